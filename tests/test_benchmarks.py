@@ -46,7 +46,8 @@ def check(cells: list[dict], variants: set[str], key: str = "variant") -> None:
     """Check the variants and ratios of all records of a benchmark."""
     assert {cell[key] for cell in cells} == variants
     baselines = [cell for cell in cells if cell[key] == cell["baseline"]]
-    assert baselines and all(cell["ratio"] == 1 for cell in baselines)
+    assert baselines
+    assert all(cell["ratio"] == 1 for cell in baselines)
     assert all(cell["ratio"] > 0 for cell in cells)
 
 
@@ -89,7 +90,8 @@ def test_methods(bench):
     cells = bench("methods", "--lengths", "32", "--rounds", "1")
     check(cells, set(models.METHODS), "position_method")
     ratios = {cell["position_method"]: cell["memory_ratio"] for cell in cells}
-    assert ratios.pop("sinusoidal") == 1 and set(ratios.values()) == {1.5}
+    assert ratios.pop("sinusoidal") == 1
+    assert set(ratios.values()) == {1.5}
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
@@ -102,7 +104,8 @@ def test_output_layer(bench, monkeypatch):
     monkeypatch.setattr(output_layer, "LENGTH", 16)
     cells = bench("output_layer", "--rounds", "1")
     names = {"adaptive_loss", "chunked_adaptive_loss", "cross_entropy", "chunked_cross_entropy"}
-    assert names < {cell["variant"] for cell in cells} and len(cells) == 6
+    assert names < {cell["variant"] for cell in cells}
+    assert len(cells) == 6
     check(cells, {cell["variant"] for cell in cells})
 
 
@@ -195,7 +198,8 @@ def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     table.main()
     page = (tmp_path / "page.md").read_text()
     assert page.index("## Training steps\n") < page.index("## Training steps compared")
-    assert "a processor, 2 threads" in page and ["bloom", "3.00"] in cells_of(page)
+    assert "a processor, 2 threads" in page
+    assert ["bloom", "3.00"] in cells_of(page)
     assert ["variant", "× stock, 16", "× stock, 32"] in cells_of(page)
     rows = [row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3]
     ratios = [cell["ratio"] for cell in trained if cell["variant"] == "alibi"]

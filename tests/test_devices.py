@@ -89,7 +89,7 @@ CASES = [(method, "chunked_cross_entropy", ()) for method in ACTING]
 CASES += [("alibi", "chunked_adaptive_loss", ADAPTIVE), ("alibi", "cross_entropy", ())]
 
 
-@pytest.mark.parametrize("method,criterion,flags", CASES)
+@pytest.mark.parametrize(("method", "criterion", "flags"), CASES)
 def test_training_step_synchronizes_only_as_documented(gpu, method, criterion, flags, monkeypatch):
     waits = []
     sizes = [BATCH * LENGTH - 2, 1, 1, BATCH * LENGTH]  # of the clusters, and all targets
@@ -102,7 +102,8 @@ def test_training_step_synchronizes_only_as_documented(gpu, method, criterion, f
     loss.backward()
     assert len(waits) == (criterion == "chunked_adaptive_loss")
     assert sum(p.grad is not None for p in model.parameters()) > 10
-    assert isinstance(size, int) and isinstance(logs["ntokens"], int)
+    assert isinstance(size, int)
+    assert isinstance(logs["ntokens"], int)
 
 
 def test_synchronizing_operations_are_detected(gpu):
@@ -131,7 +132,8 @@ def test_evaluation_keeps_device(gpu):
     decoder = on_gpu().eval().decoder
     features = torch.empty(BATCH, LENGTH, 32, device=DEVICE)
     losses = token_losses(decoder, features, tokens())
-    assert losses.device == DEVICE and losses.shape == (BATCH, LENGTH)
+    assert losses.device == DEVICE
+    assert losses.shape == (BATCH, LENGTH)
 
 
 @pytest.mark.parametrize("factor", ["1", "4"])

@@ -32,7 +32,8 @@ def test_torchrun_runs_one_resumable_job(data_bin, tmp_path, port, resumed):
     if resumed:
         more = torchrun(port, *command, "--max-update", 5)
         assert more.returncode == 0, more.stderr[-3000:]
-        assert "Loaded checkpoint" in more.stdout and "@ 3 updates" in more.stdout
+        assert "Loaded checkpoint" in more.stdout
+        assert "@ 3 updates" in more.stdout
     state = torch.load(tmp_path / "checkpoint_last.pt")
     assert state["optimizer_history"][-1]["num_updates"] == (5 if resumed else 3)
     cells = load_results_file(tmp_path / "training.json")["cells"]

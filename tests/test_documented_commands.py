@@ -91,7 +91,8 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
     exec(code.replace("beam=5", "beam=2, max_len_b=8"), variables)
     model = variables["model"]
     tokens = model.encode("The history of")  # text, not pieces
-    assert model.src_dict.unk() not in tokens and model.decode(tokens) == "The history of"
+    assert model.src_dict.unk() not in tokens
+    assert model.decode(tokens) == "The history of"
 
 
 def check_both_evaluators_agree(log: str, results: Path, window: int) -> None:

@@ -40,7 +40,8 @@ def test_notebooks_match_scripts(folder):
         nbformat.validate(book)
         code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
         assert ast.dump(ast.parse(code)) == ast.dump(ast.parse(script.read_text()))
-        assert book.cells[0].cell_type == "markdown" and book.cells[0].source.startswith("# ")
+        assert book.cells[0].cell_type == "markdown"
+        assert book.cells[0].source.startswith("# ")
 
 
 def test_bias_example_writes_figure(tmp_path, monkeypatch):
@@ -87,7 +88,8 @@ def test_longer_context_example(trained_run, tmp_path):
     document = json.loads((tmp_path / "out" / "results.json").read_text())
     assert len(document["cells"]) == 30
     table = (tmp_path / "out" / "table.md").read_text()
-    assert table.count("\n") == 8 and "continued at 256" in table
+    assert table.count("\n") == 8
+    assert "continued at 256" in table
 
 
 def test_committed_table_matches_results():

@@ -36,7 +36,8 @@ def test_write_keeps_umask_and_symbolic_link(tmp_path):
     link.symlink_to(plain)
     with atomic_write(link) as stream:
         stream.write("new")
-    assert link.is_symlink() and plain.read_text() == "new"
+    assert link.is_symlink()
+    assert plain.read_text() == "new"
     assert os.stat(plain).st_mode == mode
 
 

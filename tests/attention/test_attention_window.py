@@ -31,7 +31,7 @@ def test_document_starts(separator):
 
 
 @pytest.mark.parametrize(
-    "method, separator", [*((method, "eos") for method in METHODS), ("learned", "empty_line")]
+    ("method", "separator"), [*((method, "eos") for method in METHODS), ("learned", "empty_line")]
 )
 @torch.no_grad()
 def test_packed_documents_match_separate_documents(method, separator):
@@ -60,7 +60,7 @@ def test_layer_attends_to_window_only(method):
 
 
 @pytest.mark.parametrize(
-    "method, flags",
+    ("method", "flags"),
     [
         ("alibi", ["--block-diagonal", "lines"]),
         ("transformer_xl", ["--block-diagonal", "eos", "--mem-len", "8"]),

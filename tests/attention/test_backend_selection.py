@@ -72,11 +72,12 @@ def test_auto_selects_fastest_measured_backend(monkeypatch):
         if milliseconds[taken] > 1.05 * min(milliseconds.values()):
             slower[call] = taken, milliseconds
     assert not slower
-    assert {call[-1] for call in measured()} == {16, 32, 64, 128} and len(measured()) == 64
+    assert {call[-1] for call in measured()} == {16, 32, 64, 128}
+    assert len(measured()) == 64
 
 
 @pytest.mark.parametrize(
-    "method, queries, dropout_p, window, expected",
+    ("method", "queries", "dropout_p", "window", "expected"),
     [
         ("alibi", 512, 0.0, 0, "flash flex fold"),
         ("alibi", 4095, 0.0, 0, "flash flex fold"),
@@ -126,7 +127,8 @@ def test_unsupported_backend_names_reason_and_alternatives(backend, monkeypatch,
     with caplog.at_level(logging.WARNING, logger="alibi_fairseq"):
         for _ in range(2):
             attend(q, k, v, call.mask(), dropout_p, backend=backend)
-    assert len(caplog.records) == 1 and reason in caplog.text
+    assert len(caplog.records) == 1
+    assert reason in caplog.text
 
 
 @pytest.fixture
@@ -136,7 +138,9 @@ def flash_calls(monkeypatch):
 
     def flash_attn_func(q, k, v, *, dropout_p, softmax_scale, causal, window_size, alibi_slopes):
         calls.append((dropout_p, window_size[0], alibi_slopes))
-        assert causal and window_size[1] == -1 and alibi_slopes.dtype == torch.float32
+        assert causal
+        assert window_size[1] == -1
+        assert alibi_slopes.dtype == torch.float32
         assert all(x.stride(-1) == 1 for x in (q, k, v))
         q, k, v = (x.transpose(1, 2).double() for x in (q, k, v))  # from (B, T, H, D)
         queries = q.shape[2]
@@ -173,7 +177,9 @@ def test_skipping_with_flash_attention(flash_calls):
     expected, _ = attend(q, k, v, call.mask(), backend="eager")
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=2e-6)
     limits = [limit for _, limit, _ in flash_calls]
-    assert len(limits) < 12 and 0 < sorted(limits)[1] < 400 and -1 in limits
+    assert len(limits) < 12
+    assert 0 < sorted(limits)[1] < 400
+    assert -1 in limits
     assert torch.equal(torch.cat([seen for *_, seen in flash_calls]), slopes)
 
 
@@ -195,7 +201,8 @@ def test_flash_rejects_unsupported_calls(monkeypatch):
         flash.unsupported_reason(types.SimpleNamespace(**q), None, None, call.mask(), 0.0)
         for q, call in [(good, Call()), *calls]
     ]
-    assert refused[0] is None and all(refused[1:])
+    assert refused[0] is None
+    assert all(refused[1:])
 
 
 def test_skipping_on_gpu_requires_kernel(monkeypatch):

@@ -45,7 +45,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("call, windows", CALLS, ids=str)
+@pytest.mark.parametrize(("call", "windows"), CALLS, ids=str)
 def test_visited_blocks_have_visible_keys(call, windows):
     shown = visible(call, windows)
     per_head = None if windows is None else windows[None]
@@ -119,7 +119,7 @@ SKIPPING = [
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
-@pytest.mark.parametrize("calls, graphs", [(PLAIN, 3), (SKIPPING, 2)])
+@pytest.mark.parametrize(("calls", "graphs"), [(PLAIN, 3), (SKIPPING, 2)])
 @torch.no_grad()
 def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
     """Allow three graphs: as many keys as queries, more keys, and a single query.

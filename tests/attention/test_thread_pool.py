@@ -32,7 +32,8 @@ def test_tasks_run_once_and_keep_thread_count(threads):
     run_parallel([lambda number=number: task(number) for number in range(10)])
     assert sorted(done) == list(range(10))
     assert seen == {(1, False, 0.0)}
-    assert torch.get_num_threads() == threads and (tiny * 1e-10).item() > 0
+    assert torch.get_num_threads() == threads
+    assert (tiny * 1e-10).item() > 0
     later = []
     thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
     thread.start()

@@ -16,7 +16,10 @@ from torch import Tensor
 from alibi_fairseq.positions import alibi_slopes
 
 WORDS = 60  # and fairseq's four special symbols
-WIDTH, HEADS, LAYERS, LENGTH = 64, 8, 2, 32
+WIDTH = 64
+HEADS = 8
+LAYERS = 2
+LENGTH = 32
 CUTOFFS = (24, 40)
 
 # Some of what argparse held in the fork (fairseq 1.0.0a0, April 2021) for the README's command.
@@ -144,7 +147,8 @@ def log_probabilities(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:
     projections = [w[f"embed_tokens.embeddings.{i}.1.weight"] for i in range(3)]
     table = torch.cat([band @ proj.T for band, proj in zip(bands, projections)])  # (V, C)
     x = math.sqrt(WIDTH) * table[tokens]  # (B, T, C)
-    length, size = tokens.shape[1], WIDTH // HEADS
+    length = tokens.shape[1]
+    size = WIDTH // HEADS
     slopes = alibi_slopes(HEADS).double()
     bias = slopes[:, None, None] * torch.arange(length)  # (H, 1, T)
     mask = bias + torch.full((length, length), -torch.inf, dtype=torch.float64).triu(1)

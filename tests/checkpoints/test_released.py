@@ -189,12 +189,15 @@ HOSTILE = {
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_import_rejects_hostile_files(tmp_path, dictionary, refuse, kind, zipped):
-    mark, source, out = tmp_path / "mark", tmp_path / "in.pt", tmp_path / "out"
+    mark = tmp_path / "mark"
+    source = tmp_path / "in.pt"
+    out = tmp_path / "out"
     state = {**released_state(), "args": HOSTILE[kind](mark)}
     torch.save(state, source, _use_new_zipfile_serialization=zipped)
     said = refuse("import-checkpoint", source, "--dict", dictionary, "--out", out)
     assert "not on the list of types that only hold values" in said
-    assert not mark.exists() and not out.exists()
+    assert not mark.exists()
+    assert not out.exists()
 
 
 def test_import_rejects_missing_files_and_full_folders(tmp_path, dictionary, refuse):

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 @pytest.mark.parametrize("flag", ["--help", "--version"])
 def test_help_and_version_do_not_import_torch(flag):
     done = as_process("-m", "alibi_fairseq", flag, python=["-X", "importtime"])
-    assert done.returncode == 0 and "alibi-fairseq" in done.stdout
+    assert done.returncode == 0
+    assert "alibi-fairseq" in done.stdout
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "alibi_fairseq.cli" in imported
     assert not {"fairseq", "torch", "numpy"} & imported
@@ -43,7 +44,8 @@ def test_models_lists_sizes(capsys):
         line.replace("|", "").split()[:5] == ["alibi_lm_tiny", "3", "128", "8", "512"]
         for line in lines
     )
-    assert "alibi" in lines[-1] and "sinusoidal" in lines[-1]
+    assert "alibi" in lines[-1]
+    assert "sinusoidal" in lines[-1]
     # The layers of the 1.3B model, counted by PyTorch.
     config = LargeConfig()
     layer = torch.nn.TransformerEncoderLayer(
@@ -101,7 +103,8 @@ class TestFairseqCommands:
         scores = [
             line.split("\t")[1] for line in capsys.readouterr().out.splitlines() if line[:2] == "H-"
         ]
-        assert len(scores) >= 16 and all(math.isfinite(float(score)) for score in scores)
+        assert len(scores) >= 16
+        assert all(math.isfinite(float(score)) for score in scores)
 
     def test_interactive(self, decoding, tmp_path, capsys):
         (tmp_path / "input").write_text("w1 w2\nw3 w4 w5\n")

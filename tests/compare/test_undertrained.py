@@ -32,7 +32,8 @@ def test_warning_names_undertrained_models():
         evaluation_cell(2**10.9, position_method="rotary", length=128),
     ]
     warning = undertrained_warning(measurements_of(document(*records)), entropy=10.0)
-    assert "Rotary, L=64" in warning and "perplexity of 1,024.0" in warning
+    assert "Rotary, L=64" in warning
+    assert "perplexity of 1,024.0" in warning
     assert "ALiBi" not in warning
     assert undertrained_warning(measurements_of(document(*records[:2])), entropy=10.0) is None
 
@@ -45,7 +46,7 @@ def test_warning_counts_each_seed():
     assert "ALiBi" in undertrained_warning(measurements_of(*results), entropy=10.0)
 
 
-@pytest.mark.parametrize("updates, is_warned", [(2, True), (150, False)])
+@pytest.mark.parametrize(("updates", "is_warned"), [(2, True), (150, False)])
 def test_report_warns_at_small_budget(tmp_path, monkeypatch, capsys, updates, is_warned):
     """The next token of this corpus is one of two, so a few updates are enough."""
     monkeypatch.setattr(child_process, "execute", in_this_process)

@@ -17,7 +17,8 @@ from fairseq_runs import run_eval_lm, run_train, write_corpus
 from alibi_fairseq.criterions import linear_cross_entropy as kernel
 from alibi_fairseq.errors import UserInputError
 
-WORDS, PAD = 200, 1
+WORDS = 200
+PAD = 1
 SHAPE = (
     *("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
     *("--dropout", "0.1"),
@@ -84,7 +85,7 @@ def outcome(criterion, model, sample):
 
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
-@pytest.mark.parametrize("name,case,flags", CASES, ids=IDS)
+@pytest.mark.parametrize(("name", "case", "flags"), CASES, ids=IDS)
 def test_criterion_equals_fairseq(name, case, flags, sentence_avg, monkeypatch):
     # fairseq's own takes its logarithms in fp32, whatever the model's precision.
     monkeypatch.setattr(utils, "log_softmax", lambda x, dim, onnx_trace: x.log_softmax(dim))
@@ -97,7 +98,8 @@ def test_criterion_equals_fairseq(name, case, flags, sentence_avg, monkeypatch):
     assert ours[2].keys() == theirs[2].keys()
     assert float(ours[2].pop("loss")) == pytest.approx(float(theirs[2].pop("loss")), rel=1e-10)
     assert ours[2] == theirs[2]
-    assert ours[3].keys() == theirs[3].keys() and len(ours[3]) > 10
+    assert ours[3].keys() == theirs[3].keys()
+    assert len(ours[3]) > 10
     for parameter, gradient in theirs[3].items():
         torch.testing.assert_close(
             ours[3][parameter], gradient, rtol=1e-10, atol=1e-10, msg=f"{case}: {parameter}"
@@ -125,7 +127,7 @@ def test_empty_cluster_has_no_gradient():
 
 
 @pytest.mark.parametrize(
-    "name,flags,advice",
+    ("name", "flags", "advice"),
     [
         ("chunked_adaptive_loss", DENSE["tied"], "chunked_cross_entropy"),
         ("chunked_cross_entropy", ADAPTIVE["tied"], "chunked_adaptive_loss"),
@@ -145,7 +147,7 @@ RUN = (
 
 
 @pytest.mark.parametrize(
-    "precision,tolerance",
+    ("precision", "tolerance"),
     [
         ("--seed 5", 1e-5),
         pytest.param("--bf16", 0.01, marks=pytest.mark.slow),
@@ -155,7 +157,9 @@ RUN = (
 def test_training_equals_fairseq_criterion(tmp_path, precision, tolerance):
     """24 updates of two batches each: the validation loss falls, and to the same number, which
     fairseq's evaluator finds on both models."""
-    data, validated, evaluated = write_corpus(tmp_path, train=2000, valid=300), [], []
+    data = write_corpus(tmp_path, train=2000, valid=300)
+    validated = []
+    evaluated = []
     for name in ("adaptive_loss", "chunked_adaptive_loss"):
         flags = [*RUN.split(), *precision.split(), "--criterion", name]
         run = run_train(data, tmp_path / name, *flags)

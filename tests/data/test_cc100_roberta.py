@@ -48,7 +48,8 @@ def test_cc100_holds_each_document_once(prepared, source):
     out, manifest = prepared
     data_bin = out / "data-bin"
     model = SentencePiece(data_bin / "sentencepiece.model")
-    train, sizes = [], []
+    train = []
+    sizes = []
     for name in ("shard00", "shard01", "shard02"):
         texts, lengths = stored(data_bin / name, "train", model)
         assert len(texts) > 60

@@ -144,7 +144,8 @@ def test_shuffle_depends_only_on_seed(files, tmp_path, monkeypatch):
     first, _ = shuffled(files, tmp_path / "a")
     monkeypatch.setattr(shuffling, "CHUNK_BYTES", 1000)
     again, runs = shuffled(files, tmp_path / "b")
-    assert len(runs) > 20 and again == first
+    assert len(runs) > 20
+    assert again == first
     last = tmp_path / "b" / runs[-1].name
     last.unlink()
     (tmp_path / "b" / "00002.json").unlink()  # as if it had been killed there

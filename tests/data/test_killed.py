@@ -17,7 +17,8 @@ def corpora(folder):
     lines = documents_file(folder / "text.txt")
     whole = books(folder / "books")
     packed = tarred(whole, folder / "books.tar.xz")
-    other, share = {"allow_other_text": True}, {"held_out": 10, "vocab_size": 400}
+    other = {"allow_other_text": True}
+    share = {"held_out": 10, "vocab_size": 400}
     web = {"vocab_size": 350, "valid_tokens": 300, "shards": 3}
     own = {"held_out": 10, "tokenizer": "words"}
     return {

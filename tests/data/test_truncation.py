@@ -35,7 +35,8 @@ def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
     (corpus / "manifest.json").write_text("{}")  # of the whole, whose name must not be borne
     excerpt(corpus, out, {"train": first(100), "valid": first(10_000), "test": first(10)})
     (corpus / "manifest.json").unlink()
-    whole, cut = split(corpus, "train"), split(out, "train")
+    whole = split(corpus, "train")
+    cut = split(out, "train")
     assert len(cut.tokens) >= 100
     assert cut.line_starts[-1] < 100  # without its last line it would be too short
     assert cut.tokens.tolist() == whole.tokens[: len(cut.tokens)].tolist()
@@ -50,7 +51,8 @@ def test_excerpt_replaces_rare_words(corpus, tmp_path):
     """As with fairseq-preprocess --nwordssrc, the most frequent words keep their indices."""
     out = tmp_path / "text-smoke"
     excerpt(corpus, out, {"valid": first(10_000)}, words=12)
-    whole, cut = split(corpus, "valid"), split(out, "valid")
+    whole = split(corpus, "valid")
+    cut = split(out, "valid")
     dictionary = load_dictionary(out)
     assert len(dictionary) == 4 + 12 < whole.tokens.max() < len(load_dictionary(corpus))
     kept = whole.tokens < len(dictionary)
@@ -101,5 +103,6 @@ def test_excerpt_option_prepares_the_beginning(tmp_path, monkeypatch, name):
     assert manifest["identified_by"] is None
     sizes = {split: counts["bytes"] for split, counts in manifest["splits"].items()}
     least, most = {"books": (8000, 100_000), "own": (15_900, 16_200)}.get(name, (8000, 75_000))
-    assert least <= sum(sizes.values()) <= most and min(sizes.values()) > 0
+    assert least <= sum(sizes.values()) <= most
+    assert min(sizes.values()) > 0
     assert set(sizes) >= {"train", "valid"}

@@ -89,4 +89,5 @@ def test_training_log_has_few_progress_lines(capsys):
         for updates in range(1, 41):
             advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) < 5 and "loss 9 bits" in lines[-1]
+    assert len(lines) < 5
+    assert "loss 9 bits" in lines[-1]

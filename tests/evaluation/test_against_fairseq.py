@@ -10,7 +10,7 @@ OVERRIDES = {"max_target_positions": 40}  # without which fairseq's own model en
 
 
 @pytest.mark.parametrize(
-    "name, method, length, stride",
+    ("name", "method", "length", "stride"),
     [
         *(("alibi", "alibi", *window) for window in ((7, 7), (5000, 5000), (32, 1), (50, 16))),
         *(("alibi-adaptive", "alibi", *window) for window in ((7, 7), (50, 16))),

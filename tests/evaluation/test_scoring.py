@@ -26,7 +26,8 @@ def test_token_losses_match_fairseq(monkeypatch, flags):
     if flags is None:  # a plugin's decoder with an output layer of its own
         output_layer = AlibiDecoder.output_layer
         monkeypatch.setattr(AlibiDecoder, "output_layer", lambda *x: 2 * output_layer(*x))
-    tokens, targets = random_tokens(3, 12), random_tokens(3, 12)
+    tokens = random_tokens(3, 12)
+    targets = random_tokens(3, 12)
     scores = model.get_normalized_probs(model(tokens), log_probs=True)
     features, _ = model.decoder.extract_features(tokens, last=5)
     ours = token_losses(model.decoder, features, targets[:, -5:])

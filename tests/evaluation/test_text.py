@@ -66,7 +66,7 @@ LINE = ["the", "##s", *["fox"] * 97]
 
 
 @pytest.mark.parametrize(
-    "lines, words, size",
+    ("lines", "words", "size"),
     [
         ([["the", "qui", "##ck", "fox"], [], ["jump", "##s"]], 4 + 3, None),
         ([LINE], 98 + 1, None),

@@ -37,7 +37,8 @@ def test_plan_scores_every_token_once_with_context(sizes):
     contexts = []
     for window in windows:
         assert 0 <= window.start <= window.scored < window.stop
-        assert window.length <= length and window.scores <= stride
+        assert window.length <= length
+        assert window.scores <= stride
         for position in range(window.scored, window.stop):
             context = position - window.start + 1
             assert min(position + 1, length - stride + 1) <= context <= length
@@ -74,7 +75,8 @@ def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[in
     Every token of the stream is a different word, so that contents tell positions.
     """
     dictionary = dictionary_of(tokens)
-    pad, eos = dictionary.pad(), dictionary.eos()
+    pad = dictionary.pad()
+    eos = dictionary.eos()
     stream = torch.arange(4, 4 + tokens)
     blocks = TokenBlockDataset([stream], [tokens], stride, pad, eos, "none", include_targets=True)
     dataset = MonolingualDataset(blocks, blocks.sizes, dictionary, targets=["future"])
@@ -93,7 +95,8 @@ def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[in
 
 @pytest.mark.parametrize("tokens", [1, 7, 12, 40])
 @pytest.mark.parametrize(
-    "length, stride", [(1, 1), (5, 5), (5, 1), (5, 2), (5, 4), (10, 4), (12, 12), (64, 64), (64, 3)]
+    ("length", "stride"),
+    [(1, 1), (5, 5), (5, 1), (5, 2), (5, 4), (10, 4), (12, 12), (64, 64), (64, 3)],
 )
 def test_windows_match_fairseq(tokens, length, stride):
     stream = np.arange(4, 4 + tokens)

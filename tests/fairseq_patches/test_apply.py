@@ -79,7 +79,8 @@ def test_bf16_does_not_imply_tpu(flag):
 
     assert parsed(inspect.unwrap(options.parse_args_and_arch), flag).tpu
     args = parsed(options.parse_args_and_arch, flag)
-    assert args.bf16 and not args.tpu
+    assert args.bf16
+    assert not args.tpu
     assert parsed(options.parse_args_and_arch, flag, "--tpu").tpu
 
 

@@ -114,7 +114,8 @@ def test_losses_equal_naive_float64(name, evaluate, tmp_path):
 def test_documents_equal_naive_float64(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model")
     parts = split_documents(TEXT, "empty-lines")
-    assert "".join(parts) == TEXT and len(parts) == 3
+    assert "".join(parts) == TEXT
+    assert len(parts) == 3
     documents = tokens_of(folder, parts)
     for score_from in (0, 7):
         options = {"lengths": "8", "per_document": True, "score_from": str(score_from)}
@@ -340,7 +341,8 @@ def test_unknown_tokens_have_no_size(evaluate, text, tmp_path):
     text.write_text(TEXT + "\N{SNOWMAN}\n", encoding="utf-8")
     (unknown,) = evaluate(folder, out="unknown", lengths="8", strides="full")
     assert "bits_per_byte" in known
-    assert "bits_per_byte" not in unknown and "word_perplexity" not in unknown
+    assert "bits_per_byte" not in unknown
+    assert "word_perplexity" not in unknown
 
 
 def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path):
@@ -363,7 +365,8 @@ def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path)
     assert "--trust-remote-code" in refuse(*command)
     assert not witness.exists()
     (record,) = evaluate(folder, lengths="8", strides="full", trust_remote_code=True)
-    assert record["model"] == "MyModel" and witness.exists()
+    assert record["model"] == "MyModel"
+    assert witness.exists()
 
 
 def test_models_that_cannot_be_evaluated(refuse, text, tmp_path):

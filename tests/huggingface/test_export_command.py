@@ -96,7 +96,8 @@ def test_files_of_export_folder(exported):
         *("model.safetensors", "tokenizer.json", "tokenizer_config.json"),
     ]
     card, own = ((each / "README.md").read_text() for each in (folder, exported("alibi")))
-    assert "Format: BLOOM." in card and f'from_pretrained("{folder.name}")' in card
+    assert "Format: BLOOM." in card
+    assert f'from_pretrained("{folder.name}")' in card
     assert "trust_remote_code" not in card  # BLOOM and a word-level tokenizer need none
     assert own.count("trust_remote_code") == 1  # the model does
     assert "it would be BLOOM" in own

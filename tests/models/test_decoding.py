@@ -8,7 +8,8 @@ from conftest import FIRST_WORD, random_tokens, small_model
 
 from alibi_fairseq.positions import METHODS
 
-PAD, EOS = 1, 2
+PAD = 1
+EOS = 2
 LONGEST = 40
 VARIANTS = [(method,) for method in sorted(METHODS)]
 VARIANTS += [
@@ -97,7 +98,9 @@ def test_last_limits_the_returned_features(model):
 
 @torch.no_grad()
 def test_reordering_beams_reorders_the_cache(model):
-    tokens, order, state = random_tokens(3, 12), torch.tensor([2, 0, 0]), {}
+    tokens = random_tokens(3, 12)
+    order = torch.tensor([2, 0, 0])
+    state = {}
     model.decoder(tokens[:, :11], incremental_state=state)
     model.decoder.reorder_incremental_state_scripting(state, order)
     mixed = tokens[order].clone()
@@ -108,7 +111,8 @@ def test_reordering_beams_reorders_the_cache(model):
 
 @torch.no_grad()
 def test_last_skips_feed_forward_of_other_positions():
-    decoder, seen = small_model("alibi").decoder, []
+    decoder = small_model("alibi").decoder
+    seen = []
     decoder.layers[-1].fc1.register_forward_hook(lambda _, args, out: seen.append(args[0].shape))
     decoder.extract_features(random_tokens(2, 20), last=3)
     assert seen == [(3, 2, 64)]
@@ -121,7 +125,8 @@ def test_memory_precedes_cached_positions():
     for parameter in model.decoder.embed_positions.parameters():
         parameter.data.mul_(20)  # so that a wrong distance is visible
     _, extra = model.decoder(random_tokens(2, 7))
-    tokens, memory = random_tokens(2, 12), extra["memory"]
+    tokens = random_tokens(2, 12)
+    memory = extra["memory"]
     everything, _ = model.decoder.extract_features(tokens, memory=memory)
     for last in (1, 4):
         some, _ = model.decoder.extract_features(tokens, memory=memory, last=last)

@@ -69,7 +69,8 @@ PRUNED += [("alibi", "--score-scaling", "ssmax")]
 
 @pytest.mark.parametrize("flags", PRUNED, ids=" ".join)
 def test_layers_can_be_pruned(flags):
-    full, pruned = small_model(*flags), small_model(*flags, "--decoder-layers-to-keep", "1")
+    full = small_model(*flags)
+    pruned = small_model(*flags, "--decoder-layers-to-keep", "1")
     for parameter in full.parameters():
         torch.nn.init.normal_(parameter)
     options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
@@ -82,7 +83,8 @@ def test_layers_can_be_pruned(flags):
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
 def test_bf16_is_close_to_fp32(method, backend):
     model = small_model(method, "--attention-backend", backend, tokens_per_sample=LENGTH)
-    half, tokens = copy.deepcopy(model).bfloat16(), random_tokens(2, LENGTH + 1)
+    half = copy.deepcopy(model).bfloat16()
+    tokens = random_tokens(2, LENGTH + 1)
     losses = [loss_of(each, tokens) for each in (model, half)]
     assert losses[1].item() == pytest.approx(losses[0].item(), rel=0.02)
     for loss in losses:
@@ -140,7 +142,8 @@ def test_activation_checkpointing_keeps_gradients(flags):
 @pytest.mark.parametrize("method", EVERY_METHOD)
 @torch.no_grad()
 def test_copies_are_complete_and_independent(method):
-    model, tokens = small_model(method, tokens_per_sample=LENGTH), random_tokens(1, LENGTH)
+    model = small_model(method, tokens_per_sample=LENGTH)
+    tokens = random_tokens(1, LENGTH)
     before = model(tokens)[0]
     twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
     for parameter in model.parameters():

@@ -17,7 +17,9 @@ from torch.nn.functional import cross_entropy
 GOLDEN = Path(__file__).with_name("golden_run.json")
 TEXT = "the quick brown fox jumps over the lazy dog while it rains in spain on the plain "
 METHODS = ("alibi", "sinusoidal")
-UPDATES, LENGTH, BATCH = 20, 64, 4
+UPDATES = 20
+LENGTH = 64
+BATCH = 4
 
 
 def losses(position_method: str) -> list[float]:

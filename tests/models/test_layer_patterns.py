@@ -62,7 +62,8 @@ def gpt_neox(model, methods: str, windows: str, layers: int, heads: int):
         return change
 
     for index, layer in enumerate(theirs.gpt_neox.layers):
-        name, window = names[index % len(names)], int(limits[index % len(limits)])
+        name = names[index % len(names)]
+        window = int(limits[index % len(limits)])
         layer.register_forward_pre_hook(hook(name, window), with_kwargs=True)
     return theirs
 
@@ -70,9 +71,11 @@ def gpt_neox(model, methods: str, windows: str, layers: int, heads: int):
 @pytest.mark.parametrize("heads", [3, 8])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_values_and_gradients_equal_gpt_neox(pattern, heads):
-    model, tokens = pattern_model(*pattern, heads=heads), random_tokens(2, 20)
+    model = pattern_model(*pattern, heads=heads)
+    tokens = random_tokens(2, 20)
     theirs = gpt_neox(model, *pattern, heads)
-    found, expected = model(tokens)[0], theirs(tokens).logits
+    found = model(tokens)[0]
+    expected = theirs(tokens).logits
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     for logits in (found, expected):
         cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
@@ -99,7 +102,8 @@ def test_backends_agree(pattern):
 
 
 def test_bf16_stays_near_fp32():
-    model, tokens = pattern_model("rotary,none,alibi", "7,0", 3), random_tokens(2, 30)
+    model = pattern_model("rotary,none,alibi", "7,0", 3)
+    tokens = random_tokens(2, 30)
     expected = model(tokens)[0].log_softmax(-1)
     found = model.bfloat16()(tokens)[0].float().log_softmax(-1)
     assert (found - expected).abs().mean() < 0.05 * expected.std()
@@ -134,7 +138,7 @@ def test_layers_share_masks_of_equal_bias_and_window():
 
 
 @pytest.mark.parametrize(
-    "flags, found",
+    ("flags", "found"),
     [
         ({"position_method": "rotary,rotary,rotary,none", "decoder_layers": 8}, "rotary×3+none"),
         ({"position_method": "rotary,none", "decoder_layers": 3}, "rotary+none"),
@@ -154,7 +158,7 @@ def test_layer_patterns_are_named_in_results(flags, found):
 
 
 @pytest.mark.parametrize(
-    "methods, flags, said",
+    ("methods", "flags", "said"),
     [
         ("rotary,rotary,none", [], "--position-method rotary,rotary,none names 3 layers"),
         ("alibi", ["--attention-window", "4,4,0"], "--attention-window 4,4,0 names 3 layers"),

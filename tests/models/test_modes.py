@@ -26,14 +26,16 @@ def test_model_returns_attention_weights():
     context = AttentionContext(FutureMask(LinearBias(8), queries=9, keys=9))
     _, averaged = attention(x, x, x, attn_mask=context, need_weights=True)
     _, per_head = attention(x, x, x, attn_mask=context, need_head_weights=True)
-    assert averaged.shape == (2, 9, 9) and per_head.shape == (8, 2, 9, 9)
+    assert averaged.shape == (2, 9, 9)
+    assert per_head.shape == (8, 2, 9, 9)
     torch.testing.assert_close(averaged, per_head.mean(0))
     torch.testing.assert_close(averaged.sum(-1), torch.ones(2, 9))
     assert averaged.triu(1).abs().max() == 0
 
 
 def test_half_precision_is_close_past_training_length():
-    model, tokens = small_model("alibi"), random_tokens(1, 1024)
+    model = small_model("alibi")
+    tokens = random_tokens(1, 1024)
     expected = model(tokens)[0]
     for dtype, limit in ((torch.float16, 0.02), (torch.bfloat16, 0.12)):
         scores = copy.deepcopy(model).to(dtype)(tokens)[0]
@@ -43,7 +45,8 @@ def test_half_precision_is_close_past_training_length():
 
 @pytest.mark.parametrize("option", ["attention-dropout", "activation-dropout", "decoder-layerdrop"])
 def test_dropout_applies_only_in_training(option):
-    model, tokens = build_model(*TINY, "--dropout", "0", f"--{option}", "0.5"), random_tokens(1, 16)
+    model = build_model(*TINY, "--dropout", "0", f"--{option}", "0.5")
+    tokens = random_tokens(1, 16)
     model.train()
     outputs = {tuple(model(tokens)[0][0, -1].tolist()) for _ in range(16)}
     # Of three layers there are eight subsets; other dropout never draws the same twice.

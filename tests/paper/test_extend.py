@@ -23,7 +23,7 @@ def state_of(folder) -> dict:
 
 
 @pytest.mark.parametrize(
-    "first, recipe, length, method",
+    ("first", "recipe", "length", "method"),
     [
         ("alibi-512", "alibi-512-at-512", 512, "alibi"),
         ("alibi-512", "alibi-512-at-2048", 2048, "alibi"),

@@ -24,7 +24,8 @@ def test_report_without_results_has_every_table_and_figure(tmp_path, capsys):
     assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
     page = (tmp_path / "report.md").read_text()
     assert set(re.findall(r"\(figures/(\w+)\.png\)", page)) == FIGURES
-    assert "18.40" in page and "missing" in page
+    assert "18.40" in page
+    assert "missing" in page
 
 
 @pytest.fixture
@@ -55,15 +56,18 @@ def test_report_compares_only_paper_corpora(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
     assert "38 measurements, 36 comparable with the paper" in capsys.readouterr().out
     table = (tmp_path / "out" / "tables" / "table05.md").read_text()
-    assert table.count("+0.10 =") == 36 and "12.34" not in table
+    assert table.count("+0.10 =") == 36
+    assert "12.34" not in table
     own = (tmp_path / "out" / "tables" / "demo-lengths.md").read_text()
-    assert "12.34" in own and "56.78" in own
+    assert "12.34" in own
+    assert "56.78" in own
     page = (tmp_path / "out" / "report.md").read_text()
     assert "demo is not a text of the paper" in page
     assert page.count("12.34") == 1
     assert (tmp_path / "out" / "figures" / "demo-lengths.png").is_file()
     figure = (tmp_path / "out" / "figures" / "figure04.svg").read_text()
-    assert "<!-- ALiBi, L=512 (paper) -->" in figure and "<!-- ALiBi, L=512 -->" in figure
+    assert "<!-- ALiBi, L=512 (paper) -->" in figure
+    assert "<!-- ALiBi, L=512 -->" in figure
 
 
 def test_collect_merges_files_and_rejects_contradictions(tmp_path):
@@ -85,7 +89,9 @@ def test_report_of_other_corpus_omits_paper(tmp_path):
     command = ["report", str(tmp_path / "mine.json"), "--out", str(out)]
     assert cli.main(command) == 0
     page = (out / "report.md").read_text()
-    assert "12.34" in page and "Table 5" not in page and "paper, one V100" not in page
+    assert "12.34" in page
+    assert "Table 5" not in page
+    assert "paper, one V100" not in page
     assert {path.name for path in (out / "tables").iterdir()} == {"demo-lengths.md"}
     assert cli.main([*command, "--paper"]) == 0
     assert {path.name for path in (out / "tables").iterdir()} >= TABLES
@@ -103,9 +109,11 @@ def test_report_has_loss_by_position(tmp_path):
     assert cli.main(["report", str(tmp_path / "mine.json"), "--out", str(out), "--latex"]) == 0
     assert "1 & 600 & 4.333" in (out / "tables" / "demo-loss-by-position.tex").read_text()
     table = (out / "tables" / "demo-loss-by-position.md").read_text()
-    assert "4.333" in table and "3.500" in table
+    assert "4.333" in table
+    assert "3.500" in table
     page = (out / "report.md").read_text()
-    assert "4.333" in page and "(figures/demo-loss-by-position.png)" in page
+    assert "4.333" in page
+    assert "(figures/demo-loss-by-position.png)" in page
     assert "<!-- ALiBi, L=64 -->" in (out / "figures" / "demo-loss-by-position.svg").read_text()
 
 
@@ -119,7 +127,8 @@ def test_report_titles_include_model_size(tmp_path):
     command = ["report", str(tmp_path / "in"), "--out", str(out)]
     assert cli.main(command) == 0
     page = (out / "report.md").read_text()
-    assert "ALiBi, L=64 (2 layers of width 64)" in page and "(6 layers of width 64)" in page
+    assert "ALiBi, L=64 (2 layers of width 64)" in page
+    assert "(6 layers of width 64)" in page
     assert "## demo, alibi_lm_tiny\n" in page
     assert cli.main([*command, "--title", "Deep or flat"]) == 0
     assert (out / "report.md").read_text().startswith("# Deep or flat\n")
@@ -155,7 +164,8 @@ def test_report_separates_texts_of_one_name(tmp_path, other, names):
     text = table.read_text()
     for name in names:
         assert text.count(f"Perplexity on valid, non-overlapping, {name}:") == 1
-    assert "seeds" not in text and text.count("| 12.00 |") == 2
+    assert "seeds" not in text
+    assert text.count("| 12.00 |") == 2
     (figure,) = (out / "figures").glob("demo*.svg")
     assert all(name in figure.read_text() for name in names)  # a panel for each
 

@@ -99,7 +99,8 @@ class TestDryRun:
         path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
         script = [ROOT / "scripts" / "reproduce.sh", "table5", "--dry-run"]
         done = subprocess.run(script, env={**os.environ, "PATH": path}, capture_output=True)
-        assert done.returncode == 0 and b"wikitext-103/t5-3072" in done.stdout
+        assert done.returncode == 0
+        assert b"wikitext-103/t5-3072" in done.stdout
 
 
 def refused(capsys, tmp_path, commands, *words) -> str:
@@ -107,7 +108,8 @@ def refused(capsys, tmp_path, commands, *words) -> str:
     work = tmp_path / "work"
     assert main(["reproduce", *map(str, words), "--out", str(work)]) == 2
     left = {path.name for path in work.rglob("*") if path.is_file()} if work.exists() else set()
-    assert left <= {"lock"} and commands.ran == []
+    assert left <= {"lock"}
+    assert commands.ran == []
     (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
     return line
 
@@ -162,7 +164,8 @@ def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
     assert ran.count("train") == 6 + 2 + 2 * 4
     assert ran.count("eval") == 6
     said = capsys.readouterr().out
-    assert "[6/6] cc100-roberta/alibi-2048" in said and " left)" in said
+    assert "[6/6] cc100-roberta/alibi-2048" in said
+    assert " left)" in said
     assert "**Not a replication.**" in said
     rows = cells_of(said)
     paper = rows.index(["ALiBi, L=512", "paper", "9.79", "9.30", "9.54"])
@@ -173,7 +176,8 @@ def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
     assert reproduce() == (0, [])
     said = capsys.readouterr().out
     assert "All 6 runs already complete." in said
-    assert "ours (smoke)" in said and "report.md" in said
+    assert "ours (smoke)" in said
+    assert "report.md" in said
 
 
 def test_settings_of_completed_runs_are_kept(reproduce, tmp_path):
@@ -204,8 +208,10 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
     monkeypatch.setattr(child_process, "execute", run)
     code, ran = reproduce("table12", "mini", "work", "--parallel", "2")
     assert code == 0
-    assert logs["eval"] is not None and logs["train"] is not None
-    assert ran.count("train") == 6 + 2 + 2 * 4 and ran.count("eval") == 6
+    assert logs["eval"] is not None
+    assert logs["train"] is not None
+    assert ran.count("train") == 6 + 2 + 2 * 4
+    assert ran.count("eval") == 6
     assert "[6/6]" in capsys.readouterr().out
 
 
@@ -293,7 +299,8 @@ def test_paper_text_gives_no_warning(reproduce, commands, capsys, genuine):
     assert reproduce("table12", "paper")[0] == 0
     said = capsys.readouterr().out
     assert ("Not a replication" in said) == ("text 'some-text'" in said) == (not genuine)
-    assert "| ALiBi, L=512" in said and ("ours (" in said) == (not genuine)
+    assert "| ALiBi, L=512" in said
+    assert ("ours (" in said) == (not genuine)
 
 
 def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
@@ -303,7 +310,8 @@ def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
     assert {*found} == {f"smoke-{item}.md" for item in tables.ITEMS}
     assert len(tables.ITEMS) == 15 + 11 - len(tables.UNTRAINED)
     for name, text in found.items():
-        assert "ours (smoke)" in text and "missing" not in text, name
+        assert "ours (smoke)" in text, name
+        assert "missing" not in text, name
 
 
 @pytest.mark.slow

@@ -104,4 +104,5 @@ def test_small_scale_keeps_recipe_settings(scale):
         assert here["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
         ages = [scale.updates_of(recipe, updates) for updates in tables.checkpoint_updates(recipe)]
-        assert ages == sorted(set(ages)) and ages[-1] == scale.updates
+        assert ages == sorted(set(ages))
+        assert ages[-1] == scale.updates

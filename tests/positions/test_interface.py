@@ -22,7 +22,8 @@ from alibi_fairseq.positions import (
 
 
 @pytest.mark.parametrize(
-    "name, options", [*((name, {}) for name in METHODS), ("alibi", {"alibi_slopes": "trainable"})]
+    ("name", "options"),
+    [*((name, {}) for name in METHODS), ("alibi", {"alibi_slopes": "trainable"})],
 )
 def test_equal_biases_are_one_bias(name, options):
     """Compare biases, since layers with equal biases share one mask.
@@ -36,7 +37,8 @@ def test_equal_biases_are_one_bias(name, options):
     bias = first.bias(0, 16)
     if bias is None or type(bias).__eq__ is object.__eq__:
         return
-    assert hash(bias) == hash(first.bias(0, 16)) and bias == first.bias(0, 16)
+    assert hash(bias) == hash(first.bias(0, 16))
+    assert bias == first.bias(0, 16)
     assert (bias == first.bias(1, 16)) == (name not in ("fire", "cope", "bam"))
     assert (bias == second.bias(0, 16)) != bias.needs_grad
     values = [getattr(bias, field.name) for field in dataclasses.fields(bias) if field.compare]

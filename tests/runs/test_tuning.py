@@ -53,21 +53,25 @@ def test_tuning_chooses_best_rate_per_method(data_bin, tmp_path, commands, capsy
     (file,) = tmp_path.rglob("alibi-16-tuning.json")
     outcome = json.loads(file.read_text())["result"]
     assert [trial["lr"] for trial in outcome["trials"]] == [0.002, 0.004, 0.008]
-    assert outcome["lr"] == 0.004 and not outcome["at_edge"]
+    assert outcome["lr"] == 0.004
+    assert not outcome["at_edge"]
     assert main(words(data_bin, tmp_path, "--seeds", "1,2", "--tune-share", "0.2")) == 0
     assert len(commands.trained) == 10
     assert main(words(data_bin, tmp_path / "one", lr="0.004")) == 0
-    assert len(commands.trained) == 12 and not list(tmp_path.rglob("one/*/*tuning*"))
+    assert len(commands.trained) == 12
+    assert not list(tmp_path.rglob("one/*/*tuning*"))
 
 
 def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsys):
     commands.stop_at = 5
     assert main(words(data_bin, tmp_path)) == STOPPED_EARLY
-    assert len(commands.trained) == 4 and not list(tmp_path.rglob("none-16-seed1*"))
+    assert len(commands.trained) == 4
+    assert not list(tmp_path.rglob("none-16-seed1*"))
     capsys.readouterr()
     assert main(words(data_bin, tmp_path, "--dry-run")) == 0
     output = capsys.readouterr().out
-    assert output.count("--max-update 10") == 3 and output.count("--max-update 40") == 2
+    assert output.count("--max-update 10") == 3
+    assert output.count("--max-update 40") == 2
     assert "2 runs of 10,240 tokens in total, after 3 trials of 3,840 tokens" in output
     assert main(words(data_bin, tmp_path)) == 0
     assert [name for name, *_ in commands.trained[4:]] == [
@@ -81,7 +85,8 @@ def test_diverged_rate_is_not_chosen(data_bin, tmp_path, commands, capsys):
     assert commands.trained[-1] == ("rotary-16-seed1", "0.002", 40)
     row = ["Rotary, L=16", "30.00", "31.00", "diverged", "0.002"]
     assert row in cells_of((tmp_path / "table.md").read_text())
-    assert main(words(data_bin, tmp_path, methods="rotary")) == 0 and len(commands.trained) == 4
+    assert main(words(data_bin, tmp_path, methods="rotary")) == 0
+    assert len(commands.trained) == 4
     commands.validation["rotary"] = dict.fromkeys(BEST["rotary"])
     capsys.readouterr()
     assert main(words(data_bin, tmp_path / "other", methods="rotary")) == 2
@@ -94,7 +99,8 @@ def test_trials_are_separate_jobs(data_bin, tmp_path, commands, capsys):
     assert main(words(data_bin, tmp_path, "--slurm", "--dry-run")) == 0
     output = capsys.readouterr().out
     tuning, training = output.partition("# training")[::2]
-    assert "# tuning: 6 jobs\n" in tuning and tuning.count("\nrun:") == 6
+    assert "# tuning: 6 jobs\n" in tuning
+    assert tuning.count("\nrun:") == 6
     assert training.startswith(" and evaluating: 2 jobs, after 'tuning'")
     name = f"{data_bin.parent.name}/alibi-16-seed1"
     assert main(words(data_bin, tmp_path, "--job", f"run:{name}")) == 2
@@ -111,7 +117,9 @@ def test_tuning_end_to_end(data_bin, tmp_path):
     assert main(words(data_bin, tmp_path, *options, methods="alibi", lr="0.00001,0.01")) == 0
     (file,) = tmp_path.rglob("alibi-16-tuning.json")
     outcome = json.loads(file.read_text())["result"]
-    assert outcome["lr"] == 0.01 and outcome["at_edge"] and outcome["updates"] == 20
+    assert outcome["lr"] == 0.01
+    assert outcome["at_edge"]
+    assert outcome["updates"] == 20
     (record,) = (load_results_file(p) for p in tmp_path.rglob("*lr0.01/training.json"))
     assert outcome["trials"][1]["loss_bits"] == min(c["loss_bits"] for c in record["cells"])
     (training,) = (load_results_file(p) for p in tmp_path.rglob("alibi-16-seed2/training.json"))

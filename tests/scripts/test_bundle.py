@@ -95,7 +95,8 @@ def test_bundle_lists_files(script, tmp_path):
 def test_failed_bundle_leaves_no_files(script, tmp_path, arguments, change, named):
     before = {path.name for path in tmp_path.iterdir()} | {"log"}
     done, _ = script(BUNDLE, *arguments, **change)
-    assert done.returncode == 2 and named in done.stderr
+    assert done.returncode == 2
+    assert named in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == before
 
 
@@ -133,11 +134,15 @@ def test_missing_packages_install_without_index(script, bundle):
 def test_mismatched_bundle_is_not_installed(script, bundle):
     (bundle / "hydra_core-1.3.2-py3-none-any.whl").write_text("cut off")
     done, asked = script(INSTALL, bundle)
-    assert done.returncode == 2 and "SHA256SUMS" in done.stderr and asked == []
+    assert done.returncode == 2
+    assert "SHA256SUMS" in done.stderr
+    assert asked == []
     (bundle / "fairseq_fixed-1-cp399-cp399-linux_x86_64.whl").touch()
     write_sums(bundle)
     done, asked = script(INSTALL, bundle)
-    assert done.returncode == 2 and "Python 3.99" in done.stderr and asked == []
+    assert done.returncode == 2
+    assert "Python 3.99" in done.stderr
+    assert asked == []
 
 
 @pytest.mark.slow

@@ -105,7 +105,8 @@ def test_variables_select_environment(cluster, tmp_path):
     assert run.wait() == 0, run.stderr.read()
     lines = log(tmp_path)
     assert lines[:2] == ["module load cuda/12.4 gcc", "conda activate mine"]
-    assert lines[-2] == "box --nv image.sif" and lines[-1].startswith("task ")
+    assert lines[-2] == "box --nv image.sif"
+    assert lines[-1].startswith("task ")
 
 
 def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path):

@@ -159,7 +159,8 @@ def test_intervals_cover_with_three_seeds():
 def test_same_windows_have_no_change():
     losses = losses_of(("a", "b", 1), 4.0)
     estimate = estimate_change(losses, losses)
-    assert estimate.value == 0 and estimate.interval() == (0, 0)
+    assert estimate.value == 0
+    assert estimate.interval() == (0, 0)
     assert estimate.p_within(percent_to_nats(0.5)) == 0
 
 

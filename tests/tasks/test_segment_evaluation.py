@@ -68,7 +68,8 @@ def test_hub_interface_uses_no_memory(trained):
     data, checkpoint = trained
     hub = AlibiLanguageModel.from_pretrained(checkpoint.parent, checkpoint.name, str(data))
     found = hub.score("w1 w2 w3 w5")
-    model, end = hub.models[0], hub.task.dictionary.eos()
+    model = hub.models[0]
+    end = hub.task.dictionary.eos()
     inputs = torch.tensor([[end, *found["tokens"].tolist()[:-1]]])
     expected = model(inputs)[0][0].log_softmax(-1).gather(1, found["tokens"][:, None])[:, 0]
     torch.testing.assert_close(found["positional_scores"], expected, rtol=0, atol=1e-5)

@@ -67,7 +67,9 @@ def test_validation_and_epochs_start_without_memory(corpus, tmp_path, memories):
     assert training == epoch + epoch[:3]
     validation = [remembered for is_training, remembered in memories if not is_training]
     passes = len(validation) // 4
-    assert passes >= 4 and validation == [0, 8, 12, 12] * passes  # 101 tokens: 26 in a row
+    assert passes >= 4
+    # 101 tokens: 26 in a row.
+    assert validation == [0, 8, 12, 12] * passes
 
 
 def test_validation_keeps_the_training_memory(corpus, whole, tmp_path):
