@@ -23,7 +23,7 @@ BATCH = 4
 
 
 def losses(position_method: str) -> list[float]:
-    """Training loss in nats at each of 20 updates of Adam on a fixed text, one thread."""
+    """Return the training loss in nats at each of 20 updates of Adam on a fixed text."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -33,7 +33,7 @@ def losses(position_method: str) -> list[float]:
         ).train()
         characters = torch.tensor([4 + ord(letter) % 32 for letter in TEXT * 40])
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-        kept = []
+        by_update = []
         for update in range(UPDATES):
             first = update * 97 % 1000
             block = characters[first : first + BATCH * LENGTH + 1]
@@ -44,17 +44,22 @@ def losses(position_method: str) -> list[float]:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            kept.append(loss.item())
-        return kept
+            by_update.append(loss.item())
+        return by_update
     finally:
         torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("position_method", METHODS)
 def test_golden_run_reproduces_losses(position_method):
-    kept = json.loads(GOLDEN.read_text())[position_method]
-    assert kept[-1] < 0.8 * kept[0]
-    assert losses(position_method) == pytest.approx(kept, rel=1e-5)
+    expected = json.loads(GOLDEN.read_text())[position_method]
+    found = losses(position_method)
+    assert expected[-1] < 0.8 * expected[0]
+    # Sums are in another order with other vector instructions, so the last bits differ, and
+    # training amplifies the difference. With and without AVX2 on one AMD EPYC, and with MKL's
+    # compatible mode, it was at most 1.7e-7 up to update 10 and 1.4e-6 up to update 20.
+    assert found[:10] == pytest.approx(expected[:10], rel=1e-6)
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 if __name__ == "__main__":
