@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ..compare.comparison_config import ComparisonConfig, CorpusConfig, from_mapping, load
+from ..compare.comparison_config import ComparisonConfig, CorpusConfig
+from ..compare.config_files import from_mapping, load
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import UserInputError, did_you_mean
 from .experiments import ExperimentOptions

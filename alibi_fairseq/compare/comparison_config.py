@@ -1,143 +1,37 @@
-"""Configuration of a comparison, from YAML or command-line options, and the models it trains."""
+"""Configuration of a comparison: corpora, models to train, and evaluations.
+
+Its attributes are the keys of the YAML file. :mod:`.config_values` validates their values, and
+:mod:`.config_files` reads the file.
+"""
 
 from __future__ import annotations
 
 import itertools
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
-from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
-import yaml
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
-from ..errors import UserInputError, requirement
-from ..files import open_input
-from ..positions import METHODS
 from ..results.manifest import Name
-from .method_notation import check_notation
+from .config_values import (
+    AnyNumber,
+    Flags,
+    Length,
+    Method,
+    Methods,
+    PositiveInt,
+    Rate,
+    Several,
+    Stride,
+)
 
-#: Methods selected by ``all``: those of the paper's tables, learned, Transformer-XL, and none.
-PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
 #: Axes of a comparison in their default order of importance. The first axis varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
-#: Options of ``fairseq-train`` that the configuration determines.
-RESERVED = (
-    *("--arch", "--position-method", "--tokens-per-sample", "--max-tokens", "--max-update"),
-    *("--seed", "--save-dir", "--lr", "--lr-scheduler", "--warmup-updates", "--user-dir"),
-)
 #: Pydantic settings of all configurations: unknown keys are rejected.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
-
-
-def as_list(value: object) -> list:
-    """Return a list without repeated values. A single value stands for a list of one."""
-    values = value if isinstance(value, list | tuple) else [value]
-    unique: list = []
-    for item in values:
-        if item not in unique:  # values of YAML may be unhashable
-            unique.append(item)
-    return unique
-
-
-def as_methods(value: object) -> list:
-    """Return method names, with ``all`` and ``later`` replaced by the methods they stand for."""
-    names: list = []
-    for name in as_list(value):
-        if name == "all":
-            names += PAPER_METHODS
-        elif name == "later":
-            names += [method for method in METHODS if method not in PAPER_METHODS]
-        else:
-            names.append(name)
-    return as_list(names)
-
-
-def as_flags(value: Any) -> list[str]:
-    """Return options of ``fairseq-train`` as a list. YAML may give them as one string.
-
-    Raises:
-        ValueError: the configuration determines one of the options.
-    """
-    flags = shlex.split(value) if isinstance(value, str) else list(value)
-    option_names = [str(flag).partition("=")[0] for flag in flags]
-    reserved = [name for name in RESERVED if name in option_names]
-    if reserved:
-        raise ValueError(f"the comparison itself sets {', '.join(reserved)}")
-    return flags
-
-
-def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
-    """Return window lengths in tokens, each once.
-
-    Args:
-        lengths: numbers of tokens, multiples of the training length (``4x``), or multiples plus a
-            number of tokens (``1x+50``).
-        train_length: training length in tokens.
-    """
-    tokens = []
-    for length in lengths:
-        multiple, _, extra = str(length).rpartition("x")
-        tokens.append(int(multiple or 0) * train_length + int(extra or 0))
-    return tuple(as_list(tokens))
-
-
-def at_length(text: str, train_length: int) -> str:
-    """Replace ``{train_length}`` and ``{0.75*train_length}`` in a text by numbers of tokens."""
-
-    def tokens(match: re.Match) -> str:
-        factor = float(match[1] or 1)
-        return str(round(factor * train_length))
-
-    return re.sub(r"\{(?:(\d*\.?\d+)\*)?train_length\}", tokens, text)
-
-
-def as_length(value: object) -> int | str:
-    """Validate a window length for :func:`tokens_at`.
-
-    Raises:
-        ValueError: the value is neither a number of tokens nor a multiple of the training length.
-    """
-    text = str(value)
-    if re.fullmatch(r"[1-9]\d*", text):
-        return int(text)
-    if re.fullmatch(r"[1-9]\d*x(\+[1-9]\d*)?", text):
-        return text
-    raise ValueError(f"{text[:60]!r} must be a number of tokens, or like 4x or 1x+50")
-
-
-def check_stride(text: str) -> str:
-    """Validate a stride.
-
-    Raises:
-        ValueError: the text is neither ``full`` nor a number of tokens.
-    """
-    if text == "full" or re.fullmatch(r"[1-9]\d*", text):
-        return text
-    raise ValueError(f"{text[:60]!r} must be 'full' or a number of tokens")
-
-
-PositiveInt = Annotated[int, Field(ge=1)]
-Length = Annotated[int | str, BeforeValidator(as_length)]
-Stride = Annotated[str, AfterValidator(check_stride)]
-Rate = Annotated[float, Field(gt=0)]
-Item = TypeVar("Item")
-AnyNumber = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
-Several = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
-Method = Annotated[str, AfterValidator(check_notation)]
-Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -229,7 +123,7 @@ class ComparisonConfig:
     """
 
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
-    methods: Annotated[Several[Method], BeforeValidator(as_methods)] = Field(
+    methods: Methods = Field(
         ("alibi", "sinusoidal"),
         description="position methods, of which `alibi-fairseq models` lists the names; all: the "
         "seven published up to ALiBi; later: the others; A+B: A and B in alternate layers; "
@@ -341,59 +235,3 @@ class ComparisonConfig:
     def tokens(self) -> int:
         """Number of tokens read by each run."""
         return self.updates * self.tokens_per_update
-
-
-def load(path: str | Path, kind: type = ComparisonConfig) -> Any:
-    """Load a configuration from a YAML file.
-
-    Args:
-        kind: dataclass of the configuration. Its attributes are the keys of the file.
-
-    Raises:
-        UserInputError: the file is not YAML, or a value is invalid.
-    """
-    with open_input(path) as stream:
-        content = stream.read()
-    try:
-        return from_mapping(yaml.safe_load(content), kind)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        first_line = f"{error} ".splitlines()[0]
-        raise UserInputError(f"{path}: {first_line}") from error
-
-
-def from_mapping(
-    values: object, kind: type = ComparisonConfig, flags: Mapping[str, str] = MappingProxyType({})
-) -> Any:
-    """Create a configuration from plain values, such as those of YAML.
-
-    Args:
-        values: values by key. A single value may stand for a list of one.
-        kind: dataclass of the configuration.
-        flags: command-line flags by key, for error messages.
-
-    Raises:
-        UserInputError: a value is invalid.
-    """
-    try:
-        return TypeAdapter(kind).validate_python(values)
-    except ValidationError as errors:
-        error = errors.errors(include_url=False)[0]
-        problem = requirement(error)
-        value = error["input"]
-        if problem.startswith("must") and isinstance(value, str | int | float):
-            problem = f"{str(value)[:60]!r} {problem}"
-        key, colon, rest = problem.partition(": ")
-        if not error["loc"] and colon:  # a check of several keys, which names the first
-            raise UserInputError(f"{flags.get(key, key)}: {rest}.") from errors
-        location = ".".join(map(str, error["loc"]))
-        for part in error["loc"]:
-            location = flags.get(str(part), location)
-        raise UserInputError(f"{location}: {problem}." if location else f"{problem}.") from errors
-
-
-def as_mapping(comparison: ComparisonConfig) -> dict:
-    """Return the plain values of a comparison, for :func:`from_mapping`."""
-    plain = TypeAdapter(ComparisonConfig).dump_python(comparison, mode="json", exclude_none=True)
-    if len(comparison.lr) == 1:
-        plain["lr"] = comparison.lr[0]
-    return plain

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -15,15 +16,30 @@ from ..files import sha256_file
 from ..positions import METHODS
 from ..results.labels import method_name, model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
-from ..runs.tuning import Trial, TunedRun, Tuning
-from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec, at_length, tokens_at
+from ..runs.tuning import Tuning
+from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
+from .config_values import at_length, tokens_at
 from .corpus_preparation import data_folder, text_folder
 from .method_notation import folder_name, method_of, training_options
 
 
+class ComparisonRun(NamedTuple):
+    """Run of one model of a comparison.
+
+    Attributes:
+        spec: the model.
+        run: its training and evaluations.
+        tuning: choice of its learning rate. None: the comparison has only one rate.
+    """
+
+    spec: ModelSpec
+    run: Run
+    tuning: Tuning | None
+
+
 def runs_of(
     comparison: ComparisonConfig, folder: Path, tuned: Path | None = None
-) -> list[TunedRun]:
+) -> list[ComparisonRun]:
     """Return the runs of a comparison, the most important first.
 
     Args:
@@ -35,11 +51,17 @@ def runs_of(
     for spec in comparison.model_specs():
         corpus = corpora[spec.corpus]
         data = data_folder(corpus, spec.train_length, folder)
-        tuning = tuning_of(comparison, spec, data, folder, tuned or folder)
-        run = run_of(comparison, spec, data, folder, tuning.lr)
+        lr = comparison.lr[0]
+        trials: tuple[Run, ...] = ()
+        tuning = None
+        if len(comparison.lr) > 1:
+            tuning = tuning_of(comparison, spec, data, folder, tuned or folder)
+            lr = tuning.lr
+            trials = tuning.trials
+        run = run_of(comparison, spec, data, folder, lr)
         evaluations = tuple(eval_steps_of(comparison, corpus, spec, run.folder, folder))
-        run = replace(run, evaluations=evaluations)
-        runs.append(TunedRun(**vars(run), tuning=tuning))
+        run = replace(run, trials=trials, evaluations=evaluations)
+        runs.append(ComparisonRun(spec, run, tuning))
     return runs
 
 
@@ -134,16 +156,14 @@ def tuning_of(
     label = model_label(spec.method, spec.train_length, display_name)
     if len(comparison.corpora) > 1:
         label += f" ({spec.corpus})"
-    if len(comparison.lr) == 1:
-        return Tuning(label, comparison.lr[0])
     trial_updates = max(1, round(comparison.tune_share * comparison.updates))
     trial_config = replace(comparison, updates=trial_updates)
     trial_spec = spec._replace(seed=comparison.seeds[0])
-    trials = []
+    trials = {}
     for lr in comparison.lr:
-        run = run_of(trial_config, trial_spec, data, folder, lr, f"-lr{lr:g}")
-        trials.append(Trial(**vars(run), lr=lr))
-    return Tuning.choose(label, tuple(trials), tuned / f"{model_name(spec)}-tuning.json")
+        trial = run_of(trial_config, trial_spec, data, folder, lr, f"-lr{lr:g}")
+        trials[lr] = replace(trial, may_diverge=True)
+    return Tuning.choose(label, trials, tuned / f"{model_name(spec)}-tuning.json")
 
 
 def eval_steps_of(

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from ..data.custom_text import CustomTextBuilder
-from ..data.documents import DocumentBeginnings, sample_documents, write_document_starts
+from ..data.documents import sample_documents
 from ..data.pipeline import prepare as prepare_text
 from ..data.probes import PROBES
 from ..data.probes import prepare as prepare_probe
 from ..data.shared_vocabulary import SharedVocabularyBuilder, train_shared_model
-from ..data.truncation import Choice, excerpt, first
 from ..data.worker_pool import cores
 from ..errors import UserInputError
-from ..evaluation.data import load_dictionary, load_split
-from ..results import manifest as manifests
-from ..results.data_folder import DataFolder
-from .comparison_config import CorpusConfig, ExcerptConfig
+from ..results.manifest import other_name
+from .comparison_config import CorpusConfig
+from .corpus_excerpt import cut_excerpt, is_excerpt
 
 #: Percentage of the text held out for validation, and again for test.
 HELD_OUT = 5.0
@@ -51,12 +46,6 @@ def is_prepared(corpus: CorpusConfig, train_lengths: Sequence[int], out: Path) -
     if not all((folder / "train.bin").is_file() for folder in folders):
         return False
     return not corpus.excerpt or is_excerpt(text_folder(corpus, out), corpus.excerpt)
-
-
-def is_excerpt(data: Path, size: ExcerptConfig) -> bool:
-    """Return True if a data folder has an excerpt of this size."""
-    manifest = DataFolder.open(data).manifest or {}
-    return manifest.get("excerpt") == asdict(size)
 
 
 def prepare(
@@ -100,7 +89,7 @@ def builder_of(corpus: CorpusConfig, out: Path) -> CustomTextBuilder:
     """Return the preparation of a text, after drawing its documents if the corpus asks for it."""
     sources: Sequence[str] = corpus.text
     if corpus.documents != "files" or corpus.sample:
-        folder = out / corpus.name / "documents" / manifests.other_name(corpus.text[0])
+        folder = out / corpus.name / "documents" / other_name(corpus.text[0])
         sample_documents(corpus.text, folder, corpus.documents, corpus.sample)
         sources = [str(folder)]
     held_out = EXCERPT_HELD_OUT if corpus.excerpt else HELD_OUT
@@ -120,60 +109,3 @@ def prepare_corpus(corpus: CorpusConfig, builder: CustomTextBuilder, data: Path)
     prepare_text(builder, whole, cores())
     if not is_excerpt(data, corpus.excerpt):
         cut_excerpt(whole / "data-bin", data, corpus.excerpt)
-
-
-def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
-    """Write an excerpt of a prepared text, with a manifest.
-
-    Training and validation are the beginnings of their splits. The test split has the beginnings of
-    the first documents that are long enough, and ``documents.json`` has their positions.
-
-    Args:
-        whole: folder of the prepared text's binary data.
-        out: the folder to create or replace.
-    """
-    began = time.time()
-    beginnings = DocumentBeginnings(whole, size.documents, size.tokens)
-    splits: dict[str, Choice] = {
-        "train": first(size.train),
-        "valid": first(size.valid),
-        "test": beginnings,
-    }
-    excerpt(whole, out, splits)
-    write_document_starts(out, {"test": beginnings.starts})
-    described = DataFolder.open(whole).manifest
-    assert described is not None
-    for name in described["tokenizer"]["files"]:
-        shutil.copyfile(whole / name, out / name)
-    manifest = manifests.describe(
-        out,
-        corpus=f"{described['corpus']}-excerpt",
-        identified_by=described["identified_by"],
-        tokenizer=described["tokenizer"],
-        sources=described["sources"],
-        settings=described["settings"],
-        splits=split_sizes(out, list(splits)),
-        seconds=time.time() - began,
-        excerpt=asdict(size),
-    )
-    manifests.save(manifest, out)
-
-
-def split_sizes(data: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return the sizes of splits for the manifest, where the tokens show words and bytes."""
-    folder = DataFolder.open(data)
-    dictionary = load_dictionary(data)
-    sizes = {}
-    for name in names:
-        split = load_split(folder, name, dictionary)
-        text = split.text
-        if not text.words or not text.bytes:
-            continue
-        lines = len(split.line_starts)
-        sizes[name] = {
-            "tokens": len(split.tokens),
-            "lines": lines,
-            "words": text.words - lines,  # line ends count as words in `text`
-            "bytes": text.bytes,
-        }
-    return sizes

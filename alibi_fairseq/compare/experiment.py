@@ -17,11 +17,12 @@ from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.measurements import measurements_of
 from ..results.provenance import collect_provenance
 from ..results.results_file import load_results_file, new_results_file, save_results_file
-from ..runs.run import EvalStep
+from ..runs.run import EvalStep, Run
 from ..runs.runner import Experiment
-from ..runs.tuning import TunedRun, tuning_table
-from .comparison_config import ComparisonConfig, as_mapping
-from .comparison_runs import run_of, runs_of
+from ..runs.tuning import tuning_table
+from .comparison_config import ComparisonConfig
+from .comparison_runs import ComparisonRun, run_of, runs_of
+from .config_files import as_mapping
 from .corpus_preparation import is_prepared, prepare
 from .speeds import speed_columns
 from .undertrained import undertrained_warning, unigram_entropy
@@ -80,8 +81,8 @@ class ComparisonExperiment(Experiment):
         )
 
     @property
-    def runs(self) -> list[TunedRun]:
-        return runs_of(self.comparison, self.folder)
+    def runs(self) -> list[Run]:
+        return [model.run for model in runs_of(self.comparison, self.folder)]
 
     def report(self) -> None:
         """Write ``table.md``, and a results file and figures per corpus.
@@ -90,8 +91,8 @@ class ComparisonExperiment(Experiment):
         probe. With several corpora, file names begin with the corpus. Accuracies of probes are
         also columns of the perplexity tables.
         """
-        runs = self.runs
-        evaluations = evaluations_by_corpus(runs)
+        models = runs_of(self.comparison, self.folder)
+        evaluations = evaluations_by_corpus(models)
         columns = dict(speed_columns(self.comparison, self.folder)) if self.speeds else {}
         results_by_corpus = {}
         for corpus, pairs in evaluations.items():
@@ -113,7 +114,7 @@ class ComparisonExperiment(Experiment):
                     sections.append(warning)
                 sections.append(length_table(measurements_of(results), columns).rstrip())
             files += self._draw_figures(corpus, results)
-        tuning = tuning_table(runs)
+        tuning = tuning_table(model.tuning for model in models if model.tuning)
         if tuning:
             sections.append(tuning)
         with atomic_write(self.folder / "table.md") as file:
@@ -153,7 +154,7 @@ class ComparisonExperiment(Experiment):
         """Return the paths of a figure, one per format."""
         return [self._path(corpus, f"{name}.{suffix}") for suffix in ("png", "svg", "pdf")]
 
-    def _save_results(self, corpus: str, evaluations: list[tuple[TunedRun, EvalStep]]) -> dict:
+    def _save_results(self, corpus: str, evaluations: list[tuple[Run, EvalStep]]) -> dict:
         """Write the results file of a corpus, and return its contents."""
         path = self._path(corpus, "results.json")
         results = merge_results(self.comparison, evaluations)
@@ -167,7 +168,7 @@ class ComparisonExperiment(Experiment):
         save_results_file(results, path)
         return results
 
-    def _warning(self, evaluations: list[tuple[TunedRun, EvalStep]], results: dict) -> str | None:
+    def _warning(self, evaluations: list[tuple[Run, EvalStep]], results: dict) -> str | None:
         """Return a warning about models that have barely trained, or None.
 
         Losses on other corpora than the model's say little about its training.
@@ -189,20 +190,19 @@ def training_summary(comparison: ComparisonConfig) -> str:
     )
 
 
-def evaluations_by_corpus(runs: list[TunedRun]) -> dict[str, list[tuple[TunedRun, EvalStep]]]:
+def evaluations_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
     """Group evaluations by training corpus and, if it is another one, evaluation corpus."""
-    evaluations: dict[str, list[tuple[TunedRun, EvalStep]]] = {}
-    for run in runs:
-        corpus = run.name.partition("/")[0]
-        for step in run.evaluations:
-            name = f"{corpus} {step.name}" if step.data else corpus
-            evaluations.setdefault(name, []).append((run, step))
+    evaluations: dict[str, list[tuple[Run, EvalStep]]] = {}
+    for model in models:
+        for step in model.run.evaluations:
+            name = model.spec.corpus
+            if step.data:
+                name += f" {step.name}"
+            evaluations.setdefault(name, []).append((model.run, step))
     return evaluations
 
 
-def merge_results(
-    comparison: ComparisonConfig, evaluations: list[tuple[TunedRun, EvalStep]]
-) -> dict:
+def merge_results(comparison: ComparisonConfig, evaluations: list[tuple[Run, EvalStep]]) -> dict:
     """Return the results of evaluations on the same data as one results file."""
     step_results = [step.load_results() for _, step in evaluations]
     kind = step_results[0]["kind"]

@@ -30,8 +30,9 @@ from ..results.results_file import load_results_file, new_results_file, save_res
 from ..results.schema import TRAINING_FILE
 from ..results.training_command import options_of_any_corpus
 from ..runs.run import Run
-from .comparison_config import ComparisonConfig, tokens_at
+from .comparison_config import ComparisonConfig
 from .comparison_runs import runs_of
+from .config_values import tokens_at
 
 #: Number of timed rounds. One untimed round comes first.
 ROUNDS = 15
@@ -215,7 +216,7 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
         train_on=(next(comparison.model_specs()).corpus,),
         seeds=comparison.seeds[:1],
     )
-    runs = runs_of(timed, folder)
+    runs = [model.run for model in runs_of(timed, folder)]
     results = load_results_file(path) if path.is_file() else None
     options = {options_of_any_corpus(command_of(run)) for run in runs}
     if results is None or {key[-1] for key in map(key_of, results["cells"])} != options:

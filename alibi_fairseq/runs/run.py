@@ -20,10 +20,12 @@ from ..errors import UserInputError
 from ..evaluation.config import SweepConfig, TextCase, format_stride
 from ..results.completion import CompletionMarker, check_settings, read_stamp, write_settings
 from ..results.results_file import load_results_file
-from .child_process import DEFAULT_SLOT, ChildProcess, Slot
+from .child_process import DEFAULT_SLOT, ChildProcess, CommandFailedError, Slot
 
 #: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
+#: Error by which fairseq ends a training whose loss or gradients are not finite.
+DIVERGENCE = "FloatingPointError"
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,12 @@ class Run:
             machine.
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
+        trials: runs that must be complete before this one, such as learning-rate trials.
         evaluations: evaluation steps, in order.
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
         launcher: interpreter arguments in front of the training command, such as those of torchrun.
+        may_diverge: True if divergence completes the run. Otherwise it is a failure.
     """
 
     name: str
@@ -52,15 +56,12 @@ class Run:
     settings: dict
     updates: int
     tokens: int
+    trials: tuple[Run, ...] = field(default=(), repr=False)
     evaluations: tuple[EvalStep, ...] = ()
     checkpoint_updates: tuple[int, ...] = ()
     final_checkpoint: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
-
-    @property
-    def trials(self) -> tuple[Run, ...]:
-        """Runs that must be complete before this one; a plain run has none."""
-        return ()
+    may_diverge: bool = False
 
     def commands(self) -> list[ChildProcess]:
         """Return the commands that train and evaluate the model, in order."""
@@ -91,8 +92,15 @@ class Run:
         return CompletionMarker(path, self.settings, outputs=[self.checkpoint_path(updates)])
 
     @property
+    def diverged(self) -> bool:
+        """True if the run may diverge and did."""
+        return self.may_diverge and self._divergence_marker.holds()
+
+    @property
     def done(self) -> bool:
         """True if the run is complete. Requires prepared data."""
+        if self.diverged:
+            return True
         if self._missing_update_counts():
             return False
         return all(evaluation.done(self) for evaluation in self.evaluations)
@@ -118,7 +126,13 @@ class Run:
             write_settings(self._settings_file, self.settings)
             # A run killed between its last update and its marker needs no new process.
             if read_update_count(self.folder) < updates:
-                self.training_command(updates).run(slot)
+                try:
+                    self.training_command(updates).run(slot)
+                except CommandFailedError as failure:
+                    if not self.may_diverge or DIVERGENCE not in str(failure):
+                        raise
+                    self._divergence_marker.write()
+                    return
             self._record_training(updates)
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
@@ -139,6 +153,10 @@ class Run:
     def _missing_update_counts(self) -> list[int]:
         """Return the update counts that the run has not reached."""
         return [count for count in self._update_counts if not self.training_marker(count).holds()]
+
+    @property
+    def _divergence_marker(self) -> CompletionMarker:
+        return CompletionMarker(self.folder / "diverged.json", self.settings)
 
     @property
     def _settings_file(self) -> Path:

@@ -8,7 +8,7 @@ plays no part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,45 +17,7 @@ from ..reporting import markdown
 from ..results.completion import CompletionMarker
 from ..results.results_file import load_results_file
 from ..results.schema import TRAINING_FILE
-from .child_process import DEFAULT_SLOT, CommandFailedError, Slot
 from .run import Run
-
-
-@dataclass(frozen=True)
-class Trial(Run):
-    """Training at one learning rate. Divergence is a valid outcome, not a failure."""
-
-    lr: float = 0.0
-
-    @property
-    def done(self) -> bool:
-        """True if the trial is complete or has diverged."""
-        return self._divergence_marker.holds() or super().done
-
-    def train(self, slot: Slot = DEFAULT_SLOT) -> None:
-        """Train as any run, and record divergence.
-
-        Raises:
-            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, except for divergence.
-        """
-        try:
-            super().train(slot)
-        except CommandFailedError as failure:
-            if "FloatingPointError" not in str(failure):
-                raise
-            self._divergence_marker.write()
-
-    @property
-    def loss_bits(self) -> float | None:
-        """Lowest validation loss, in bits per token; None if the trial diverged."""
-        if self._divergence_marker.holds():
-            return None
-        records = load_results_file(self.folder / TRAINING_FILE)["cells"]
-        return min(record["loss_bits"] for record in records)
-
-    @property
-    def _divergence_marker(self) -> CompletionMarker:
-        return CompletionMarker(self.folder / "diverged.json", self.settings)
 
 
 @dataclass(frozen=True)
@@ -73,34 +35,38 @@ class Tuning:
 
     model: str
     lr: float
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[Run, ...]
     outcome: dict | None = None
 
     @classmethod
-    def choose(cls, model: str, trials: tuple[Trial, ...], path: Path) -> Tuning:
+    def choose(cls, model: str, trials: Mapping[float, Run], path: Path) -> Tuning:
         """Choose the learning rate with the lowest validation loss, once all trials are done.
 
         Args:
+            model: label of the model in tables.
+            trials: trial of each candidate.
             path: file of the outcome, which outlasts the folders of the trials.
 
         Raises:
             UserInputError: every trial diverged.
         """
-        marker = CompletionMarker(path, {"trials": [trial.settings for trial in trials]})
-        trials_done = all(trial.done for trial in trials)
+        runs = tuple(trials.values())
+        marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
+        trials_done = all(run.done for run in runs)
         if not marker.holds():
             if not trials_done:
-                return cls(model, trials[0].lr, trials)
+                first_candidate = next(iter(trials))
+                return cls(model, first_candidate, runs)
             marker.write(_outcome(model, trials))
         elif not trials_done:
-            trials = ()  # their folders are gone, and the outcome is known
+            runs = ()  # their folders are gone, and the outcome is known
         outcome: Any = marker.result
-        return cls(model, outcome["lr"], trials, outcome)
+        return cls(model, outcome["lr"], runs, outcome)
 
 
-def _outcome(model: str, trials: tuple[Trial, ...]) -> dict:
+def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
     """Return the outcome of finished trials, as :class:`Tuning` describes it."""
-    losses = {trial.lr: trial.loss_bits for trial in trials}
+    losses = {lr: _lowest_loss(trial) for lr, trial in trials.items()}
     finite_losses = {lr: loss for lr, loss in losses.items() if loss is not None}
     if not finite_losses:
         rates = ", ".join(map(str, losses))
@@ -109,38 +75,31 @@ def _outcome(model: str, trials: tuple[Trial, ...]) -> dict:
     return {
         "lr": best,
         "at_edge": best in (min(losses), max(losses)),
-        "updates": trials[0].updates,
+        "updates": next(iter(trials.values())).updates,
         "trials": [{"lr": lr, "loss_bits": loss} for lr, loss in losses.items()],
     }
 
 
-@dataclass(frozen=True)
-class TunedRun(Run):
-    """Run whose learning rate is chosen by trials.
-
-    Attributes:
-        tuning: the choice of its learning rate.
-    """
-
-    tuning: Tuning | None = field(default=None, repr=False)
-
-    @property
-    def trials(self) -> tuple[Run, ...]:
-        """Trials that choose the learning rate."""
-        if self.tuning is None:
-            return ()
-        return self.tuning.trials
+def _lowest_loss(trial: Run) -> float | None:
+    """Return the lowest validation loss of a trial, in bits per token; None if it diverged."""
+    if trial.diverged:
+        return None
+    records = load_results_file(trial.folder / TRAINING_FILE)["cells"]
+    return min(record["loss_bits"] for record in records)
 
 
-def tuning_table(runs: Iterable[TunedRun]) -> str:
+def tuning_table(tunings: Iterable[Tuning]) -> str:
     """Return validation perplexity by learning rate as Markdown; empty if no rate was chosen."""
     outcomes: dict[str, dict] = {}
-    for run in runs:
-        if run.tuning and run.tuning.outcome:
-            outcomes[run.tuning.model] = run.tuning.outcome
+    for tuning in tunings:
+        if tuning.outcome:
+            outcomes[tuning.model] = tuning.outcome
     if not outcomes:
         return ""
-    grid = sorted({trial["lr"] for outcome in outcomes.values() for trial in outcome["trials"]})
+    rates: set[float] = set()
+    for outcome in outcomes.values():
+        rates.update(trial["lr"] for trial in outcome["trials"])
+    grid = sorted(rates)
     rows = [_tuning_row(model, outcome, grid) for model, outcome in outcomes.items()]
     update_counts = dict.fromkeys(f"{outcome['updates']:,}" for outcome in outcomes.values())
     updates = " or ".join(update_counts)

@@ -21,9 +21,9 @@ from alibi_fairseq.compare.comparison_config import (
     ComparisonConfig,
     CorpusConfig,
     ModelSpec,
-    from_mapping,
 )
 from alibi_fairseq.compare.comparison_runs import runs_of, sha256_if_present
+from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
@@ -35,8 +35,9 @@ from alibi_fairseq.results.results_file import (
 )
 from alibi_fairseq.results.schema import TRAINING_FILE
 from alibi_fairseq.runs.child_process import DEFAULT_SLOT, Slot
+from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import Experiment
-from alibi_fairseq.runs.tuning import TunedRun
+from alibi_fairseq.runs.tuning import Tuning
 
 from .page import write_page
 
@@ -86,17 +87,19 @@ def run_name(cell: ModelSpec) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRun(TunedRun):
+class StudyRun(Run):
     """Run that is complete once its results exist.
 
     Attributes:
         part: the comparison that the run belongs to.
         corpus: name of the corpus it is trained on.
+        tuning: choice of its learning rate. None: the comparison has only one rate.
         kept: folder of its results.
     """
 
     part: ComparisonConfig
     corpus: str
+    tuning: Tuning | None
     kept: Path
 
     @property
@@ -221,15 +224,20 @@ class Study(Experiment):
         available = {corpus.name for corpus in self.corpora}
         runs: dict[str, StudyRun] = {}
         for part in self.parts:
-            part_runs = runs_of(part, self.folder, self.results / "tuning")
-            for cell, run in zip(part.model_specs(), part_runs):
-                name = run_name(cell)
-                if cell.corpus not in available or not fnmatch.fnmatch(name, self.pattern):
+            for model in runs_of(part, self.folder, self.results / "tuning"):
+                name = run_name(model.spec)
+                corpus = model.spec.corpus
+                if corpus not in available or not fnmatch.fnmatch(name, self.pattern):
                     continue
                 if name not in runs:
-                    fields = {**vars(run), "name": name}
-                    kept = self.results / "cells" / name
-                    runs[name] = StudyRun(**fields, part=part, corpus=cell.corpus, kept=kept)
+                    fields = {**vars(model.run), "name": name}
+                    runs[name] = StudyRun(
+                        **fields,
+                        part=part,
+                        corpus=corpus,
+                        tuning=model.tuning,
+                        kept=self.results / "cells" / name,
+                    )
         return list(runs.values())
 
     def report(self) -> None:

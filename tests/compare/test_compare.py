@@ -11,8 +11,8 @@ from fakes import TINY, Commands, in_this_process
 from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.compare.comparison_config import from_mapping
 from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.reporting import loss_by_position
@@ -127,8 +127,8 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     corpora = [{"name": "mine", "data": str(data_bin)}]
     lengths = {"train_lengths": 64, "eval_lengths": 64}
     what = from_mapping({"corpora": corpora, "methods": "alibi", "seeds": [1, 2], **lengths})
-    runs = runs_of(what, tmp_path)
-    for run, (seed, perplexity) in zip(runs, ((1, 20.0), (2, 24.0))):
+    models = runs_of(what, tmp_path)
+    for (_, run, _), (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
         measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
         other_length = {**measured, "length": 128, "stride": 128}  # of an earlier request
         provenance = {

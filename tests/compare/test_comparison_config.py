@@ -5,8 +5,9 @@ import yaml
 
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareCommand
-from alibi_fairseq.compare.comparison_config import PAPER_METHODS, as_mapping, from_mapping, load
 from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.config_files import as_mapping, from_mapping, load
+from alibi_fairseq.compare.config_values import PAPER_METHODS
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import METHODS
 
@@ -146,8 +147,8 @@ def test_sources_data_yaml_or_missing(tmp_path, monkeypatch):
 def test_linear_schedule_ends_at_max_update(tmp_path):
     values = {"corpora": [CORPUS], "methods": "alibi", "lr": [0.1, 0.2], "tune_share": 0.25}
     comparison = from_mapping({**values, "updates": 80, "lr_schedule": "linear"})
-    (run,) = runs_of(comparison, tmp_path)
-    for training, updates in ((run, "80"), *((trial, "20") for trial in run.tuning.trials)):
+    ((_, run, _),) = runs_of(comparison, tmp_path)
+    for training, updates in ((run, "80"), *((trial, "20") for trial in run.trials)):
         flags = training.flags
         assert flags[flags.index("--lr-scheduler") + 1] == "polynomial_decay"
         assert flags[flags.index("--total-num-update") + 1] == updates
@@ -158,7 +159,7 @@ def test_notation_sets_layers_and_options(tmp_path):
     methods = ["rotary+none/attention_window=64+0", "rotary/p_rope=0.75/rotary_base=500000"]
     flags = {"rotary+none/attention_window=64+0": "--dropout 0.2"}
     values = {"corpora": [CORPUS], "methods": methods, "lr": [0.1, 0.2], "method_flags": flags}
-    pattern, options = runs_of(from_mapping(values), tmp_path)
+    pattern, options = (model.run for model in runs_of(from_mapping(values), tmp_path))
     assert pattern.name == "mine/rotary+none-attention_window=64+0-128-seed1"
     words = " ".join(pattern.flags)
     assert "--position-method rotary,none --attention-window 64,0 --tokens-per-sample" in words

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alibi_fairseq.compare.comparison_config import at_length, load, tokens_at
+from alibi_fairseq.compare.config_files import load
+from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.documents import TITLE, documents_in
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file

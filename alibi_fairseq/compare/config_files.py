@@ -1,0 +1,79 @@
+"""Reading and writing of configurations, with one sentence about the first invalid value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from ..errors import UserInputError, requirement
+from ..files import open_input
+from .comparison_config import ComparisonConfig
+
+
+def load(path: str | Path, kind: type = ComparisonConfig) -> Any:
+    """Load a configuration from a YAML file.
+
+    Args:
+        kind: dataclass of the configuration. Its attributes are the keys of the file.
+
+    Raises:
+        UserInputError: the file is not YAML, or a value is invalid.
+    """
+    with open_input(path) as stream:
+        content = stream.read()
+    try:
+        return from_mapping(yaml.safe_load(content), kind)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        first_line = f"{error} ".splitlines()[0]
+        raise UserInputError(f"{path}: {first_line}") from error
+
+
+def from_mapping(
+    values: object, kind: type = ComparisonConfig, flags: Mapping[str, str] = MappingProxyType({})
+) -> Any:
+    """Create a configuration from plain values, such as those of YAML.
+
+    Args:
+        values: values by key. A single value may stand for a list of one.
+        kind: dataclass of the configuration.
+        flags: command-line flags by key, for error messages.
+
+    Raises:
+        UserInputError: a value is invalid.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as errors:
+        first = errors.errors(include_url=False)[0]
+        raise UserInputError(_sentence(first, flags)) from errors
+
+
+def _sentence(error: Mapping[str, Any], flags: Mapping[str, str]) -> str:
+    """Return a sentence about an error of pydantic, with the flag or the path of the key."""
+    problem = requirement(error)
+    value = error["input"]
+    if problem.startswith("must") and isinstance(value, str | int | float):
+        problem = f"{str(value)[:60]!r} {problem}"
+    if not error["loc"]:
+        # A check of several keys, which begins with the first of them.
+        key, colon, rest = problem.partition(": ")
+        if colon:
+            return f"{flags.get(key, key)}: {rest}."
+        return f"{problem}."
+    name = ".".join(str(part) for part in error["loc"])
+    for part in error["loc"]:
+        name = flags.get(str(part), name)
+    return f"{name}: {problem}."
+
+
+def as_mapping(comparison: ComparisonConfig) -> dict:
+    """Return the plain values of a comparison, for :func:`from_mapping`."""
+    plain = TypeAdapter(ComparisonConfig).dump_python(comparison, mode="json", exclude_none=True)
+    if len(comparison.lr) == 1:
+        plain["lr"] = comparison.lr[0]
+    return plain

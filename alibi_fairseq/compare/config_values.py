@@ -1,0 +1,120 @@
+"""Types of the values of a comparison's configuration, as pydantic validates them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from ..positions import METHODS
+from .method_notation import check_notation
+
+#: Methods selected by ``all``: those of the paper's tables, learned, Transformer-XL, and none.
+PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
+#: Options of ``fairseq-train`` that the configuration determines.
+RESERVED = (
+    *("--arch", "--position-method", "--tokens-per-sample", "--max-tokens", "--max-update"),
+    *("--seed", "--save-dir", "--lr", "--lr-scheduler", "--warmup-updates", "--user-dir"),
+)
+
+
+def as_list(value: object) -> list:
+    """Return a list without repeated values. A single value stands for a list of one."""
+    values = value if isinstance(value, list | tuple) else [value]
+    unique: list = []
+    for item in values:
+        if item not in unique:  # values of YAML may be unhashable
+            unique.append(item)
+    return unique
+
+
+def as_methods(value: object) -> list:
+    """Return method names, with ``all`` and ``later`` replaced by the methods they stand for."""
+    names: list = []
+    for name in as_list(value):
+        if name == "all":
+            names += PAPER_METHODS
+        elif name == "later":
+            names += [method for method in METHODS if method not in PAPER_METHODS]
+        else:
+            names.append(name)
+    return as_list(names)
+
+
+def as_flags(value: Any) -> list[str]:
+    """Return options of ``fairseq-train`` as a list. YAML may give them as one string.
+
+    Raises:
+        ValueError: the configuration determines one of the options.
+    """
+    flags = shlex.split(value) if isinstance(value, str) else list(value)
+    option_names = [str(flag).partition("=")[0] for flag in flags]
+    reserved = [name for name in RESERVED if name in option_names]
+    if reserved:
+        raise ValueError(f"the comparison itself sets {', '.join(reserved)}")
+    return flags
+
+
+def as_length(value: object) -> int | str:
+    """Validate a window length for :func:`tokens_at`.
+
+    Raises:
+        ValueError: the value is neither a number of tokens nor a multiple of the training length.
+    """
+    text = str(value)
+    if re.fullmatch(r"[1-9]\d*", text):
+        return int(text)
+    if re.fullmatch(r"[1-9]\d*x(\+[1-9]\d*)?", text):
+        return text
+    raise ValueError(f"{text[:60]!r} must be a number of tokens, or like 4x or 1x+50")
+
+
+def check_stride(text: str) -> str:
+    """Validate a stride.
+
+    Raises:
+        ValueError: the text is neither ``full`` nor a number of tokens.
+    """
+    if text == "full" or re.fullmatch(r"[1-9]\d*", text):
+        return text
+    raise ValueError(f"{text[:60]!r} must be 'full' or a number of tokens")
+
+
+def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
+    """Return window lengths in tokens, each once.
+
+    Args:
+        lengths: numbers of tokens, multiples of the training length (``4x``), or multiples plus a
+            number of tokens (``1x+50``).
+        train_length: training length in tokens.
+    """
+    tokens = []
+    for length in lengths:
+        multiple, _, extra = str(length).rpartition("x")
+        tokens.append(int(multiple or 0) * train_length + int(extra or 0))
+    return tuple(as_list(tokens))
+
+
+def at_length(text: str, train_length: int) -> str:
+    """Replace ``{train_length}`` and ``{0.75*train_length}`` in a text by numbers of tokens."""
+
+    def tokens(match: re.Match) -> str:
+        factor = float(match[1] or 1)
+        return str(round(factor * train_length))
+
+    return re.sub(r"\{(?:(\d*\.?\d+)\*)?train_length\}", tokens, text)
+
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Length = Annotated[int | str, BeforeValidator(as_length)]
+Stride = Annotated[str, AfterValidator(check_stride)]
+Rate = Annotated[float, Field(gt=0)]
+Item = TypeVar("Item")
+AnyNumber = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
+Several = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
+Method = Annotated[str, AfterValidator(check_notation)]
+Methods = Annotated[Several[Method], BeforeValidator(as_methods)]
+Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]

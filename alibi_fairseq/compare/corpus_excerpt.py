@@ -1,0 +1,79 @@
+"""Excerpt of a prepared corpus: the beginnings of its splits, and of many test documents."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ..data.documents import DocumentBeginnings, write_document_starts
+from ..data.truncation import Choice, excerpt, first
+from ..evaluation.data import load_dictionary, load_split
+from ..results import manifest as manifests
+from ..results.data_folder import DataFolder
+from .comparison_config import ExcerptConfig
+
+
+def is_excerpt(data: Path, size: ExcerptConfig) -> bool:
+    """Return True if a data folder has an excerpt of this size."""
+    manifest = DataFolder.open(data).manifest or {}
+    return manifest.get("excerpt") == asdict(size)
+
+
+def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
+    """Write an excerpt of a prepared text, with a manifest.
+
+    Training and validation are the beginnings of their splits. The test split has the beginnings of
+    the first documents that are long enough, and ``documents.json`` has their positions.
+
+    Args:
+        whole: folder of the prepared text's binary data.
+        out: the folder to create or replace.
+    """
+    began = time.time()
+    beginnings = DocumentBeginnings(whole, size.documents, size.tokens)
+    splits: dict[str, Choice] = {
+        "train": first(size.train),
+        "valid": first(size.valid),
+        "test": beginnings,
+    }
+    excerpt(whole, out, splits)
+    write_document_starts(out, {"test": beginnings.starts})
+    described = DataFolder.open(whole).manifest
+    assert described is not None
+    for name in described["tokenizer"]["files"]:
+        shutil.copyfile(whole / name, out / name)
+    manifest = manifests.describe(
+        out,
+        corpus=f"{described['corpus']}-excerpt",
+        identified_by=described["identified_by"],
+        tokenizer=described["tokenizer"],
+        sources=described["sources"],
+        settings=described["settings"],
+        splits=split_sizes(out, list(splits)),
+        seconds=time.time() - began,
+        excerpt=asdict(size),
+    )
+    manifests.save(manifest, out)
+
+
+def split_sizes(data: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return the sizes of splits for the manifest, where the tokens show words and bytes."""
+    folder = DataFolder.open(data)
+    dictionary = load_dictionary(data)
+    sizes = {}
+    for name in names:
+        split = load_split(folder, name, dictionary)
+        text = split.text
+        if not text.words or not text.bytes:
+            continue
+        lines = len(split.line_starts)
+        sizes[name] = {
+            "tokens": len(split.tokens),
+            "lines": lines,
+            "words": text.words - lines,  # line ends count as words in `text`
+            "bytes": text.bytes,
+        }
+    return sizes
