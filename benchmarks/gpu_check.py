@@ -23,7 +23,7 @@ import torch
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.runs.child_process import kill_all
+from alibi_fairseq.runs.execution import kill_all
 
 #: Limit of a part as a fraction of the remaining time. The last part may use all of it.
 TIME_FRACTION = 0.5

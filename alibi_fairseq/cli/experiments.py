@@ -51,7 +51,7 @@ class ExperimentOptions(CliCommand):
         Raises:
             UserInputError: the options of SLURM cannot be used.
         """
-        from ..runs import runner, slurm
+        from ..runs import dry_run, runner, slurm
 
         if self.job:
             return slurm.run_job(experiment, self.job)
@@ -67,7 +67,7 @@ class ExperimentOptions(CliCommand):
             if self.slurm:
                 print(slurm.format_dry_run(slurm.make_stages(experiment), options))
             else:
-                print(runner.format_dry_run(experiment))
+                print(dry_run.format_dry_run(experiment))
             return 0
         if self.slurm:
             submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)

@@ -18,7 +18,7 @@ from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
 from ..paper.reproduction import DeviceConfig, ReproductionExperiment
 from ..runs import torchrun
-from ..runs.child_process import execute
+from ..runs.execution import execute
 from ..runs.run import ALIBI
 from .experiments import ExperimentOptions
 from .options import CliCommand, option

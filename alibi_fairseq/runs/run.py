@@ -20,7 +20,8 @@ from ..errors import UserInputError
 from ..evaluation.config import SweepConfig, TextCase, format_stride
 from ..results.completion import CompletionMarker, check_settings, read_stamp, write_settings
 from ..results.results_file import load_results_file
-from .child_process import DEFAULT_SLOT, ChildProcess, CommandFailedError, Slot
+from .child_process import ChildProcess, CommandFailedError
+from .execution import DEFAULT_SLOT, Slot
 
 #: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")

@@ -23,14 +23,8 @@ from tqdm import tqdm
 from ..data.worker_pool import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from .child_process import (
-    POLL_SECONDS,
-    CommandFailedError,
-    Slot,
-    Stopped,
-    handle_stop_signals,
-    stop_requests,
-)
+from .child_process import CommandFailedError
+from .execution import POLL_SECONDS, Slot, Stopped, handle_stop_signals, stop_requests
 from .run import Run, all_trials, unfinished_trials
 
 
@@ -153,33 +147,6 @@ def _execute_by_name(experiment: Experiment, name: str, slot: Slot) -> None:
             run.execute(slot)
             return
     raise LookupError(name)
-
-
-def format_dry_run(experiment: Experiment) -> str:
-    """Return all commands of an experiment in order, and the number of training tokens."""
-    lines = list(experiment.notes())
-    runs = experiment.runs
-    trials = unfinished_trials(runs)
-    runs_by_name = {run.name: run for run in (*trials, *runs)}
-    items = make_work_items(experiment, runs)
-    for number, item in enumerate(items, 1):
-        title = f"# [{number}/{len(items)}] {item.name}"
-        if item.after:
-            title += " (--lr: the best of its trials)"
-        lines.append(title)
-        for command in runs_by_name[item.name].commands():
-            lines.append(command.line)
-        lines.append("")
-    lines += experiment.costs()
-    total = f"{len(runs)} runs of {_total_tokens(runs):,} tokens in total"
-    if trials:
-        total += f", after {len(trials)} trials of {_total_tokens(trials):,} tokens"
-    lines.append(total)
-    return "\n".join(lines)
-
-
-def _total_tokens(runs: Iterable[Run]) -> int:
-    return sum(run.tokens for run in runs)
 
 
 def make_slots(

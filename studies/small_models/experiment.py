@@ -34,7 +34,7 @@ from alibi_fairseq.results.results_file import (
     save_results_file,
 )
 from alibi_fairseq.results.schema import TRAINING_FILE
-from alibi_fairseq.runs.child_process import DEFAULT_SLOT, Slot
+from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
 from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import Tuning

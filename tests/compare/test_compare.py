@@ -19,7 +19,7 @@ from alibi_fairseq.reporting import loss_by_position
 from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import child_process
-from alibi_fairseq.runs.child_process import Slot
+from alibi_fairseq.runs.execution import Slot
 from alibi_fairseq.runs.runner import make_slots
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]

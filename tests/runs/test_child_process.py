@@ -16,8 +16,9 @@ import torch
 from commands import ROOT
 
 from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
-from alibi_fairseq.runs import child_process as module
-from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError, Slot, execute
+from alibi_fairseq.runs import execution
+from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError
+from alibi_fairseq.runs.execution import Slot, execute
 from alibi_fairseq.runs.run import read_update_count
 from alibi_fairseq.runs.runner import WorkItem, run_all, run_with_exit_code
 
@@ -65,7 +66,7 @@ def send(*signals, when):
 
 @pytest.fixture(autouse=True)
 def short_polls(monkeypatch):
-    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(execution, "POLL_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -77,15 +78,15 @@ def short_polls(monkeypatch):
     ],
 )
 def test_execute_returns_exit_code_and_restores_handlers(program, code):
-    before = [signal.getsignal(number) for number in module.STOP_SIGNALS]
+    before = [signal.getsignal(number) for number in execution.STOP_SIGNALS]
     assert execute([sys.executable, "-c", program]) == code
-    assert [signal.getsignal(number) for number in module.STOP_SIGNALS] == before
+    assert [signal.getsignal(number) for number in execution.STOP_SIGNALS] == before
 
 
 @pytest.mark.parametrize(
     ("signals", "when", "options", "expected"),
     [
-        *(([number], ".began", {}, STOPPED_EARLY) for number in module.STOP_SIGNALS),
+        *(([number], ".began", {}, STOPPED_EARLY) for number in execution.STOP_SIGNALS),
         # SIGUSR1 would end a process that does not listen yet.
         ([signal.SIGTERM], ".early", {"starts_after": 1.0}, STOPPED_EARLY),
         ([signal.SIGTERM, signal.SIGUSR1], ".began", {}, STOPPED_EARLY),
@@ -150,7 +151,7 @@ def ended(pid: int) -> bool:
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.runs.child_process import Slot, stop_requests, execute
+from alibi_fairseq.runs.execution import Slot, stop_requests, execute
 {call}
 """
 
@@ -200,7 +201,7 @@ def test_killed_parent_stops_its_command(tmp_path, call):
 def test_command_of_ended_parent_does_not_start(tmp_path):
     mark = tmp_path / "mark"
     program = [sys.executable, "-c", f"open({str(mark)!r}, 'w')"]
-    start = [sys.executable, "-c", module._WITH_PARENT, str(os.getppid()), *program]
+    start = [sys.executable, "-c", execution._WITH_PARENT, str(os.getppid()), *program]
     assert subprocess.run(start).returncode == 128 + signal.SIGTERM
     assert not mark.exists()
 
@@ -310,9 +311,9 @@ def test_failure_stops_others_and_is_reported(tmp_path):
     assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
 
 
-@pytest.mark.parametrize("number", module.STOP_SIGNALS)
+@pytest.mark.parametrize("number", execution.STOP_SIGNALS)
 def test_stopped_function_restores_handlers(tmp_path, number):
-    before = [signal.getsignal(stop) for stop in module.STOP_SIGNALS]
+    before = [signal.getsignal(stop) for stop in execution.STOP_SIGNALS]
 
     def work():
         (tmp_path / "began").touch()
@@ -320,4 +321,4 @@ def test_stopped_function_restores_handlers(tmp_path, number):
 
     send(number, when=tmp_path / "began")
     assert run_with_exit_code(work) == 75
-    assert [signal.getsignal(stop) for stop in module.STOP_SIGNALS] == before
+    assert [signal.getsignal(stop) for stop in execution.STOP_SIGNALS] == before

@@ -123,7 +123,7 @@ def test_warned_job_saves_and_requeues(monkeypatch, capsys):
         os.kill(os.getpid(), stopped.signal)
         return slurm.STOPPED_EARLY if slot.stop.count else 0
 
-    monkeypatch.setattr(child_process, "execute", stopped)
+    monkeypatch.setattr(slurm, "execute", stopped)
     environment = SimpleNamespace(_requeue=requeued.append)
     monkeypatch.setattr(submitit, "JobEnvironment", lambda: environment)
     stopped.signal = signal.SIGUSR1

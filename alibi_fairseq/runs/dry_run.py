@@ -1,0 +1,35 @@
+"""Text of ``--dry-run``: the commands of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .run import Run, unfinished_trials
+from .runner import Experiment, make_work_items
+
+
+def format_dry_run(experiment: Experiment) -> str:
+    """Return all commands of an experiment in order, and the number of training tokens."""
+    lines = list(experiment.notes())
+    runs = experiment.runs
+    trials = unfinished_trials(runs)
+    runs_by_name = {run.name: run for run in (*trials, *runs)}
+    items = make_work_items(experiment, runs)
+    for number, item in enumerate(items, 1):
+        title = f"# [{number}/{len(items)}] {item.name}"
+        if item.after:
+            title += " (--lr: the best of its trials)"
+        lines.append(title)
+        for command in runs_by_name[item.name].commands():
+            lines.append(command.line)
+        lines.append("")
+    lines += experiment.costs()
+    total = f"{len(runs)} runs of {_total_tokens(runs):,} tokens in total"
+    if trials:
+        total += f", after {len(trials)} trials of {_total_tokens(trials):,} tokens"
+    lines.append(total)
+    return "\n".join(lines)
+
+
+def _total_tokens(runs: Iterable[Run]) -> int:
+    return sum(run.tokens for run in runs)

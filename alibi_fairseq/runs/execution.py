@@ -1,0 +1,204 @@
+"""Execution of a command until it ends or a signal asks it to stop.
+
+torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint. A
+command therefore runs in a separate session, which receives no signal meant for this process, and
+trainings are sent SIGUSR1 (:mod:`alibi_fairseq.training.shutdown`). If this process is killed, the
+kernel sends them SIGTERM, and they save as well.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+import psutil
+
+from ..errors import STOPPED_EARLY, leave_terminal
+from .torchrun import MODULE as TORCHRUN
+
+#: Signals that request saving and stopping. A second Ctrl-C stops immediately.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
+#: Variables of every child process. After a restart, torchrun gives the workers the store of the
+#: previous round, in which they find old addresses and wait for half an hour
+#: (pytorch/pytorch#135712). With this variable, each round has a separate store.
+ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+#: Seconds between polls of a child process.
+POLL_SECONDS = 0.5
+#: Program that replaces itself with a command, which receives SIGTERM when the given parent process
+#: ends.
+_WITH_PARENT = """
+import ctypes, os, signal, sys
+parent, command = int(sys.argv[1]), sys.argv[2:]
+# SIGUSR1, blocked until here, must not end a command that does not handle it yet.
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG of linux/prctl.h
+if os.getppid() != parent:  # it ended before the line above
+    sys.exit(128 + signal.SIGTERM)
+os.execv(command[0], command)
+"""
+
+
+class Stopped(Exception):
+    """Exception for work that was asked to stop and has saved its progress."""
+
+
+@contextmanager
+def handle_stop_signals(handler: Callable) -> Iterator[None]:
+    """Handle ``STOP_SIGNALS`` while the block runs. SIGHUP stays ignored under nohup."""
+    previous_handlers = {}
+    for number in STOP_SIGNALS:
+        under_nohup = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+        if not under_nohup:
+            previous_handlers[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, previous in previous_handlers.items():
+            signal.signal(number, previous)
+
+
+@dataclass
+class StopRequest:
+    """Request to stop this process.
+
+    Attributes:
+        count: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals
+            other than Ctrl-C count once.
+        signal: the first signal that was received.
+    """
+
+    count: int = 0
+    signal: signal.Signals | None = None
+
+    def receive(self, number, frame) -> None:
+        """Record a signal (signal handler)."""
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+        if self.count == 0 or number == signal.SIGINT:
+            self.count += 1
+        if number == signal.SIGHUP:
+            leave_terminal()
+        print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
+
+    def request(self) -> None:
+        """Request saving and stopping without a signal."""
+        if self.count == 0:
+            self.count = 1
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Record stop signals instead of acting on them while the block runs."""
+    stop = StopRequest()
+    with handle_stop_signals(stop.receive):
+        yield stop
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Environment and stop request of a slot.
+
+    Attributes:
+        environment: variables of child processes, such as the GPUs.
+        stop: request that child processes obey in a thread, where signals cannot be handled. None:
+            signals are handled while a child process runs.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop: StopRequest | None = None
+
+
+DEFAULT_SLOT = Slot()
+
+
+def execute(
+    command: list[str],
+    stop_signal: signal.Signals = signal.SIGUSR1,
+    log: IO | None = None,
+    watch: Callable[[], None] = lambda: None,
+    slot: Slot = DEFAULT_SLOT,
+) -> int:
+    """Run a command and pass stop requests on to it.
+
+    Args:
+        stop_signal: SIGUSR1 asks the command to save, repeatedly until it ends. SIGINT interrupts a
+            command that saves nothing, once.
+        log: file for the output (default: the output of this process).
+        watch: function called every ``POLL_SECONDS`` while the command runs, and once at its end.
+
+    Returns:
+        The exit code of the command, as in a shell; ``STOPPED_EARLY`` if it saved and stopped on
+        request.
+    """
+    environment = {**os.environ, **ENVIRONMENT, **slot.environment}
+    signaled = False
+    # A thread cannot handle signals. Its slot has the request that the main thread records.
+    recorded_requests = stop_requests() if slot.stop is None else nullcontext(slot.stop)
+    with recorded_requests as stop:
+        process = _start(command, log, environment)
+        try:
+            while process.poll() is None:
+                if stop.count > 1:
+                    kill_all(process.pid)
+                elif stop.count and not (signaled and stop_signal == signal.SIGINT):
+                    # Repeatedly: a worker that is still starting does not handle SIGUSR1 yet.
+                    _send_stop_signal(process.pid, stop_signal)
+                    signaled = True
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
+                watch()
+        finally:
+            if process.poll() is None:
+                kill_all(process.pid)
+    code = process.returncode
+    if stop.count and code == 0:
+        return STOPPED_EARLY
+    if code < 0:
+        return 128 - code
+    return code
+
+
+def _start(command: list[str], log: IO | None, environment: Mapping[str, str]) -> subprocess.Popen:
+    """Start a command in a new session, with SIGUSR1 blocked until the command can ignore it."""
+    with_parent = [sys.executable, "-IS", "-c", _WITH_PARENT, str(os.getpid())]
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # inherited
+    try:
+        return subprocess.Popen(
+            [*with_parent, *command],
+            env=environment,
+            start_new_session=True,
+            stdout=log,
+            stderr=None if log is None else subprocess.STDOUT,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+
+
+def _send_stop_signal(pid: int, number: signal.Signals) -> None:
+    """Signal the working processes: the command itself, or the workers of torchrun."""
+    with suppress(psutil.NoSuchProcess, ProcessLookupError):  # it has just ended
+        if number == signal.SIGINT:
+            os.killpg(pid, number)  # as Ctrl-C does
+            return
+        process = psutil.Process(pid)
+        workers = [process]
+        if TORCHRUN in process.cmdline():
+            workers = process.children()
+        for worker in workers:
+            worker.send_signal(number)
+
+
+def kill_all(pid: int) -> None:
+    """Kill a process and all descendants, including torchrun's workers in other sessions."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for member in [*process.children(recursive=True), process]:
+            member.kill()
