@@ -31,7 +31,7 @@ from commands import ROOT, SHORT
 from huggingface.exported import converted, perturbed
 
 from alibi_fairseq import cli
-from alibi_fairseq.results.provenance import dictionary_sha256
+from alibi_fairseq.results.data_hashes import dictionary_sha256
 
 CASES = int(os.environ.get("FUZZ_CASES", 60))
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..errors import UserInputError
 from ..files import atomic_folder, open_input
-from ..results.provenance import STATE_KEY, dictionary_digest
+from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .loading import check_finite, check_ties, wrong_parts
 from .option_validation import check_options, plain
 

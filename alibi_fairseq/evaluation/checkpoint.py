@@ -25,7 +25,7 @@ from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder, parse_windows
 from ..positions import METHODS, PositionConfig, cycle_over_layers, name_layers
 from ..positions.alibi import SLOPE_KINDS
-from ..results.provenance import STATE_KEY, dictionary_digest
+from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .config import PRECISIONS
 from .scoring import Scorer
 

@@ -9,13 +9,10 @@ from pathlib import Path
 
 from ..checkpoints.loading import require_file
 from ..errors import UserInputError
-from ..results.results_file import (
-    load_results_file,
-    merge_results_files,
-    new_results_file,
-    save_results_file,
-)
-from ..results.schema import TRAINING_FILE, identity
+from ..results.identity import identity
+from ..results.merging import merge_results_files
+from ..results.results_file import load_results_file, new_results_file, save_results_file
+from ..results.schema import TRAINING_FILE
 from .cases import Cases
 from .config import SweepConfig
 

@@ -15,7 +15,7 @@ from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
 from ..errors import UserInputError
 from ..positions.alibi import slopes_option
 from ..results.data_folder import DataFolder
-from ..results.provenance import bind_dictionary
+from ..results.data_hashes import bind_dictionary
 from .config import (
     AlibiLanguageModelConfig,
     BloomConfig,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..files import atomic_write
+from ..results.identity import BEST_CHECKPOINT
 from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import load_results_file
 from ..results.schema import TRAINING_FILE
@@ -20,9 +21,6 @@ from .recipe import Recipe, Scale, flags
 from .report import write_report
 from .report_data import collect
 from .tables import PaperEvaluation, PaperTraining, evaluations
-
-#: Checkpoint with the best validation loss.
-BEST = "checkpoint_best.pt"
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class ReproductionExperiment(Experiment):
             gpus = 0 if devices.cpu else devices.processes
             # Besides those below: the last one, and the one with the best validation loss.
             checkpoints = 2 + len(run.checkpoint_updates)
-            if run.final_checkpoint != BEST:
+            if run.final_checkpoint != BEST_CHECKPOINT:
                 checkpoints += 1
             costs.append(run_cost(training.recipe, run.updates, gpus, checkpoints))
         return [cost_table(costs), ""]
@@ -130,7 +128,7 @@ class ReproductionExperiment(Experiment):
         final_checkpoint = f"checkpoint_{last}.pt"
         if last == recipe.updates:
             # At the end of a run the paper evaluates the best checkpoint on validation.
-            final_checkpoint = BEST
+            final_checkpoint = BEST_CHECKPOINT
         evaluations = [
             self._eval_step(training, evaluation, devices) for evaluation in training.evaluations
         ]

@@ -14,9 +14,9 @@ from dataclasses import replace
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.perplexity_by_length import panels_of, split_by_evaluation
 from alibi_fairseq.reporting.table import Table
+from alibi_fairseq.results.identity import Role
 from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.model_groups import Series, group_by_model
-from alibi_fairseq.results.schema import Role
 
 #: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
 MIN_TOKENS = 100

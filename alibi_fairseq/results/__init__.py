@@ -1,4 +1,5 @@
-"""Results files: schema, measurements, labels, provenance, manifests, and completion markers.
+"""Results: schema, results files, measurements, provenance, manifests, and completion markers.
 
-Imports neither fairseq nor any other package of this project; everything else may import it.
+The package imports neither fairseq nor another package of this project except ``errors.py`` and
+``files.py``.
 """

@@ -30,52 +30,50 @@ class CompletionMarker:
     ):
         self.path = path
         self.settings = _json(settings or {})
-        # Without their folders, so that these can be moved.
-        self._files = {
-            kind: {f"{number} {path.name}": path for number, path in enumerate(paths)}
-            for kind, paths in (("sources", sources), ("outputs", outputs))
-        }
+        self._sources = _by_name(sources)
+        self._outputs = _by_name(outputs)
 
     def holds(self) -> bool:
         """Return True if the step is done, and its settings, sources, and outputs are unchanged."""
-        kept = read_stamp(self.path)
-        if kept is None or kept["settings"] != self.settings:
+        recorded = read_stamp(self.path)
+        if recorded is None or recorded["settings"] != self.settings:
             return False
-        return all(
-            files.keys() == kept[kind].keys()
-            and all(_unchanged(path, kept[kind][name]) for name, path in files.items())
-            for kind, files in self._files.items()
-        )
+        if not _all_unchanged(self._sources, recorded["sources"]):
+            return False
+        return _all_unchanged(self._outputs, recorded["outputs"])
 
     def write(self, result: object = None) -> None:
         """Record that the step is done, and a JSON value with it."""
-        hashes = {
-            kind: {name: _fingerprint(path) for name, path in files.items()}
-            for kind, files in self._files.items()
+        content = {
+            "settings": self.settings,
+            "sources": _fingerprints(self._sources),
+            "outputs": _fingerprints(self._outputs),
+            "result": result,
         }
         with atomic_write(self.path) as stream:
-            json.dump({"settings": self.settings, **hashes, "result": result}, stream, indent=1)
+            json.dump(content, stream, indent=1)
 
     @property
     def result(self) -> object:
         """Result that was written, or None before."""
-        return (read_stamp(self.path) or {}).get("result")
+        recorded = read_stamp(self.path)
+        return None if recorded is None else recorded.get("result")
 
     @property
     def output_sha256(self) -> str | None:
         """Hash of the first output when the marker was written, or None before."""
-        kept = read_stamp(self.path)
-        return None if kept is None else next(iter(kept["outputs"].values()))["sha256"]
+        recorded = read_stamp(self.path)
+        if recorded is None:
+            return None
+        first = next(iter(recorded["outputs"].values()))
+        return first["sha256"]
 
 
-def run_cached(stamp: CompletionMarker, make: Callable[[], Any]) -> Any:
-    """Return the result of ``make``.
-
-    It comes from the marker if that holds. Otherwise it is computed and recorded.
-    """
-    if not stamp.holds():
-        stamp.write(make())
-    return stamp.result
+def run_cached(marker: CompletionMarker, compute: Callable[[], Any]) -> Any:
+    """Return the result of a step, from the marker if it holds, otherwise computed and recorded."""
+    if not marker.holds():
+        marker.write(compute())
+    return marker.result
 
 
 def write_settings(path: Path, settings: dict) -> None:
@@ -84,45 +82,77 @@ def write_settings(path: Path, settings: dict) -> None:
         json.dump(_json(settings), stream, indent=1)
 
 
-def check_settings(found: dict | None, wanted: dict, work: str, advice: str) -> None:
-    """Compare the settings of existing work (None: there is no work) with the wanted settings.
+def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) -> None:
+    """Compare the settings of existing work with those that it should have.
+
+    Args:
+        existing: settings of the existing work. None: there is none.
+        wanted: settings that it should have.
+        work: beginning of the error message.
+        advice: end of the error message.
 
     Raises:
-        UserInputError: a setting differs; the sentence begins with ``work``, names the first one
-            and ends with ``advice``.
+        UserInputError: a setting differs. The message names the first one.
     """
-    if found is None:
+    if existing is None:
         return
     wanted = _json(wanted)
-    for key in sorted({*found, *wanted}):
-        there, here = found.get(key), wanted.get(key)
-        if there != here:
-            long = isinstance(there, dict | list) or isinstance(here, dict | list)
-            difference = f"{key} differs" if long else f"{key}: {there!r} there, {here!r} now"
-            raise UserInputError(f"{work} with other settings ({difference}); {advice}.")
-
-
-def _fingerprint(path: Path) -> dict:
-    status = path.stat()
-    return {
-        "bytes": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "sha256": sha256_file(path),
-    }
-
-
-def _unchanged(path: Path, kept: dict) -> bool:
-    """Return True if a file matches its fingerprint.
-
-    The file is read only if its modification time differs.
-    """
-    if not path.is_file() or path.stat().st_size != kept["bytes"]:
-        return False
-    return path.stat().st_mtime_ns == kept["mtime_ns"] or sha256_file(path) == kept["sha256"]
+    for key in sorted({*existing, *wanted}):
+        before = existing.get(key)
+        now = wanted.get(key)
+        if before == now:
+            continue
+        difference = f"{key}: {before!r} there, {now!r} now"
+        if isinstance(before, dict | list) or isinstance(now, dict | list):
+            difference = f"{key} differs"
+        raise UserInputError(f"{work} with other settings ({difference}); {advice}.")
 
 
 def read_stamp(path: Path) -> dict | None:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    """Return the content of a marker or of a file of settings; None without the file."""
+    if not path.is_file():
+        return None
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _by_name(paths: Iterable[Path]) -> dict[str, Path]:
+    """Return files by number and name. Without their folders, the folders can be moved."""
+    return {f"{number} {path.name}": path for number, path in enumerate(paths)}
+
+
+def _fingerprints(files: dict[str, Path]) -> dict[str, dict]:
+    """Return size, modification time, and hash of each file."""
+    fingerprints = {}
+    for name, path in files.items():
+        status = path.stat()
+        fingerprints[name] = {
+            "bytes": status.st_size,
+            "mtime_ns": status.st_mtime_ns,
+            "sha256": sha256_file(path),
+        }
+    return fingerprints
+
+
+def _all_unchanged(files: dict[str, Path], fingerprints: dict[str, dict]) -> bool:
+    """Return True if the files are the recorded ones and match their fingerprints."""
+    if files.keys() != fingerprints.keys():
+        return False
+    return all(_is_unchanged(path, fingerprints[name]) for name, path in files.items())
+
+
+def _is_unchanged(path: Path, fingerprint: dict) -> bool:
+    """Return True if a file matches its fingerprint.
+
+    It is read only if its modification time differs.
+    """
+    if not path.is_file():
+        return False
+    status = path.stat()
+    if status.st_size != fingerprint["bytes"]:
+        return False
+    if status.st_mtime_ns == fingerprint["mtime_ns"]:
+        return True
+    return sha256_file(path) == fingerprint["sha256"]
 
 
 def _json(settings: dict) -> dict:

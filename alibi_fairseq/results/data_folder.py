@@ -12,7 +12,7 @@ from pathlib import Path
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import read_json, sha256_file
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.results.provenance import data_folders, dictionary_sha256
+from alibi_fairseq.results.data_hashes import data_folders, dictionary_sha256
 
 #: File in a data folder with the first positions of each split's documents.
 DOCUMENTS_FILE = "documents.json"
@@ -97,7 +97,7 @@ class DataFolder:
 
     @cached_property
     def dictionary_sha256(self) -> str:
-        """SHA-256 of the symbols in ``dict.txt``, see :func:`.provenance.symbols_sha256`."""
+        """SHA-256 of the symbols in ``dict.txt``, see :func:`.data_hashes.symbols_sha256`."""
         return dictionary_sha256(self.path)
 
     @cached_property

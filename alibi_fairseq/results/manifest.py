@@ -1,7 +1,7 @@
-"""``manifest.json``: what a folder of binary data holds and where it comes from.
+"""``manifest.json``: contents and origin of a folder of binary data.
 
-The format is described in docs/results.md. It lies beside ``dict.txt``; evaluation reads the
-words and bytes of each split from it for word-level perplexity and bits per byte.
+docs/results.md describes the format. The file is next to ``dict.txt``. Evaluation reads the words
+and bytes of each split from it, for word-level perplexity and bits per byte.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from pydantic import AfterValidator, Field
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write, is_plain_name, json_text, read_json, sha256_file
-from alibi_fairseq.results.provenance import (
-    collect_provenance,
-    dictionary_sha256,
-    version_of,
-)
+from alibi_fairseq.results.data_hashes import dictionary_sha256
+from alibi_fairseq.results.provenance import collect_provenance, version_of
 from alibi_fairseq.results.schema import JsonObject, check
 
 FILE_NAME = "manifest.json"
-# Names that only the paper's corpora may bear.
+# Words in names that only the paper's corpora may have.
 _PROTECTED = ("wikitext", "bookcorpus", "bookslarge", "cc100", "roberta")
 _LIBRARIES = ("sentencepiece", "sacremoses", "tokenizers")
 
@@ -56,7 +53,7 @@ class File(JsonObject):
 
 
 class Manifest(JsonObject):
-    """The keys of a manifest that others read."""
+    """Keys of a manifest that other modules read."""
 
     format: Literal["alibi_fairseq/corpus"]
     version: Literal[1]
@@ -101,10 +98,12 @@ def data_argument(data_bin: str | os.PathLike, manifest: dict) -> str:
 
 
 def other_name(source: str | os.PathLike) -> str:
-    """Return the corpus name of other text: the file's, unless that is like one of the paper's."""
+    """Return the corpus name of other text: that of its file, unless it is like one of the paper's."""
     name = Path(source).name.split(".")[0]
     letters = re.sub("[^a-z0-9]", "", name.lower())
-    return "other-text" if not name or any(word in letters for word in _PROTECTED) else name
+    if not name or any(word in letters for word in _PROTECTED):
+        return "other-text"
+    return name
 
 
 def describe(
@@ -123,23 +122,21 @@ def describe(
     """Return the manifest of a finished folder of binary data, with a hash of every file.
 
     Args:
-        corpus: a name of the paper's, or :func:`other_name`.
-        identified_by: what shows that it is that corpus of the paper; None for other text.
-        splits: split -> at least ``lines, words, bytes, tokens``.
+        data_bin: the folder.
+        corpus: a corpus of the paper, or :func:`other_name`.
+        identified_by: evidence that it is that corpus of the paper. None: another text.
+        splits: at least ``lines, words, bytes, tokens`` by split.
         tokenizer: at least ``kind``.
-        sources: what the text was made from, each with ``bytes`` and ``sha256`` where known.
-        settings: what decides about the output; the same settings give the same bytes.
-        more: further entries, e.g. ``throughput``.
+        sources: description of each source of the text, with ``bytes`` and ``sha256`` if known.
+        settings: JSON values that determine the output. Equal settings give the same bytes.
+        seconds: duration of the preparation.
+        seed: random seed of the split.
+        more: further entries, for example ``throughput``.
     """
     folder = Path(data_bin)
-    dictionaries = sorted(folder.rglob("dict.txt"))
-    entries = len(dictionaries[0].read_text(encoding="utf-8").rstrip("\n").split("\n"))
-    provenance = collect_provenance(seconds=seconds, precision=None, seed=seed)
-    # The command line holds paths of this machine, and may name a corpus that this is not; the
-    # hashes stand above, file by file.
-    for key in ("command", "data_sha256", "dictionary_sha256", "precision"):
-        del provenance[key]
-    provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
+    dictionary = min(folder.rglob("dict.txt"))  # shards have copies of it
+    lines = dictionary.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    special = 4  # fairseq's <s>, <pad>, </s>, and <unk>
     return {
         "format": "alibi_fairseq/corpus",
         "version": 1,
@@ -147,20 +144,35 @@ def describe(
         "identified_by": identified_by,
         "splits": splits,
         "dictionary": {
-            "entries": entries + 4,  # with fairseq's <s>, <pad>, </s> and <unk>
-            "sha256": dictionary_sha256(dictionaries[0]),
+            "entries": len(lines) + special,
+            "sha256": dictionary_sha256(dictionary),
         },
         "tokenizer": tokenizer,
         "sources": sources,
         "settings": settings,
-        "files": {
-            path.relative_to(folder).as_posix(): {
-                "bytes": path.stat().st_size,
-                "sha256": sha256_file(path),
-            }
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        },
-        "provenance": provenance,
+        "files": _describe_files(folder),
+        "provenance": _provenance_of(seconds, seed),
         **more,
     }
+
+
+def _describe_files(folder: Path) -> dict[str, dict]:
+    """Return size and hash of every file in a folder, by path."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            files[name] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
+    return files
+
+
+def _provenance_of(seconds: float, seed: int | None) -> dict:
+    """Return the provenance of a preparation, with the versions of the tokenizers' libraries."""
+    provenance = collect_provenance(seconds=seconds, precision=None, seed=seed)
+    # The command line has paths of this machine and may name a corpus that this text is not.
+    # Hashes are in the entry of each file.
+    for key in ("command", "data_sha256", "dictionary_sha256", "precision"):
+        del provenance[key]
+    for library in _LIBRARIES:
+        provenance["versions"][library] = version_of(library)
+    return provenance

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from alibi_fairseq.results.schema import Role, identity
+from alibi_fairseq.results.identity import Role, identity
 
 #: Fraction of the bits per token of guessing, above which a model is near chance.
 CHANCE_FRACTION = 0.9
@@ -50,7 +50,7 @@ class Measurement:
     """Perplexity of one model on one split at one length and stride, or accuracy on a probe.
 
     Two measurements are equal if they are the same measurement of the same run
-    (:func:`.schema.identity`), whatever its outcome.
+    (:func:`.identity.identity`), whatever its outcome.
 
     Attributes:
         subset: split; empty for a probe.
@@ -139,7 +139,7 @@ class Measurement:
         return self.text._replace(tokens=None, tokens_sha256=None, bytes=self.bytes)
 
     def identity(self, *roles: Role) -> tuple:
-        """Return :func:`.schema.identity`; that of a measurement includes the hash of the data."""
+        """Return :func:`.identity.identity`; that of a measurement includes the hash of the data."""
         pairs = identity(vars(self), *roles)
         if not roles or Role.MEASUREMENT in roles:
             return (*pairs, ("data_sha256", self.data_sha256))

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
-from ..results.provenance import STATE_KEY, dictionary_digest
+from ..results.data_hashes import STATE_KEY, dictionary_digest
 
 #: Options of the model that no tensor's shape depends on. Older checkpoints lack those of later
 #: methods.

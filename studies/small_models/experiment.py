@@ -28,11 +28,8 @@ from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.completion import check_settings, read_stamp
-from alibi_fairseq.results.results_file import (
-    load_results_file,
-    merge_results_files,
-    save_results_file,
-)
+from alibi_fairseq.results.merging import merge_results_files
+from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
 from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
 from alibi_fairseq.runs.run import Run

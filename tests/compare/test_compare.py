@@ -16,7 +16,7 @@ from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.reporting import loss_by_position
-from alibi_fairseq.results.provenance import data_sha256, dictionary_sha256
+from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.execution import Slot

@@ -10,7 +10,7 @@ from commands import in_process
 from conftest import dictionary_of
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.provenance import STATE_KEY, dictionary_digest, dictionary_sha256
+from alibi_fairseq.results.data_hashes import STATE_KEY, dictionary_digest, dictionary_sha256
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Stamps, and settings of unfinished work."""
+"""Tests of completion markers, and of settings of unfinished work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_run_cached_runs_once_for_same_settings(tmp_path):
         calls.append(1)
         return {"value": len(calls)}
 
-    path = tmp_path / "stamp.json"
+    path = tmp_path / "marker.json"
     assert run_cached(CompletionMarker(path, {"size": (1, 2)}), work) == {"value": 1}
     assert run_cached(CompletionMarker(path, {"size": (1, 2)}), work) == {"value": 1}
     assert run_cached(CompletionMarker(path, {"size": (1, 3)}), work) == {"value": 2}
@@ -34,24 +34,24 @@ def test_marker_holds_until_file_changes(tmp_path, changed):
     files = {name: tmp_path / name for name in ("source", "output")}
     for path in files.values():
         path.write_text("one")
-    stamp = CompletionMarker(tmp_path / "stamp.json", {}, [files["source"]], [files["output"]])
-    assert not stamp.holds()
-    stamp.write()
+    marker = CompletionMarker(tmp_path / "marker.json", {}, [files["source"]], [files["output"]])
+    assert not marker.holds()
+    marker.write()
     os.utime(files[changed], (1, 1))  # only looks newer
-    assert stamp.holds()
+    assert marker.holds()
     files[changed].write_text("two")
-    assert not stamp.holds()
+    assert not marker.holds()
     files[changed].unlink()
-    assert not stamp.holds()
+    assert not marker.holds()
 
 
 def test_marker_holds_in_moved_folder(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "model").write_text("weights")
-    CompletionMarker(tmp_path / "old" / "stamp.json", outputs=[tmp_path / "old" / "model"]).write()
+    CompletionMarker(tmp_path / "old" / "marker.json", outputs=[tmp_path / "old" / "model"]).write()
     (tmp_path / "old").rename(tmp_path / "new")
     assert CompletionMarker(
-        tmp_path / "new" / "stamp.json", outputs=[tmp_path / "new" / "model"]
+        tmp_path / "new" / "marker.json", outputs=[tmp_path / "new" / "model"]
     ).holds()
 
 

@@ -11,7 +11,7 @@ from conftest import describe
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results import data_folder, manifest
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.provenance import symbols_sha256
+from alibi_fairseq.results.data_hashes import symbols_sha256
 
 
 def count_calls(monkeypatch, module, name) -> list:

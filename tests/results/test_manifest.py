@@ -6,7 +6,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import manifest as manifests
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.provenance import symbols_sha256
+from alibi_fairseq.results.data_hashes import symbols_sha256
 
 SPLITS = {"train": {"lines": 2, "words": 3, "bytes": 12, "tokens": 5}}
 

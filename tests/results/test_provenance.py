@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import FOLDER, UserInputError
 from alibi_fairseq.results import provenance, results_file
-from alibi_fairseq.results.provenance import dictionary_sha256, symbols_sha256
+from alibi_fairseq.results.data_hashes import dictionary_sha256, symbols_sha256
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):

@@ -6,7 +6,8 @@ from results_documents import PROVENANCE, document, evaluation_cell
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import json_text
-from alibi_fairseq.results import results_file, schema
+from alibi_fairseq.results import identity, merging, results_file, schema
+from alibi_fairseq.results.identity import KEYS, Role
 from alibi_fairseq.results.measurements import Measurement
 
 
@@ -167,7 +168,7 @@ def test_benchmark_identity_excludes_measurements():
 def test_merge_keeps_each_record_once_and_all_parts():
     one = document(evaluation_cell(), seconds=1.0, command="first", date="2026-01-01T00:00:00Z")
     two = document(evaluation_cell(), evaluation_cell(20.0, length=256), seconds=2.5, threads=1)
-    merged = results_file.merge_results_files([one, two])
+    merged = merging.merge_results_files([one, two])
     assert [cell["length"] for cell in merged["cells"]] == [128, 256]
     provenance = merged["provenance"]
     assert provenance["seconds"] == 3.5
@@ -175,30 +176,32 @@ def test_merge_keeps_each_record_once_and_all_parts():
     assert provenance["date"] == PROVENANCE["date"]
     assert provenance["threads"] is None and provenance["seed"] == 1
     assert provenance["parts"] == [one["provenance"], two["provenance"]]
-    again = results_file.merge_results_files([merged, document(evaluation_cell(9.0, length=64))])
+    again = merging.merge_results_files([merged, document(evaluation_cell(9.0, length=64))])
     assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
 
 
 def test_merge_keeps_seed_of_each_file():
     documents = [document(evaluation_cell(16.0 + seed), seed=seed) for seed in (1, 2)]
-    merged = results_file.merge_results_files(documents)
+    merged = merging.merge_results_files(documents)
     assert merged["provenance"]["seed"] is None
     assert [cell["seed"] for cell in merged["cells"]] == [1, 2]
 
 
 def test_measurement_has_every_identifying_key():
     point = Measurement("alibi", 64, 128, 128, "valid")
-    assert {*schema.keys_of(*schema.Role)} - {"depth"} <= vars(point).keys()
+    keys = {key for role in Role for key in KEYS[role]}
+    assert keys - {"depth"} <= vars(point).keys()
+    assert keys <= schema.ResultRecord.model_fields.keys()
 
 
 def test_identity_ignores_outcomes_and_unused_boundaries():
     cell = evaluation_cell(seed=1)
-    assert schema.identity(cell) == schema.identity(cell | {"perplexity": 3.0, "seconds": 2.0})
-    assert schema.identity(cell) == schema.identity(cell | {"documents": "title"})
+    assert identity.identity(cell) == identity.identity(cell | {"perplexity": 3.0, "seconds": 2.0})
+    assert identity.identity(cell) == identity.identity(cell | {"documents": "title"})
     cut = cell | {"score_from": 8}
-    assert schema.identity(cut) != schema.identity(cut | {"documents": "title"})
-    assert schema.identity(cell, schema.Role.MODEL) == schema.identity(
-        cell | {"seed": 2, "checkpoint": "b.pt", "length": 64}, schema.Role.MODEL
+    assert identity.identity(cut) != identity.identity(cut | {"documents": "title"})
+    assert identity.identity(cell, Role.MODEL) == identity.identity(
+        cell | {"seed": 2, "checkpoint": "b.pt", "length": 64}, Role.MODEL
     )
 
 
@@ -214,7 +217,7 @@ def test_identity_ignores_outcomes_and_unused_boundaries():
 )
 def test_merge_rejects_contradictions(other, expected):
     with pytest.raises(UserInputError, match=expected):
-        results_file.merge_results_files([document(evaluation_cell()), other])
+        merging.merge_results_files([document(evaluation_cell()), other])
 
 
 def test_json_text_writes_number_lists_on_one_line():

@@ -1,0 +1,104 @@
+"""Hashes of binary data and of dictionaries.
+
+A model knows words by their index. Data binarized with another dictionary of the same size loads
+and runs, and its perplexity is meaningless. The hash of the training dictionary is therefore kept
+in the ``task_state`` that fairseq saves and loads with every checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.files import sha256_files
+
+#: Key of the dictionary's hash in the checkpoint's ``task_state``.
+STATE_KEY = "dictionary_sha256"
+
+_OVERWRITE_FLAG = "#fairseq:overwrite"
+
+
+def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
+    """Return the SHA-256 of the binary files of splits, in their order; None without a split.
+
+    Of several folders joined by ``:``, all that have a split count.
+
+    Raises:
+        UserInputError: a split is in none of the folders.
+    """
+    files: list[Path] = []
+    for subset in subsets:
+        split_files = []
+        for folder in data_folders(data):
+            for path in (folder / f"{subset}.idx", folder / f"{subset}.bin"):
+                if path.is_file():
+                    split_files.append(path)
+        if not split_files:
+            raise UserInputError(
+                f"{data}: no split named {subset!r} ({subset}.idx and {subset}.bin)."
+            )
+        files += split_files
+    return sha256_files(files) if files else None
+
+
+def data_folders(data: str | os.PathLike) -> list[Path]:
+    """Return the folders of fairseq's data argument, which joins several by ``:``."""
+    return [Path(folder) for folder in os.fspath(data).split(":") if folder]
+
+
+def symbols_sha256(symbols: Iterable[str]) -> str:
+    """Return the SHA-256 of a dictionary's symbols in order, without fairseq's special ones.
+
+    Counts do not matter: two dictionaries with the same hash give every symbol the same index.
+    """
+    return hashlib.sha256("\n".join(symbols).encode()).hexdigest()
+
+
+def dictionary_digest(dictionary) -> str:
+    """Return :func:`symbols_sha256` of a ``fairseq.data.Dictionary``."""
+    return symbols_sha256(dictionary.symbols[dictionary.nspecial :])
+
+
+def dictionary_sha256(data: str | os.PathLike) -> str:
+    """Return :func:`symbols_sha256` of the file ``dict.txt``, or of the one in a data folder."""
+    path = Path(data)
+    if not path.is_file():
+        path = data_folders(data)[0] / "dict.txt"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserInputError(f"{path}: not a dictionary (not UTF-8 text).") from error
+    symbols = []
+    for line in lines:
+        if line.strip():
+            entry = line.rstrip().removesuffix(f" {_OVERWRITE_FLAG}")
+            symbol, *_ = entry.rsplit(" ", 1)  # the symbol may contain spaces
+            symbols.append(symbol)
+    return symbols_sha256(symbols)
+
+
+def bind_dictionary(task) -> None:
+    """Check the task's dictionary against the checkpoint's, and record it in the task's state.
+
+    This runs when a model is built. fairseq has then loaded the state of a checkpoint to evaluate,
+    and has not yet saved the state of a training run. A task without state is left unchanged.
+
+    Raises:
+        UserInputError: the checkpoint was trained with another dictionary.
+    """
+    state = getattr(task, "state", None)
+    if state is None:
+        return
+    ours = dictionary_digest(task.source_dictionary)
+    trained_with = state.state_dict.get(STATE_KEY, ours)
+    if trained_with != ours:
+        raise UserInputError(
+            "The data's dictionary is not the one this checkpoint was trained with (their contents "
+            f"differ, SHA-256 {ours[:12]}… and {trained_with[:12]}…), so its word numbers mean "
+            "other words; preprocess the text with the dict.txt of the training data "
+            "(fairseq-preprocess --srcdict)."
+        )
+    state.merge_state_dict({STATE_KEY: ours})

@@ -1,0 +1,84 @@
+"""Identity of models, runs, and measurements: the keys of a result record that distinguish them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+from alibi_fairseq.results.training_command import model_options
+
+#: Checkpoint with the lowest validation loss of a run.
+BEST_CHECKPOINT = "checkpoint_best.pt"
+
+
+class Role(Enum):
+    """Role of a key in the identity of a result record."""
+
+    MODEL = "the model as evaluated, with any seed"
+    RUN = "one training of the model"
+    MEASUREMENT = "one measurement of a model"
+
+
+#: Keys of a result record by what they identify. All other keys are outcomes.
+KEYS = {
+    Role.MODEL: (
+        *("position_method", "train_length", "model", "updates", "precision", "model_overrides"),
+        *("label", "lr", "memory_length", "train_command"),
+        *("parameters", "layers", "width", "vocabulary"),
+    ),
+    Role.RUN: ("checkpoint", "seed"),
+    Role.MEASUREMENT: (
+        *("length", "stride", "subset", "corpus", "documents", "score_from", "score_to"),
+        *("tokens", "tokens_sha256", "depth"),
+    ),
+}
+#: Keys of a benchmark that are measured. All its other texts, flags, and integers identify the case.
+_MEASURED = (
+    *("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "round_seconds", "ratio"),
+)
+
+
+def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
+    """Return the (key, value) pairs that identify a model, a run, or a measurement.
+
+    Every comparison of results uses it. Two records measure the same thing if they agree in all
+    roles, and two models differ at most in their seed if they agree in ``Role.MODEL``.
+
+    - Unknown values are left out.
+    - Of a training command, only the options that determine the model count.
+    - Boundaries of documents count only if they determine the scored tokens.
+    - The update count identifies the model, except for ``checkpoint_best.pt``. Seeds reach their
+      lowest validation loss after different numbers of updates, so it identifies the run there.
+
+    Args:
+        facts: result record, with values of its results file if these are to count.
+        roles: roles of the keys (default: all).
+    """
+    values = {}
+    for role in roles or Role:
+        for key in KEYS[role]:
+            values[key] = facts.get(key)
+    if values.get("train_command"):
+        values["train_command"] = model_options(facts["train_command"])
+    of_model_only = bool(roles) and Role.RUN not in roles
+    if of_model_only and is_best_checkpoint(facts.get("checkpoint")):
+        values.pop("updates", None)
+    if facts.get("score_from") is None and facts.get("score_to") is None:
+        values.pop("documents", None)
+    return tuple((key, value) for key, value in values.items() if value is not None)
+
+
+def is_best_checkpoint(checkpoint: str | None) -> bool:
+    """Return True if a checkpoint is the one with the lowest validation loss of its run."""
+    return checkpoint is not None and PurePath(checkpoint).name == BEST_CHECKPOINT
+
+
+def record_identity(kind: str, record: dict) -> tuple:
+    """Return the pairs that distinguish a result record from the others of its results file."""
+    if kind != "benchmark":
+        return identity(record)
+    descriptive = record.keys() - {*_MEASURED}
+    keys = sorted(key for key in descriptive if not isinstance(record[key], float))
+    return tuple((key, record[key]) for key in keys if record[key] is not None)

@@ -1,0 +1,96 @@
+"""Merging of results files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.identity import record_identity
+from alibi_fairseq.results.results_file import new_results_file
+
+
+def merge_results_files(files: list[dict]) -> dict:
+    """Merge the contents of results files of the same kind, corpus, text, and dictionary.
+
+    A record that appears twice with the same values is kept once. In the merged provenance the
+    seconds are summed, the date is the latest, the commands stand one per line, and what
+    differs between the parts is null; ``parts`` keeps each part's own provenance.
+
+    Raises:
+        UserInputError: the files do not belong together, or two records contradict each other.
+    """
+    first = files[0]
+    kind = first["kind"]
+    for results in files[1:]:
+        _check_same_text(first, results)
+    differing = [key for key in ("seed", "precision") if _differs(key, files)]
+    merged: dict[tuple, dict] = {}
+    for results in files:
+        for record in results["cells"]:
+            if kind != "benchmark":  # the merged provenance cannot say this for all records
+                facts = {key: results["provenance"][key] for key in differing}
+                record = {**facts, **record}
+            earlier = merged.setdefault(record_identity(kind, record), record)
+            if earlier != record:
+                pairs = [f"{key} {value}" for key, value in record_identity(kind, record)]
+                raise UserInputError(
+                    "Two results to be merged differ for the same measurement "
+                    f"({', '.join(pairs)}); leave one out."
+                )
+    provenance = _merge_provenance([results["provenance"] for results in files])
+    return new_results_file(kind, first["corpus"], provenance, list(merged.values()))
+
+
+def _check_same_text(first: dict, other: dict) -> None:
+    """Check that two results files belong together.
+
+    Raises:
+        UserInputError: they have different kinds, corpora, texts, or dictionaries.
+    """
+    for key in ("kind", "corpus"):
+        _check_equal(key, first[key], other[key])
+    for key in ("data_sha256", "dictionary_sha256"):
+        _check_equal(key, first["provenance"][key], other["provenance"][key])
+
+
+def _check_equal(key: str, first: Any, other: Any) -> None:
+    if first != other:
+        raise UserInputError(
+            f"Results with different {key} cannot be merged ({first} and {other})."
+        )
+
+
+def _differs(key: str, files: list[dict]) -> bool:
+    """Return True if a value of the provenance is known in all files and differs."""
+    values = {results["provenance"][key] for results in files}
+    return None not in values and len(values) > 1
+
+
+def _merge_provenance(origins: list[dict]) -> dict:
+    """Merge the provenance of several results files, some of which may be merged already."""
+    parts: list[dict] = []
+    for origin in origins:
+        parts += origin.get("parts", [origin])
+    if len(parts) == 1:
+        return parts[0]
+    commands = dict.fromkeys(part["command"] for part in parts)
+    merged = _common(parts)
+    merged["command"] = "\n".join(commands)
+    merged["date"] = max(part["date"] for part in parts)
+    merged["seconds"] = sum(part["seconds"] for part in parts)
+    merged["parts"] = parts
+    return merged
+
+
+def _common(parts: list[dict]) -> dict:
+    """Return the values that all parts share, None where they differ, nested objects by key."""
+    common: dict = {}
+    for key in parts[0]:
+        values: list[Any] = [part.get(key) for part in parts]
+        if all(isinstance(value, dict) for value in values):
+            common[key] = _common(values)
+        elif values.count(values[0]) == len(values):
+            common[key] = values[0]
+        else:
+            common[key] = None
+    return common
