@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 
 from ..data.probes import MULTIPLES
-from ..evaluation.config import SweepConfig, parse_stride
+from ..evaluation.config import SweepConfig
+from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
 from ..positions import METHODS
 from ..results.labels import method_name, model_label

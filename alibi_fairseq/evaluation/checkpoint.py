@@ -1,4 +1,4 @@
-"""Load a checkpoint through fairseq, and score tokens with it.
+"""Loading of a checkpoint through fairseq, and scoring with its model.
 
 Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 """
@@ -70,8 +70,9 @@ class LoadedModel:
             return 1
         if budget is None and device.type == "cuda":
             budget = torch.cuda.get_device_properties(device).total_memory // 2
-        enough = min(ENOUGH_INPUTS[device.type], (budget or CPU_BUDGET) // self.bytes_per_input)
-        return max(1, enough // length)
+        inputs_in_budget = (budget or CPU_BUDGET) // self.bytes_per_input
+        inputs = min(ENOUGH_INPUTS[device.type], inputs_in_budget)
+        return max(1, inputs // length)
 
     def scorer(self) -> Scorer:
         """Return a scorer for one pass over a split; with a memory, in the order of the windows."""
@@ -92,7 +93,7 @@ class LoadedModel:
 
 
 def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
-    """−ln p of each target, by the criterions, which hold no (tokens × vocabulary) matrix.
+    """Return −ln p of each target, by the criterions, which hold no (tokens × vocabulary) matrix.
 
     Args:
         decoder: a fairseq decoder; its ``adaptive_softmax`` is used if there is one, otherwise its
@@ -103,7 +104,8 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
     Returns:
         (B, S) in fp32 nats, or wider if the features are.
     """
-    rows, flat = features.flatten(0, 1), targets.flatten()
+    rows = features.flatten(0, 1)
+    flat = targets.flatten()
     if decoder.adaptive_softmax is not None:
         clusters = find_clusters(decoder.adaptive_softmax.cutoff, flat, decoder.padding_idx)
         losses = adaptive_cross_entropy(decoder.adaptive_softmax, rows, clusters, reduce=False)
@@ -134,11 +136,11 @@ def load_checkpoint(
         UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an
             override is not a model option.
     """
-    state = checkpoint_utils.load_checkpoint_to_cpu(
-        str(path), {**(overrides or {}), "data": str(data)}
-    )
+    overrides = overrides or {}
+    all_overrides = {**overrides, "data": str(data)}
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), all_overrides)
     with wrong_parts(path):
-        check_overrides(state, overrides or {})
+        check_overrides(state, overrides)
         check_dictionary(state, path, data)
         (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], state=state
@@ -198,24 +200,31 @@ def check_overrides(state: dict, overrides: dict) -> None:
 def method_facts(options) -> dict[str, str]:
     """Return the position method of a model, with the name that a plugin gives it."""
     name = position_method(options)
-    shown = METHODS[name].display_name if name in METHODS else ""
-    return {"position_method": name} | ({"display_name": shown} if shown else {})
+    facts = {"position_method": name}
+    if name in METHODS and METHODS[name].display_name:
+        facts["display_name"] = METHODS[name].display_name
+    return facts
 
 
 def position_method(options) -> str:
     """Return the position method of a model of this package or of fairseq's own ``transformer_lm``.
 
-    ALiBi with slopes other than the paper's is a method of its own in results, so that no table
-    takes it for the paper's: ``alibi_trainable_slopes``, ``alibi_random_slopes``,
-    ``alibi_given_slopes``. So is rotary with another base or on a part of the features
-    (``rotary_percent_0.25``), and any method with ``--score-scaling``: ``rotary_logn``,
-    ``alibi_ssmax``. Methods or attention windows that differ between layers are named in order:
-    ``rotary×3+none``, ``rotary@512×3+none``.
+    Options that change the method are part of its name in results, so that no table confuses it
+    with the paper's:
+
+    - ALiBi with other slopes: ``alibi_trainable_slopes``, ``alibi_random_slopes``,
+      ``alibi_given_slopes``
+    - rotary with another base, or on a part of the features: ``rotary_percent_0.25``
+    - any method with ``--score-scaling``: ``rotary_logn``, ``alibi_ssmax``
+    - methods or attention windows that differ between layers, in order: ``rotary×3+none``,
+      ``rotary@512×3+none``
     """
     if "position_method" in options:
-        scaling = getattr(options, "score_scaling", "none")
         name = _layers_name(options)
-        return name if scaling == "none" else f"{name}_{scaling}"
+        scaling = getattr(options, "score_scaling", "none")
+        if scaling != "none":
+            name += f"_{scaling}"
+        return name
     if options.no_token_positional_embeddings:
         return "none"
     return "learned" if options.decoder_learned_pos else "sinusoidal"
@@ -226,9 +235,13 @@ def _layers_name(options) -> str:
     layers = options.decoder_layers
     methods = cycle_over_layers("--position-method", options.position_method, layers)
     windows = parse_windows(getattr(options, "attention_window", "0"), layers)
-    labels = [_variant(method, options) for method in methods]
-    if len(set(windows)) > 1:
-        labels = [f"{label}@{w}" if w else label for label, w in zip(labels, windows)]
+    windows_differ = len(set(windows)) > 1
+    labels = []
+    for method, window in zip(methods, windows, strict=True):
+        label = _variant(method, options)
+        if windows_differ and window:
+            label += f"@{window}"
+        labels.append(label)
     return name_layers(labels)
 
 
@@ -236,7 +249,8 @@ def _variant(method: str, options) -> str:
     """Return the name of a method with its options that make it another method in results."""
     slopes = getattr(options, "alibi_slopes", "paper")
     if method == "alibi" and slopes != "paper":
-        return f"alibi_{slopes if slopes in SLOPE_KINDS else 'given'}_slopes"
+        kind = slopes if slopes in SLOPE_KINDS else "given"
+        return f"alibi_{kind}_slopes"
     if method == "rotary":
         for option in ("rotary_base", "rotary_percent", "p_rope"):
             default = getattr(PositionConfig, option)
@@ -257,8 +271,9 @@ def check_dictionary(state: dict, path: Path, data: Path) -> None:
     reference = path.with_name("dict.txt")
     if STATE_KEY in state.get("task_state", {}) or not reference.is_file():
         return
-    theirs, ours = (Dictionary.load(str(file)) for file in (reference, data / "dict.txt"))
-    if dictionary_digest(theirs) != dictionary_digest(ours):
+    training_dictionary = Dictionary.load(str(reference))
+    data_dictionary = Dictionary.load(str(data / "dict.txt"))
+    if dictionary_digest(training_dictionary) != dictionary_digest(data_dictionary):
         raise UserInputError(
             f"The data was numbered with another dictionary than '{path}' was trained with; "
             f"preprocess the text with '{reference}' (fairseq-preprocess --srcdict)."

@@ -1,7 +1,7 @@
-"""A split of a binarized corpus as one stream of tokens, read through fairseq's data API.
+"""Split of a binarized corpus as one stream of tokens, read through fairseq's data API.
 
-In the size of its text a line end, which the model has to predict, counts as one word and one byte
-(the line feed). Otherwise line ends would count against some tokenizations and not against others.
+In the size of its text, a line end counts as one word and one byte (the line feed), because the
+model has to predict it. Otherwise line ends would count against some tokenizations only.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .windows import Span
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 #: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
 CONTINUATION = "##"
-#: Minimum share of marked tokens for a text to be recognized as one of these.
-SHARE = 0.01
+#: Smallest fraction of marked tokens by which a vocabulary is recognized.
+MIN_MARKED = 0.01
 
 
 class TextSize(NamedTuple):
@@ -62,12 +62,16 @@ class Split:
         """
         eos = self.dictionary.eos()
         inputs = np.concatenate([[eos], self.tokens[:-1]])
-        inputs[self.line_starts[self.line_starts % stride == 0]] = eos
-        ready, targets = (torch.from_numpy(array).to(device) for array in (inputs, self.tokens))
-        return SplitTensors(ready, targets, self.name)
+        starts_span = self.line_starts % stride == 0
+        inputs[self.line_starts[starts_span]] = eos
+        return SplitTensors(
+            torch.from_numpy(inputs).to(device),
+            torch.from_numpy(self.tokens).to(device),
+            self.name,
+        )
 
     def text_of(self, spans: Sequence[Span]) -> TextSize:
-        """Words and bytes of the scored tokens, as far as the pieces tell."""
+        """Return words and bytes of the scored tokens, as far as the pieces show them."""
         scored = np.concatenate([np.arange(first, last) for _, first, last in spans])
         if len(scored) == len(self.tokens):
             return self.text
@@ -95,15 +99,16 @@ def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
             f"The split '{name}' of '{folder.path}' is empty or missing (it has: {available}). "
             "Change --subset."
         )
-    sizes = np.array([len(lines[i]) for i in range(len(lines))], dtype=np.int64)
-    tokens = np.concatenate([np.asarray(lines[i], dtype=np.int64) for i in range(len(lines))])
+    arrays = [np.asarray(lines[index], dtype=np.int64) for index in range(len(lines))]
+    tokens = np.concatenate(arrays)
     if tokens.min() < 0 or tokens.max() >= len(dictionary):
         raise UserInputError(
             f"The split '{name}' in '{folder.path}' has a token ID beyond the {len(dictionary)} "
             "entries of its dictionary. Prepare the data again."
         )
-    line_ends = np.cumsum(sizes)
-    line_starts = (line_ends - sizes)[sizes > 0]
+    sizes = np.array([len(array) for array in arrays], dtype=np.int64)
+    line_starts = np.cumsum(sizes) - sizes
+    line_starts = line_starts[sizes > 0]
     text = _text_in_manifest(folder, name, len(tokens))
     if text is None:
         text = measure_text(tokens, line_starts, dictionary)
@@ -170,33 +175,38 @@ def _title_starts(split: Split) -> np.ndarray:
 
     Headings of sections, ' = = Section = = ', have two marks on either side.
     """
-    tokens, dictionary = split.tokens, split.dictionary
-    ends = np.append(split.line_starts[1:], len(tokens))
-    long_enough = ends - split.line_starts >= 4  # mark, title, mark, end of sentence
+    if "=" not in split.dictionary:
+        return np.empty(0, dtype=np.int64)
+    is_mark = split.tokens == split.dictionary.index("=")
+    line_ends = np.append(split.line_starts[1:], len(split.tokens))
+    long_enough = line_ends - split.line_starts >= 4  # mark, title, mark, end of sentence
     first = split.line_starts[long_enough]
-    last = ends[long_enough] - 2  # before the end-of-sentence symbol
-    mark = dictionary.index("=") if "=" in dictionary else -1
-    is_mark = tokens == mark
-    return first[is_mark[first] & is_mark[last] & ~is_mark[first + 1]]
+    last = line_ends[long_enough] - 2  # before the end-of-sentence symbol
+    is_title = is_mark[first] & is_mark[last] & ~is_mark[first + 1]
+    return first[is_title]
 
 
 def _starts_after_empty_lines(split: Split) -> np.ndarray:
     """Return the positions of non-empty lines after an empty one or at the start of the split."""
     is_end = split.tokens == split.dictionary.eos()
-    ended = np.concatenate([[True, True], is_end])
-    return np.flatnonzero(ended[1:-1] & ended[:-2] & ~ended[2:])
+    # The split begins as if after an empty line, which is two ends of sentences in a row.
+    with_start = np.concatenate([[True, True], is_end])
+    two_before = with_start[:-2]
+    one_before = with_start[1:-1]
+    return np.flatnonzero(two_before & one_before & ~is_end)
 
 
 def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:
-    """Count words and bytes from the pieces, where the vocabulary's markers allow it.
+    """Count words and bytes from the pieces, if the vocabulary's marks allow it.
 
     Args:
-        tokens: (N,) indices of the pieces, including one end-of-sentence symbol per line.
+        tokens: (N,) token IDs of the pieces, including one end-of-sentence symbol per line.
         line_starts: (lines,) positions where a line begins.
+        dictionary: dictionary of the pieces.
 
     Returns:
-        Words for sentencepiece and WordPiece, bytes for sentencepiece; neither if any token is
-        unknown, since its text is lost.
+        Words for sentencepiece and WordPiece, and bytes for sentencepiece. Neither is known if a
+        token is unknown, because its text is lost.
     """
     symbols = dictionary.symbols
     counts = np.bincount(tokens, minlength=len(symbols))
@@ -206,23 +216,26 @@ def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> Tex
     special = np.arange(len(symbols)) < dictionary.nspecial
     marked = np.array([symbol.startswith(WORD_MARK) for symbol in symbols])
     continued = np.array([symbol.startswith(CONTINUATION) for symbol in symbols])
-    if counts[marked].sum() >= SHARE * len(tokens):
+    marked_count = int(counts[marked].sum())
+    if marked_count >= MIN_MARKED * len(tokens):
         first = tokens[line_starts]
-        # Without a dummy prefix the first word of a line is unmarked.
+        # Without a dummy prefix, the first word of a line is unmarked.
         unmarked = int(np.sum(~marked[first] & ~special[first]))
         prefixes = int(np.sum(marked[first]))
         sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special
+        piece_bytes = int(counts @ sizes)
         return TextSize(
-            words=int(counts[marked].sum()) + unmarked + lines,
-            bytes=int(counts @ sizes) - prefixes + lines,
+            words=marked_count + unmarked + lines,
+            bytes=piece_bytes - prefixes + lines,
         )
-    if counts[continued].sum() >= SHARE * len(tokens):
-        return TextSize(words=int(counts[~continued & ~special].sum()) + lines)
+    if counts[continued].sum() >= MIN_MARKED * len(tokens):
+        beginnings = int(counts[~continued & ~special].sum())
+        return TextSize(words=beginnings + lines)
     return TextSize()
 
 
 def _text_bytes(piece: str) -> int:
-    """UTF-8 bytes of a sentencepiece; ``<0x0A>`` is one byte."""
+    """Return the number of UTF-8 bytes of a sentencepiece; ``<0x0A>`` is one byte."""
     if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
         return 1
     return len(piece.replace(WORD_MARK, " ").encode())

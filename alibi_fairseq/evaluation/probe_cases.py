@@ -19,7 +19,8 @@ from ..data import probes
 from ..results.data_folder import DataFolder
 from .cases import Cases
 from .checkpoint import LoadedModel
-from .config import SweepConfig, find_device
+from .config import SweepConfig
+from .option_types import find_device
 
 #: Random seed of the test sequences.
 SEED = 20_220_425

@@ -18,7 +18,8 @@ from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
 from .cases import Cases
 from .checkpoint import LoadedModel, load_checkpoint
-from .config import SweepConfig, find_device
+from .config import SweepConfig
+from .option_types import find_device
 from .probe_cases import ProbeCases
 from .sweep_results import SweepResults
 from .text_cases import TextCases

@@ -15,9 +15,10 @@ from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from .cases import Cases
 from .checkpoint import LoadedModel
-from .config import SweepConfig, find_device
+from .config import SweepConfig
 from .data import TextSize, document_starts, load_dictionary, load_split
 from .loss_by_position import LossByPosition
+from .option_types import find_device
 from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
 from .windows import (
     Span,

@@ -1,4 +1,4 @@
-"""Which tokens each forward pass sees and which of them it scores. Pure arithmetic.
+"""Windows: the tokens that each forward pass sees, and those that it scores. Pure arithmetic.
 
 A split is one stream of N tokens. Token p is predicted from the input at p, which is the token
 before it (for p = 0 the end-of-sentence symbol), and from the inputs before that within the window.
@@ -10,8 +10,8 @@ scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before the
 scores S tokens without context, windows grow until they have length L, and the remainder is a
 shorter window with the same L − S inputs of context. S = L is non-overlapping.
 
-Where documents are told apart and only some of their tokens scored (:class:`Span`), the windows of
-each document are those of a stream of its own that scores these tokens.
+If only some tokens of each document are scored (:class:`Span`), each document is a separate stream,
+and its windows score these tokens.
 """
 
 from __future__ import annotations
@@ -63,11 +63,16 @@ def spans_of(
     Raises:
         UserInputError: nothing is scored.
     """
-    skipped, spans = score_from or 0, []
-    for begin, end in zip(starts, [*starts[1:], tokens]):
-        last = end if score_to is None else min(begin + score_to, end)
-        spans.append(Span(begin, min(begin + skipped, last), last))
-    if skipped < 0 or all(first >= last for _, first, last in spans):
+    skipped = score_from or 0
+    ends = [*starts[1:], tokens]
+    spans = []
+    for begin, end in zip(starts, ends, strict=True):
+        last = end
+        if score_to is not None:
+            last = min(begin + score_to, end)
+        first = min(begin + skipped, last)
+        spans.append(Span(begin, first, last))
+    if skipped < 0 or all(span.first >= span.last for span in spans):
         raise UserInputError(
             f"--score-from {score_from} and --score-to {score_to} leave no token to score, or more "
             "than there are; change them."
@@ -101,11 +106,13 @@ def plan_windows(
     """
     check_window(length, stride)
     context = length - stride
-    return [
-        Window(max(begin, scored - context), scored, min(scored + stride, last))
-        for begin, first, last in spans or [Span(0, 0, tokens)]
-        for scored in range(first, last, stride)
-    ]
+    windows = []
+    for begin, first, last in spans or [Span(0, 0, tokens)]:
+        for scored in range(first, last, stride):
+            start = max(begin, scored - context)
+            stop = min(scored + stride, last)
+            windows.append(Window(start, scored, stop))
+    return windows
 
 
 def effective_window(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
@@ -114,12 +121,16 @@ def effective_window(length: int, stride: int, spans: Sequence[Span]) -> tuple[i
     Two plans over the same spans are equal if and only if these are. Lengths beyond the end of the
     text have the windows of a shorter length.
     """
-    largest_stride = largest_context = 0
+    largest_stride = 0
+    largest_context = 0
     for begin, first, last in spans:
-        if first < last:
-            largest_stride = max(largest_stride, last - first)
-            last_window = first + (last - first - 1) // stride * stride
-            largest_context = max(largest_context, last_window - begin)
+        scores = last - first
+        if scores <= 0:
+            continue
+        largest_stride = max(largest_stride, scores)
+        windows_before = (scores - 1) // stride
+        last_window = first + windows_before * stride
+        largest_context = max(largest_context, last_window - begin)
     return min(stride, largest_stride), min(length - stride, largest_context)
 
 
@@ -129,8 +140,13 @@ def share_start(windows: list[Window]) -> list[Window]:
     A causal model computes the scores of all in one pass over the longest; not a model whose scores
     depend on the length of the pass.
     """
-    groups = (list(group) for _, group in groupby(windows, key=lambda window: window.start))
-    return [group[0]._replace(stop=group[-1].stop) for group in groups]
+    merged: list[Window] = []
+    for window in windows:
+        if merged and merged[-1].start == window.start:
+            merged[-1] = merged[-1]._replace(stop=window.stop)
+        else:
+            merged.append(window)
+    return merged
 
 
 def context_of(windows: Iterable[Window]) -> tuple[int, float]:
@@ -138,9 +154,17 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
 
     The context of a token is the number of inputs that its prediction sees, including its own.
     """
-    ends = [(scored - start + 1, stop - start) for start, scored, stop in windows]
-    total = sum((first + last) * (last - first + 1) // 2 for first, last in ends)
-    return min(ends)[0], total / sum(last - first + 1 for first, last in ends)
+    firsts = []
+    total = 0
+    tokens = 0
+    for window in windows:
+        # The context grows by one from each scored token to the next.
+        first = window.scored - window.start + 1
+        last = window.length
+        firsts.append(first)
+        total += (first + last) * window.scores // 2
+        tokens += window.scores
+    return min(firsts), total / tokens
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
@@ -151,6 +175,7 @@ def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
     """
     batches = []
     for _, group in groupby(windows, key=lambda window: (window.length, window.scores)):
-        alike = list(group)
-        batches += [alike[begin : begin + size] for begin in range(0, len(alike), size)]
+        same_shape = list(group)
+        for begin in range(0, len(same_shape), size):
+            batches.append(same_shape[begin : begin + size])
     return batches

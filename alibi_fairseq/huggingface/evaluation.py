@@ -10,7 +10,8 @@ from transformers.utils import logging as transformers_logging
 
 from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
-from ..evaluation.config import SweepConfig, find_device
+from ..evaluation.config import SweepConfig
+from ..evaluation.option_types import find_device
 from ..evaluation.sweep import measure_missing
 from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_cases import TextCases

@@ -18,7 +18,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 
 from ..errors import UserInputError
 from ..evaluation.checkpoint import load_checkpoint
-from ..evaluation.data import CONTINUATION, SHARE, WORD_MARK, Split, load_dictionary, load_split
+from ..evaluation.data import (
+    CONTINUATION,
+    MIN_MARKED,
+    WORD_MARK,
+    Split,
+    load_dictionary,
+    load_split,
+)
 from ..files import atomic_folder
 from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig
@@ -120,7 +127,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     words = dictionary.symbols[dictionary.nspecial :]
     marked = sum(word.startswith((WORD_MARK, CONTINUATION)) for word in words)
     numbers = sum(word.isdecimal() for word in words)
-    if marked > SHARE * len(words) or numbers > 0.5 * len(words):
+    if marked > MIN_MARKED * len(words) or numbers > 0.5 * len(words):
         raise UserInputError(
             f"The dictionary of {data} contains pieces of words, and their tokenizer is not next "
             "to it. Pass --tokenizer-files."

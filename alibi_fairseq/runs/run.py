@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ..data import probes
 from ..errors import UserInputError
-from ..evaluation.config import SweepConfig, TextCase, format_stride
+from ..evaluation.config import SweepConfig, TextCase
+from ..evaluation.option_types import format_stride
 from ..results.completion import CompletionMarker, check_settings, read_stamp, write_settings
 from ..results.results_file import load_results_file
 from .child_process import ChildProcess, CommandFailedError

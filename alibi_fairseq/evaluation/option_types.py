@@ -1,0 +1,82 @@
+"""Types of the options of an evaluation: splits, lengths, strides, overrides, and devices.
+
+They raise a ValueError for other texts. argparse adds the name of the option.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+import torch
+
+from ..options import names
+
+
+def parse_splits(text: str) -> tuple[str, ...]:
+    """Return ``valid,test`` as ("valid", "test")."""
+    return tuple(names(text))
+
+
+def parse_lengths(text: str) -> tuple[int, ...]:
+    """Return ``512,1024`` as (512, 1024)."""
+    return tuple(int(item) for item in names(text))
+
+
+def parse_strides(text: str) -> tuple[int | None, ...]:
+    """Return ``full,64`` as (None, 64)."""
+    return tuple(parse_stride(item) for item in names(text))
+
+
+def parse_stride(text: str) -> int | None:
+    """Return None for ``full``, and other strides as a number.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    return None if text == "full" else int(text)
+
+
+def format_stride(stride: int | None) -> str:
+    """Return ``full`` for None, and other strides as digits."""
+    return "full" if stride is None else str(stride)
+
+
+def parse_gigabytes(text: str) -> float:
+    """Return a finite number above 0."""
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def parse_overrides(text: str) -> dict:
+    """Return the value of a JSON object."""
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError
+    return value
+
+
+def parse_device(name: str) -> str:
+    """Return the name of a device that exists on this machine."""
+    find_device(name)
+    return name
+
+
+def find_device(name: str) -> torch.device:
+    """Return a device of this machine. ``auto`` is a GPU if there is one.
+
+    Raises:
+        ValueError: the device does not exist.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError from error
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count()}
+    if (device.index or 0) >= counts.get(device.type, 0):
+        raise ValueError
+    return device
