@@ -15,8 +15,9 @@ import torch
 from ..errors import UserInputError
 from ..paper import tables
 from ..paper.datasets import PaperDataset
-from ..paper.recipe import CORPORA, SCALES, find_recipe, flags
+from ..paper.recipe import CORPORA, find_recipe, flags
 from ..paper.reproduction import DeviceConfig, ReproductionExperiment
+from ..paper.scale import SCALES
 from ..runs import torchrun
 from ..runs.execution import execute
 from ..runs.run import ALIBI

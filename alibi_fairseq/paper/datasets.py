@@ -23,7 +23,7 @@ from ..results.completion import CompletionMarker
 from ..results.data_folder import DataFolder
 from ..runs.child_process import ChildProcess
 from ..runs.run import ALIBI
-from .recipe import Scale
+from .scale import Scale
 
 #: Preparation of each corpus.
 BUILDERS: dict[str, type[CorpusBuilder]] = {

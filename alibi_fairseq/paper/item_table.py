@@ -14,8 +14,8 @@ from ..reporting.markdown import NOTHING
 from ..results.labels import model_label
 from ..results.measurements import Measurement
 from .datasets import PaperDataset
-from .recipe import Scale
-from .report_tables import perplexity_grid
+from .perplexity_grid import perplexity_grid
+from .scale import Scale
 from .table_rows import table_rows
 from .tables import curve_evaluations, evaluations, points, title
 

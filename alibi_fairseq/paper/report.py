@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from alibi_fairseq.paper import published, report_tables
 from alibi_fairseq.paper.report_data import ReportData, machine_of
 from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.reporting import latex, loss_by_position, markdown, perplexity_by_length
+from alibi_fairseq.reporting.figures_by_length import draw_lengths
 from alibi_fairseq.reporting.markdown import literal
 from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.labels import size_text
@@ -48,7 +49,9 @@ class ReportWriter:
         """
         section = f"{literal(title)}\n\n{body}"
         if notes:
-            section += "\n" + "".join(f"- {note}\n" for note in notes)
+            section += "\n"
+        for note in notes or ():
+            section += f"- {note}\n"
         path = self.out / "tables" / f"{self._unique('tables', name)}.md"
         with atomic_write(path) as stream:
             stream.write(f"# {section}")
@@ -98,13 +101,7 @@ def write_report(
         with_latex: whether to write the tables of the user's measurements in LaTeX, too.
     """
     report = ReportWriter(out)
-    corpora = {document["corpus"] for _, document in results.documents}
-    has_speeds = bool(results.speeds())
-    items = []
-    for item in report_tables.TABLES:
-        is_on_corpus = published.about(item)["corpus"] in corpora
-        if with_paper or is_on_corpus or (item == "table01" and has_speeds):
-            items.append(item)
+    items = list(report_tables.TABLES) if with_paper else tables_about(results)
     sources = "results files and the paper's tables as data" if items else "results files"
     report.page += [
         f"# {title or 'Results'}\n",
@@ -122,16 +119,27 @@ def write_report(
     return path
 
 
+def tables_about(results: ReportData) -> list[str]:
+    """Return the paper's tables on the corpora of results, and of speeds if there are any."""
+    corpora = {document["corpus"] for _, document in results.documents}
+    has_speeds = bool(results.speeds())
+    tables = []
+    for table in report_tables.TABLES:
+        is_on_corpus = published.about(table)["corpus"] in corpora
+        if is_on_corpus or (table == "table01" and has_speeds):
+            tables.append(table)
+    return tables
+
+
 def source_table(results: ReportData, out: Path) -> str:
     """Format the origin of each results file, with paths relative to the output folder."""
     folder = out.resolve()
     rows = []
     for path, document in results.documents:
         provenance = document["provenance"]
+        name = os.path.join(*path.parts[-2:])
         if path.is_relative_to(folder):
             name = os.fspath(path.relative_to(folder))
-        else:
-            name = os.path.join(*path.parts[-2:])
         commit = (provenance["git_commit"] or "unknown")[:10]
         if provenance["git_clean"] is False:
             commit += " with changes"
@@ -161,14 +169,7 @@ def perplexities(
 
     All models that were evaluated on a raw text share a section, wherever the file was.
     """
-    groups: dict[tuple[str | None, str | None], list[Measurement]] = defaultdict(list)
-    raw_texts: dict[str | None, str | None] = {}
-    for point in results.points:
-        if point.is_raw_text:
-            corpus = raw_texts.setdefault(point.data_sha256, point.corpus)
-            groups[corpus, None].append(point)
-        else:
-            groups[point.corpus, point.model].append(point)
+    groups = _by_corpus_and_model(results.points)
     for corpus, model in sorted(groups, key=str):
         points = groups[corpus, model]
         title = _section_title(corpus, model, points)
@@ -178,20 +179,53 @@ def perplexities(
         caveat = _caveat(corpus, points)
         if caveat:
             report.page.append(caveat)
-        name = f"{title} lengths"
-        tables = perplexity_by_length.length_tables(points, columns=columns)
-        add_tables(report, name, f"{title}: perplexity", title, tables, with_latex)
-        if len({point.length for point in points}) > 1:
-            draw = partial(perplexity_by_length.draw_lengths, points, title)
-            report.figure(name, f"{title}: perplexity by evaluation length", draw)
-        name = f"{title} loss by position"
-        heading = f"{title}: loss by position"
-        tables = loss_by_position.position_tables(points)
-        if tables:
-            add_tables(report, name, heading, title, tables, with_latex)
-        if loss_by_position.drawable(points):
-            draw = partial(loss_by_position.draw_positions, points, heading)
-            report.figure(name, heading, draw)
+        _add_lengths(report, title, points, columns, with_latex)
+        _add_positions(report, title, points, with_latex)
+
+
+def _by_corpus_and_model(
+    points: Iterable[Measurement],
+) -> dict[tuple[str | None, str | None], list[Measurement]]:
+    """Group measurements by corpus and model; on raw texts, by the corpus of the first one only."""
+    groups: dict[tuple[str | None, str | None], list[Measurement]] = defaultdict(list)
+    raw_texts: dict[str | None, str | None] = {}
+    for point in points:
+        if point.is_raw_text:
+            corpus = raw_texts.setdefault(point.data_sha256, point.corpus)
+            groups[corpus, None].append(point)
+        else:
+            groups[point.corpus, point.model].append(point)
+    return groups
+
+
+def _add_lengths(
+    report: ReportWriter,
+    title: str,
+    points: list[Measurement],
+    columns: Sequence[str],
+    with_latex: bool,
+) -> None:
+    """Add tables of perplexity by length, and a figure if there are several lengths."""
+    name = f"{title} lengths"
+    tables = perplexity_by_length.length_tables(points, columns=columns)
+    add_tables(report, name, f"{title}: perplexity", title, tables, with_latex)
+    if len({point.length for point in points}) > 1:
+        draw = partial(draw_lengths, points, title)
+        report.figure(name, f"{title}: perplexity by evaluation length", draw)
+
+
+def _add_positions(
+    report: ReportWriter, title: str, points: list[Measurement], with_latex: bool
+) -> None:
+    """Add tables and a figure of the loss by position, as far as there are such losses."""
+    name = f"{title} loss by position"
+    heading = f"{title}: loss by position"
+    tables = loss_by_position.position_tables(points)
+    if tables:
+        add_tables(report, name, heading, title, tables, with_latex)
+    if loss_by_position.drawable(points):
+        draw = partial(loss_by_position.draw_positions, points, heading)
+        report.figure(name, heading, draw)
 
 
 def add_tables(
@@ -215,12 +249,12 @@ def add_tables(
 
 def _section_title(corpus: str | None, model: str | None, points: list[Measurement]) -> str:
     """Return the known ones of corpus, model, and size."""
+    parts = [corpus, model]
     sizes = {(point.layers, point.width) for point in points}
-    size = ""
     if len(sizes) == 1:
-        ((layers, width),) = sizes
-        size = size_text(layers, width, None)
-    return ", ".join(part for part in (corpus, model, size) if part)
+        layers, width = sizes.pop()
+        parts.append(size_text(layers, width, None))
+    return ", ".join(part for part in parts if part)
 
 
 def _caveat(corpus: str | None, points: list[Measurement]) -> str:
@@ -247,7 +281,8 @@ def paper_sections(report: ReportWriter, results: ReportData, items: list[str]) 
             body = report_tables.table(item, part)
             report.table(f"{item} {text}", title + text_suffix, body, published.notes(item))
             for name, (after, caption, draw) in FIGURES.items():
-                if after == item:
-                    notes = "; ".join(published.notes(name))
-                    full_caption = f"{caption}{text_suffix}. {notes}".rstrip(" .")
-                    report.figure(f"{name} {text}", full_caption, partial(draw, part))
+                if after != item:
+                    continue
+                notes = "; ".join(published.notes(name))
+                full_caption = f"{caption}{text_suffix}. {notes}".rstrip(" .")
+                report.figure(f"{name} {text}", full_caption, partial(draw, part))

@@ -15,7 +15,8 @@ from alibi_fairseq.paper.report_tables import JOINED
 from alibi_fairseq.paper.speed_table import printed_speeds
 from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.reporting import plots
-from alibi_fairseq.reporting.perplexity_by_length import without_length
+from alibi_fairseq.reporting.figures_by_length import draw_panels, without_length
+from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.results.labels import METHOD_NAMES, method_name, method_order, model_label
 from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.model_groups import Series, group_by_model
@@ -56,7 +57,7 @@ def by_length(
             drawn[panel] = without_length(lines)
         else:
             drawn[panel] = [line for line in lines if line.position_method in PAIR]
-    plots.draw_panels(title, drawn, *paths)
+    draw_panels(title, drawn, *paths)
 
 
 def _line(
@@ -68,7 +69,7 @@ def _line(
         label=label or method_name(method),
         x=[x for x, _ in pairs],
         y=[y for _, y in pairs],
-        style=plots.method_style(method),
+        style=method_style(method),
         **options,
     )
 

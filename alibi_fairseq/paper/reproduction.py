@@ -17,9 +17,10 @@ from ..runs.runner import Experiment
 from .cost import cost_table, run_cost
 from .datasets import PaperDataset
 from .item_table import item_table
-from .recipe import Recipe, Scale, flags
+from .recipe import Recipe, flags
 from .report import write_report
 from .report_data import collect
+from .scale import Scale
 from .tables import PaperEvaluation, PaperTraining, evaluations
 
 

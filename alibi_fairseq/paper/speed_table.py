@@ -13,9 +13,11 @@ from alibi_fairseq.results.labels import method_name, method_order
 def speed_table(machines: Mapping[str, Cases]) -> str:
     """Format Table 1 and its counterpart for each machine, with every case that was measured."""
     printed = printed_speeds()
-    parts = ["The paper, one V100:\n\n" + _speeds(printed, "words")]
-    nothing_measured: dict[str, Cases] = {"not measured yet": {}}
-    for machine, cases in (machines or nothing_measured).items():
+    parts = [f"The paper, one V100:\n\n{_speeds(printed, 'words')}"]
+    if not machines:
+        machines = {"not measured yet": {}}
+    for machine, cases in machines.items():
+        # A case of the paper that was not measured has empty table cells.
         all_cases: dict[tuple[str, int], dict[str, float]] = dict.fromkeys(printed, {})
         all_cases.update(cases)
         parts.append(f"Ours, {markdown.literal(machine)}:\n\n{_speeds(all_cases, 'tokens')}")
@@ -24,14 +26,14 @@ def speed_table(machines: Mapping[str, Cases]) -> str:
 
 def printed_speeds() -> Cases:
     """Return the paper's Table 1, in words per second and MB."""
-    return {
-        (row["position_method"], row["train_length"]): {
+    speeds = {}
+    for row in published.rows("table01"):
+        speeds[row["position_method"], row["train_length"]] = {
             "train": row["train_words_per_second"],
             "evaluate": row["eval_words_per_second"],
             "memory": 1000 * row["train_memory_gb"],
         }
-        for row in published.rows("table01")
-    }
+    return speeds
 
 
 def _speeds(cases: Cases, unit: str) -> str:
@@ -56,9 +58,13 @@ def _value_and_relation(key: str, value: float | None, reference: float | None) 
     """
     if value is None:
         return markdown.MISSING, markdown.NOTHING
-    is_memory = key == "memory"
-    text = f"{value:.0f}" if is_memory else markdown.thousands(value)
-    if reference is None:
-        return text, markdown.NOTHING
-    relation = f"{value - reference:+.0f}" if is_memory else f"{value / reference:.2f}"
+    relation = markdown.NOTHING
+    if key == "memory":
+        text = f"{value:.0f}"
+        if reference is not None:
+            relation = f"{value - reference:+.0f}"
+    else:
+        text = markdown.thousands(value)
+        if reference is not None:
+            relation = f"{value / reference:.2f}"
     return text, relation

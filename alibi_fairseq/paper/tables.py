@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -80,8 +81,11 @@ def find_items(name: str) -> tuple[str, ...]:
     """Parse ``table5``, ``figure1``, or ``all`` into items of the paper, e.g. ``("table05",)``."""
     if name == "all":
         return ITEMS
+    item = ""
     match = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
-    item = f"{match[1]}{int(match[2]):02d}" if match else ""
+    if match:
+        kind, number = match.groups()
+        item = f"{kind}{int(number):02d}"
     if item in ITEMS:
         return (item,)
     if item in UNTRAINED:
@@ -124,25 +128,26 @@ def recipe_of(item: str, point: Measurement) -> Recipe:
     return RECIPES[f"{corpus}/{method}-{point.train_length}"]
 
 
-def _paper_evaluation(recipe: Recipe, case: Case, lengths: tuple[int, ...]) -> PaperEvaluation:
+def _paper_evaluation(recipe: Recipe, case: Case, lengths: Iterable[int]) -> PaperEvaluation:
+    """Create the evaluation of a case at several lengths."""
     updates, subsets, strides = case
-    config = SweepConfig(lengths=lengths, strides=strides, subsets=subsets)
+    config = SweepConfig(lengths=tuple(lengths), strides=strides, subsets=subsets)
     return PaperEvaluation(recipe, updates, config)
 
 
 @cache
 def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
-    # A dict instead of a set of lengths keeps their order.
-    groups: dict[tuple[str, Case], dict[int, None]] = defaultdict(dict)
+    lengths_by_case: dict[tuple[str, Case], list[int]] = defaultdict(list)
     for recipe, point in points(item):
         stride = None if point.nonoverlapping else point.stride
-        case = (point.updates or recipe.updates, (point.subset,), (stride,))
-        groups[recipe.path, case][point.length] = None
-    printed = [
-        _paper_evaluation(RECIPES[path], case, tuple(lengths))
-        for (path, case), lengths in groups.items()
-    ]
+        case: Case = (point.updates or recipe.updates, (point.subset,), (stride,))
+        lengths = lengths_by_case[recipe.path, case]
+        if point.length not in lengths:
+            lengths.append(point.length)
+    printed = []
+    for (path, case), lengths in lengths_by_case.items():
+        printed.append(_paper_evaluation(RECIPES[path], case, lengths))
     if item == "figure05":
         printed += curve_evaluations()
     return tuple(printed)
@@ -152,28 +157,30 @@ def curve_evaluations() -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of Figure 5's curves at other lengths than the training length."""
     curves = []
     for point in published.points("figure05"):
-        if point.length != point.train_length:
-            recipe = recipe_of("figure05", point)
-            config = SweepConfig(lengths=(point.length,))
-            curves += [PaperEvaluation(recipe, updates, config) for updates in CURVE_UPDATES]
+        if point.length == point.train_length:
+            continue
+        recipe = recipe_of("figure05", point)
+        config = SweepConfig(lengths=(point.length,))
+        for updates in CURVE_UPDATES:
+            curves.append(PaperEvaluation(recipe, updates, config))
     return tuple(curves)
 
 
 def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
     """Return the trainings that the items need, each once, with all its evaluations."""
-    lengths_by_case: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
+    cases_by_recipe: dict[str, dict[Case, set[int]]] = {}
     for item in items:
         for evaluation in evaluations(item):
             config = evaluation.config
             case = (evaluation.updates, config.subsets, config.strides)
-            lengths_by_case[evaluation.recipe.path][case].update(config.lengths)
+            lengths_by_case = cases_by_recipe.setdefault(evaluation.recipe.path, {})
+            lengths_by_case.setdefault(case, set()).update(config.lengths)
     trainings = []
-    for path, cases in lengths_by_case.items():
+    for path, lengths_by_case in cases_by_recipe.items():
         recipe = RECIPES[path]
-        merged = [
-            _paper_evaluation(recipe, case, tuple(sorted(lengths)))
-            for case, lengths in cases.items()
-        ]
+        merged = []
+        for case, lengths in lengths_by_case.items():
+            merged.append(_paper_evaluation(recipe, case, sorted(lengths)))
         trainings.append(PaperTraining(recipe, tuple(merged)))
     return trainings
 

@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from alibi_fairseq.reporting import plots
-from alibi_fairseq.reporting.perplexity_by_length import panels_of, split_by_evaluation
+from alibi_fairseq.reporting.figures_by_length import draw_panels, panels_of
+from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.plots import PlotLine
 from alibi_fairseq.reporting.table import Table
+from alibi_fairseq.results.evaluation_groups import split_by_evaluation
 from alibi_fairseq.results.identity import Role
 from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.model_groups import Series, group_by_model
@@ -102,7 +104,7 @@ def draw_positions(points: Iterable[Measurement], title: str, *paths: str | os.P
         title: title of the figure.
         paths: files to write.
     """
-    plots.draw_panels(
+    draw_panels(
         title,
         panels_of(drawable(points)),
         *paths,
@@ -112,7 +114,7 @@ def draw_positions(points: Iterable[Measurement], title: str, *paths: str | os.P
     )
 
 
-def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
+def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
     """Create the line of a model's loss by position, with a point in the middle of each bucket.
 
     Args:
@@ -131,10 +133,10 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
         y.append(point.position_bits[index] / tokens)
         if point.position_spread:
             spread.append(point.position_spread[index] / tokens)
-    return plots.PlotLine(
+    return PlotLine(
         label=series.label,
         x=x,
         y=y,
-        style=plots.method_style(series.position_method, series.train_length, lengths),
+        style=method_style(series.position_method, series.train_length, lengths),
         spread=spread,
     )

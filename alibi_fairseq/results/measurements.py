@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -215,31 +214,3 @@ def _measurement_of(record: dict, shared: dict) -> Measurement:
         # Results of earlier versions. Without a scored range, all tokens were scored.
         values["longest_window"] = min(record["length"], record["tokens"])
     return Measurement(**values)
-
-
-def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
-    """Return the difference of each text from others of the same split; empty for a single text."""
-    by_split: dict[str, dict[TextKey, None]] = defaultdict(dict)
-    for text in texts:
-        by_split[text.subset][text] = None
-    names = {}
-    for same_split in by_split.values():
-        counts = {text.tokens for text in same_split}
-        hashes = {text.data_sha256 for text in same_split}
-        ranges = {text.scored for text in same_split}
-        sizes = {text.bytes for text in same_split}
-        tokenizations = {(text.tokens, text.tokens_sha256) for text in same_split}
-        for text in same_split:
-            parts = []
-            if len(counts) > 1:
-                parts.append(f"{text.tokens or 'unknown'} tokens")
-            if len(tokenizations) > len(counts):
-                parts.append(f"token IDs {(text.tokens_sha256 or 'unknown')[:8]}")
-            if len(sizes) > 1:
-                parts.append(f"{text.bytes or 'unknown'} bytes")
-            if len(hashes) > 1:
-                parts.append(f"data {(text.data_sha256 or 'unknown')[:8]}")
-            if len(ranges) > 1:
-                parts.append(text.scored)
-            names[text] = ", ".join(parts)
-    return names

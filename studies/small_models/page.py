@@ -12,7 +12,8 @@ from pathlib import Path
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.plots import Panel, PlotLine, draw, method_style
+from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.plots import Panel, PlotLine, draw
 from alibi_fairseq.results.labels import METHOD_NAMES
 
 from .estimates import Estimate, estimate_change, nats_to_percent

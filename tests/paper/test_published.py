@@ -11,8 +11,8 @@ import pytest
 
 import alibi_fairseq.paper
 from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.comparability import why_not_comparable
 from alibi_fairseq.paper.recipe import CONFIGS
-from alibi_fairseq.paper.report_data import why_not_comparable
 from alibi_fairseq.paper.seed_noise import Noise, noise_of
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)

@@ -23,7 +23,7 @@ from results_documents import cells_of
 from alibi_fairseq.cli import main
 from alibi_fairseq.files import locked
 from alibi_fairseq.paper import datasets, reproduction, tables
-from alibi_fairseq.paper.recipe import SCALES
+from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.runner import execute_experiment

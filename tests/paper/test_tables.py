@@ -6,7 +6,7 @@ import pytest
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import tables
-from alibi_fairseq.paper.recipe import SCALES
+from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.tables import recipe_of
 
 # Runs and perplexities counted by hand in the paper (out-of-memory cells included).

@@ -5,8 +5,9 @@ import itertools
 import pytest
 from results_documents import document, evaluation_cell
 
-from alibi_fairseq.reporting import perplexity_by_length, plots
-from alibi_fairseq.reporting.plots import line_of
+from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.figures_by_length import draw_lengths, line_of
+from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.results.labels import METHOD_NAMES
 from alibi_fairseq.results.measurements import Measurement, measurements_of
 from alibi_fairseq.results.model_groups import Series, group_by_model
@@ -14,7 +15,7 @@ from alibi_fairseq.results.model_groups import Series, group_by_model
 
 def draw(measured, path):
     """Draw a results file."""
-    perplexity_by_length.draw_lengths(measurements_of(measured), "demo", path)
+    draw_lengths(measurements_of(measured), "demo", path)
 
 
 def axes_of(*lines, **panel):
@@ -59,11 +60,11 @@ def test_lines_have_measured_points_and_axes_units():
 
 
 def test_methods_differ_without_color():
-    styles = [plots.method_style(method) for method in METHOD_NAMES]
+    styles = [method_style(method) for method in METHOD_NAMES]
     assert len({style.color for style in styles}) == len(METHOD_NAMES)
     assert len({style.marker for style in styles}) == len(METHOD_NAMES)
-    assert len({plots.method_style(f"mine{n}").color for n in range(3)}) == 3
-    by_length = [plots.method_style("alibi", n, range(8)) for n in range(8)]
+    assert len({method_style(f"mine{n}").color for n in range(3)}) == 3
+    by_length = [method_style("alibi", n, range(8)) for n in range(8)]
     assert len({style.marker for style in by_length}) == 8
 
 
@@ -107,10 +108,10 @@ def test_panels_separate_splits_strides_and_lengths(tmp_path, cells, shown, hidd
 
 def test_ticks_are_round():
     sweep = [100, 512, 513, 522, 612, 712, 812, 1012, 1512, 2512, 5512, 10512, 15512]
-    line = plots.PlotLine("a", sweep, [20.0] * len(sweep), plots.method_style("alibi"))
+    line = plots.PlotLine("a", sweep, [20.0] * len(sweep), method_style("alibi"))
     ticks = [int(tick) for tick in axes_of(line).get_xticks() if 100 <= tick <= 15512]
     assert ticks == [128, 256, 512, 1024, 2048, 4096, 8192]
-    line = plots.PlotLine("a", [96, 120], [20.0, 19.0], plots.method_style("alibi"))
+    line = plots.PlotLine("a", [96, 120], [20.0, 19.0], method_style("alibi"))
     assert axes_of(line).get_xticks().tolist() == [96, 120]  # no power of two in between
 
 
@@ -148,7 +149,7 @@ def test_diverged_model_is_cut_off():
 
 
 def test_axis_does_not_magnify_noise():
-    line = plots.PlotLine("a", [64, 128], [646.0, 654.0], plots.method_style("alibi"))
+    line = plots.PlotLine("a", [64, 128], [646.0, 654.0], method_style("alibi"))
     low, high = axes_of(line).get_ylim()
     assert low < 646 and high > 654 and high - low > 10 * (654 - 646)
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import (
     draw_positions,
     drawable,
@@ -109,7 +109,7 @@ def test_line_has_middle_of_buckets_with_enough_tokens():
     (model,) = group_by_model(points_of(ALIBI))
     line = line_of(model)
     assert (line.x, line.y) == ([1, 2, 3, 5.5], [9, 8, 7, 5])
-    assert line.style == plots.method_style("alibi")
+    assert line.style == method_style("alibi")
     few = [tokens // 5 for tokens in TOKENS]
     bits = [bits / 5 for bits in ALIBI["position_bits"]]
     short_text = {**ALIBI, "position_tokens": few, "position_bits": bits, "tokens": sum(few)}

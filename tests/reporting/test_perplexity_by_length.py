@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.paper.report_tables import perplexity_grid
+from alibi_fairseq.paper.perplexity_grid import perplexity_grid
 from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.reporting import markdown, perplexity_by_length
-from alibi_fairseq.reporting.plots import line_of
+from alibi_fairseq.reporting.figures_by_length import line_of
 from alibi_fairseq.results.labels import method_name
 from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.model_groups import group_by_model

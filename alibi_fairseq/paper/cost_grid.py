@@ -1,0 +1,71 @@
+"""Training costs of the paper's models, and of ours, from the records of trainings."""
+
+from __future__ import annotations
+
+from alibi_fairseq.paper import published
+from alibi_fairseq.paper.perplexity_grid import GridLine, format_grid, sides_of
+from alibi_fairseq.paper.table_rows import Row, has_update_count
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.results.labels import model_label
+
+_LARGE_COSTS = {"memory": "train_memory_gb", "updates": "updates", "GPU hours": "gpu_hours"}
+#: Training costs by table: column title → key in the paper's data.
+COSTS = {
+    "table06": {"training speed": "train_words_per_second"},
+    "table11": _LARGE_COSTS,
+    "table12": _LARGE_COSTS,
+}
+
+
+def cost_grid(item: str, rows: list[Row], validations: list[dict]) -> str:
+    """Format the training costs of each model, the paper's and ours.
+
+    Args:
+        item: table of the paper.
+        rows: the models.
+        validations: result records of our trainings, in order of their updates.
+    """
+    printed_costs = {}
+    for row in published.rows(item):
+        printed_costs[model_label(row["position_method"], row["train_length"])] = row
+    lines = []
+    for side in sides_of(rows):
+        costs = printed_costs[side.printed.name]
+        if not side.is_paper:
+            costs = _recorded_costs(costs, validations)
+        cells = [_cost(title, costs.get(key)) for title, key in COSTS[item].items()]
+        lines.append(GridLine(side.printed.name, side.source, cells))
+    return format_grid(lines, list(COSTS[item]), corner="model")
+
+
+def _cost(title: str, value: float | None) -> str:
+    """Format a training cost."""
+    if value is None:
+        return markdown.MISSING
+    return f"{value:.1f} GB" if title == "memory" else markdown.thousands(value)
+
+
+def _recorded_costs(printed: dict, validations: list[dict]) -> dict:
+    """Return the costs of our run at the paper's update count, with the paper's keys and units.
+
+    Args:
+        printed: the paper's row of the model.
+        validations: result records of our trainings, in order of their updates. The last record
+            of the model counts.
+    """
+    costs: dict = {}
+    for record in validations:
+        is_same_model = (
+            record["position_method"] == printed["position_method"]
+            and record["train_length"] == printed["train_length"]
+        )
+        if not is_same_model or not has_update_count(record["updates"], printed.get("updates")):
+            continue
+        costs = {key: record[key] for key in ("updates", "gpu_hours") if key in record}
+        memory = record.get("peak_memory_mb")
+        if memory:
+            costs["train_memory_gb"] = memory / 1000
+        speed = record.get("tokens_per_second")
+        if speed:
+            costs["train_words_per_second"] = speed / record.get("processes", 1)
+    return costs

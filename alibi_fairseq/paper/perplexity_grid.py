@@ -1,0 +1,120 @@
+"""Grids of the paper's numbers and ours: lines of a model below each other, with differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from alibi_fairseq.paper.seed_noise import difference
+from alibi_fairseq.paper.table_rows import Row
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.results.measurements import Measurement
+from alibi_fairseq.results.model_groups import Series
+
+#: Largest number of columns. Grids with more are transposed.
+_MAX_COLUMNS = 8
+
+
+class GridLine(NamedTuple):
+    """A line of a grid: a model, the source of its numbers, and a text per column."""
+
+    model: str
+    source: str
+    cells: list[str]
+
+
+def format_grid(lines: list[GridLine], columns: Sequence, corner: str = markdown.CORNER) -> str:
+    """Format lines in Markdown, each model's under its name; transpose them if there are many columns."""
+    if len(columns) > _MAX_COLUMNS:
+        headers = ["length", *(f"{line.model}: {line.source}" for line in lines)]
+        values = zip(map(str, columns), *(line.cells for line in lines), strict=True)
+        return markdown.table(headers, [list(row) for row in values])
+    rows = []
+    previous = ""
+    for line in lines:
+        name = line.model if line.model != previous else ""
+        rows.append([name, line.source, *line.cells])
+        previous = line.model
+    return markdown.table([corner, "", *map(str, columns)], rows, left=2)
+
+
+class Side(NamedTuple):
+    """One side of a row: the paper's numbers of a model, or ours.
+
+    Attributes:
+        source: ``paper``, or the name of our numbers.
+        series: measurements of this side.
+        printed: the paper's measurements of the model.
+    """
+
+    source: str
+    series: Series
+    printed: Series
+
+    @property
+    def is_paper(self) -> bool:
+        """True for the paper's own numbers."""
+        return self.source == "paper"
+
+
+def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
+    """Yield the paper's side of each row, then ours, one per variant of the model.
+
+    Our side is empty if nothing has been measured. Models by other authors have only the paper's.
+
+    Args:
+        rows: the models.
+        name: source of our numbers.
+    """
+    nothing_measured = Series("", None, ())
+    for row in rows:
+        yield Side("paper", row.paper, row.paper)
+        is_by_other_authors = not row.paper.position_method
+        if is_by_other_authors:
+            continue
+        for series in row.ours or [nothing_measured]:
+            source = f"{name} ({series.variant})" if series.variant else name
+            yield Side(source, series, row.paper)
+
+
+def by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
+    """Return the measurement of each column, which is an evaluation length or a split."""
+    points: dict[int | str, Measurement] = {}
+    for point in series.points:
+        points[point.length] = point
+        points[point.subset] = point
+    return [points.get(column) for column in columns]
+
+
+def perplexity_grid(
+    rows: Iterable[Row], columns: Sequence, name: str = "ours", corpus: str | None = None
+) -> str:
+    """Format the paper's perplexities and ours, which are missing only where the paper has one.
+
+    Args:
+        rows: the models.
+        columns: evaluation lengths or splits.
+        name: source of our numbers.
+        corpus: corpus of the paper, to add lines of differences.
+    """
+    lines: list[GridLine] = []
+    our_points: list[Measurement] = []
+    for side in sides_of(rows, name):
+        points = by_column(side.series, columns)
+        printed = by_column(side.printed, columns)
+        cells = []
+        differences = []
+        for point, printed_point in zip(points, printed, strict=True):
+            is_empty = point is None and printed_point is None
+            cells.append(markdown.NOTHING if is_empty else markdown.point(point))
+            if corpus:
+                differences.append(difference(corpus, point, printed_point))
+        lines.append(GridLine(side.printed.name, side.source, cells))
+        if side.is_paper:
+            continue
+        our_points += side.series.points
+        if corpus and side.series.points:
+            lines.append(GridLine(side.printed.name, "difference", differences))
+    grid = format_grid(lines, columns)
+    note = markdown.past_end_note(our_points)
+    return f"{grid}\n{note}" if note else grid

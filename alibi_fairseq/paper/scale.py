@@ -1,0 +1,90 @@
+"""Scales: reductions of the paper's recipes to smaller runs, from ``configs/scales/``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .recipe import CONFIGS, Batch, Recipe, Settings, merge
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Reduction of recipes in model size, data, and updates.
+
+    Position method, training length, task, loss, optimizer, and kind of schedule stay the same.
+
+    Attributes:
+        caveat: description of the runs, for the warning above a table.
+        updates: number of updates of every run (default: the recipe's).
+        tokens: largest number of tokens per update.
+        vocabulary: number of most frequent words or pieces to keep (default: all).
+        cutoffs: cutoffs of adaptive input and softmax, for recipes that have them.
+        model: model options.
+        checkpoint: checkpoint options.
+        excerpt: tokens to keep of each split; empty for all.
+        prepare: flags of the preparation by corpus.
+        log_interval: updates between log lines.
+    """
+
+    name: str
+    caveat: str
+    updates: int | None = None
+    tokens: int = 0
+    vocabulary: int | None = None
+    cutoffs: str = ""
+    model: dict[str, object] = field(default_factory=dict)
+    checkpoint: dict[str, object] = field(default_factory=dict)
+    excerpt: dict[str, int] = field(default_factory=dict)
+    prepare: dict[str, str] = field(default_factory=dict)
+    log_interval: int = 100
+
+    def updates_of(self, recipe: Recipe, updates: int) -> int:
+        """Convert an update count of a recipe to the same fraction of a run at this scale."""
+        if self.updates is None:
+            return updates
+        return max(1, round(self.updates * updates / recipe.updates))
+
+    def recipe(self, recipe: Recipe) -> Recipe:
+        """Return a recipe at this scale, with a shorter schedule and a smaller model."""
+        if self.updates is None:
+            return recipe
+        schedule: dict[str, Any] = recipe.options["lr_scheduler"]
+        warmup = max(1, round(schedule["warmup_updates"] * self.updates / recipe.updates))
+        new_schedule: dict[str, Any] = {"warmup_updates": warmup}
+        if schedule["_name"] == "cosine":
+            new_schedule["lr_period_updates"] = self.updates - warmup
+        else:
+            new_schedule["total_num_update"] = float(self.updates)
+        options: Settings = {
+            "model": dict(self.model),
+            "lr_scheduler": new_schedule,
+            "checkpoint": self.checkpoint,
+            # The same loss in less time: a small model spends most time on its output layer.
+            "criterion": {"_name": f"chunked_{recipe.options['criterion']['_name']}"},
+        }
+        if "adaptive_input_cutoff" in recipe.options["model"]:
+            for name in ("adaptive_input_cutoff", "adaptive_softmax_cutoff"):
+                options["model"][name] = self.cutoffs
+        length = recipe.train_length
+        sequences = max(1, self.tokens // length)
+        return replace(
+            recipe,
+            batch=Batch(length, sequences * length, update_freq=1, gpus=1),
+            updates=self.updates,
+            options=merge(recipe.options, options),
+        )
+
+
+def read_scale(path: Path) -> Scale:
+    """Load a scale from its file."""
+    return Scale(path.stem, **yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+#: The paper's scale and those of ``configs/scales/``, by name.
+SCALES = {"paper": Scale("paper", "the paper's runs")}
+for _path in sorted((CONFIGS / "scales").glob("*.yaml")):
+    SCALES[_path.stem] = read_scale(_path)

@@ -1,0 +1,174 @@
+"""Figures of perplexity by evaluation length, and panels of models for other figures by length."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.caption import caption
+from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.results.evaluation_groups import split_by_evaluation, split_by_raw_text
+from alibi_fairseq.results.measurements import Measurement
+from alibi_fairseq.results.model_groups import Series, group_by_model
+
+
+def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
+    """Create the line of a model's perplexity by evaluation length.
+
+    A failed evaluation is noted at the end of the line. If the text is shorter than the evaluation
+    lengths, the line ends at the longest window.
+
+    Args:
+        series: measurements of the model, by length.
+        lengths: training lengths of the position method to distinguish.
+    """
+    by_window: dict[int, Measurement] = {}
+    failures = []
+    for point in series.points:
+        if point.perplexity is None:
+            failures.append(point.status)
+            continue
+        window = min(point.length, point.longest_window or point.length)
+        by_window.setdefault(window, point)
+    notes = [(-1, failures[0])] if failures and by_window else []
+    return plots.PlotLine(
+        label=series.label,
+        x=list(by_window),
+        y=[point.perplexity or 0.0 for point in by_window.values()],
+        style=method_style(series.position_method, series.train_length, lengths),
+        spread=[point.spread or 0.0 for point in by_window.values()],
+        hollow=series.printed,
+        notes=notes,
+    )
+
+
+def draw_panels(
+    title: str,
+    panels: dict[str, list[Series]],
+    *paths: str | os.PathLike,
+    line_of: Callable[[Series, Sequence[int]], plots.PlotLine] = line_of,
+    x: str = plots.Panel.x,
+    y: str = plots.Panel.y,
+) -> None:
+    """Draw panels of models, given by title, with one legend.
+
+    A position method looks the same in every panel. Its training lengths have different styles
+    unless each panel has only one training length.
+
+    Args:
+        title: title of the figure.
+        panels: models by panel title.
+        paths: files to write.
+        line_of: function that creates the line of a model (default: perplexity by length).
+        x: title of the x axis, whose unit is tokens.
+        y: title of the y axis.
+    """
+    lengths = _lengths_to_distinguish(panels)
+    drawn = []
+    points: list[Measurement] = []
+    for name, models in panels.items():
+        lines = []
+        for series in models:
+            lines.append(line_of(series, lengths.get(series.position_method, ())))
+            points += series.points
+        train_lengths = {series.train_length for series in models}
+        trained_at = train_lengths.pop() if len(train_lengths) == 1 else None
+        drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
+    plots.draw(title, drawn, *paths, caption=caption(points))
+
+
+def _lengths_to_distinguish(panels: Mapping[str, list[Series]]) -> dict[str, list[int]]:
+    """Return the training lengths of each position method; empty if no panel has several."""
+    lengths: dict[str, set[int]] = defaultdict(set)
+    any_has_several = False
+    for models in panels.values():
+        if len({series.train_length for series in models}) > 1:
+            any_has_several = True
+        for series in models:
+            if series.train_length is not None:
+                lengths[series.position_method].add(series.train_length)
+    if not any_has_several:
+        return {}
+    return {method: sorted(of_method) for method, of_method in lengths.items()}
+
+
+def draw_lengths(points: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
+    """Draw perplexity against length, one line per model, in the panels of :func:`panels_of`.
+
+    Panels with a single evaluation length show no trend and are omitted if there are other panels.
+    Models with different tokenizers are compared in bits per byte.
+    """
+    if has_several_tokenizers(points):
+        panels = _panels(split_by_raw_text(points))
+        draw_panels(
+            title,
+            _informative(panels),
+            *paths,
+            line_of=_line_of_bits_per_byte,
+            y="Bits per byte (lower is better)",
+        )
+    else:
+        draw_panels(title, _informative(panels_of(points)), *paths)
+
+
+def _line_of_bits_per_byte(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
+    """Create the line of a model's bits per byte by evaluation length."""
+    points = []
+    for point in series.points:
+        points.append(replace(point, perplexity=point.bits_per_byte, spread=None))
+    return line_of(replace(series, points=points), lengths)
+
+
+def _informative(panels: dict[str, list[Series]]) -> dict[str, list[Series]]:
+    """Return the panels with several evaluation lengths, or all if there are none."""
+    informative = {}
+    for name, lines in panels.items():
+        if _has_several_lengths(lines):
+            informative[name] = lines
+    return informative or panels
+
+
+def has_several_tokenizers(points: list[Measurement]) -> bool:
+    """Return True if bits per byte of different tokenizers are known for a raw text."""
+    num_texts = len({point.raw_text for point in points})
+    num_tokenizations = len({point.text for point in points})
+    is_measured = all(point.bits_per_byte is not None for point in points)
+    return num_tokenizations > num_texts and is_measured
+
+
+def panels_of(points: Iterable[Measurement]) -> dict[str, list[Series]]:
+    """Return the models of each panel of a figure: one panel per split, stride, and text.
+
+    Several methods at several training lengths get a panel per training length. Models on a raw
+    text share a panel.
+    """
+    return _panels(split_by_evaluation(points))
+
+
+def _panels(parts: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
+    """Return the models of each panel for the measurements by panel title."""
+    panels = {}
+    for name, part in parts.items():
+        lines = group_by_model(part)
+        train_lengths = sorted({point.train_length for point in part})
+        methods = {point.position_method for point in part}
+        if len(train_lengths) == 1 or len(methods) == 1 or part[0].is_raw_text:
+            panels[name] = lines
+            continue
+        for train_length in train_lengths:
+            same_length = [line for line in lines if line.train_length == train_length]
+            panels[f"{name}, trained at L={train_length}"] = without_length(same_length)
+    return panels
+
+
+def _has_several_lengths(lines: Iterable[Series]) -> bool:
+    """Return True if any line has points at more than one evaluation length."""
+    return any(len({point.length for point in line.points}) > 1 for line in lines)
+
+
+def without_length(lines: Iterable[Series]) -> list[Series]:
+    """Remove the training length from labels, for a panel whose title contains it."""
+    return [replace(line, name=line.name.replace(f", L={line.train_length}", "")) for line in lines]

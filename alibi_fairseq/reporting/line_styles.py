@@ -1,0 +1,80 @@
+"""Line styles of position methods.
+
+A position method looks the same in every figure, and figures are legible without color.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from matplotlib.colors import hsv_to_rgb, to_hex, to_rgb
+
+# Okabe and Ito's colors, which color-blind readers can distinguish, then darker ones. Markers and
+# line styles distinguish the methods in print.
+_COLORS = {
+    "alibi": "#0072B2",
+    "sinusoidal": "#D55E00",
+    "rotary": "#009E73",
+    "t5": "#E69F00",
+    "learned": "#CC79A7",
+    "none": "#000000",
+    "transformer_xl": "#56B4E9",
+    "kerple": "#8C510A",
+    "sandwich": "#762A83",
+    "xpos": "#808000",
+    "fire": "#7F7F7F",
+    "fox": "#01665E",
+    "cope": "#B2182B",
+    "bam": "#1B1464",
+    "alibi_trainable_slopes": "#3F94C6",
+    "alibi_random_slopes": "#7FB8D8",
+    "alibi_given_slopes": "#00486F",
+}
+_MARKERS = "os^DvxP*<>hXdpH8+"
+_DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+
+
+@dataclass(frozen=True)
+class LineStyle:
+    """Color, marker, and dash pattern of a line."""
+
+    color: str
+    marker: str
+    linestyle: str | tuple
+
+
+def method_style(method: str, length: int | None = None, lengths: Sequence[int] = ()) -> LineStyle:
+    """Return the style of a position method; an unknown method gets one derived from its name.
+
+    Args:
+        method: name of the position method.
+        length: training length of the line.
+        lengths: training lengths to distinguish; the shortest has the lightest color.
+    """
+    if method in _COLORS:
+        index = list(_COLORS).index(method)
+        color = _COLORS[method]
+    else:
+        index = zlib.crc32(method.encode())
+        hue = index % 360 / 360
+        color = to_hex(hsv_to_rgb((hue, 0.9, 0.6)))
+    linestyle = _DASHES[index % len(_DASHES)]
+    if length is not None and len(lengths) > 1:
+        index = sorted(lengths).index(length)
+        color = _lighter(color, 0.55 * (len(lengths) - 1 - index) / (len(lengths) - 1))
+    return LineStyle(color, _MARKERS[index % len(_MARKERS)], linestyle)
+
+
+def _lighter(color: str, fraction: float) -> str:
+    """Mix a color with a fraction of white."""
+    return to_hex([channel + (1 - channel) * fraction for channel in to_rgb(color)])
+
+
+def variant_style(style: LineStyle, index: int) -> LineStyle:
+    """Return a style for the line that uses ``style`` after ``index`` others in its panel."""
+    if index == 0:
+        return style
+    markers = _MARKERS.replace(style.marker, "")
+    return replace(style, color=_lighter(style.color, 0.4), marker=markers[index % len(markers)])

@@ -1,0 +1,79 @@
+"""Measurements grouped by evaluation: one split, one stride, and one text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from alibi_fairseq.results.measurements import Measurement, TextKey
+
+
+def split_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Group the measurements that are comparable, validation and non-overlapping windows first.
+
+    A group has one split, one stride, and one text. Its name, such as ``valid, non-overlapping``,
+    includes the text only if there are several.
+    """
+    return _split(measurements, lambda measurement: measurement.text)
+
+
+def split_by_raw_text(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Group the measurements on raw text whose bits per byte are comparable, of any tokenizer.
+
+    A group has one split, one stride, and the same bytes of one text.
+    """
+    known = []
+    for measurement in measurements:
+        if measurement.is_raw_text and measurement.bits_per_byte is not None:
+            known.append(measurement)
+    return _split(known, lambda measurement: measurement.raw_text)
+
+
+def _split(
+    measurements: Iterable[Measurement], text_of: Callable[[Measurement], TextKey]
+) -> dict[str, list[Measurement]]:
+    """Group measurements by split, stride, and text, in the order of the evaluations."""
+    ordered = sorted(measurements, key=_evaluation_order)
+    names = text_names(text_of(measurement) for measurement in ordered)
+    groups: dict[str, list[Measurement]] = defaultdict(list)
+    for measurement in ordered:
+        parts = [measurement.subset, measurement.inference, names[text_of(measurement)]]
+        group = ", ".join(part for part in parts if part)
+        groups[group].append(measurement)
+    return groups
+
+
+def _evaluation_order(measurement: Measurement) -> tuple[bool, str, bool, int]:
+    """Return the sort key of a measurement's split and stride."""
+    subset = measurement.subset
+    is_sliding = not measurement.nonoverlapping
+    stride = measurement.stride if is_sliding else 0
+    return (subset != "valid", subset, is_sliding, stride)
+
+
+def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
+    """Return the difference of each text from others of the same split; empty for a single text."""
+    by_split: dict[str, dict[TextKey, None]] = defaultdict(dict)
+    for text in texts:
+        by_split[text.subset][text] = None
+    names = {}
+    for same_split in by_split.values():
+        counts = {text.tokens for text in same_split}
+        tokenizations = {(text.tokens, text.tokens_sha256) for text in same_split}
+        sizes = {text.bytes for text in same_split}
+        hashes = {text.data_sha256 for text in same_split}
+        ranges = {text.scored for text in same_split}
+        for text in same_split:
+            parts = []
+            if len(counts) > 1:
+                parts.append(f"{text.tokens or 'unknown'} tokens")
+            if len(tokenizations) > len(counts):
+                parts.append(f"token IDs {(text.tokens_sha256 or 'unknown')[:8]}")
+            if len(sizes) > 1:
+                parts.append(f"{text.bytes or 'unknown'} bytes")
+            if len(hashes) > 1:
+                parts.append(f"data {(text.data_sha256 or 'unknown')[:8]}")
+            if len(ranges) > 1:
+                parts.append(text.scored)
+            names[text] = ", ".join(parts)
+    return names
