@@ -26,9 +26,7 @@ class GridLine(NamedTuple):
 def format_grid(lines: list[GridLine], columns: Sequence, corner: str = markdown.CORNER) -> str:
     """Format lines in Markdown, each model's under its name; transpose them if there are many columns."""
     if len(columns) > _MAX_COLUMNS:
-        headers = ["length", *(f"{line.model}: {line.source}" for line in lines)]
-        values = zip(map(str, columns), *(line.cells for line in lines), strict=True)
-        return markdown.table(headers, [list(row) for row in values])
+        return _format_transposed(lines, columns)
     rows = []
     previous = ""
     for line in lines:
@@ -36,6 +34,20 @@ def format_grid(lines: list[GridLine], columns: Sequence, corner: str = markdown
         rows.append([name, line.source, *line.cells])
         previous = line.model
     return markdown.table([corner, "", *map(str, columns)], rows, left=2)
+
+
+def _format_transposed(lines: list[GridLine], columns: Sequence) -> str:
+    """Format lines in Markdown as columns, and evaluation lengths as rows."""
+    headers = ["length"]
+    for line in lines:
+        headers.append(f"{line.model}: {line.source}")
+    rows = []
+    for index, column in enumerate(columns):
+        row = [str(column)]
+        for line in lines:
+            row.append(line.cells[index])
+        rows.append(row)
+    return markdown.table(headers, rows)
 
 
 class Side(NamedTuple):

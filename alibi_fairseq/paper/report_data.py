@@ -50,14 +50,17 @@ class ReportData:
         The name distinguishes the texts. It is empty if there is only one.
         """
         model = published.model(corpus)
-        texts = [
-            point.text for point in self.points if point.corpus == corpus and point.model == model
-        ]
+        texts = []
+        for point in self.points:
+            if point.corpus == corpus and point.model == model:
+                texts.append(point.text)
         names = text_names(texts)
         distinct_names = sorted(set(names.values()) - {""})
         for name in distinct_names or [""]:
-            other_texts = {text for text, its_name in names.items() if its_name not in ("", name)}
-            points = [point for point in self.points if point.text not in other_texts]
+            points = []
+            for point in self.points:
+                if names.get(point.text, "") in ("", name):
+                    points.append(point)
             yield name, replace(self, points=points)
 
     def trainings(self, corpus: str) -> list[dict]:

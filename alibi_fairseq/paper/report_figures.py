@@ -93,7 +93,9 @@ def speed_panels(machine: str, cases: Cases, unit: str) -> list[plots.Panel]:
     panels = []
     for key, axis_label in axis_labels.items():
         values = {case: measured[key] for case, measured in cases.items()}
-        lines = [_line(method, _in_thousands(values, method)) for method in methods]
+        lines = []
+        for method in methods:
+            lines.append(_line(method, _in_thousands(values, method)))
         panels.append(plots.Panel(machine, lines, "Length (tokens)", axis_label, from_zero=True))
     return panels
 
@@ -138,45 +140,40 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     the same number of updates recorded.
     """
     corpus = published.about("figure05")["corpus"]
-    method = row["position_method"]
-    train_length = row["train_length"]
     length = row["length"]
+    model = (row["position_method"], row["train_length"])
+    validations = []
     hours = {}
+    for record in results.trainings(corpus):
+        is_of_model = (record["position_method"], record["train_length"]) == model
+        if is_of_model and "gpu_hours" in record:
+            validations.append(record)
+            hours[record["updates"]] = record["gpu_hours"]
     perplexities: dict[int, float] = {}
-    validations = [
-        cell
-        for cell in results.trainings(corpus)
-        if cell["position_method"] == method
-        and cell["train_length"] == train_length
-        and "gpu_hours" in cell
-    ]
-    for cell in validations:
-        hours[cell["updates"]] = cell["gpu_hours"]
     for point in results.points:
         is_of_run = (
             point.corpus == corpus
             and point.model == published.model(corpus)
-            and point.position_method == method
-            and point.train_length == train_length
+            and (point.position_method, point.train_length) == model
             and point.model_overrides is None
         )
         is_of_row = point.subset == "valid" and point.length == point.stride == length
-        if not is_of_run or not is_of_row or point.updates is None or point.perplexity is None:
+        if not is_of_run or not is_of_row or point.perplexity is None:
             continue
-        if point.updates in hours:
+        if point.updates is not None and point.updates in hours:
             perplexities[point.updates] = point.perplexity
-    for cell in validations:
-        if cell.get("length") == length:
-            perplexities[cell["updates"]] = 2 ** cell["loss_bits"]
+    for record in validations:
+        if record.get("length") == length:
+            perplexities[record["updates"]] = 2 ** record["loss_bits"]
     return [(hours[updates], perplexities[updates]) for updates in sorted(perplexities)]
 
 
 def _printed_train_speeds() -> Speeds:
     """Return the training speeds of Figure 7 in words per second."""
-    return {
-        (row["position_method"], row["train_length"]): row["train_words_per_second"]
-        for row in published.rows("figure07")
-    }
+    speeds = {}
+    for row in published.rows("figure07"):
+        speeds[row["position_method"], row["train_length"]] = row["train_words_per_second"]
+    return speeds
 
 
 def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
@@ -188,15 +185,17 @@ def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
     ratios = []
     sources = {"the paper, one V100 (words)": _printed_train_speeds()}
     for machine, cases in results.speeds().items():
-        sources[f"{machine} (tokens)"] = {
-            (method, length): measured["train"]
-            for (method, length), measured in cases.items()
-            if method in PAIR
-        }
+        measured_speeds = {}
+        for (method, length), measured in cases.items():
+            if method in PAIR:
+                measured_speeds[method, length] = measured["train"]
+        sources[f"{machine} (tokens)"] = measured_speeds
     # The ratio of each source is drawn in the style of some method.
     for (source, speeds), style_of in zip(sources.items(), cycle(METHOD_NAMES)):
         hollow = source.startswith("the paper")
-        lines = [_line(method, _in_thousands(speeds, method), hollow=hollow) for method in PAIR]
+        lines = []
+        for method in PAIR:
+            lines.append(_line(method, _in_thousands(speeds, method), hollow=hollow))
         panels.append(_train_speed_panel(source, lines, "Training speed (thousands per second)"))
         label = f"ALiBi / sinusoidal, {source}"
         ratios.append(_line(style_of, _alibi_ratios(speeds), label, hollow=hollow))
@@ -210,11 +209,11 @@ def _train_speed_panel(title: str, lines: list[plots.PlotLine], y: str) -> plots
 
 def _alibi_ratios(speeds: Speeds) -> list[tuple[float, float]]:
     """Return training length and ALiBi's speed divided by sinusoidal's."""
-    return [
-        (length, speed / speeds["sinusoidal", length])
-        for (method, length), speed in sorted(speeds.items())
-        if method == "alibi" and ("sinusoidal", length) in speeds
-    ]
+    ratios: list[tuple[float, float]] = []
+    for (method, length), speed in sorted(speeds.items()):
+        if method == "alibi" and ("sinusoidal", length) in speeds:
+            ratios.append((length, speed / speeds["sinusoidal", length]))
+    return ratios
 
 
 def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
@@ -226,14 +225,15 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
     panels = [_quality_panel("the paper, one V100", "words", _printed_train_speeds(), printed)]
     recorded = _recorded_train_speeds(results)
     models = {(point.position_method, point.train_length) for point in printed} & recorded.keys()
-    usable = [
-        point
-        for point in results.comparable("wikitext-103")
-        if (point.position_method, point.train_length) in models
-        and point.length == point.stride == 3072
-        and point.subset == "valid"
-    ]
-    ours = [point for model in group_by_model(usable) for point in model.points]
+    usable = []
+    for point in results.comparable("wikitext-103"):
+        is_of_models = (point.position_method, point.train_length) in models
+        is_in_figure = point.subset == "valid" and point.length == point.stride == 3072
+        if is_of_models and is_in_figure:
+            usable.append(point)
+    ours: list[Measurement] = []
+    for model in group_by_model(usable):
+        ours += model.points
     if ours:
         panels.append(_quality_panel("ours, per process", "tokens", recorded, ours))
     plots.draw(WIKITEXT, panels, *paths)
@@ -242,10 +242,10 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
 def _recorded_train_speeds(results: ReportData) -> Speeds:
     """Return the tokens per second and process of our runs on WikiText-103."""
     speeds = {}
-    for cell in results.trainings("wikitext-103"):
-        if "tokens_per_second" in cell:
-            model = (cell["position_method"], cell["train_length"])
-            speeds[model] = cell["tokens_per_second"] / cell.get("processes", 1)
+    for record in results.trainings("wikitext-103"):
+        if "tokens_per_second" in record:
+            model = (record["position_method"], record["train_length"])
+            speeds[model] = record["tokens_per_second"] / record.get("processes", 1)
     return speeds
 
 

@@ -16,23 +16,31 @@ def caption(measurements: Iterable[Measurement]) -> str:
 
     The paper's measurements, which have no corpus, are left out.
     """
-    ours = [measurement for measurement in measurements if measurement.corpus is not None]
-    if not ours:
+    corpora = set()
+    models = set()
+    sizes = set()
+    update_counts = set()
+    seed_counts = set()
+    near_chance = set()
+    for measurement in measurements:
+        if measurement.corpus is None:
+            continue
+        corpora.add(measurement.corpus)
+        models.add(measurement.model)
+        sizes.add(size_text(measurement.layers, measurement.width, None))
+        if measurement.updates is not None:
+            update_counts.add(f"{measurement.updates:,}")
+        seed_counts.add(measurement.seeds)
+        if is_chance(measurement.perplexity, measurement.vocabulary):
+            method = measurement.position_method
+            label = model_label(method, measurement.train_length, measurement.display_name)
+            near_chance.add(label)
+    if not corpora:
         return ""
-    parts = [
-        _listed(measurement.corpus for measurement in ours),
-        _listed(measurement.model for measurement in ours),
-        _listed(size_text(measurement.layers, measurement.width, None) for measurement in ours),
-    ]
-    updates = {measurement.updates for measurement in ours} - {None}
-    if updates:
-        parts.append(f"{_listed(f'{count:,}' for count in updates)} updates")
-    parts += _seeds_texts([measurement.seeds for measurement in ours])
-    near_chance = {
-        model_label(measurement.position_method, measurement.train_length, measurement.display_name)
-        for measurement in ours
-        if is_chance(measurement.perplexity, measurement.vocabulary)
-    }
+    parts = [_listed(corpora), _listed(models), _listed(sizes)]
+    if update_counts:
+        parts.append(f"{_listed(update_counts)} updates")
+    parts += _seeds_texts(seed_counts)
     if len(near_chance) > MAX_LISTED:
         parts.append(f"near chance: {len(near_chance)} models")
     elif near_chance:
@@ -40,7 +48,7 @@ def caption(measurements: Iterable[Measurement]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _seeds_texts(counts: list[int]) -> list[str]:
+def _seeds_texts(counts: set[int]) -> list[str]:
     """Return the parts of a caption about numbers of seeds."""
     if max(counts) == 1:
         return ["a single seed"]
@@ -50,9 +58,9 @@ def _seeds_texts(counts: list[int]) -> list[str]:
     return texts
 
 
-def _listed(names: Iterable[str | None]) -> str:
-    """Return the different names, or their number if it is above ``MAX_LISTED``."""
-    different = sorted({name for name in names if name})
-    if len(different) > MAX_LISTED:
-        return f"{len(different)} different"
-    return ", ".join(different)
+def _listed(names: set[str] | set[str | None]) -> str:
+    """Return the known names, or their number if it is above ``MAX_LISTED``."""
+    known = sorted(name for name in names if name)
+    if len(known) > MAX_LISTED:
+        return f"{len(known)} different"
+    return ", ".join(known)

@@ -44,7 +44,9 @@ def literal(text: str) -> str:
     """Escape text so that LaTeX interprets none of it."""
     one_line = " ".join(str(text).split())
     # Two hyphens in a row would become a dash, for example in the name of an option.
-    parts = [part.translate(_TRANSLATION) for part in one_line.split("--")]
+    parts = []
+    for part in one_line.split("--"):
+        parts.append(part.translate(_TRANSLATION))
     return "-{}-".join(parts)
 
 
@@ -63,12 +65,20 @@ def tabular(table: Table) -> str:
     )
 
 
+def _has_chance(table: Table) -> bool:
+    """Return True if a table has cells marked :data:`.markdown.CHANCE`."""
+    texts: list[str] = []
+    for row in table.rows:
+        texts += row
+    return any(markdown.CHANCE in text for text in texts)
+
+
 def document_part(tables: Iterable[Table]) -> str:
     """Format tables as ``table`` environments with captions, to include in a document."""
     parts = [HEADER]
     for table in tables:
         sentences = [f"{table.caption}.", *table.notes]
-        if any(markdown.CHANCE in cell for row in table.rows for cell in row):
+        if _has_chance(table):
             sentences.append(markdown.CHANCE_NOTE)
         caption = literal(" ".join(sentences))
         parts.append(

@@ -48,16 +48,22 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
     """Format a Markdown table with padded columns, the first ``left`` of them left-aligned."""
     columns = []
     for index, column in enumerate(zip(headers, *rows, strict=True)):
-        header, *cells = [literal(cell) for cell in column]
-        width = max(3, len(header), *map(len, cells))
-        if index < left:
-            rule = "-" * width
-            columns.append([cell.ljust(width) for cell in (header, rule, *cells)])
-        else:
-            rule = "-" * (width - 1) + ":"
-            columns.append([cell.rjust(width) for cell in (header, rule, *cells)])
-    lines = zip(*columns, strict=True)
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        columns.append(_padded_column(column, align_left=index < left))
+    text = ""
+    for line in zip(*columns, strict=True):
+        text += f"| {' | '.join(line)} |\n"
+    return text
+
+
+def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
+    """Return a column with its rule, padded to the same width. The header is its first cell."""
+    header, *cells = [literal(cell) for cell in column]
+    width = max(3, len(header), *map(len, cells))
+    if align_left:
+        rule = "-" * width
+        return [cell.ljust(width) for cell in (header, rule, *cells)]
+    rule = "-" * (width - 1) + ":"
+    return [cell.rjust(width) for cell in (header, rule, *cells)]
 
 
 def to_markdown(tables: Iterable[Table]) -> str:
@@ -68,14 +74,18 @@ def to_markdown(tables: Iterable[Table]) -> str:
         parts.append(f"{literal(item.caption)}:\n\n{body}")
         parts += [f"{note}\n" for note in item.notes]
     text = "\n".join(parts)
-    return f"{text}\n{CHANCE_NOTE}\n" if CHANCE in text else text
+    if CHANCE in text:
+        text += f"\n{CHANCE_NOTE}\n"
+    return text
 
 
 def perplexity(value: float) -> str:
     """Format a perplexity with two decimals, as in the paper, or with fewer if it is large."""
     if value >= 1e6:
         return f"{value:.2e}"
-    return f"{value:.2f}" if value < 1000 else f"{value:.0f}"
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.2f}"
 
 
 def point(measured: Measurement | None) -> str:

@@ -41,14 +41,13 @@ def length_tables(
     tables = []
     for name, part in split_by_evaluation(points).items():
         table = _by_length(part, markdown.point, more, columns)
-        part_tables = [replace(table, caption=f"Perplexity on {name}")]
+        tables.append(replace(table, caption=f"Perplexity on {name}"))
         has_bits_per_byte = any(point.bits_per_byte is not None for point in part)
         if has_bits_per_byte and not part[0].is_raw_text:
-            part_tables.append(_bits_per_byte_table(name, part, columns))
+            tables.append(_bits_per_byte_table(name, part, columns))
         note = markdown.past_end_note(part).strip()
         if note:
-            part_tables[-1] = replace(part_tables[-1], notes=[note])
-        tables += part_tables
+            tables[-1] = replace(tables[-1], notes=[note])
     for name, part in split_by_raw_text(points).items():
         tables.append(_bits_per_byte_table(name, part, columns))
     return tables
@@ -116,7 +115,8 @@ def _updates(model: Series) -> str:
 
 def _seeds(model: Series) -> str:
     """Format the number of averaged seeds."""
-    return ", ".join(str(count) for count in sorted({point.seeds for point in model.points}))
+    counts = {point.seeds for point in model.points}
+    return ", ".join(str(count) for count in sorted(counts))
 
 
 #: Columns that describe the model, by header.

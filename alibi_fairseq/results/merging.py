@@ -12,9 +12,9 @@ from alibi_fairseq.results.results_file import new_results_file
 def merge_results_files(files: list[dict]) -> dict:
     """Merge the contents of results files of the same kind, corpus, text, and dictionary.
 
-    A record that appears twice with the same values is kept once. In the merged provenance the
-    seconds are summed, the date is the latest, the commands stand one per line, and what
-    differs between the parts is null; ``parts`` keeps each part's own provenance.
+    A record that appears twice with the same values is kept once. In the merged provenance,
+    ``seconds`` is the sum, ``date`` the latest date, and ``command`` has one command per line. Other
+    values that differ between the files are null. ``parts`` has the provenance of each file.
 
     Raises:
         UserInputError: the files do not belong together, or two records contradict each other.
@@ -26,16 +26,17 @@ def merge_results_files(files: list[dict]) -> dict:
     differing = [key for key in ("seed", "precision") if _differs(key, files)]
     merged: dict[tuple, dict] = {}
     for results in files:
+        facts = {key: results["provenance"][key] for key in differing}
         for record in results["cells"]:
-            if kind != "benchmark":  # the merged provenance cannot say this for all records
-                facts = {key: results["provenance"][key] for key in differing}
+            if kind != "benchmark":  # the merged provenance has one value for all records
                 record = {**facts, **record}
-            earlier = merged.setdefault(record_identity(kind, record), record)
+            key = record_identity(kind, record)
+            earlier = merged.setdefault(key, record)
             if earlier != record:
-                pairs = [f"{key} {value}" for key, value in record_identity(kind, record)]
+                measurement = ", ".join(f"{name} {value}" for name, value in key)
                 raise UserInputError(
                     "Two results to be merged differ for the same measurement "
-                    f"({', '.join(pairs)}); leave one out."
+                    f"({measurement}); leave one out."
                 )
     provenance = _merge_provenance([results["provenance"] for results in files])
     return new_results_file(kind, first["corpus"], provenance, list(merged.values()))

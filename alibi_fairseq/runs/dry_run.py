@@ -10,17 +10,18 @@ from .runner import Experiment, make_work_items
 
 def format_dry_run(experiment: Experiment) -> str:
     """Return all commands of an experiment in order, and the number of training tokens."""
-    lines = list(experiment.notes())
     runs = experiment.runs
     trials = unfinished_trials(runs)
     runs_by_name = {run.name: run for run in (*trials, *runs)}
     items = make_work_items(experiment, runs)
+    lines = list(experiment.notes())
     for number, item in enumerate(items, 1):
         title = f"# [{number}/{len(items)}] {item.name}"
         if item.after:
             title += " (--lr: the best of its trials)"
         lines.append(title)
-        for command in runs_by_name[item.name].commands():
+        run = runs_by_name[item.name]
+        for command in run.commands():
             lines.append(command.line)
         lines.append("")
     lines += experiment.costs()

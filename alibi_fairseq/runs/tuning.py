@@ -7,6 +7,7 @@ plays no part.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,11 +68,15 @@ class Tuning:
 def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
     """Return the outcome of finished trials, as :class:`Tuning` describes it."""
     losses = {lr: _lowest_loss(trial) for lr, trial in trials.items()}
-    finite_losses = {lr: loss for lr, loss in losses.items() if loss is not None}
-    if not finite_losses:
+    best = None
+    lowest = math.inf
+    for lr, loss in losses.items():
+        if loss is not None and loss < lowest:
+            best = lr
+            lowest = loss
+    if best is None:
         rates = ", ".join(map(str, losses))
         raise UserInputError(f"--lr: {model} diverged at {rates}. Try smaller values.")
-    best = min(finite_losses, key=finite_losses.__getitem__)
     return {
         "lr": best,
         "at_edge": best in (min(losses), max(losses)),
