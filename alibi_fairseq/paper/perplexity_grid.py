@@ -24,7 +24,10 @@ class GridLine(NamedTuple):
 
 
 def format_grid(lines: list[GridLine], columns: Sequence, corner: str = markdown.CORNER) -> str:
-    """Format lines in Markdown, each model's under its name; transpose them if there are many columns."""
+    """Format lines in Markdown, each under the name of its model.
+
+    A grid of many columns is transposed.
+    """
     if len(columns) > _MAX_COLUMNS:
         return _format_transposed(lines, columns)
     rows = []

@@ -34,7 +34,7 @@ KEYS = {
         *("tokens", "tokens_sha256", "depth"),
     ),
 }
-#: Keys of a benchmark that are measured. All its other texts, flags, and integers identify the case.
+#: Measured keys of a benchmark. All its other texts, flags, and integers identify the case.
 _MEASURED = (
     *("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "round_seconds", "ratio"),
 )

@@ -98,7 +98,7 @@ def data_argument(data_bin: str | os.PathLike, manifest: dict) -> str:
 
 
 def other_name(source: str | os.PathLike) -> str:
-    """Return the corpus name of other text: that of its file, unless it is like one of the paper's."""
+    """Return the corpus name of other text: that of its file, unless it is like a paper's name."""
     name = Path(source).name.split(".")[0]
     letters = re.sub("[^a-z0-9]", "", name.lower())
     if not name or any(word in letters for word in _PROTECTED):

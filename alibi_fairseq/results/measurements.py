@@ -138,7 +138,7 @@ class Measurement:
         return self.text._replace(tokens=None, tokens_sha256=None, bytes=self.bytes)
 
     def identity(self, *roles: Role) -> tuple:
-        """Return :func:`.identity.identity`; that of a measurement includes the hash of the data."""
+        """Return :func:`.identity.identity`, with the hash of the data for a measurement."""
         pairs = identity(vars(self), *roles)
         if not roles or Role.MEASUREMENT in roles:
             return (*pairs, ("data_sha256", self.data_sha256))

@@ -13,7 +13,7 @@ def merge_results_files(files: list[dict]) -> dict:
     """Merge the contents of results files of the same kind, corpus, text, and dictionary.
 
     A record that appears twice with the same values is kept once. In the merged provenance,
-    ``seconds`` is the sum, ``date`` the latest date, and ``command`` has one command per line. Other
+    ``seconds`` is the sum, ``date`` the latest date, and ``command`` has a command per line. Other
     values that differ between the files are null. ``parts`` has the provenance of each file.
 
     Raises:

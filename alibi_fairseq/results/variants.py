@@ -1,4 +1,4 @@
-"""Variants: models with the same position method and training length, named by their differences."""
+"""Variants: models of one position method and training length, named by their differences."""
 
 from __future__ import annotations
 
