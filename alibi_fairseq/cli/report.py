@@ -58,7 +58,7 @@ class ReportCommand(CliCommand):
             results, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
         measured = sum(len(document["cells"]) for _, document in results.documents)
-        comparable = sum(not point.unlike_paper for point in results.points)
+        comparable = sum(not measurement.unlike_paper for measurement in results.measurements)
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")
 
@@ -68,7 +68,7 @@ class ReportCommand(CliCommand):
         Raises:
             UserInputError: no results have a column.
         """
-        available = available_columns(results.points)
+        available = available_columns(results.measurements)
         for name in self.columns:
             if name not in available:
                 raise UserInputError(

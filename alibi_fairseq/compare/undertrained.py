@@ -35,10 +35,12 @@ def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> 
         entropy: unigram entropy of the evaluated split, in bits per token.
     """
     perplexities: dict[tuple[str, int | None], list[float]] = {}
-    for point in measurements:
-        if point.perplexity is not None:
-            label = model_label(point.position_method, point.train_length, point.display_name)
-            perplexities.setdefault((label, point.seed), []).append(point.perplexity)
+    for measurement in measurements:
+        if measurement.perplexity is not None:
+            label = model_label(
+                measurement.position_method, measurement.train_length, measurement.display_name
+            )
+            perplexities.setdefault((label, measurement.seed), []).append(measurement.perplexity)
     max_loss = (1 - MIN_GAIN) * entropy
     labels: list[str] = []
     for (label, _), values in perplexities.items():

@@ -45,7 +45,7 @@ def measurements_with(checkpoint: Path, results_files: Sequence[Path]) -> list[M
         UserInputError: a file is invalid, or has no perplexity of the checkpoint.
     """
     sha256 = sha256_file(checkpoint) if results_files else ""
-    points: dict[Measurement, None] = {}
+    measurements: dict[Measurement, None] = {}
     for path in results_files:
         results = load_results_file(path)
         records = []
@@ -57,8 +57,8 @@ def measurements_with(checkpoint: Path, results_files: Sequence[Path]) -> list[M
                 f"--results {path} has no perplexity of {checkpoint}. "
                 "Pass results that `alibi-fairseq eval` wrote for this checkpoint."
             )
-        points.update(dict.fromkeys(measurements_of({**results, "cells": records})))
-    return list(points)
+        measurements.update(dict.fromkeys(measurements_of({**results, "cells": records})))
+    return list(measurements)
 
 
 def trained_tokens(checkpoint: Path, updates: int) -> int | None:
@@ -86,11 +86,14 @@ def describe_data(data: DataFolder) -> str:
     return ", ".join(parts)
 
 
-def perplexity_section(points: Sequence[Measurement]) -> str:
-    """Format perplexities by evaluation length, with a table per corpus; empty without points."""
+def perplexity_section(measurements: Sequence[Measurement]) -> str:
+    """Format perplexities by evaluation length, with a table per corpus.
+
+    The text is empty without measurements.
+    """
     by_corpus: dict[str | None, list[Measurement]] = defaultdict(list)
-    for point in points:
-        by_corpus[point.corpus].append(point)
+    for measurement in measurements:
+        by_corpus[measurement.corpus].append(measurement)
     parts = []
     for corpus, corpus_points in by_corpus.items():
         parts.append(f"## Perplexity on {literal(str(corpus))}\n\n{length_table(corpus_points)}")
@@ -102,7 +105,7 @@ def model_card(
     converted: Converted,
     data: DataFolder,
     checkpoint: Path,
-    points: Sequence[Measurement],
+    measurements: Sequence[Measurement],
     license_identifier: str | None,
     **texts: str,
 ) -> str:
@@ -113,7 +116,7 @@ def model_card(
         converted: the converted model.
         data: data folder with the dictionary of the checkpoint.
         checkpoint: the exported checkpoint.
-        points: measurements of the checkpoint.
+        measurements: measurements of the checkpoint.
         license_identifier: license for the metadata; None: no license is stated.
         texts: further texts of the template.
     """
@@ -130,6 +133,6 @@ def model_card(
         **texts,
     )
     card = f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n{body}"
-    if points:
-        card += f"\n{perplexity_section(points)}"
+    if measurements:
+        card += f"\n{perplexity_section(measurements)}"
     return card

@@ -46,22 +46,22 @@ def why_other_text(corpus: str, text: dict | None) -> str | None:
     return None
 
 
-def why_not_comparable(corpus: str, point: Measurement) -> str | None:
+def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
     """Return why a measurement is not comparable with the paper's, or None."""
     setting = published.settings(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
-    if point.model != setting["model"]:
+    if measurement.model != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
-    overrides = json.loads(point.model_overrides or "{}")
+    overrides = json.loads(measurement.model_overrides or "{}")
     if set(overrides) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
-    if point.score_from is not None or point.score_to is not None:
+    if measurement.score_from is not None or measurement.score_to is not None:
         return "only a part of the tokens was scored"
     if setting["updates"] is None:
         return None
-    if point.updates is None:
+    if measurement.updates is None:
         return "the number of updates is not recorded"
-    if point.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
+    if measurement.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
         return f"the paper trains for {setting['updates']:,} updates"
     return None

@@ -17,7 +17,7 @@ from .datasets import PaperDataset
 from .perplexity_grid import perplexity_grid
 from .scale import Scale
 from .table_rows import table_rows
-from .tables import curve_evaluations, evaluations, points, title
+from .tables import curve_evaluations, evaluations, recipes_and_measurements, title
 
 
 def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: PaperDataset) -> str:
@@ -43,13 +43,13 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
             "only.\n"
         )
     groups: dict[tuple[str, int | None], list[Measurement]] = defaultdict(list)
-    for point in printed_measurements(item):
-        stride = None if point.nonoverlapping else point.stride
-        groups[point.subset, stride].append(point)
+    for measurement in printed_measurements(item):
+        stride = None if measurement.nonoverlapping else measurement.stride
+        groups[measurement.subset, stride].append(measurement)
     for (subset, stride), group in groups.items():
         windows = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
         rows = table_rows(group, ours, label=partial(row_label, recipe_updates))
-        lengths = sorted({point.length for point in group})
+        lengths = sorted({measurement.length for measurement in group})
         table = perplexity_grid(rows, lengths, our_name)
         parts.append(f"Perplexity on {subset}, {windows}:\n\n{table}")
     return "\n".join(parts)
@@ -60,15 +60,15 @@ def printed_measurements(item: str) -> list[Measurement]:
 
     The evaluations of Figure 5's curves are included without a perplexity.
     """
-    measurements = [
-        replace(point, updates=point.updates or recipe.updates, status=NOTHING)
-        for recipe, point in points(item)
-    ]
+    measurements = []
+    for recipe, measurement in recipes_and_measurements(item):
+        updates = measurement.updates or recipe.updates
+        measurements.append(replace(measurement, updates=updates, status=NOTHING))
     if item != "figure05":
         return measurements
     for evaluation in curve_evaluations():
         for length in evaluation.config.lengths:
-            point = Measurement(
+            measurement = Measurement(
                 position_method=evaluation.recipe.position_method,
                 train_length=evaluation.recipe.train_length,
                 length=length,
@@ -77,13 +77,13 @@ def printed_measurements(item: str) -> list[Measurement]:
                 updates=evaluation.updates,
                 status=NOTHING,
             )
-            if point not in measurements:
-                measurements.append(point)
+            if measurement not in measurements:
+                measurements.append(measurement)
     return measurements
 
 
-def row_label(recipe_updates: int, point: Measurement) -> str:
+def row_label(recipe_updates: int, measurement: Measurement) -> str:
     """Return ``ALiBi, L=512``, with the trained fraction of the recipe if it is not all of it."""
-    fraction = (point.updates or 0) / recipe_updates
-    name = model_label(point.position_method, point.train_length)
+    fraction = (measurement.updates or 0) / recipe_updates
+    name = model_label(measurement.position_method, measurement.train_length)
     return name if fraction == 1 else f"{name}, {fraction:.1%} trained"

@@ -94,11 +94,11 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
 
 def by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
     """Return the measurement of each column, which is an evaluation length or a split."""
-    points: dict[int | str, Measurement] = {}
-    for point in series.points:
-        points[point.length] = point
-        points[point.subset] = point
-    return [points.get(column) for column in columns]
+    measurements: dict[int | str, Measurement] = {}
+    for measurement in series.measurements:
+        measurements[measurement.length] = measurement
+        measurements[measurement.subset] = measurement
+    return [measurements.get(column) for column in columns]
 
 
 def perplexity_grid(
@@ -113,23 +113,23 @@ def perplexity_grid(
         corpus: corpus of the paper, to add lines of differences.
     """
     lines: list[GridLine] = []
-    our_points: list[Measurement] = []
+    our_measurements: list[Measurement] = []
     for side in sides_of(rows, name):
-        points = by_column(side.series, columns)
+        measurements = by_column(side.series, columns)
         printed = by_column(side.printed, columns)
         cells = []
         differences = []
-        for point, printed_point in zip(points, printed, strict=True):
-            is_empty = point is None and printed_point is None
-            cells.append(markdown.NOTHING if is_empty else markdown.point(point))
+        for measurement, printed_measurement in zip(measurements, printed, strict=True):
+            is_empty = measurement is None and printed_measurement is None
+            cells.append(markdown.NOTHING if is_empty else markdown.measurement(measurement))
             if corpus:
-                differences.append(difference(corpus, point, printed_point))
+                differences.append(difference(corpus, measurement, printed_measurement))
         lines.append(GridLine(side.printed.name, side.source, cells))
         if side.is_paper:
             continue
-        our_points += side.series.points
-        if corpus and side.series.points:
+        our_measurements += side.series.measurements
+        if corpus and side.series.measurements:
             lines.append(GridLine(side.printed.name, "difference", differences))
     grid = format_grid(lines, columns)
-    note = markdown.past_end_note(our_points)
+    note = markdown.past_end_note(our_measurements)
     return f"{grid}\n{note}" if note else grid

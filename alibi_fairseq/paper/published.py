@@ -53,7 +53,7 @@ def model(corpus: str) -> str:
 
 
 @cache
-def points(item: str) -> tuple[Measurement, ...]:
+def measurements(item: str) -> tuple[Measurement, ...]:
     """Return the perplexities of a table or figure, without those of models by other authors."""
     measurements = []
     for row in rows(item):

@@ -169,62 +169,62 @@ def perplexities(
 
     All models that were evaluated on a raw text share a section, wherever the file was.
     """
-    groups = _by_corpus_and_model(results.points)
+    groups = _by_corpus_and_model(results.measurements)
     for corpus, model in sorted(groups, key=str):
-        points = groups[corpus, model]
-        title = _section_title(corpus, model, points)
+        measurements = groups[corpus, model]
+        title = _section_title(corpus, model, measurements)
         if page_title:
             title = page_title if len(groups) == 1 else f"{page_title}: {title}"
         report.page.append(f"## {literal(title)}\n")
-        caveat = _caveat(corpus, points)
+        caveat = _caveat(corpus, measurements)
         if caveat:
             report.page.append(caveat)
-        _add_lengths(report, title, points, columns, with_latex)
-        _add_positions(report, title, points, with_latex)
+        _add_lengths(report, title, measurements, columns, with_latex)
+        _add_positions(report, title, measurements, with_latex)
 
 
 def _by_corpus_and_model(
-    points: Iterable[Measurement],
+    measurements: Iterable[Measurement],
 ) -> dict[tuple[str | None, str | None], list[Measurement]]:
     """Group measurements by corpus and model; on raw texts, by the corpus of the first one only."""
     groups: dict[tuple[str | None, str | None], list[Measurement]] = defaultdict(list)
     raw_texts: dict[str | None, str | None] = {}
-    for point in points:
-        if point.is_raw_text:
-            corpus = raw_texts.setdefault(point.data_sha256, point.corpus)
-            groups[corpus, None].append(point)
+    for measurement in measurements:
+        if measurement.is_raw_text:
+            corpus = raw_texts.setdefault(measurement.data_sha256, measurement.corpus)
+            groups[corpus, None].append(measurement)
         else:
-            groups[point.corpus, point.model].append(point)
+            groups[measurement.corpus, measurement.model].append(measurement)
     return groups
 
 
 def _add_lengths(
     report: ReportWriter,
     title: str,
-    points: list[Measurement],
+    measurements: list[Measurement],
     columns: Sequence[str],
     with_latex: bool,
 ) -> None:
     """Add tables of perplexity by length, and a figure if there are several lengths."""
     name = f"{title} lengths"
-    tables = perplexity_by_length.length_tables(points, columns=columns)
+    tables = perplexity_by_length.length_tables(measurements, columns=columns)
     add_tables(report, name, f"{title}: perplexity", title, tables, with_latex)
-    if len({point.length for point in points}) > 1:
-        draw = partial(draw_lengths, points, title)
+    if len({measurement.length for measurement in measurements}) > 1:
+        draw = partial(draw_lengths, measurements, title)
         report.figure(name, f"{title}: perplexity by evaluation length", draw)
 
 
 def _add_positions(
-    report: ReportWriter, title: str, points: list[Measurement], with_latex: bool
+    report: ReportWriter, title: str, measurements: list[Measurement], with_latex: bool
 ) -> None:
     """Add tables and a figure of the loss by position, as far as there are such losses."""
     name = f"{title} loss by position"
     heading = f"{title}: loss by position"
-    tables = loss_by_position.position_tables(points)
+    tables = loss_by_position.position_tables(measurements)
     if tables:
         add_tables(report, name, heading, title, tables, with_latex)
-    if loss_by_position.drawable(points):
-        draw = partial(loss_by_position.draw_positions, points, heading)
+    if loss_by_position.drawable(measurements):
+        draw = partial(loss_by_position.draw_positions, measurements, heading)
         report.figure(name, heading, draw)
 
 
@@ -247,22 +247,24 @@ def add_tables(
     report.table(name, heading, markdown.to_markdown(tables), latex_text=latex_text)
 
 
-def _section_title(corpus: str | None, model: str | None, points: list[Measurement]) -> str:
+def _section_title(corpus: str | None, model: str | None, measurements: list[Measurement]) -> str:
     """Return the known ones of corpus, model, and size."""
     parts = [corpus, model]
-    sizes = {(point.layers, point.width) for point in points}
+    sizes = {(measurement.layers, measurement.width) for measurement in measurements}
     if len(sizes) == 1:
         layers, width = sizes.pop()
         parts.append(size_text(layers, width, None))
     return ", ".join(part for part in parts if part)
 
 
-def _caveat(corpus: str | None, points: list[Measurement]) -> str:
+def _caveat(corpus: str | None, measurements: list[Measurement]) -> str:
     """Return why measurements are not comparable with the paper's, or an empty string."""
     if corpus is None or published.settings(corpus) is None:
         name = literal(str(corpus))
         return f"{name} is not a text of the paper, so its numbers are not comparable.\n"
-    reasons = dict.fromkeys(point.unlike_paper for point in points if point.unlike_paper)
+    reasons = dict.fromkeys(
+        measurement.unlike_paper for measurement in measurements if measurement.unlike_paper
+    )
     if not reasons:
         return ""
     listed = literal("; ".join(reasons))

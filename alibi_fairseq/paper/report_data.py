@@ -34,15 +34,19 @@ class ReportData:
 
     Attributes:
         documents: each results file with its path.
-        points: every measurement of perplexity once.
+        measurements: every measurement of perplexity once.
     """
 
     documents: list[tuple[Path, dict]] = field(default_factory=list)
-    points: list[Measurement] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
 
     def comparable(self, corpus: str) -> list[Measurement]:
         """Return the measurements on a corpus in the paper's setting."""
-        return [point for point in self.points if point.corpus == corpus and not point.unlike_paper]
+        return [
+            measurement
+            for measurement in self.measurements
+            if measurement.corpus == corpus and not measurement.unlike_paper
+        ]
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
         """Yield the name of each text of a corpus and the results on it.
@@ -51,17 +55,17 @@ class ReportData:
         """
         model = published.model(corpus)
         texts = []
-        for point in self.points:
-            if point.corpus == corpus and point.model == model:
-                texts.append(point.text)
+        for measurement in self.measurements:
+            if measurement.corpus == corpus and measurement.model == model:
+                texts.append(measurement.text)
         names = text_names(texts)
         distinct_names = sorted(set(names.values()) - {""})
         for name in distinct_names or [""]:
-            points = []
-            for point in self.points:
-                if names.get(point.text, "") in ("", name):
-                    points.append(point)
-            yield name, replace(self, points=points)
+            measurements = []
+            for measurement in self.measurements:
+                if names.get(measurement.text, "") in ("", name):
+                    measurements.append(measurement)
+            yield name, replace(self, measurements=measurements)
 
     def trainings(self, corpus: str) -> list[dict]:
         """Return the validations of runs in the paper's setting, in order of their updates."""
@@ -113,18 +117,19 @@ def collect(paths: Iterable[Path]) -> ReportData:
         results.documents.append((path, document))
         if document["kind"] != "evaluation":
             continue
-        for point in _annotated_measurements(document):
-            if point not in first:
-                first[point] = (path, point)
-                results.points.append(point)
+        for measurement in _annotated_measurements(document):
+            if measurement not in first:
+                first[measurement] = (path, measurement)
+                results.measurements.append(measurement)
                 continue
-            other_path, other = first[point]
-            if not _agree(point, other):
+            other_path, other = first[measurement]
+            if not _agree(measurement, other):
                 raise UserInputError(
                     f"{path} and {other_path} contain different perplexities "
-                    f"({point.perplexity:.4f} and {other.perplexity:.4f}) of one measurement: "
-                    f"{point.position_method}, trained at {point.train_length}, evaluated at "
-                    f"{point.length}, {point.inference}, {point.subset}. Leave one file out."
+                    f"({measurement.perplexity:.4f} and {other.perplexity:.4f}) of one "
+                    f"measurement: {measurement.position_method}, trained at "
+                    f"{measurement.train_length}, evaluated at {measurement.length}, "
+                    f"{measurement.inference}, {measurement.subset}. Leave one file out."
                 )
     return results
 
@@ -133,14 +138,14 @@ def _annotated_measurements(document: dict) -> Iterator[Measurement]:
     """Yield the measurements of a results file with the reasons against a comparison."""
     corpus = document["corpus"]
     other_text = why_other_text(corpus, document["provenance"].get("text")) or ""
-    for point in measurements_of(document):
-        unlike_paper = why_not_comparable(corpus, point) or ""
-        yield replace(point, other_text=other_text, unlike_paper=unlike_paper)
+    for measurement in measurements_of(document):
+        unlike_paper = why_not_comparable(corpus, measurement) or ""
+        yield replace(measurement, other_text=other_text, unlike_paper=unlike_paper)
 
 
-def _agree(point: Measurement, other: Measurement) -> bool:
+def _agree(measurement: Measurement, other: Measurement) -> bool:
     """Return True if two perplexities of one measurement are equal within the tolerance."""
-    ratio = (other.perplexity or 1) / (point.perplexity or 1)
+    ratio = (other.perplexity or 1) / (measurement.perplexity or 1)
     return abs(ratio - 1) <= _PERPLEXITY_TOLERANCE
 
 

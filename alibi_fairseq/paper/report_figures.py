@@ -47,7 +47,7 @@ def by_length(
         lines: list[Series] = []
         for item in items.split():
             ours = results.comparable(published.about(item)["corpus"])
-            rows = table_rows(published.points(item), ours, joined=item in JOINED)
+            rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
             lines += [row.paper for row in rows]
             for row in rows:
                 lines += row.ours
@@ -150,18 +150,20 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
             validations.append(record)
             hours[record["updates"]] = record["gpu_hours"]
     perplexities: dict[int, float] = {}
-    for point in results.points:
+    for measurement in results.measurements:
         is_of_run = (
-            point.corpus == corpus
-            and point.model == published.model(corpus)
-            and (point.position_method, point.train_length) == model
-            and point.model_overrides is None
+            measurement.corpus == corpus
+            and measurement.model == published.model(corpus)
+            and (measurement.position_method, measurement.train_length) == model
+            and measurement.model_overrides is None
         )
-        is_of_row = point.subset == "valid" and point.length == point.stride == length
-        if not is_of_run or not is_of_row or point.perplexity is None:
+        is_of_row = (
+            measurement.subset == "valid" and measurement.length == measurement.stride == length
+        )
+        if not is_of_run or not is_of_row or measurement.perplexity is None:
             continue
-        if point.updates is not None and point.updates in hours:
-            perplexities[point.updates] = point.perplexity
+        if measurement.updates is not None and measurement.updates in hours:
+            perplexities[measurement.updates] = measurement.perplexity
     for record in validations:
         if record.get("length") == length:
             perplexities[record["updates"]] = 2 ** record["loss_bits"]
@@ -221,19 +223,20 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
 
     Our speeds come from the training records, per GPU (or process).
     """
-    printed = published.points("figure08")
+    printed = published.measurements("figure08")
     panels = [_quality_panel("the paper, one V100", "words", _printed_train_speeds(), printed)]
     recorded = _recorded_train_speeds(results)
-    models = {(point.position_method, point.train_length) for point in printed} & recorded.keys()
+    models = {(measurement.position_method, measurement.train_length) for measurement in printed}
     usable = []
-    for point in results.comparable("wikitext-103"):
-        is_of_models = (point.position_method, point.train_length) in models
-        is_in_figure = point.subset == "valid" and point.length == point.stride == 3072
-        if is_of_models and is_in_figure:
-            usable.append(point)
+    for measurement in results.comparable("wikitext-103"):
+        model = (measurement.position_method, measurement.train_length)
+        if model not in models or model not in recorded:
+            continue
+        if measurement.subset == "valid" and measurement.length == measurement.stride == 3072:
+            usable.append(measurement)
     ours: list[Measurement] = []
-    for model in group_by_model(usable):
-        ours += model.points
+    for series in group_by_model(usable):
+        ours += series.measurements
     if ours:
         panels.append(_quality_panel("ours, per process", "tokens", recorded, ours))
     plots.draw(WIKITEXT, panels, *paths)
@@ -250,7 +253,7 @@ def _recorded_train_speeds(results: ReportData) -> Speeds:
 
 
 def _quality_panel(
-    title: str, unit: str, speeds: Speeds, points: Sequence[Measurement]
+    title: str, unit: str, speeds: Speeds, measurements: Sequence[Measurement]
 ) -> plots.Panel:
     """Return a panel of Figure 8; ``unit`` is "words" for the paper's speeds."""
     is_paper = unit == "words"
@@ -259,10 +262,11 @@ def _quality_panel(
         label = method_name(method) + (" (paper)" if is_paper else "")
         pairs: list[tuple[float, float]] = []
         notes = []
-        for point in points:
-            if point.position_method == method and point.perplexity:
-                notes.append((len(pairs), f"L={point.train_length}"))
-                pairs.append((speeds[method, point.train_length] / 1000, point.perplexity))
+        for measurement in measurements:
+            if measurement.position_method == method and measurement.perplexity:
+                notes.append((len(pairs), f"L={measurement.train_length}"))
+                speed = speeds[method, measurement.train_length]
+                pairs.append((speed / 1000, measurement.perplexity))
         lines.append(_line(method, pairs, label, hollow=is_paper, notes=notes))
     return plots.Panel(
         title,

@@ -49,10 +49,10 @@ def table(item: str, results: ReportData) -> str:
     if item == "table01":
         return speed_table(results.speeds())
     corpus = published.about(item)["corpus"]
-    printed = published.points(item)
+    printed = published.measurements(item)
     ours = results.comparable(corpus)
     rows = table_rows(printed, ours, joined=item in JOINED)
-    columns: Sequence = sorted({point.length for point in printed})
+    columns: Sequence = sorted({measurement.length for measurement in printed})
     if item in TEST_SETS:
         columns = ("valid", "test")
         rows = _with_other_authors(item, rows)
@@ -70,7 +70,9 @@ def table(item: str, results: ReportData) -> str:
         )
         parts.append(_speed_grid(rows, columns if item in SWEEPS else ("valid",)))
     parts.append(legend(corpus) + "\n")
-    reasons = dict.fromkeys(point.other_text for point in ours if point.other_text)
+    reasons = dict.fromkeys(
+        measurement.other_text for measurement in ours if measurement.other_text
+    )
     if reasons:
         parts.append(
             f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
@@ -83,8 +85,8 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
     """Insert the rows of models by other authors, in the paper's order."""
     row_by_model = {}
     for row in rows:
-        for point in row.paper.points:
-            row_by_model[point.position_method, point.train_length] = row
+        for measurement in row.paper.measurements:
+            row_by_model[measurement.position_method, measurement.train_length] = row
     all_rows = []
     for printed in published.rows(item):
         model = (printed["position_method"], printed["train_length"])
@@ -94,33 +96,33 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
 
 def _row_as_printed(printed: dict) -> Row:
     """Create the row of a model by other authors."""
-    points = []
+    measurements = []
     for subset in ("valid", "test"):
         perplexity = printed[f"{subset}_perplexity"]
         if perplexity:
-            points.append(Measurement("", 0, 0, 0, subset, perplexity))
-    return Row(Series("", None, points, f"{printed['model']} (as printed)"))
+            measurements.append(Measurement("", 0, 0, 0, subset, perplexity))
+    return Row(Series("", None, measurements, f"{printed['model']} (as printed)"))
 
 
 def _speed_grid(rows: list[Row], columns: Sequence) -> str:
     """Format evaluation speeds; the paper's are at batch size 1."""
     lines: list[GridLine] = []
     for side in sides_of(rows):
-        points = by_column(side.series, columns)
+        measurements = by_column(side.series, columns)
         missing = markdown.NOTHING if side.is_paper else markdown.MISSING
         for batch, attribute in _SPEED_ATTRIBUTES.items():
             if side.is_paper and batch != "batch 1":
                 continue
-            cells = [_speed(point, attribute, missing) for point in points]
+            cells = [_speed(measurement, attribute, missing) for measurement in measurements]
             lines.append(GridLine(side.printed.name, f"{side.source}, {batch}", cells))
     return format_grid(lines, columns)
 
 
-def _speed(point: Measurement | None, attribute: str, missing: str) -> str:
+def _speed(measurement: Measurement | None, attribute: str, missing: str) -> str:
     """Format a speed of a measurement, or the reason why there is none."""
-    if point is None:
+    if measurement is None:
         return missing
-    speed = getattr(point, attribute)
+    speed = getattr(measurement, attribute)
     if speed is None:
-        return point.status or missing
+        return measurement.status or missing
     return f"{speed:.0f}"

@@ -25,16 +25,16 @@ class Row(NamedTuple):
     ours: Sequence[Series] = ()
 
 
-def point_label(point: Measurement) -> str:
+def measurement_label(measurement: Measurement) -> str:
     """Return the name of a measurement's model, ``ALiBi, L=512``."""
-    return model_label(point.position_method, point.train_length)
+    return model_label(measurement.position_method, measurement.train_length)
 
 
 def table_rows(
     printed: Sequence[Measurement],
     ours: Iterable[Measurement],
     joined: bool = False,
-    label: Callable[[Measurement], str] = point_label,
+    label: Callable[[Measurement], str] = measurement_label,
 ) -> list[Row]:
     """Return the rows of a table of the paper in its order, with our measurements of each model.
 
@@ -44,16 +44,21 @@ def table_rows(
         joined: True if each method except ALiBi has only one row, as in Tables 5 and 8.
         label: function that returns the label of a printed measurement's row.
     """
-    cases = {(point.subset, point.length, point.stride) for point in printed}
-    usable = [point for point in ours if (point.subset, point.length, point.stride) in cases]
+    cases = {_case_of(measurement) for measurement in printed}
+    usable = [measurement for measurement in ours if _case_of(measurement) in cases]
     printed_by_row: dict[str, list[Measurement]] = defaultdict(list)
-    for point in printed:
-        if joined and point.position_method != "alibi":
-            name = f"{method_name(point.position_method)}, L = evaluation length"
+    for measurement in printed:
+        if joined and measurement.position_method != "alibi":
+            name = f"{method_name(measurement.position_method)}, L = evaluation length"
         else:
-            name = label(point)
-        printed_by_row[name].append(point)
+            name = label(measurement)
+        printed_by_row[name].append(measurement)
     return [_table_row(name, members, usable) for name, members in printed_by_row.items()]
+
+
+def _case_of(measurement: Measurement) -> tuple[str, int, int]:
+    """Return split, length, and stride of a measurement."""
+    return (measurement.subset, measurement.length, measurement.stride)
 
 
 def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -> Row:
@@ -65,30 +70,30 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
         ours: our measurements of any model.
     """
     method = printed[0].position_method
-    train_lengths = {point.train_length for point in printed}
+    train_lengths = {measurement.train_length for measurement in printed}
     train_length = train_lengths.pop() if len(train_lengths) == 1 else None
     same_model = []
-    for point in ours:
+    for measurement in ours:
         # A row of several training lengths has each model at its training length only.
-        is_in_row = train_length is not None or point.length == point.train_length
-        if is_in_row and any(_is_same_model(point, other) for other in printed):
-            same_model.append(point)
+        is_in_row = train_length is not None or measurement.length == measurement.train_length
+        if is_in_row and any(_is_same_model(measurement, other) for other in printed):
+            same_model.append(measurement)
     variants: dict[str, list[Measurement]] = defaultdict(list)
     for model in group_by_model(same_model):
-        variants[model.variant] += model.points
-    our_series = [
-        Series(method, train_length, points, name, variant) for variant, points in variants.items()
-    ]
+        variants[model.variant] += model.measurements
+    our_series = []
+    for variant, measurements in variants.items():
+        our_series.append(Series(method, train_length, measurements, name, variant))
     paper_series = Series(method, train_length, printed, name, "paper", printed=True)
     return Row(paper_series, our_series)
 
 
-def _is_same_model(point: Measurement, printed: Measurement) -> bool:
+def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
     """Return True if a measurement is of the model of a printed one, and as long trained."""
     return (
-        point.position_method == printed.position_method
-        and point.train_length == printed.train_length
-        and has_update_count(point.updates or 0, printed.updates)
+        measurement.position_method == printed.position_method
+        and measurement.train_length == printed.train_length
+        and has_update_count(measurement.updates or 0, printed.updates)
     )
 
 

@@ -110,22 +110,22 @@ def title(item: str) -> str:
     return f"{about['name']}. {about['corpus']}: {about['content']}"
 
 
-def points(item: str) -> list[tuple[Recipe, Measurement]]:
+def recipes_and_measurements(item: str) -> list[tuple[Recipe, Measurement]]:
     """Return the perplexities of a table or figure, each with the recipe of its model."""
     sources, methods = DRAWN.get(item, ((item,), None))
     measurements = []
     for source in sources:
-        for point in published.points(source):
-            if methods is None or point.position_method in methods:
-                measurements.append((recipe_of(source, point), point))
+        for measurement in published.measurements(source):
+            if methods is None or measurement.position_method in methods:
+                measurements.append((recipe_of(source, measurement), measurement))
     return measurements
 
 
-def recipe_of(item: str, point: Measurement) -> Recipe:
+def recipe_of(item: str, measurement: Measurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
     corpus = published.about(item)["corpus"]
-    method = point.position_method.replace("_", "-")
-    return RECIPES[f"{corpus}/{method}-{point.train_length}"]
+    method = measurement.position_method.replace("_", "-")
+    return RECIPES[f"{corpus}/{method}-{measurement.train_length}"]
 
 
 def _paper_evaluation(recipe: Recipe, case: Case, lengths: Iterable[int]) -> PaperEvaluation:
@@ -139,12 +139,12 @@ def _paper_evaluation(recipe: Recipe, case: Case, lengths: Iterable[int]) -> Pap
 def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
     lengths_by_case: dict[tuple[str, Case], list[int]] = defaultdict(list)
-    for recipe, point in points(item):
-        stride = None if point.nonoverlapping else point.stride
-        case: Case = (point.updates or recipe.updates, (point.subset,), (stride,))
+    for recipe, measurement in recipes_and_measurements(item):
+        stride = None if measurement.nonoverlapping else measurement.stride
+        case: Case = (measurement.updates or recipe.updates, (measurement.subset,), (stride,))
         lengths = lengths_by_case[recipe.path, case]
-        if point.length not in lengths:
-            lengths.append(point.length)
+        if measurement.length not in lengths:
+            lengths.append(measurement.length)
     printed = []
     for (path, case), lengths in lengths_by_case.items():
         printed.append(_paper_evaluation(RECIPES[path], case, lengths))
@@ -156,11 +156,11 @@ def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
 def curve_evaluations() -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of Figure 5's curves at other lengths than the training length."""
     curves = []
-    for point in published.points("figure05"):
-        if point.length == point.train_length:
+    for measurement in published.measurements("figure05"):
+        if measurement.length == measurement.train_length:
             continue
-        recipe = recipe_of("figure05", point)
-        config = SweepConfig(lengths=(point.length,))
+        recipe = recipe_of("figure05", measurement)
+        config = SweepConfig(lengths=(measurement.length,))
         for updates in CURVE_UPDATES:
             curves.append(PaperEvaluation(recipe, updates, config))
     return tuple(curves)

@@ -27,19 +27,19 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """
     by_window: dict[int, Measurement] = {}
     failures = []
-    for point in series.points:
-        if point.perplexity is None:
-            failures.append(point.status)
+    for measurement in series.measurements:
+        if measurement.perplexity is None:
+            failures.append(measurement.status)
             continue
-        window = min(point.length, point.longest_window or point.length)
-        by_window.setdefault(window, point)
+        window = min(measurement.length, measurement.longest_window or measurement.length)
+        by_window.setdefault(window, measurement)
     notes = [(-1, failures[0])] if failures and by_window else []
     return plots.PlotLine(
         label=series.label,
         x=list(by_window),
-        y=[point.perplexity or 0.0 for point in by_window.values()],
+        y=[measurement.perplexity or 0.0 for measurement in by_window.values()],
         style=method_style(series.position_method, series.train_length, lengths),
-        spread=[point.spread or 0.0 for point in by_window.values()],
+        spread=[measurement.spread or 0.0 for measurement in by_window.values()],
         hollow=series.printed,
         notes=notes,
     )
@@ -68,16 +68,16 @@ def draw_panels(
     """
     lengths = _lengths_to_distinguish(panels)
     drawn = []
-    points: list[Measurement] = []
+    measurements: list[Measurement] = []
     for name, models in panels.items():
         lines = []
         for series in models:
             lines.append(line_of(series, lengths.get(series.position_method, ())))
-            points += series.points
+            measurements += series.measurements
         train_lengths = {series.train_length for series in models}
         trained_at = train_lengths.pop() if len(train_lengths) == 1 else None
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
-    plots.draw(title, drawn, *paths, caption=caption(points))
+    plots.draw(title, drawn, *paths, caption=caption(measurements))
 
 
 def _lengths_to_distinguish(panels: Mapping[str, list[Series]]) -> dict[str, list[int]]:
@@ -95,14 +95,14 @@ def _lengths_to_distinguish(panels: Mapping[str, list[Series]]) -> dict[str, lis
     return {method: sorted(of_method) for method, of_method in lengths.items()}
 
 
-def draw_lengths(points: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
+def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
     """Draw perplexity against length, one line per model, in the panels of :func:`panels_of`.
 
     Panels with a single evaluation length show no trend and are omitted if there are other panels.
     Models with different tokenizers are compared in bits per byte.
     """
-    if has_several_tokenizers(points):
-        panels = _panels(split_by_raw_text(points))
+    if has_several_tokenizers(measurements):
+        panels = _panels(split_by_raw_text(measurements))
         draw_panels(
             title,
             _informative(panels),
@@ -111,15 +111,15 @@ def draw_lengths(points: list[Measurement], title: str, *paths: str | os.PathLik
             y="Bits per byte (lower is better)",
         )
     else:
-        draw_panels(title, _informative(panels_of(points)), *paths)
+        draw_panels(title, _informative(panels_of(measurements)), *paths)
 
 
 def _line_of_bits_per_byte(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """Create the line of a model's bits per byte by evaluation length."""
-    points = []
-    for point in series.points:
-        points.append(replace(point, perplexity=point.bits_per_byte, spread=None))
-    return line_of(replace(series, points=points), lengths)
+    measurements = []
+    for measurement in series.measurements:
+        measurements.append(replace(measurement, perplexity=measurement.bits_per_byte, spread=None))
+    return line_of(replace(series, measurements=measurements), lengths)
 
 
 def _informative(panels: dict[str, list[Series]]) -> dict[str, list[Series]]:
@@ -131,21 +131,21 @@ def _informative(panels: dict[str, list[Series]]) -> dict[str, list[Series]]:
     return informative or panels
 
 
-def has_several_tokenizers(points: list[Measurement]) -> bool:
+def has_several_tokenizers(measurements: list[Measurement]) -> bool:
     """Return True if bits per byte of different tokenizers are known for a raw text."""
-    num_texts = len({point.raw_text for point in points})
-    num_tokenizations = len({point.text for point in points})
-    is_measured = all(point.bits_per_byte is not None for point in points)
+    num_texts = len({measurement.raw_text for measurement in measurements})
+    num_tokenizations = len({measurement.text for measurement in measurements})
+    is_measured = all(measurement.bits_per_byte is not None for measurement in measurements)
     return num_tokenizations > num_texts and is_measured
 
 
-def panels_of(points: Iterable[Measurement]) -> dict[str, list[Series]]:
+def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[Series]]:
     """Return the models of each panel of a figure: one panel per split, stride, and text.
 
     Several methods at several training lengths get a panel per training length. Models on a raw
     text share a panel.
     """
-    return _panels(split_by_evaluation(points))
+    return _panels(split_by_evaluation(measurements))
 
 
 def _panels(parts: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
@@ -153,8 +153,8 @@ def _panels(parts: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
     panels = {}
     for name, part in parts.items():
         lines = group_by_model(part)
-        train_lengths = sorted({point.train_length for point in part})
-        methods = {point.position_method for point in part}
+        train_lengths = sorted({measurement.train_length for measurement in part})
+        methods = {measurement.position_method for measurement in part}
         if len(train_lengths) == 1 or len(methods) == 1 or part[0].is_raw_text:
             panels[name] = lines
             continue
@@ -165,8 +165,8 @@ def _panels(parts: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
 
 
 def _has_several_lengths(lines: Iterable[Series]) -> bool:
-    """Return True if any line has points at more than one evaluation length."""
-    return any(len({point.length for point in line.points}) > 1 for line in lines)
+    """Return True if any line has measurements at more than one evaluation length."""
+    return any(len({measurement.length for measurement in line.measurements}) > 1 for line in lines)
 
 
 def without_length(lines: Iterable[Series]) -> list[Series]:

@@ -24,51 +24,59 @@ from alibi_fairseq.results.model_groups import Series, group_by_model
 MIN_TOKENS = 100
 
 
-def longest_windows(points: Iterable[Measurement]) -> list[Measurement]:
+def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the measurement of each model, split, and text that shows its loss by position.
 
     Results of earlier versions without these losses, and lengths beyond the end of the text, are
     left out.
     """
     longest: dict[tuple, Measurement] = {}
-    for point in points:
-        if not point.position_ends or not point.nonoverlapping or point.is_past_end:
+    for measurement in measurements:
+        if (
+            not measurement.position_ends
+            or not measurement.nonoverlapping
+            or measurement.is_past_end
+        ):
             continue
-        key = (point.identity(Role.MODEL, Role.RUN), point.text)
-        if key not in longest or point.length > longest[key].length:
-            longest[key] = point
+        key = (measurement.identity(Role.MODEL, Role.RUN), measurement.text)
+        if key not in longest or measurement.length > longest[key].length:
+            longest[key] = measurement
     return list(longest.values())
 
 
-def position_tables(points: Iterable[Measurement]) -> list[Table]:
+def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
     """Return the losses by position, one table per split, text, and evaluation length.
 
     Tables have a row per bucket and a column per model. There is none without such losses.
     """
     tables = []
-    for name, part in split_by_evaluation(longest_windows(points)).items():
+    for name, part in split_by_evaluation(longest_windows(measurements)).items():
         same_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
-        for point in part:
-            buckets = (point.length, tuple(point.position_ends), tuple(point.position_tokens))
-            same_buckets[buckets].append(point)
+        for measurement in part:
+            buckets = (
+                measurement.length,
+                tuple(measurement.position_ends),
+                tuple(measurement.position_tokens),
+            )
+            same_buckets[buckets].append(measurement)
         for (length, _, _), members in same_buckets.items():
             caption = f"Bits per token on {name}, by position in windows of {length}"
             tables.append(replace(_by_position(members), caption=caption))
     return tables
 
 
-def _by_position(points: list[Measurement]) -> Table:
+def _by_position(measurements: list[Measurement]) -> Table:
     """Create the table of models with the same buckets."""
-    models = group_by_model(points)
+    models = group_by_model(measurements)
     rows = []
-    for index, (first, last) in enumerate(_ranges(points[0].position_ends)):
-        tokens = points[0].position_tokens[index]
+    for index, (first, last) in enumerate(_ranges(measurements[0].position_ends)):
+        tokens = measurements[0].position_tokens[index]
         if tokens == 0:
             continue
         positions = str(last) if first == last else f"{first}–{last}"
         row = [positions, f"{tokens:,}"]
         for model in models:
-            row.append(_loss_text(model.points[0], index))
+            row.append(_loss_text(model.measurements[0], index))
         rows.append(row)
     labels = [model.label for model in models]
     return Table(["position", "tokens", *labels], rows)
@@ -82,31 +90,37 @@ def _ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(firsts, ends, strict=True))
 
 
-def _loss_text(point: Measurement, index: int) -> str:
+def _loss_text(measurement: Measurement, index: int) -> str:
     """Format the mean loss of a bucket in bits per token, with the spread of averaged seeds."""
-    tokens = point.position_tokens[index]
-    text = f"{point.position_bits[index] / tokens:.3f}"
-    if point.position_spread:
-        text += f" ± {point.position_spread[index] / tokens:.3f} ({point.seeds} seeds)"
+    tokens = measurement.position_tokens[index]
+    text = f"{measurement.position_bits[index] / tokens:.3f}"
+    if measurement.position_spread:
+        text += f" ± {measurement.position_spread[index] / tokens:.3f} ({measurement.seeds} seeds)"
     return text
 
 
-def drawable(points: Iterable[Measurement]) -> list[Measurement]:
+def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the measurements of :func:`longest_windows` that have enough tokens for a figure."""
-    return [point for point in longest_windows(points) if max(point.position_tokens) >= MIN_TOKENS]
+    return [
+        measurement
+        for measurement in longest_windows(measurements)
+        if max(measurement.position_tokens) >= MIN_TOKENS
+    ]
 
 
-def draw_positions(points: Iterable[Measurement], title: str, *paths: str | os.PathLike) -> None:
+def draw_positions(
+    measurements: Iterable[Measurement], title: str, *paths: str | os.PathLike
+) -> None:
     """Draw loss against position, one line per model.
 
     Args:
-        points: measurements, at least one of them :func:`drawable`.
+        measurements: measurements, at least one of them :func:`drawable`.
         title: title of the figure.
         paths: files to write.
     """
     draw_panels(
         title,
-        panels_of(drawable(points)),
+        panels_of(drawable(measurements)),
         *paths,
         line_of=line_of,
         x="Position in the window (tokens)",
@@ -121,18 +135,18 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
         series: measurements of the model; the longest length is drawn.
         lengths: training lengths of the position method to distinguish.
     """
-    point = series.points[-1]
+    measurement = series.measurements[-1]
     x = []
     y = []
     spread = []
-    for index, (first, last) in enumerate(_ranges(point.position_ends)):
-        tokens = point.position_tokens[index]
+    for index, (first, last) in enumerate(_ranges(measurement.position_ends)):
+        tokens = measurement.position_tokens[index]
         if tokens < MIN_TOKENS:
             continue
         x.append((first + last) / 2)
-        y.append(point.position_bits[index] / tokens)
-        if point.position_spread:
-            spread.append(point.position_spread[index] / tokens)
+        y.append(measurement.position_bits[index] / tokens)
+        if measurement.position_spread:
+            spread.append(measurement.position_spread[index] / tokens)
     return PlotLine(
         label=series.label,
         x=x,

@@ -25,9 +25,11 @@ CHANCE_NOTE = (
 PAST_END = "†"
 
 
-def past_end_note(points: Iterable[Measurement]) -> str:
+def past_end_note(measurements: Iterable[Measurement]) -> str:
     """Return the note under a table that has marked values, or an empty string."""
-    longest = sorted({point.longest_window or 0 for point in points if point.is_past_end})
+    longest = sorted(
+        {measurement.longest_window or 0 for measurement in measurements if measurement.is_past_end}
+    )
     if not longest:
         return ""
     tokens = " or ".join(f"{length:,}" for length in longest)
@@ -88,7 +90,7 @@ def perplexity(value: float) -> str:
     return f"{value:.2f}"
 
 
-def point(measured: Measurement | None) -> str:
+def measurement(measured: Measurement | None) -> str:
     """Format a perplexity, with the spread of averaged seeds, or ``missing`` for None."""
     if measured is None:
         return MISSING

@@ -15,13 +15,13 @@ from alibi_fairseq.results.model_groups import ModelKey, Series, group_by_model
 Columns = Mapping[str, Mapping[ModelKey, str]]
 
 
-def length_table(points: Iterable[Measurement], more: Columns | None = None) -> str:
+def length_table(measurements: Iterable[Measurement], more: Columns | None = None) -> str:
     """Format the tables of :func:`length_tables` in Markdown."""
-    return markdown.to_markdown(length_tables(points, more))
+    return markdown.to_markdown(length_tables(measurements, more))
 
 
 def length_tables(
-    points: Iterable[Measurement],
+    measurements: Iterable[Measurement],
     more: Columns | None = None,
     columns: Sequence[str] = (),
 ) -> list[Table]:
@@ -32,52 +32,54 @@ def length_tables(
     one table of bits per byte.
 
     Args:
-        points: measurements of any models.
+        measurements: measurements of any models.
         more: additional columns, such as training costs.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
     """
-    points = list(points)
+    measurements = list(measurements)
     tables = []
-    for name, part in split_by_evaluation(points).items():
-        table = _by_length(part, markdown.point, more, columns)
+    for name, part in split_by_evaluation(measurements).items():
+        table = _by_length(part, markdown.measurement, more, columns)
         tables.append(replace(table, caption=f"Perplexity on {name}"))
-        has_bits_per_byte = any(point.bits_per_byte is not None for point in part)
+        has_bits_per_byte = any(measurement.bits_per_byte is not None for measurement in part)
         if has_bits_per_byte and not part[0].is_raw_text:
             tables.append(_bits_per_byte_table(name, part, columns))
         note = markdown.past_end_note(part).strip()
         if note:
             tables[-1] = replace(tables[-1], notes=[note])
-    for name, part in split_by_raw_text(points).items():
+    for name, part in split_by_raw_text(measurements).items():
         tables.append(_bits_per_byte_table(name, part, columns))
     return tables
 
 
-def _bits_per_byte_table(name: str, points: list[Measurement], columns: Sequence[str]) -> Table:
+def _bits_per_byte_table(
+    name: str, measurements: list[Measurement], columns: Sequence[str]
+) -> Table:
     """Create a table of bits per byte."""
-    table = _by_length(points, _bits_per_byte, {}, columns)
+    table = _by_length(measurements, _bits_per_byte, {}, columns)
     return replace(table, caption=f"Bits per byte on {name}")
 
 
-def available_columns(points: Iterable[Measurement]) -> list[str]:
+def available_columns(measurements: Iterable[Measurement]) -> list[str]:
     """Return the names that :func:`length_tables` accepts as columns."""
-    lengths = sorted({point.length for point in points})
+    lengths = sorted({measurement.length for measurement in measurements})
     return [*map(str, lengths), *MODEL_COLUMNS]
 
 
 def _by_length(
-    points: list[Measurement],
+    measurements: list[Measurement],
     show: Callable[[Measurement | None], str],
     more: Columns | None,
     columns: Sequence[str],
 ) -> Table:
     """Create a table with a row per model and a column per evaluation length."""
     extra_columns = more or {}
-    names = [str(length) for length in sorted({point.length for point in points})]
+    names = [str(length) for length in sorted({measurement.length for measurement in measurements})]
     if columns:
         names = [name for name in columns if name in names or name in MODEL_COLUMNS]
     rows = []
-    for model in group_by_model(points):
+    for model in group_by_model(measurements):
         row = [model.label]
         for name in names:
             if name in MODEL_COLUMNS:
@@ -92,22 +94,24 @@ def _by_length(
 
 def _at_length(model: Series, length: int, show: Callable[[Measurement | None], str]) -> str:
     """Format the measurement of a model at a length, which may be missing."""
-    for point in model.points:
-        if point.length == length:
-            return show(point)
+    for measurement in model.measurements:
+        if measurement.length == length:
+            return show(measurement)
     is_shorter = length < (model.train_length or 0)
     return markdown.NOTHING if is_shorter else show(None)
 
 
 def _parameters(model: Series) -> str:
     """Format the number of parameters of a model."""
-    count = model.points[0].parameters
+    count = model.measurements[0].parameters
     return markdown.NOTHING if count is None else f"{count / 1e6:.1f}M"
 
 
 def _updates(model: Series) -> str:
     """Format the update counts of a model's checkpoints."""
-    counts = {point.updates for point in model.points if point.updates is not None}
+    counts = {
+        measurement.updates for measurement in model.measurements if measurement.updates is not None
+    }
     if not counts:
         return markdown.NOTHING
     return ", ".join(f"{count:,}" for count in sorted(counts))
@@ -115,7 +119,7 @@ def _updates(model: Series) -> str:
 
 def _seeds(model: Series) -> str:
     """Format the number of averaged seeds."""
-    counts = {point.seeds for point in model.points}
+    counts = {measurement.seeds for measurement in model.measurements}
     return ", ".join(str(count) for count in sorted(counts))
 
 
@@ -127,8 +131,8 @@ MODEL_COLUMNS: dict[str, Callable[[Series], str]] = {
 }
 
 
-def _bits_per_byte(point: Measurement | None) -> str:
-    if point is None or point.bits_per_byte is None:
+def _bits_per_byte(measurement: Measurement | None) -> str:
+    if measurement is None or measurement.bits_per_byte is None:
         return markdown.MISSING
-    mark = f" {markdown.PAST_END}" if point.is_past_end else ""
-    return f"{point.bits_per_byte:.4f}{mark}"
+    mark = f" {markdown.PAST_END}" if measurement.is_past_end else ""
+    return f"{measurement.bits_per_byte:.4f}{mark}"

@@ -55,7 +55,7 @@ def probed_models(results: dict) -> list[ProbedModel]:
         ProbedModel(
             key=series.key,
             label=series.label,
-            measurements=series.points,
+            measurements=series.measurements,
             accuracies=_accuracies(series),
         )
         for series in split_by_model(measurements_of(results))
@@ -68,7 +68,7 @@ def _accuracies(series: Series) -> dict[float, list[float]]:
     They are averaged over depths.
     """
     by_run: dict[int, dict[tuple, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for measurement in series.points:
+    for measurement in series.measurements:
         if measurement.accuracy is not None:
             run = measurement.identity(Role.RUN)
             by_run[measurement.length][run].append(measurement.accuracy)

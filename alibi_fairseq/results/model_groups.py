@@ -22,7 +22,7 @@ class Series:
 
     Attributes:
         train_length: training length in tokens, or None for a line through models of several ones.
-        points: the measurements.
+        measurements: the measurements.
         name: name of the model.
         variant: difference from other models of the same name.
         printed: True for the paper's numbers.
@@ -30,7 +30,7 @@ class Series:
 
     position_method: str
     train_length: int | None
-    points: Sequence[Measurement]
+    measurements: Sequence[Measurement]
     name: str = ""
     variant: str = ""
     printed: bool = False
@@ -51,7 +51,7 @@ def group_by_model(measurements: Iterable[Measurement]) -> list[Series]:
     """Group measurements by model as :func:`split_by_model`, and average seeds."""
     averaged = []
     for series in split_by_model(measurements):
-        averaged.append(replace(series, points=average_seeds(series.points)))
+        averaged.append(replace(series, measurements=average_seeds(series.measurements)))
     return averaged
 
 

@@ -43,7 +43,7 @@ def evaluations(corpus: str) -> dict:
     for item in (*report_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
         if paper.about(item)["corpus"] != corpus:
             continue
-        for point in paper.points(item):
+        for point in paper.measurements(item):
             case = {
                 key: getattr(point, key)
                 for key in ("position_method", "train_length", "length", "stride", "subset")
@@ -129,7 +129,7 @@ def complete(tmp_path_factory):
 def test_table_has_ours_for_every_printed_perplexity(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()
     shown = [cell for row in cells_of(text) for cell in row]
-    printed = [p for p in paper.points(item) if p.perplexity] if item != "table01" else []
+    printed = [p for p in paper.measurements(item) if p.perplexity] if item != "table01" else []
     assert {f"{point.perplexity:.2f}" for point in printed} <= {*shown}
     assert sum(cell.startswith("+0.00") for cell in shown) == len(printed)
     assert "missing" not in text

@@ -25,7 +25,7 @@ def case_of(point):
 
 def at(item, method, train_length, length, subset="valid"):
     case = (method, train_length, length, subset)
-    [perplexity] = {p.perplexity for p in paper.points(item) if case_of(p) == case}
+    [perplexity] = {p.perplexity for p in paper.measurements(item) if case_of(p) == case}
     return perplexity
 
 
@@ -64,13 +64,13 @@ def test_sweeps_have_published_lengths(item, count):
     steps = [0, 1, *range(10, 101, 10), *range(200, 1001, 100), *range(2000, 15001, 1000)]
     lengths = [row["length"] for row in paper.rows(item)]
     assert lengths == [lengths[0] + step for step in steps[:count]]
-    assert len(paper.points(item)) == 4 * count
+    assert len(paper.measurements(item)) == 4 * count
 
 
 @SWEEPS
 def test_sweeps_state_where_t5_ran_out_of_memory(item, count):
     first = paper.rows(item)[0]["length"]
-    for point in paper.points(item):
+    for point in paper.measurements(item):
         assert point.nonoverlapping
         assert point.train_length == first
         is_long = point.length > 13000 and point.length != 13072
@@ -88,7 +88,7 @@ def test_sweeps_match_table_5(item, count):
 
 
 def test_table_5_is_complete():
-    points = paper.points("table05")
+    points = paper.measurements("table05")
     cases = {(p.train_length, p.length) for p in points if p.position_method == "alibi"}
     assert cases == {(a, b) for a in GRID for b in GRID if a <= b}
     assert len(points) == 36 + 8 + 3 + 3
@@ -114,8 +114,8 @@ def test_longer_windows_of_table_5_help_alibi(train_length):
     ],
 )
 def test_repeated_perplexities_agree(item, other, count):
-    cases = {case_of(point) for point in paper.points(other)}
-    shared = [point for point in paper.points(item) if case_of(point) in cases]
+    cases = {case_of(point) for point in paper.measurements(other)}
+    shared = [point for point in paper.measurements(item) if case_of(point) in cases]
     assert len(shared) >= count
     for point in shared:
         assert point.perplexity == at(other, *case_of(point))
@@ -166,7 +166,7 @@ def test_speeds_agree_with_table_1(item, count, tolerance):
 def test_stride_1_tables_are_complete(item, method):
     train_lengths = (512, 1024, 3072)
     lengths = (512, 1024, 1536, 2048, 3072)
-    points = paper.points(item)
+    points = paper.measurements(item)
     assert {p.position_method for p in points} == {method}
     assert {p.stride for p in points} == {1}
     cases = {(p.train_length, p.length) for p in points}
@@ -232,7 +232,7 @@ def test_models_that_fail_have_no_verdict():
     ],
 )
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
-    ours = replace(paper.points("table05")[0], model="alibi_lm_wiki103", updates=286000)
+    ours = replace(paper.measurements("table05")[0], model="alibi_lm_wiki103", updates=286000)
     reason = why_not_comparable(corpus, replace(ours, **changes))
     if why is None:
         assert reason is None

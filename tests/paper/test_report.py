@@ -35,7 +35,7 @@ def svg():
 
 
 def in_the_papers_setting(item="table05", shift=0.1, **changes):
-    points = [p for p in paper.points(item) if p.position_method == "alibi"]
+    points = [p for p in paper.measurements(item) if p.position_method == "alibi"]
     keys = ("position_method", "train_length", "length", "stride", "subset")
     cells = [
         evaluation_cell(p.perplexity + shift, **{k: v for k, v in asdict(p).items() if k in keys})

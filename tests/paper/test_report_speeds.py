@@ -91,7 +91,7 @@ def test_time_curve_uses_hours_of_same_updates():
         for n in perplexity
     ]
     results_file = document(*validations, kind="training", corpus="cc100-roberta")
-    results = ReportData(documents=[(None, results_file)], points=points)
+    results = ReportData(documents=[(None, results_file)], measurements=points)
     expected = [(n / 9, value) for n, value in perplexity.items()]
     assert report_figures.time_curve(results, row) == expected
     assert report_figures.time_curve(results, row | {"length": 1024}) == [

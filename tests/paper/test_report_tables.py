@@ -22,16 +22,16 @@ def ours(item, shift=0.0, **changes):
             updates=point.updates or updates,
             corpus=paper.about(item)["corpus"],
         )
-        for point in paper.points(item)
+        for point in paper.measurements(item)
         if point.perplexity is not None
         if all(getattr(point, key) == value for key, value in changes.items())
     ]
 
 
-def table(item, points=(), training=()):
+def table(item, measurements=(), training=()):
     """Format a table from measurements and validations in the paper's setting."""
     corpus = paper.about(item)["corpus"]
-    results = ReportData(points=list(points))
+    results = ReportData(measurements=list(measurements))
     model = paper.settings(corpus)["model"]
     cells = [{"model": model, "subset": "valid"} | cell for cell in training]
     results.documents.append((None, {"kind": "training", "corpus": corpus, "cells": cells}))

@@ -54,7 +54,7 @@ def test_runs_and_perplexities_of_each_item():
 def test_every_printed_perplexity_is_measured():
     for item in set(SIZES) - set(tables.DRAWN):
         printed = set()
-        for point in paper.points(item):
+        for point in paper.measurements(item):
             recipe = recipe_of(item, point)
             age = point.updates or recipe.updates
             printed.add((recipe.path, age, point.subset, point.length, point.stride))

@@ -102,7 +102,7 @@ def test_seeds_are_averaged_with_spread():
     for key in ("position_ends", "position_tokens", "position_bits"):
         del seeds[1][key]
     (model,) = group_by_model(points_of(*seeds))
-    assert model.points[0].position_ends == ()
+    assert model.measurements[0].position_ends == ()
 
 
 def test_line_has_middle_of_buckets_with_enough_tokens():

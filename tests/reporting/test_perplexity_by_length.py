@@ -184,7 +184,7 @@ def test_best_checkpoints_of_seeds_are_averaged():
     best = checkpoints_of_seeds("checkpoint_best", 900, 1000)
     assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71 (2 seeds)"]]
     (model,) = group_by_model(measurements_of(document(*best)))
-    assert model.points[0].updates is None
+    assert model.measurements[0].updates is None
     last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
     assert rows_of(*best, *last) == [
         ["ALiBi, L=64 (1000 updates)", "10.50 ± 0.71 (2 seeds)"],
@@ -219,7 +219,7 @@ def test_score_ranges_are_different_texts():
     assert "valid, non-overlapping, tokens 0 to 500:" in shown
     assert "valid, non-overlapping, tokens 500 to the end:" in shown
     (model,) = group_by_model(measurements_of(document(*seeds(first, last))))
-    assert {point.perplexity for point in model.points} == {10.0, 12.0}
+    assert {point.perplexity for point in model.measurements} == {10.0, 12.0}
 
 
 def test_unknown_methods_keep_order_and_name():
