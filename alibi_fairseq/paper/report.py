@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,70 +13,13 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.paper import published, report_tables
 from alibi_fairseq.paper.report_data import ReportData, machine_of
 from alibi_fairseq.paper.report_figures import FIGURES
+from alibi_fairseq.paper.report_writer import ReportWriter
 from alibi_fairseq.reporting import latex, loss_by_position, markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import draw_lengths
 from alibi_fairseq.reporting.markdown import literal
 from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.labels import size_text
 from alibi_fairseq.results.measurements import Measurement
-
-
-class ReportWriter:
-    """Writer of tables (``tables/*.md``), figures (``figures/*``), and the text of the page."""
-
-    def __init__(self, out: Path) -> None:
-        self.out = out
-        self.names: set[tuple[str, str]] = set()
-        self.page: list[str] = []
-
-    def table(
-        self,
-        name: str,
-        title: str,
-        body: str,
-        notes: list[str] | None = None,
-        latex_text: str = "",
-    ) -> None:
-        """Write a table to a file and add it to the page as a section.
-
-        Args:
-            name: file name, which may have any characters.
-            title: title of the section.
-            body: the table in Markdown.
-            notes: notes in Markdown, for a list below the table.
-            latex_text: the table in LaTeX, for another file; empty: none.
-        """
-        section = f"{literal(title)}\n\n{body}"
-        if notes:
-            section += "\n"
-        for note in notes or ():
-            section += f"- {note}\n"
-        path = self.out / "tables" / f"{self._unique('tables', name)}.md"
-        with atomic_write(path) as stream:
-            stream.write(f"# {section}")
-        if latex_text:
-            with atomic_write(path.with_suffix(".tex")) as stream:
-                stream.write(latex_text)
-        self.page.append(f"### {section}")
-
-    def figure(self, name: str, caption: str, draw: Callable[..., None]) -> None:
-        """Write a figure as PNG, SVG, and PDF and add it to the page; ``draw`` takes the paths."""
-        name = self._unique("figures", name)
-        folder = self.out / "figures"
-        draw(folder / f"{name}.png", folder / f"{name}.svg", folder / f"{name}.pdf")
-        caption = literal(caption)
-        self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
-
-    def _unique(self, folder: str, name: str) -> str:
-        """Return a file name without suffix that is not yet used in a folder."""
-        base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:150]
-        unique = base
-        number = 1
-        while (folder, unique) in self.names:
-            number += 1
-            unique = f"{base}-{number}"
-        self.names.add((folder, unique))
-        return unique
 
 
 def write_report(

@@ -20,7 +20,8 @@ from alibi_fairseq.runs import execution
 from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError
 from alibi_fairseq.runs.execution import Slot, execute
 from alibi_fairseq.runs.run import read_update_count
-from alibi_fairseq.runs.runner import WorkItem, run_all, run_with_exit_code
+from alibi_fairseq.runs.runner import run_with_exit_code
+from alibi_fairseq.runs.scheduler import WorkItem, run_all
 
 # Saves when it is asked to stop. It handles signals once the file .began holds its process ID.
 SAVING = """
