@@ -12,7 +12,7 @@ from ..files import atomic_write
 from ..models.decoder import parse_windows
 from ..positions import cycle_over_layers
 from ..reporting.figures_by_length import draw_lengths
-from ..reporting.loss_by_position import draw_positions, drawable
+from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.measurements import measurements_of

@@ -16,6 +16,7 @@ from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.paper.report_writer import ReportWriter
 from alibi_fairseq.reporting import latex, loss_by_position, markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import draw_lengths
+from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable
 from alibi_fairseq.reporting.markdown import literal
 from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.labels import size_text
@@ -165,8 +166,8 @@ def _add_positions(
     tables = loss_by_position.position_tables(measurements)
     if tables:
         add_tables(report, name, heading, title, tables, with_latex)
-    if loss_by_position.drawable(measurements):
-        draw = partial(loss_by_position.draw_positions, measurements, heading)
+    if drawable(measurements):
+        draw = partial(draw_positions, measurements, heading)
         report.figure(name, heading, draw)
 
 

@@ -1,4 +1,4 @@
-"""Tables and figures of the loss by position in the window.
+"""Tables of the loss by position in the window.
 
 They show non-overlapping windows of the longest evaluation length of each model. Only there does
 every window have a scored token at every position.
@@ -6,22 +6,15 @@ every window have a scored token at every position.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from alibi_fairseq.reporting.figures_by_length import draw_panels, panels_of
-from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.reporting.plots import PlotLine
 from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.evaluation_groups import split_by_evaluation
 from alibi_fairseq.results.identity import Role
 from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series, group_by_model
-
-#: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
-MIN_TOKENS = 100
+from alibi_fairseq.results.model_groups import group_by_model
 
 
 def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -32,11 +25,9 @@ def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
     """
     longest: dict[tuple, Measurement] = {}
     for measurement in measurements:
-        if (
-            not measurement.position_ends
-            or not measurement.nonoverlapping
-            or measurement.is_past_end
-        ):
+        if not measurement.position_ends or measurement.is_past_end:
+            continue
+        if not measurement.nonoverlapping:
             continue
         key = (measurement.identity(Role.MODEL, Role.RUN), measurement.text)
         if key not in longest or measurement.length > longest[key].length:
@@ -69,7 +60,7 @@ def _by_position(measurements: list[Measurement]) -> Table:
     """Create the table of models with the same buckets."""
     models = group_by_model(measurements)
     rows = []
-    for index, (first, last) in enumerate(_ranges(measurements[0].position_ends)):
+    for index, (first, last) in enumerate(bucket_ranges(measurements[0].position_ends)):
         tokens = measurements[0].position_tokens[index]
         if tokens == 0:
             continue
@@ -82,8 +73,12 @@ def _by_position(measurements: list[Measurement]) -> Table:
     return Table(["position", "tokens", *labels], rows)
 
 
-def _ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and last position of each bucket."""
+def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and last position of each bucket.
+
+    Args:
+        ends: last position of each bucket.
+    """
     firsts = [1]
     for end in ends[:-1]:
         firsts.append(end + 1)
@@ -97,60 +92,3 @@ def _loss_text(measurement: Measurement, index: int) -> str:
     if measurement.position_spread:
         text += f" ± {measurement.position_spread[index] / tokens:.3f} ({measurement.seeds} seeds)"
     return text
-
-
-def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurements of :func:`longest_windows` that have enough tokens for a figure."""
-    return [
-        measurement
-        for measurement in longest_windows(measurements)
-        if max(measurement.position_tokens) >= MIN_TOKENS
-    ]
-
-
-def draw_positions(
-    measurements: Iterable[Measurement], title: str, *paths: str | os.PathLike
-) -> None:
-    """Draw loss against position, one line per model.
-
-    Args:
-        measurements: measurements, at least one of them :func:`drawable`.
-        title: title of the figure.
-        paths: files to write.
-    """
-    draw_panels(
-        title,
-        panels_of(drawable(measurements)),
-        *paths,
-        line_of=line_of,
-        x="Position in the window (tokens)",
-        y="Loss in bits per token (lower is better)",
-    )
-
-
-def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
-    """Create the line of a model's loss by position, with a point in the middle of each bucket.
-
-    Args:
-        series: measurements of the model; the longest length is drawn.
-        lengths: training lengths of the position method to distinguish.
-    """
-    measurement = series.measurements[-1]
-    x = []
-    y = []
-    spread = []
-    for index, (first, last) in enumerate(_ranges(measurement.position_ends)):
-        tokens = measurement.position_tokens[index]
-        if tokens < MIN_TOKENS:
-            continue
-        x.append((first + last) / 2)
-        y.append(measurement.position_bits[index] / tokens)
-        if measurement.position_spread:
-            spread.append(measurement.position_spread[index] / tokens)
-    return PlotLine(
-        label=series.label,
-        x=x,
-        y=y,
-        style=method_style(series.position_method, series.train_length, lengths),
-        spread=spread,
-    )

@@ -15,7 +15,7 @@ from alibi_fairseq.compare.comparison_runs import runs_of
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
-from alibi_fairseq.reporting import loss_by_position
+from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import child_process
@@ -28,7 +28,7 @@ SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     """Learned positions are evaluated past their table, and completed runs are not repeated."""
     monkeypatch.setattr(child_process, "execute", in_this_process)
-    monkeypatch.setattr(loss_by_position, "MIN_TOKENS", 10)  # the text is short
+    monkeypatch.setattr(figures_by_position, "MIN_TOKENS", 10)  # the text is short
     out = tmp_path / "out"
     words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
     words += ["--parallel", "1"]

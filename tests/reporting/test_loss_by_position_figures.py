@@ -7,14 +7,9 @@ import math
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
+from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable, line_of
 from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.reporting.loss_by_position import (
-    draw_positions,
-    drawable,
-    line_of,
-    longest_windows,
-    position_tables,
-)
+from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.model_groups import group_by_model

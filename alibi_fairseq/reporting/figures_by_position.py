@@ -1,0 +1,73 @@
+"""Figures of the loss by position in the window, in the windows of :mod:`.loss_by_position`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from alibi_fairseq.reporting.figures_by_length import draw_panels, panels_of
+from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.loss_by_position import bucket_ranges, longest_windows
+from alibi_fairseq.reporting.plots import PlotLine
+from alibi_fairseq.results.measurements import Measurement
+from alibi_fairseq.results.model_groups import Series
+
+#: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
+MIN_TOKENS = 100
+
+
+def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Return the measurements of :func:`longest_windows` that have enough tokens for a figure."""
+    return [
+        measurement
+        for measurement in longest_windows(measurements)
+        if max(measurement.position_tokens) >= MIN_TOKENS
+    ]
+
+
+def draw_positions(
+    measurements: Iterable[Measurement], title: str, *paths: str | os.PathLike
+) -> None:
+    """Draw loss against position, one line per model.
+
+    Args:
+        measurements: measurements, at least one of them :func:`drawable`.
+        title: title of the figure.
+        paths: files to write.
+    """
+    draw_panels(
+        title,
+        panels_of(drawable(measurements)),
+        *paths,
+        line_of=line_of,
+        x="Position in the window (tokens)",
+        y="Loss in bits per token (lower is better)",
+    )
+
+
+def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
+    """Create the line of a model's loss by position, with a point in the middle of each bucket.
+
+    Args:
+        series: measurements of the model; the longest length is drawn.
+        lengths: training lengths of the position method to distinguish.
+    """
+    measurement = series.measurements[-1]
+    x = []
+    y = []
+    spread = []
+    for index, (first, last) in enumerate(bucket_ranges(measurement.position_ends)):
+        tokens = measurement.position_tokens[index]
+        if tokens < MIN_TOKENS:
+            continue
+        x.append((first + last) / 2)
+        y.append(measurement.position_bits[index] / tokens)
+        if measurement.position_spread:
+            spread.append(measurement.position_spread[index] / tokens)
+    return PlotLine(
+        label=series.label,
+        x=x,
+        y=y,
+        style=method_style(series.position_method, series.train_length, lengths),
+        spread=spread,
+    )
