@@ -94,13 +94,15 @@ class ComparisonExperiment(Experiment):
         """
         models = runs_of(self.comparison, self.folder)
         evaluations = evaluations_by_corpus(models)
-        columns = dict(speed_columns(self.comparison, self.folder)) if self.speeds else {}
+        columns: dict = {}
+        if self.speeds:
+            columns.update(speed_columns(self.comparison, self.folder))
         results_by_corpus = {}
-        for corpus, pairs in evaluations.items():
-            results = self._save_results(corpus, pairs)
+        for corpus, steps in evaluations.items():
+            results = self._save_results(corpus, steps)
             results_by_corpus[corpus] = results
             if results["kind"] == "probe":
-                columns |= probe_columns(corpus, results)
+                columns.update(probe_columns(corpus, results))
 
         sections = [f"# {self.comparison.title}", training_summary(self.comparison)]
         files = [self.folder / "table.md"]
@@ -161,9 +163,8 @@ class ComparisonExperiment(Experiment):
         results = merge_results(self.comparison, evaluations)
         if path.is_file():
             existing = load_results_file(path)
-            is_same_text = (
-                existing["provenance"]["data_sha256"] == results["provenance"]["data_sha256"]
-            )
+            text = results["provenance"]["data_sha256"]
+            is_same_text = existing["provenance"]["data_sha256"] == text
             if existing["cells"] == results["cells"] and is_same_text:
                 results = existing  # keep the provenance of the measurements
         save_results_file(results, path)
