@@ -38,7 +38,7 @@ class Series:
     @property
     def key(self) -> ModelKey:
         """Key of the model that it also has in results on other corpora."""
-        options = options_of_any_corpus(self.points[0].train_command or "")
+        options = options_of_any_corpus(self.measurements[0].train_command or "")
         return self.position_method, self.train_length, options
 
     @property
