@@ -28,9 +28,9 @@ COMMANDS = {
     ),
     "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
     "report": ("report:ReportCommand", "write tables and figures of results next to the paper's"),
-    "launch": ("paper:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
+    "launch": ("launch:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": (
-        "paper:Reproduce",
+        "reproduce:Reproduce",
         "reproduce a table or figure of the paper, from text to report",
     ),
     "import-checkpoint": ("convert:ImportCheckpoint", "convert a released ALiBi checkpoint"),

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from alibi_fairseq import errors
-from alibi_fairseq.cli.paper import corpus_paths
+from alibi_fairseq.cli.reproduce import corpus_paths
 from alibi_fairseq.compare.config_files import load
 from alibi_fairseq.options import positive
 from alibi_fairseq.runs.runner import execute_experiment, format_dry_run

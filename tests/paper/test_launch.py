@@ -15,7 +15,7 @@ from commands import ROOT
 from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.cli.paper import reject_nested_launchers
+from alibi_fairseq.cli.launch import reject_nested_launchers
 from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
 from alibi_fairseq.paper.recipe import find_recipe, flags
 from alibi_fairseq.runs import torchrun
