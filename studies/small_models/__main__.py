@@ -10,7 +10,8 @@ from alibi_fairseq import errors
 from alibi_fairseq.cli.reproduce import corpus_paths
 from alibi_fairseq.compare.config_files import load
 from alibi_fairseq.options import positive
-from alibi_fairseq.runs.runner import execute_experiment, format_dry_run
+from alibi_fairseq.runs.dry_run import format_dry_run
+from alibi_fairseq.runs.runner import execute_experiment
 
 FOLDER = Path(__file__).parent
 
