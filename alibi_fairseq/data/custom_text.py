@@ -121,8 +121,8 @@ class CustomTextBuilder(CorpusBuilder):
         size = text_bytes(self.texts(work).values())
         entries = min(16_000, max(1_000, size // 1000))
         print(
-            f"a dictionary of {entries:,} entries for {size:,} bytes of text; --vocab-size asks "
-            "for another number",
+            f"The dictionary has {entries:,} entries, for {size:,} bytes of text. Pass "
+            "--vocab-size to set another size.",
             flush=True,
         )
         return self.train_tokenizer(work, entries)

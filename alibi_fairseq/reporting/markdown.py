@@ -17,8 +17,8 @@ CORNER = "trained ↓ evaluated at →"
 CHANCE = "(chance)"
 #: Note under tables with cells marked :data:`CHANCE`.
 CHANCE_NOTE = (
-    "chance: at least nine tenths of the bits per token of guessing any entry of the dictionary; "
-    "the model is untrained or has diverged."
+    "chance: the bits per token are at least nine tenths of those of guessing entries of the "
+    "dictionary at random. The model is untrained or has diverged."
 )
 
 #: Mark of values at evaluation lengths beyond the end of the text.
