@@ -82,6 +82,16 @@ def test_collect_merges_files_and_rejects_contradictions(tmp_path):
         collect([tmp_path])
 
 
+def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
+    save_results_file(in_the_papers_setting(), tmp_path / "results.json")
+    (tmp_path / "settings.json").write_text('{"updates": 10}')
+    with pytest.raises(
+        UserInputError,
+        match=r"settings\.json is not a results file\. Pass results files, such as the ",
+    ):
+        collect([tmp_path])
+
+
 @pytest.mark.usefixtures("svg")
 def test_report_of_other_corpus_omits_paper(tmp_path):
     save_results_file(document(evaluation_cell(12.34)), tmp_path / "mine.json")
