@@ -82,7 +82,7 @@ def continue_training(start: Path, data: Path, folder: Path, length: int, update
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("run", type=Path, help="output folder of the demonstration")
+    parser.add_argument("run", type=Path, help="corpus folder of the demonstration")
     parser.add_argument(
         "--out",
         type=Path,
