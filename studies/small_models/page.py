@@ -43,6 +43,10 @@ training. The paper's models have 247 million parameters.
 [protocol.md](../../studies/small_models/protocol.md) fixed the tests, models, and statistics
 before any primary model was trained."""
 
+READING_HELP = """\
+In E4, a negative change means that longer windows help. In E5, a positive change means that the
+unlimited model uses tokens beyond its training length."""
+
 DISCLOSURE = """\
 The secondary models belong to an earlier version of this study. Its training lengths of 128 and
 512 were planned; L = 256, the stride of 64, and the order of training were decided after results
@@ -139,7 +143,8 @@ def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
             claimed = _range(condition.low, condition.high)
             rows.append([test.name, condition.description, claimed, *_estimate(condition.estimate)])
     headers = ["", "condition", "stated", "change", "95% interval", "seeds"]
-    return "Changes of perplexity:\n\n" + markdown.table(headers, rows, left=2)
+    table = markdown.table(headers, rows, left=2)
+    return f"Changes of perplexity:\n\n{table}\n\n{READING_HELP}"
 
 
 def _range(low: float | None, high: float | None) -> str:
