@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import read_json
 from alibi_fairseq.paper import published
 from alibi_fairseq.paper.comparability import why_not_comparable, why_other_text
 from alibi_fairseq.results.evaluation_groups import text_names
 from alibi_fairseq.results.measurements import Measurement, measurements_of
-from alibi_fairseq.results.schema import validate_results
+from alibi_fairseq.results.results_file import load_results_file
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
@@ -114,7 +113,7 @@ def collect(paths: Iterable[Path]) -> ReportData:
     results = ReportData()
     first: dict[Measurement, tuple[Path, Measurement]] = {}
     for path in _files(paths):
-        document = _load(path)
+        document = load_results_file(path)
         results.documents.append((path, document))
         if document["kind"] != "evaluation":
             continue
@@ -133,17 +132,6 @@ def collect(paths: Iterable[Path]) -> ReportData:
                     f"{measurement.inference}, {measurement.subset}. Leave one file out."
                 )
     return results
-
-
-def _load(path: Path) -> dict:
-    """Read a results file, and reject other JSON files, such as the settings of a run."""
-    content = read_json(path)
-    if not isinstance(content, dict) or "schema" not in content:
-        raise UserInputError(
-            f"{path} is not a results file. Pass results files, such as the results.json of a "
-            "comparison, or folders that contain no other *.json files."
-        )
-    return validate_results(content, str(path))
 
 
 def _annotated_measurements(document: dict) -> Iterator[Measurement]:

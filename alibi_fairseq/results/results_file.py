@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write, json_text, read_json
 from alibi_fairseq.results.schema import validate_results
 
@@ -29,5 +30,15 @@ def save_results_file(results: dict, path: str | os.PathLike) -> None:
 
 
 def load_results_file(path: str | os.PathLike) -> dict:
-    """Read and validate a results file; see :func:`read_json` and :func:`validate_results`."""
-    return validate_results(read_json(path), str(path))
+    """Read and validate a results file; see :func:`read_json` and :func:`validate_results`.
+
+    Raises:
+        UserInputError: the file is another JSON file, such as the settings of a run.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or "schema" not in content:
+        raise UserInputError(
+            f"{path} is not a results file. Pass results files, such as the results.json of a "
+            "comparison, or folders that contain no other *.json files."
+        )
+    return validate_results(content, str(path))
