@@ -48,7 +48,7 @@ def test_bad_request_writes_nothing(sweep, tmp_path, changes, message):
         ({"subsets": ["test"]}, "data_sha256"),
         ({"score_to": 9}, "score_to"),
         ({"out": "shard"}, "shard"),
-        ({"out": "other"}, "schema"),
+        ({"out": "other"}, "is not a results file"),
     ],
 )
 def test_output_of_another_sweep_is_rejected(sweep, tmp_path, changes, named):
