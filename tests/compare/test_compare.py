@@ -11,6 +11,7 @@ from fakes import TINY, Commands, in_this_process
 from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import runs_of
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
@@ -23,6 +24,13 @@ from alibi_fairseq.runs.execution import Slot
 from alibi_fairseq.runs.runner import make_slots
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
+
+
+@pytest.fixture
+def few_timed_rounds(monkeypatch):
+    """Time each model three times, on one thread, as other tests run at the same time."""
+    monkeypatch.setattr(speeds, "ROUNDS", 3)
+    monkeypatch.setattr(speeds, "cores", lambda: 1)
 
 
 def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
@@ -41,12 +49,20 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     for name in ("table.md", "comparison.yaml", *figures):
         assert (out / name).stat().st_size > 100
     results = load_results_file(out / "results.json")
-    measured = [(c["position_method"], c["length"], c["updates"]) for c in results["cells"]]
-    assert measured == [("alibi", 16, 4), ("alibi", 48, 4), ("learned", 16, 4), ("learned", 48, 4)]
+    measured = [
+        (cell["position_method"], cell["length"], cell["updates"]) for cell in results["cells"]
+    ]
+    assert measured == [
+        ("alibi", 16, 4),
+        ("alibi", 48, 4),
+        ("learned", 16, 4),
+        ("learned", 48, 4),
+    ]
     folder = next(out.glob("*/learned-16-seed1"))
-    for each in load_results_file(folder / "results.json")["cells"]:
-        assert "--position-method learned" in each["train_command"]
-        assert each["train_command"].startswith("alibi-fairseq train ")
+    for cell in load_results_file(folder / "results.json")["cells"]:
+        command = cell["train_command"]
+        assert "--position-method learned" in command
+        assert command.startswith("alibi-fairseq train ")
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
     assert main([*words, "4"]) == 0
@@ -57,20 +73,14 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
 
-def test_layer_patterns_and_options_share_one_table(data_bin, tmp_path, monkeypatch):
+def test_layer_patterns_and_options_share_one_table(
+    data_bin, tmp_path, monkeypatch, few_timed_rounds
+):
     monkeypatch.setattr(child_process, "execute", in_this_process)
     methods = "rotary,rotary+none,rotary/p_rope=0.75,rotary+none/attention_window=8+0"
-    words = [
-        "compare",
-        data_bin,
-        "--out",
-        tmp_path / "out",
-        "--methods",
-        methods,
-        "--parallel",
-        "1",
-    ]
-    words += ["--train-lengths", "16", "--lengths", "16,32", "--updates", "2", "--speeds"]
+    words = ["compare", data_bin, "--out", tmp_path / "out", "--methods", methods]
+    words += ["--parallel", "1", "--train-lengths", "16", "--lengths", "16,32"]
+    words += ["--updates", "2", "--speeds"]
     two_layers = TINY.replace("--decoder-layers 1", "--decoder-layers 2")
     words += ["--tokens-per-update", "128", "--train-flags", two_layers]
     assert main([*map(str, words)]) == 0
@@ -201,7 +211,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     assert {*threads} == {"2"}  # 12 cores, two runs with two trials each
 
 
-def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch):
+def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds):
     """The row has its name, a probe, and speeds relative to sinusoidal."""
     monkeypatch.setattr(child_process, "execute", in_this_process)
     monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
@@ -226,6 +236,6 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch):
     cases = [(cell["position_method"], cell["phase"]) for cell in measured]
     models = ("root", "sinusoidal")
     assert sorted(cases) == [(name, phase) for name in models for phase in ("evaluate", "train")]
-    assert all(len(cell["round_seconds"]) == 15 for cell in measured)
+    assert all(len(cell["round_seconds"]) == 3 for cell in measured)
     probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")
     assert '"display_name": "Root distance"' in probed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq_runs import write_corpus
-from fakes import TINY
+from fakes import TINY, in_this_process
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
@@ -15,6 +15,7 @@ from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary
 from alibi_fairseq.evaluation.probe_cases import correct_symbols
 from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.runs import child_process
 
 COPY = PROBES["copy"]
 PASSKEY = PROBES["passkey"]
@@ -173,12 +174,13 @@ def test_training_blocks_are_sequences(few_sequences, tmp_path):
     assert same[0] == same[1]
 
 
-def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys):
+def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch):
     """Learned positions are tested past their table, and completed runs are not repeated."""
+    monkeypatch.setattr(child_process, "execute", in_this_process)
     out = tmp_path / "out"
     words = ["compare", "--probes", "copy", "--methods", "learned", "--updates", "2"]
     words += ["--train-lengths", "48", "--tokens-per-update", "192", "--train-flags", TINY]
-    words += ["--out", str(out)]
+    words += ["--parallel", "1", "--out", str(out)]
     assert main([*words, "--dry-run"]) == 0
     assert "--lengths 48,96,192,384,768" in capsys.readouterr().out
     assert main(words) == 0
@@ -217,12 +219,14 @@ def checks_accuracy(data, checkpoint):
 
 def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("alibi_fairseq.reporting.probes.MIN_LEARNED_ACCURACY", 0.0)
+    monkeypatch.setattr(child_process, "execute", in_this_process)
     data = tmp_path / "data"
     data.mkdir()
     write_corpus(data, train=1000, valid=500)
     words = f"compare {data} --methods alibi --probes passkey --updates 2".split()
     words += ["--train-lengths", "16", "--lengths", "16", "--tokens-per-update", "128"]
-    assert main([*words, "--train-flags", TINY, "--out", str(tmp_path / "out")]) == 0
+    words += ["--parallel", "1", "--train-flags", TINY, "--out", str(tmp_path / "out")]
+    assert main(words) == 0
     printed = capsys.readouterr().out
     assert "passkey at 4 L" in printed and "## passkey" in printed
     header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
