@@ -109,7 +109,7 @@ class TestFairseq:
     "statement",
     [
         "from fairseq.data import data_utils",
-        "import alibi_fairseq.models.language_model",
+        pytest.param("import alibi_fairseq.models.language_model", marks=pytest.mark.slow),
         pytest.param("import fairseq", marks=pytest.mark.slow),
         pytest.param("import alibi_fairseq.fairseq_patches.apply", marks=pytest.mark.slow),
         pytest.param("alibi_fairseq.AlibiLanguageModel", marks=pytest.mark.slow),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from fairseq.trainer import Trainer
 from fairseq_cli.train import should_stop_early
 from fairseq_runs import run_train, same_training_state, write_corpus
@@ -200,6 +202,27 @@ def test_finished_training_continues_to_a_higher_limit(whole, data, tmp_path):
     assert same_training_state(whole, run_train(data, tmp_path, *FLAGS, "--max-update", "40"))
 
 
+def interval_flags(interval: str) -> tuple[str, ...]:
+    """Return the flags of 40 updates with a validation or checkpoint after every fifth."""
+    return (*FLAGS, "--max-update", "40", interval, "5", "--keep-interval-updates", "1")
+
+
+def validation_losses(folder: Path) -> list[tuple[int, float]]:
+    """Return the number of updates and the loss of each validation."""
+    cells = load_results_file(folder / TRAINING_FILE)["cells"]
+    return [(cell["updates"], cell["loss_bits"]) for cell in cells]
+
+
+@pytest.fixture(scope="module")
+def undisturbed_runs(data, tmp_path_factory):
+    """Return the folders of undisturbed runs, by the flag that sets the interval."""
+    folders = {}
+    for interval in ("--validate-interval-updates", "--save-interval-updates"):
+        folders[interval] = tmp_path_factory.mktemp("undisturbed")
+        run_train(data, folders[interval], *interval_flags(interval))
+    return folders
+
+
 @pytest.mark.parametrize(
     ("update", "interval"),
     [
@@ -209,20 +232,17 @@ def test_finished_training_continues_to_a_higher_limit(whole, data, tmp_path):
         (40, "--save-interval-updates"),  # the end of the training
     ],
 )
-def test_signal_skips_no_validation_of_the_run(monkeypatch, data, tmp_path, update, interval):
-    flags = (*FLAGS, "--max-update", "40", interval, "5", "--keep-interval-updates", "1")
-    undisturbed = run_train(data, tmp_path / "whole", *flags)
+def test_signal_skips_no_validation_of_the_run(
+    monkeypatch, data, tmp_path, undisturbed_runs, update, interval
+):
     with monkeypatch.context() as patch:
         signal_at_update(patch, update - 1, signal.SIGTERM)
-        run_train(data, tmp_path / "stopped", *flags)
-    resumed = run_train(data, tmp_path / "stopped", *flags)
+        run_train(data, tmp_path, *interval_flags(interval))
+    resumed = run_train(data, tmp_path, *interval_flags(interval))
+    folder = undisturbed_runs[interval]
+    undisturbed = torch.load(folder / "checkpoint_last.pt", weights_only=True)
     assert same_training_state(undisturbed, resumed)
     for part in ("best", "val_loss"):
         assert undisturbed["extra_state"][part] == resumed["extra_state"][part]
-    names = [{path.name for path in (tmp_path / run).iterdir()} for run in ("whole", "stopped")]
-    assert names[0] == names[1]
-    cells = [
-        load_results_file(tmp_path / run / TRAINING_FILE)["cells"] for run in ("whole", "stopped")
-    ]
-    losses = [[(cell["updates"], cell["loss_bits"]) for cell in each] for each in cells]
-    assert losses[0] == losses[1]
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in folder.iterdir()}
+    assert validation_losses(tmp_path) == validation_losses(folder)
