@@ -46,7 +46,6 @@ def wait_for_updates(log, run):
 
 
 CASES = [
-    ("hydra-train", signal.SIGTERM),
     ("fairseq-train", signal.SIGUSR1),
     *[
         pytest.param(command, number, marks=pytest.mark.slow)

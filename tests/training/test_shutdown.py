@@ -43,7 +43,9 @@ def signal_at_update(monkeypatch, update: int, number: int) -> None:
     monkeypatch.setattr(Trainer, "_prepare_sample", sending)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_resumed_run_is_bitwise_identical(monkeypatch, whole, data, tmp_path, number):
     flags = (*FLAGS, "--max-update", "40")
     with monkeypatch.context() as patch:
