@@ -134,9 +134,10 @@ def load_checkpoint(
 
     Raises:
         UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an
-            override is not a model option.
+            override is not a model option or is the name of the model.
     """
     overrides = overrides or {}
+    check_override_names(overrides)
     all_overrides = {**overrides, "data": str(data)}
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path), all_overrides)
     with wrong_parts(path):
@@ -175,6 +176,20 @@ def load_checkpoint(
     )
 
 
+def check_override_names(overrides: dict) -> None:
+    """Reject overrides that select another model, before the checkpoint is loaded with them.
+
+    Raises:
+        UserInputError: an override is the name of the model.
+    """
+    for name in ("_name", "arch"):
+        if name in overrides:
+            raise UserInputError(
+                f"--model-overrides names '{name}', which selects the model. The model of a "
+                f"checkpoint is fixed. Remove '{name}'."
+            )
+
+
 def check_overrides(state: dict, overrides: dict) -> None:
     """Validate overrides, and apply those of options newer than the checkpoint.
 
@@ -190,7 +205,7 @@ def check_overrides(state: dict, overrides: dict) -> None:
         if name in ours and name not in model:
             with open_dict(cfg):
                 model[name] = value
-        elif name not in model or name in ("_name", "arch"):
+        elif name not in model:
             raise UserInputError(
                 f"--model-overrides names '{name}', which is not an option of the checkpoint's "
                 "model. Correct or remove it."
