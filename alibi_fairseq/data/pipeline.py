@@ -16,7 +16,7 @@ from ..results import manifest as manifests
 from ..results.completion import (
     CompletionMarker,
     check_settings,
-    read_stamp,
+    read_json_if_present,
     run_cached,
     write_settings,
 )
@@ -110,7 +110,7 @@ def _work_folder(out: Path, settings: dict) -> Iterator[Path]:
     settings_file = work / "settings.json"
     with locked(work / "lock", "--out", "preparation"):
         description = f"{work} holds an unfinished preparation"
-        check_settings(read_stamp(settings_file), settings, description, _ADVICE)
+        check_settings(read_json_if_present(settings_file), settings, description, _ADVICE)
         write_settings(settings_file, settings)
         try:
             yield work

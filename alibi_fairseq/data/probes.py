@@ -33,7 +33,7 @@ import numpy as np
 
 from ..errors import UserInputError
 from ..files import atomic_folder, sha256_file
-from ..results.completion import read_stamp
+from ..results.completion import read_json_if_present
 from .binarization import write_lines
 from .tokenization import END_OF_LINE, SPECIAL
 
@@ -297,7 +297,7 @@ def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
     Raises:
         UserInputError: the folder has no probe, or an unknown one.
     """
-    settings = read_stamp(data / SETTINGS_FILE)
+    settings = read_json_if_present(data / SETTINGS_FILE)
     if settings is None:
         raise UserInputError(f"'{data}' was not made for a probe: it has no {SETTINGS_FILE}.")
     name = settings["probe"]["name"]
@@ -332,7 +332,7 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
     settings = {"probe": asdict(probe), "length": length, "seed": seed}
     if text:
         settings["text"] = sha256_file(text / "train.bin")
-    if read_stamp(out / SETTINGS_FILE) == settings:
+    if read_json_if_present(out / SETTINGS_FILE) == settings:
         return
     words = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
     marker = SPECIAL + words.count("\n")

@@ -35,7 +35,7 @@ class CompletionMarker:
 
     def holds(self) -> bool:
         """Return True if the step is done, and its settings, sources, and outputs are unchanged."""
-        recorded = read_stamp(self.path)
+        recorded = read_json_if_present(self.path)
         if recorded is None or recorded["settings"] != self.settings:
             return False
         if not _all_unchanged(self._sources, recorded["sources"]):
@@ -56,13 +56,13 @@ class CompletionMarker:
     @property
     def result(self) -> object:
         """Result that was written, or None before."""
-        recorded = read_stamp(self.path)
+        recorded = read_json_if_present(self.path)
         return None if recorded is None else recorded.get("result")
 
     @property
     def output_sha256(self) -> str | None:
         """Hash of the first output when the marker was written, or None before."""
-        recorded = read_stamp(self.path)
+        recorded = read_json_if_present(self.path)
         if recorded is None:
             return None
         first = next(iter(recorded["outputs"].values()))
@@ -108,8 +108,8 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
         raise UserInputError(f"{work} with other settings ({difference}); {advice}.")
 
 
-def read_stamp(path: Path) -> dict | None:
-    """Return the content of a marker or of a file of settings; None without the file."""
+def read_json_if_present(path: Path) -> dict | None:
+    """Return the content of a JSON file of ours, a marker or settings; None without the file."""
     if not path.is_file():
         return None
     return json.loads(path.read_text(encoding="utf-8"))

@@ -19,7 +19,12 @@ from ..data import probes
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig, TextCase
 from ..evaluation.option_types import format_stride
-from ..results.completion import CompletionMarker, check_settings, read_stamp, write_settings
+from ..results.completion import (
+    CompletionMarker,
+    check_settings,
+    read_json_if_present,
+    write_settings,
+)
 from ..results.results_file import load_results_file
 from .child_process import ChildProcess, CommandFailedError
 from .execution import DEFAULT_SLOT, Slot
@@ -171,7 +176,7 @@ class Run:
             raise UserInputError(
                 f"{self.name}: trial {unfinished[0].name} is unfinished. Run it first."
             )
-        settings = read_stamp(self._settings_file)
+        settings = read_json_if_present(self._settings_file)
         advice = "choose another folder, or move that one away"
         check_settings(settings, self.settings, f"{self.folder} holds a training", advice)
         if settings is None and any(self.folder.glob("checkpoint*.pt")):

@@ -22,12 +22,12 @@ from alibi_fairseq.compare.comparison_config import (
     CorpusConfig,
     ModelSpec,
 )
-from alibi_fairseq.compare.comparison_runs import runs_of, sha256_if_present
+from alibi_fairseq.compare.comparison_runs import ComparisonRun, runs_of, sha256_if_present
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.completion import check_settings, read_stamp
+from alibi_fairseq.results.completion import check_settings, read_json_if_present
 from alibi_fairseq.results.merging import merge_results_files
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
@@ -99,6 +99,31 @@ class StudyRun(Run):
     tuning: Tuning | None
     kept: Path
 
+    @classmethod
+    def of_comparison(
+        cls, name: str, part: ComparisonConfig, model: ComparisonRun, kept: Path
+    ) -> StudyRun:
+        """Return the run of a comparison's model under the study's name.
+
+        The fields of :class:`.Run` that no comparison sets keep their defaults.
+        """
+        run = model.run
+        return cls(
+            name=name,
+            folder=run.folder,
+            data=run.data,
+            flags=run.flags,
+            settings=run.settings,
+            updates=run.updates,
+            tokens=run.tokens,
+            trials=run.trials,
+            evaluations=run.evaluations,
+            part=part,
+            corpus=model.spec.corpus,
+            tuning=model.tuning,
+            kept=kept,
+        )
+
     @property
     def result_settings(self) -> dict:
         """Settings that determine the results.
@@ -123,7 +148,7 @@ class StudyRun(Run):
     @property
     def done(self) -> bool:
         """True if the results exist."""
-        return read_stamp(self.kept / SETTINGS_FILE) is not None
+        return read_json_if_present(self.kept / SETTINGS_FILE) is not None
 
     def check_kept_results(self) -> None:
         """Reject results of the same name that were made with other settings.
@@ -131,7 +156,7 @@ class StudyRun(Run):
         Raises:
             UserInputError: a setting differs. Hashes are not compared before the data exists.
         """
-        kept = read_stamp(self.kept / SETTINGS_FILE)
+        kept = read_json_if_present(self.kept / SETTINGS_FILE)
         if kept is None:
             return
         wanted = self.result_settings
@@ -227,14 +252,8 @@ class Study(Experiment):
                 if corpus not in available or not fnmatch.fnmatch(name, self.pattern):
                     continue
                 if name not in runs:
-                    fields = {**vars(model.run), "name": name}
-                    runs[name] = StudyRun(
-                        **fields,
-                        part=part,
-                        corpus=corpus,
-                        tuning=model.tuning,
-                        kept=self.results / "cells" / name,
-                    )
+                    kept = self.results / "cells" / name
+                    runs[name] = StudyRun.of_comparison(name, part, model, kept)
         return list(runs.values())
 
     def report(self) -> None:

@@ -183,8 +183,8 @@ def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
 def test_settings_of_completed_runs_are_kept(reproduce, tmp_path):
     """Others would train again what an earlier version has trained."""
     assert reproduce()[0] == 0
-    stamps = {path.name for path in (runs(tmp_path) / "sinusoidal-1024").glob("*.json")}
-    assert stamps == {
+    markers = {path.name for path in (runs(tmp_path) / "sinusoidal-1024").glob("*.json")}
+    assert markers == {
         *("settings.json", "training.json", "evaluated-checkpoint_best-valid-full.json"),
         *(f"trained-{updates}.json" for updates in (9, 10)),
     }

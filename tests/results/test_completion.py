@@ -10,7 +10,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.completion import (
     CompletionMarker,
     check_settings,
-    read_stamp,
+    read_json_if_present,
     run_cached,
     write_settings,
 )
@@ -58,13 +58,13 @@ def test_marker_holds_in_moved_folder(tmp_path):
 def test_check_settings_rejects_other_settings(tmp_path):
     path = tmp_path / "settings.json"
     settings = {"seed": 1, "model": {"layers": 2}, "betas": (0.9, 0.98)}
-    check_settings(read_stamp(path), settings, "It was begun", "stop")  # nothing is there
+    check_settings(read_json_if_present(path), settings, "It was begun", "stop")  # nothing is there
     write_settings(path, settings)
-    check_settings(read_stamp(path), settings, "It was begun", "stop")
+    check_settings(read_json_if_present(path), settings, "It was begun", "stop")
     for changes, difference in (
         ({"seed": 2}, r"It was begun .*\(seed: 1 there, 2 now\); stop\."),
         ({"model": {"layers": 3}}, r"\(model differs\)"),
         ({"model": None}, r"\(model differs\)"),
     ):
         with pytest.raises(UserInputError, match=difference):
-            check_settings(read_stamp(path), settings | changes, "It was begun", "stop")
+            check_settings(read_json_if_present(path), settings | changes, "It was begun", "stop")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from alibi_fairseq.compare.comparison_runs import runs_of
 from alibi_fairseq.compare.config_files import load
 from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.documents import TITLE, documents_in
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import make_work_items
 from studies.small_models.__main__ import main
-from studies.small_models.experiment import Study, StudyConfig
+from studies.small_models.experiment import Study, StudyConfig, run_name
 from studies.small_models.losses import load_losses
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -97,6 +99,19 @@ def test_models_are_listed_once_in_order(texts):
         ("train.bin", "dict.txt", "test.bin", "on wiki test.bin")
     )
     assert run.kept == Path("results/cells/tales-alibi-16-seed1")
+
+
+def test_study_run_equals_comparison_run_except_name(texts):
+    results = Path("results")
+    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, results)
+    study_runs = {run.name: run for run in study.runs}
+    models = runs_of(study.parts[1], study.folder, results / "tuning")
+    assert len(models) == len(study_runs)
+    for model in models:
+        study_run = study_runs[run_name(model.spec)]
+        for field in fields(Run):
+            if field.name != "name":
+                assert getattr(study_run, field.name) == getattr(model.run, field.name)
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.yaml")), ids=lambda path: path.name)
