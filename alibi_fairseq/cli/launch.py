@@ -12,11 +12,10 @@ import torch
 
 from ..errors import UserInputError
 from ..paper.recipe import find_recipe, flags
-from ..paper.reproduction import DeviceConfig
+from ..paper.reproduction import NO_GPU, DeviceConfig
 from ..runs import torchrun
 from ..runs.execution import execute
 from ..runs.run import ALIBI
-from .devices import NO_GPU, selected_devices
 from .options import CliCommand, option
 
 
@@ -56,7 +55,7 @@ class Launch(CliCommand):
 
         reject_nested_launchers(os.environ, self.nnodes)
         recipe = find_recipe(self.recipe)
-        devices = selected_devices(self.gpus, self.cpu)
+        devices = DeviceConfig.from_options(self.gpus, self.cpu)
         if devices is None:
             gpu_count = torch.cuda.device_count()
             if not gpu_count:

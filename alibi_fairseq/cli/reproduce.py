@@ -13,9 +13,8 @@ from ..errors import UserInputError
 from ..paper import tables
 from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA
-from ..paper.reproduction import DeviceConfig, ReproductionExperiment
+from ..paper.reproduction import NO_GPU, DeviceConfig, ReproductionExperiment
 from ..paper.scale import SCALES
-from .devices import NO_GPU, selected_devices
 from .experiments import ExperimentOptions
 from .options import option
 
@@ -102,7 +101,7 @@ class Reproduce(ExperimentOptions):
         Raises:
             UserInputError: this machine has fewer GPUs than needed, or ``--slurm`` lacks resources.
         """
-        devices = selected_devices(self.gpus, self.cpu)
+        devices = DeviceConfig.from_options(self.gpus, self.cpu)
         gpu_count = torch.cuda.device_count()
         runs_locally = not (self.slurm or self.dry_run or self.job)
         if devices:

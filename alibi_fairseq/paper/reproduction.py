@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..errors import UserInputError
 from ..files import atomic_write
 from ..results.identity import BEST_CHECKPOINT
 from ..results.measurements import Measurement, measurements_of
@@ -23,6 +24,9 @@ from .report_data import collect
 from .scale import Scale
 from .tables import PaperEvaluation, PaperTraining, evaluations
 
+#: Error message of commands that need GPUs.
+NO_GPU = "This machine has no GPU. Pass --cpu N for N processes on the CPU."
+
 
 @dataclass(frozen=True)
 class DeviceConfig:
@@ -30,6 +34,21 @@ class DeviceConfig:
 
     processes: int
     cpu: bool = False
+
+    @classmethod
+    def from_options(cls, gpus: int | None, cpu: int | None) -> DeviceConfig | None:
+        """Return the devices that ``--gpus`` or ``--cpu`` selects; None without either.
+
+        Raises:
+            UserInputError: both are given.
+        """
+        if gpus is not None and cpu is not None:
+            raise UserInputError("--gpus and --cpu are mutually exclusive. Pass one.")
+        if gpus is not None:
+            return cls(gpus)
+        if cpu is not None:
+            return cls(cpu, cpu=True)
+        return None
 
 
 @dataclass(frozen=True)
