@@ -20,8 +20,8 @@ class ReportCommand(CliCommand):
     """Options of ``alibi-fairseq report``."""
 
     results: list[Path] = option(
-        "results files (JSON), or folders of them; without any, the report shows only the paper's "
-        "numbers",
+        "results files (JSON), folders of them, or output folders of compare; without any, the "
+        "report shows only the paper's numbers",
         nargs="*",
         metavar="RESULTS",
     )

@@ -17,7 +17,12 @@ from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.measurements import measurements_of
 from ..results.provenance import collect_provenance
-from ..results.results_file import load_results_file, new_results_file, save_results_file
+from ..results.results_file import (
+    COMPARISON_FILE,
+    load_results_file,
+    new_results_file,
+    save_results_file,
+)
 from ..runs.run import EvalStep, Run
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
@@ -72,7 +77,7 @@ class ComparisonExperiment(Experiment):
     def prepare(self) -> None:
         """Write the configuration, and prepare the data."""
         comparison = self.comparison
-        with atomic_write(self.folder / "comparison.yaml") as file:
+        with atomic_write(self.folder / COMPARISON_FILE) as file:
             yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
         prepare(
             comparison.corpora,

@@ -12,7 +12,7 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.paper.comparability import why_not_comparable, why_other_text
 from alibi_fairseq.results.evaluation_groups import text_names
 from alibi_fairseq.results.measurements import Measurement, measurements_of
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.results_file import find_results_files, load_results_file
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
@@ -104,7 +104,7 @@ def machine_of(provenance: dict) -> str:
 
 
 def collect(paths: Iterable[Path]) -> ReportData:
-    """Load results files, and all ``*.json`` files of folders.
+    """Load results files, and those of folders (:func:`.find_results_files`).
 
     Raises:
         UserInputError: A path does not exist, a file violates the schema, or two files contradict
@@ -153,7 +153,7 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     """Return the results files of paths, each once."""
     files: list[Path] = []
     for path in paths:
-        results_files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        results_files = find_results_files(path) if path.is_dir() else [path]
         if not results_files:
             raise UserInputError(f"{path} contains no results files (*.json). Pass another folder.")
         files += results_files

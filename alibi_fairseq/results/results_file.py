@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write, json_text, read_json
 from alibi_fairseq.results.schema import validate_results
+
+#: Configuration that ``compare`` writes into its output folder.
+COMPARISON_FILE = "comparison.yaml"
 
 
 def new_results_file(kind: str, corpus: str, provenance: dict, records: list[dict]) -> dict:
@@ -42,3 +46,14 @@ def load_results_file(path: str | os.PathLike) -> dict:
             "comparison, or folders that contain no other *.json files."
         )
     return validate_results(content, str(path))
+
+
+def find_results_files(folder: Path) -> list[Path]:
+    """Return the results files of a folder, which holds no other JSON files or is a comparison's.
+
+    The output folder of a comparison also has settings, completion markers, and the results of each
+    run. Its results files are ``results.json`` or, with several corpora, ``CORPUS-results.json``.
+    """
+    if (folder / COMPARISON_FILE).is_file():
+        return sorted(folder.glob("*results.json"))
+    return sorted(folder.rglob("*.json"))

@@ -18,7 +18,11 @@ from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
-from alibi_fairseq.results.results_file import load_results_file, save_results_file
+from alibi_fairseq.results.results_file import (
+    find_results_files,
+    load_results_file,
+    save_results_file,
+)
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.execution import Slot
 from alibi_fairseq.runs.runner import make_slots
@@ -63,6 +67,9 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
         command = cell["train_command"]
         assert "--position-method learned" in command
         assert command.startswith("alibi-fairseq train ")
+
+    assert main(["report", str(out), "--out", str(tmp_path / "report")]) == 0
+    assert "4 measurements" in capsys.readouterr().out
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
     assert main([*words, "4"]) == 0
@@ -239,3 +246,5 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     assert all(len(cell["round_seconds"]) == 3 for cell in measured)
     probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")
     assert '"display_name": "Root distance"' in probed
+    names = {path.name for path in find_results_files(tmp_path / "out")}
+    assert names == {"copy-results.json", f"{data_bin.parent.name}-results.json"}
