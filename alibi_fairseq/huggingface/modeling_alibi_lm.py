@@ -4,6 +4,7 @@ This file, ``configuration_alibi_lm.py``, and ``positions_alibi_lm.py`` are copi
 of an exported model (``trust_remote_code=True``). They import only torch and transformers. They
 implement the features that no architecture of transformers has: ALiBi with any activation
 function, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input, and adaptive softmax.
+As in transformers, all layers of the model are in one file.
 
 Shapes: B batch, T new tokens, S keys (cached and new), C model width, H heads, D head size,
 V vocabulary.
