@@ -26,6 +26,13 @@ class Cases(Protocol):
     def inputs(self, case: dict) -> int:
         """Return the number of inputs of a case, for the progress bar."""
 
+    def check(self, model: LoadedModel, case: dict) -> None:
+        """Check that a model can compute a case, before the first case is measured.
+
+        Raises:
+            UserInputError: it cannot.
+        """
+
     def measure(
         self,
         model: LoadedModel,

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models.transformer import TransformerDecoderBase
 from omegaconf import open_dict
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ..checkpoints.loading import check_ties, wrong_parts
+from ..checkpoints.option_validation import check_options
 from ..criterions.chunked_losses import adaptive_cross_entropy, excluded_symbols, find_clusters
 from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import UserInputError
@@ -134,14 +136,12 @@ def load_checkpoint(
 
     Raises:
         UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an
-            override is not a model option or is the name of the model.
+            override is not a model option.
     """
-    overrides = overrides or {}
-    check_override_names(overrides)
-    all_overrides = {**overrides, "data": str(data)}
-    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), all_overrides)
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
     with wrong_parts(path):
-        check_overrides(state, overrides)
+        if overrides:
+            apply_overrides(state, overrides, path)
         check_dictionary(state, path, data)
         (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(path)], state=state
@@ -176,40 +176,28 @@ def load_checkpoint(
     )
 
 
-def check_override_names(overrides: dict) -> None:
-    """Reject overrides that select another model, before the checkpoint is loaded with them.
+def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
+    """Replace options in the configuration of a checkpoint, and validate the result.
+
+    fairseq applies overrides before a checkpoint is validated, so their errors would be blamed on
+    the checkpoint. It also ignores options that are newer than the checkpoint.
 
     Raises:
-        UserInputError: an override is the name of the model.
-    """
-    for name in ("_name", "arch"):
-        if name in overrides:
-            raise UserInputError(
-                f"--model-overrides names '{name}', which selects the model. The model of a "
-                f"checkpoint is fixed. Remove '{name}'."
-            )
-
-
-def check_overrides(state: dict, overrides: dict) -> None:
-    """Validate overrides, and apply those of options newer than the checkpoint.
-
-    fairseq has applied all others. It ignores options that the stored configuration lacks.
-
-    Raises:
-        UserInputError: an override is not a model option.
+        UserInputError: an override is not a model option, or has an unsafe value.
     """
     cfg = state.get("cfg") or {}
     model = cfg.get("model") or {}
     ours = AlibiLanguageModelConfig.__dataclass_fields__ if "position_method" in model else {}
     for name, value in overrides.items():
-        if name in ours and name not in model:
-            with open_dict(cfg):
-                model[name] = value
-        elif name not in model:
+        if name in ("_name", "arch") or not (name in model or name in ours):
             raise UserInputError(
                 f"--model-overrides names '{name}', which is not an option of the checkpoint's "
                 "model. Correct or remove it."
             )
+        with open_dict(cfg):
+            model[name] = value
+    overwrite_args_by_name(cfg, overrides)  # also options of these names in other groups
+    check_options(cfg, f"{path} with --model-overrides")
 
 
 def method_facts(options) -> dict[str, str]:

@@ -85,6 +85,9 @@ def measure_missing(
 
     Returns:
         The result records of all cases.
+
+    Raises:
+        UserInputError: a model cannot compute a case. None of its cases is measured then.
     """
     measurements = list(product(dict.fromkeys(checkpoints), cases.cases))
     pending = [
@@ -96,7 +99,10 @@ def measure_missing(
     with progress(total, "evaluating", "tok", disable=not pending) as bar:
         for checkpoint, group in groupby(pending, key=itemgetter(0)):
             model = load(checkpoint)
-            for _, case in group:
+            missing_cases = [case for _, case in group]
+            for case in missing_cases:
+                cases.check(model, case)
+            for case in missing_cases:
                 settings = ", ".join(f"{key} {value}" for key, value in case.items())
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {settings}")
                 earlier = results.of_checkpoint(checkpoint)

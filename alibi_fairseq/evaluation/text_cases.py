@@ -97,6 +97,20 @@ class TextCases(Cases):
         windows = self._plan(case["subset"], case["length"], case["stride"])
         return sum(window.length for window in share_start(windows))
 
+    def check(self, model: LoadedModel, case: dict) -> None:
+        """Check that the positions and the memory of a model allow the windows of a case."""
+        checkpoint = model.facts["checkpoint"]
+        if case["length"] > model.max_length:
+            raise UserInputError(
+                f"'{checkpoint}' supports windows of at most {model.max_length} tokens, not "
+                f"{case['length']}, because of its positions ({model.facts['position_method']}). "
+                "Reduce --lengths."
+            )
+        if model.memory_length and case["stride"] < case["length"]:
+            raise UserInputError(
+                f"'{checkpoint}' uses memory, which requires in-order windows. Pass --strides full."
+            )
+
     def measure(
         self,
         model: LoadedModel,
@@ -111,9 +125,8 @@ class TextCases(Cases):
         window.
 
         Raises:
-            UserInputError: the model cannot compute the windows, or a loss is not finite.
+            UserInputError: a loss is not finite.
         """
-        self._check(model, case)
         length = case["length"]
         stride = case["stride"]
         split = self._splits[case["subset"]]
@@ -166,20 +179,6 @@ class TextCases(Cases):
         """Return the windows of a split, which start anew in each document of a scored range."""
         spans = self._spans[subset] if self._config.is_cut else None
         return plan_windows(len(self._splits[subset].tokens), length, stride, spans)
-
-    def _check(self, model: LoadedModel, case: dict) -> None:
-        """Check that a model can compute the windows of a case."""
-        checkpoint = model.facts["checkpoint"]
-        if case["length"] > model.max_length:
-            raise UserInputError(
-                f"'{checkpoint}' supports windows of at most {model.max_length} tokens, not "
-                f"{case['length']}, because of its positions ({model.facts['position_method']}). "
-                "Reduce --lengths."
-            )
-        if model.memory_length and case["stride"] < case["length"]:
-            raise UserInputError(
-                f"'{checkpoint}' uses memory, which requires in-order windows. Pass --strides full."
-            )
 
     def _has_same_windows(self, record: dict, case: dict, model: LoadedModel) -> bool:
         """Return True if a result record was measured with the windows of a case."""
