@@ -59,6 +59,19 @@ class LoadedModel:
     shares_start: bool
     bytes_per_input: int
 
+    def check_length(self, length: int) -> None:
+        """Check that the positions of the model allow windows of a length.
+
+        Raises:
+            UserInputError: the length is larger than ``max_length``.
+        """
+        if length > self.max_length:
+            raise UserInputError(
+                f"'{self.facts['checkpoint']}' supports windows of at most {self.max_length} "
+                f"tokens, not {length}, because of its positions "
+                f"({self.facts['position_method']}). Reduce --lengths."
+            )
+
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
         """Return the number of windows to compute at once.
 

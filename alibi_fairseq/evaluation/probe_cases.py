@@ -51,6 +51,10 @@ class ProbeCases(Cases):
     def inputs(self, case: dict) -> int:
         return probes.SEQUENCES_PER_CASE * case["length"]
 
+    def check(self, model: LoadedModel, case: dict) -> None:
+        """Check that the positions of a model allow the sequences of a case."""
+        model.check_length(case["length"])
+
     def measure(
         self,
         model: LoadedModel,

@@ -99,16 +99,11 @@ class TextCases(Cases):
 
     def check(self, model: LoadedModel, case: dict) -> None:
         """Check that the positions and the memory of a model allow the windows of a case."""
-        checkpoint = model.facts["checkpoint"]
-        if case["length"] > model.max_length:
-            raise UserInputError(
-                f"'{checkpoint}' supports windows of at most {model.max_length} tokens, not "
-                f"{case['length']}, because of its positions ({model.facts['position_method']}). "
-                "Reduce --lengths."
-            )
+        model.check_length(case["length"])
         if model.memory_length and case["stride"] < case["length"]:
             raise UserInputError(
-                f"'{checkpoint}' uses memory, which requires in-order windows. Pass --strides full."
+                f"'{model.facts['checkpoint']}' uses memory, which requires in-order windows. "
+                "Pass --strides full."
             )
 
     def measure(
