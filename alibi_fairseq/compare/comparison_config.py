@@ -114,6 +114,8 @@ class ComparisonConfig:
         train_on: names of the corpora to train on. Empty: all.
         also_on: names of corpora on which the models of all corpora are evaluated.
         shared_vocabulary: number of entries of one sentencepiece dictionary for all texts.
+        batches_per_update: batches whose gradients are accumulated for an update. More batches need
+            less memory.
         order: axes in the order of importance. The first axis varies slowest.
         sliding: evaluation lengths by additional stride.
         variants: options of the model to override in additional evaluations, by method and name of
@@ -181,6 +183,7 @@ class ComparisonConfig:
     train_on: AnyNumber[str] = ()
     also_on: AnyNumber[str] = ()
     shared_vocabulary: PositiveInt | None = None
+    batches_per_update: PositiveInt = 1
     order: Several[str] = AXES
     sliding: dict[PositiveInt, Several[Length]] = field(default_factory=dict)
     variants: dict[Method, dict[Name, dict[str, Any]]] = field(default_factory=dict)
@@ -203,12 +206,16 @@ class ComparisonConfig:
                 for length in self.train_lengths:
                     PROBES[corpus.probe].check(length)
         for length in self.train_lengths:
-            if self.tokens_per_update % length:
-                multiple = -(-self.tokens_per_update // length) * length
+            unit = length * self.batches_per_update
+            if self.tokens_per_update % unit:
+                multiple = -(-self.tokens_per_update // unit) * unit
+                batches = ""
+                if self.batches_per_update > 1:
+                    batches = f" times {self.batches_per_update} batches"
                 raise ValueError(
                     f"tokens_per_update: {self.tokens_per_update} is not a multiple of the "
-                    f"training length {length}, so runs would not read the same number of tokens; "
-                    f"use {multiple}, for example"
+                    f"training length {length}{batches}, so runs would not read the same number of "
+                    f"tokens; use {multiple}, for example"
                 )
 
     def model_specs(self) -> Iterator[ModelSpec]:
@@ -230,6 +237,11 @@ class ComparisonConfig:
                 train_length=chosen["train_lengths"],
                 seed=chosen["seeds"],
             )
+
+    @property
+    def tokens_per_batch(self) -> int:
+        """Number of tokens whose gradients are computed at once."""
+        return self.tokens_per_update // self.batches_per_update
 
     @property
     def tokens(self) -> int:

@@ -91,7 +91,7 @@ def run_of(
         *task,
         *("--arch", comparison.arch, *training_options(spec.method)),
         *("--tokens-per-sample", str(length), "--sample-break-mode", "none"),
-        *("--max-tokens", str(comparison.tokens_per_update)),
+        *("--max-tokens", str(comparison.tokens_per_batch), *_accumulation_flags(comparison)),
         *("--required-batch-size-multiple", "1"),
         *("--max-update", str(comparison.updates), "--seed", str(spec.seed)),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
@@ -125,6 +125,13 @@ def run_of(
         updates=comparison.updates,
         tokens=comparison.tokens,
     )
+
+
+def _accumulation_flags(comparison: ComparisonConfig) -> list[str]:
+    """Return the option for several batches per update; without one, fairseq takes one batch."""
+    if comparison.batches_per_update == 1:
+        return []
+    return ["--update-freq", str(comparison.batches_per_update)]
 
 
 def _schedule_flags(comparison: ComparisonConfig) -> list[str]:

@@ -18,6 +18,7 @@ PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_
 RESERVED = (
     *("--arch", "--position-method", "--tokens-per-sample", "--max-tokens", "--max-update"),
     *("--seed", "--save-dir", "--lr", "--lr-scheduler", "--warmup-updates", "--user-dir"),
+    "--update-freq",
 )
 
 

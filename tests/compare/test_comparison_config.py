@@ -72,8 +72,11 @@ def test_model_specs_follow_order():
         ({"train_lengths": [0]}, "train_lengths"),
         ({"hours": 8}, "hours: there is no such key"),
         ({"tokens_per_update": 100, "train_lengths": [64]}, "not a multiple .* 64.*use 128"),
+        ({"batches_per_update": 3, "train_lengths": [64]}, "64 times 3 batches.*use 4224"),
+        ({"batches_per_update": 0}, "batches_per_update"),
         ({"order": ["seeds"]}, "order"),
         ({"train_flags": "--seed=3"}, "--seed"),
+        ({"train_flags": "--update-freq 2"}, "--update-freq"),
         ({"train_flags": "--lr-scheduler fixed"}, "--lr-scheduler"),
         ({"method_flags": {"t5": "--lr 1"}}, "method_flags.t5.*--lr"),
         ({"also_on": "web"}, "no corpus 'web'"),
@@ -95,6 +98,18 @@ def test_model_specs_follow_order():
 def test_invalid_value_is_named(change, message):
     with pytest.raises(UserInputError, match=message):
         from_mapping({"corpora": [CORPUS], **change})
+
+
+def test_batches_per_update_divide_the_tokens_of_an_update(tmp_path):
+    values = {"corpora": [CORPUS], "train_lengths": 64, "tokens_per_update": 1024}
+    for changes, flags in (
+        ({}, "--max-tokens 1024 --required-batch-size-multiple"),
+        ({"batches_per_update": 4}, "--max-tokens 256 --update-freq 4 --required-batch"),
+    ):
+        comparison = from_mapping({**values, **changes})
+        for model in runs_of(comparison, tmp_path, tmp_path):
+            assert flags in " ".join(model.run.flags)
+            assert model.run.tokens == 1000 * 1024
 
 
 def parse_comparison(monkeypatch, *arguments: object):
