@@ -82,7 +82,7 @@ setup(
         "completion": ["shtab"],
         # compare and reproduce with --slurm
         "slurm": ["submitit>=1.5,<2"],
-        # python -m studies.small_models
+        # python -m studies
         "study": ["scipy", "statsmodels"],
         # train --wandb-project
         "wandb": ["wandb"],

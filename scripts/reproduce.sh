@@ -16,7 +16,7 @@ source "$(dirname "$0")/environment.sh"
 if [ "${1:-}" = study ]; then
   ensure_training_environment study scipy statsmodels
   cd "$root"
-  exec python -m studies.small_models "${@:2}"
+  exec python -m studies "${@:2}"
 fi
 ensure_training_environment
 exec python -m alibi_fairseq reproduce "$@"

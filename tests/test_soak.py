@@ -53,7 +53,7 @@ COMMANDS = {
     "--data data/data-bin --out {out}",
     "compare": f"{PYTHON} alibi_fairseq compare tales --train-lengths 16,32 --lengths 16,64 "
     "--updates 40 --tokens-per-update 256 --vocab-size 500 --parallel 2 --out {out}",
-    "study": f"{PYTHON} studies.small_models study.yaml --corpus tales=tales "
+    "study": f"{PYTHON} studies study.yaml --corpus tales=tales "
     "--work-dir {out}/work --results {out}/results --parallel 2",
     "reproduce": f"{PYTHON} alibi_fairseq reproduce table15 --scale smoke --cpu 1 "
     "--allow-other-text --corpus wikitext-103=wikitext --out {out}",

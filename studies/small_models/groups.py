@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 from alibi_fairseq.results.labels import METHOD_NAMES
 
-from .losses import EvaluationKey
-from .primary_tests import CORPUS
+from ..losses import EvaluationKey
+from ..primary_tests import StudiedModels
+
+#: Text of the articles.
+CORPUS = "wikipedia"
+#: Models of the six tests.
+MODELS = StudiedModels(CORPUS, train_length=128)
 
 
 @dataclass(frozen=True)

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import csv
-import math
-import statistics
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.reporting.plots import Panel, PlotLine, draw
 from alibi_fairseq.results.labels import METHOD_NAMES
 
-from .estimates import Estimate, estimate_change, nats_to_percent
-from .groups import GROUPS, Group
-from .losses import (
-    EvaluationKey,
-    Losses,
-    load_curves,
-    load_losses,
-    load_provenance,
-    load_tuning,
+from ..estimates import estimate_change
+from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
+from ..primary_tests import recovered_gain, run_tests
+from ..tables import (
+    CONDITIONS_HELP,
+    at_train_length,
+    conditions_table,
+    draw_lengths,
+    estimate_cells,
+    perplexity_table,
+    processors_table,
+    published_gaps_table,
+    tests_table,
+    training_gaps_table,
+    tuning_table,
 )
-from .primary_tests import CORPUS, LENGTH, PrimaryTest, recovered_gain, run_tests
+from .groups import CORPUS, GROUPS, MODELS, Group
 
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
 #: Trials of sinusoidal embeddings, from which their learning rate is chosen.
 SINUSOIDAL_TRIALS = ("sinusoidal-3M", "sinusoidal-12M")
+#: Evaluation lengths of the tables and figures.
+LENGTHS = (128, 256, 512, 1024, 2048)
 
 SCOPE = """\
 The models have about one million parameters. They can show how a method's perplexity changes
@@ -43,9 +45,15 @@ training. The paper's models have 247 million parameters.
 [protocol.md](../../studies/small_models/protocol.md) fixed the tests, models, and statistics
 before any primary model was trained."""
 
-READING_HELP = """\
-In E4, a negative change means that longer windows help. In E5, a positive change means that the
-unlimited model uses tokens beyond its training length."""
+TESTS_SCOPE = "L = 128, 24.0M tokens, three seeds."
+
+TRAINING_GAPS = "Validation perplexity at L = 128 without overlap:"
+
+ESTIMATES = (
+    "Models that read 3.1M tokens (750 updates of 4,096), three seeds each. "
+    "These are estimates with 95% intervals, not tests: "
+    "no correction for their number is made, and no outcome is stated."
+)
 
 DISCLOSURE = """\
 The secondary models belong to an earlier version of this study. Its training lengths of 128 and
@@ -69,13 +77,14 @@ def write_page(folder: Path) -> Path:
     """Write the page and its figures from the JSON in ``folder``; returns the page's path."""
     primary = load_losses(folder / PRIMARY)
     secondary = load_losses(folder / SECONDARY)
-    tests = run_tests(primary)
+    tests = run_tests(primary, MODELS)
     sections = ["# What small models show about length extrapolation", SCOPE]
-    sections += ["## The six tests", _tests_table(tests), _conditions_table(tests)]
+    sections += ["## The six tests", TESTS_SCOPE, tests_table(tests)]
+    sections += ["Changes of perplexity:", conditions_table(tests), CONDITIONS_HELP]
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
-    sections.append(_published_gaps_table())
-    sections += ["## Estimates without an outcome", _estimates_intro()]
+    sections.append(published_gaps_table())
+    sections += ["## Estimates without an outcome", ESTIMATES]
     for group in GROUPS:
         sections += _group_section(group, secondary)
     sections += _secondary_levels(folder, secondary)
@@ -109,195 +118,46 @@ def write_readme_table(folder: Path, readme: Path) -> None:
 
 def readme_table(losses: Losses) -> str:
     """Write perplexity at L, 4 L, and 16 L by method, and the change from L to 16 L."""
-    short = LENGTH
-    middle = 4 * LENGTH
-    long = 16 * LENGTH
+    short = MODELS.train_length
+    middle = 4 * short
+    long = 16 * short
     rows = []
-    for method, at in _at_length(losses, CORPUS, LENGTH).items():
+    for method, at in at_train_length(losses, CORPUS, short).items():
         if not all(length in at for length in (short, middle, long)):
             continue
         perplexities = [markdown.perplexity(at[n].perplexity) for n in (short, middle, long)]
-        change, interval, seeds = _estimate(estimate_change(at[long], at[short]))
+        change, interval, seeds = estimate_cells(estimate_change(at[long], at[short]))
         rows.append([METHOD_NAMES[method], *perplexities, change, interval, seeds])
     lengths = [f"L = {short}", f"4 L = {middle}", f"16 L = {long}"]
     headers = ["method", *lengths, "change, L to 16 L", "95% interval", "seeds"]
     return markdown.table(headers, rows)
 
 
-# The six tests
-
-
-def _tests_table(tests: Sequence[PrimaryTest]) -> str:
-    rows = []
-    for test in tests:
-        p = markdown.NOTHING if test.adjusted_p is None else _p_value(test.adjusted_p)
-        rows.append([test.name, test.statement, p, test.outcome])
-    table = markdown.table(["", "statement", "p (Holm)", "outcome"], rows, left=2)
-    return f"L = {LENGTH}, 24.0M tokens, three seeds.\n\n{table}"
-
-
-def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
-    rows = []
-    for test in tests:
-        for condition in test.conditions:
-            claimed = _range(condition.low, condition.high)
-            rows.append([test.name, condition.description, claimed, *_estimate(condition.estimate)])
-    headers = ["", "condition", "stated", "change", "95% interval", "seeds"]
-    table = markdown.table(headers, rows, left=2)
-    return f"Changes of perplexity:\n\n{table}\n\n{READING_HELP}"
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if low is None:
-        return f"below {percent(high or 0.0)}"
-    if high is None:
-        return f"above {percent(low)}"
-    return f"{percent(low)} … {percent(high)}"
-
-
-def _p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def percent(nats: float) -> str:
-    """Write a change in nats as a change of perplexity."""
-    value = nats_to_percent(nats)
-    digits = 2 if abs(value) < 1 else 1 if abs(value) < 100 else 0
-    return f"{value:+.{digits}f}%"
-
-
-def _estimate(estimate: Estimate | None) -> list[str]:
-    """Return the table cells of an estimate: change, interval, seeds."""
-    if estimate is None:
-        return [markdown.NOTHING] * 3
-    low, high = estimate.interval()
-    seeds = " and ".join(str(count) for count in dict.fromkeys(estimate.seeds))
-    return [percent(estimate.value), f"{percent(low)} … {percent(high)}", seeds]
-
-
 # Primary models
 
 
 def _primary_sections(folder: Path, losses: Losses) -> list[str]:
-    lengths = [LENGTH, 2 * LENGTH, 4 * LENGTH, 8 * LENGTH, 16 * LENGTH]
-    short = _at_length(losses, CORPUS, LENGTH)
+    models = at_train_length(losses, CORPUS, MODELS.train_length)
     sections = ["## Primary models"]
-    if not short:
+    if not models:
         return [*sections, "None is finished yet."]
-    sections.append(results_table(short, lengths))
-    draw_lengths(short, lengths, folder / "lengths.png", folder / "lengths.svg")
+    sections.append(perplexity_table(models, LENGTHS))
+    paths = [folder / "lengths.png", folder / "lengths.svg"]
+    draw_lengths(models, LENGTHS, MODELS.train_length, *paths)
     sections.append("![Perplexity by evaluation length, 24.0M tokens](lengths.png)")
-    curves = load_curves(folder / PRIMARY)
-    if gaps := _gap_table(curves):
-        sections += ["### Differences during training", gaps]
-    recovered = recovered_gain(losses, 4 * LENGTH)
+    gaps = training_gaps_table(load_curves(folder / PRIMARY), CORPUS, MODELS.train_length)
+    if gaps:
+        sections += ["### Differences during training", TRAINING_GAPS, gaps]
+    recovered = recovered_gain(losses, MODELS)
     if recovered is not None:
         sections.append(
-            f"At L = {4 * LENGTH}, sinusoidal embeddings recover {100 * recovered:.0f}% "
-            "of ALiBi's gain over no positions."
+            f"At L = {4 * MODELS.train_length}, sinusoidal embeddings recover "
+            f"{100 * recovered:.0f}% of ALiBi's gain over no positions."
         )
     return sections
 
 
-def _at_length(losses: Losses, corpus: str, length: int) -> dict[str, dict[int, EvaluationKey]]:
-    """Return the evaluations without overlap and variant: method -> evaluation length -> key."""
-    found: dict[str, dict[int, EvaluationKey]] = defaultdict(dict)
-    for key in losses:
-        plain = key.stride == key.length and not key.variant
-        if plain and (key.corpus, key.tested_on, key.train_length) == (corpus, corpus, length):
-            found[key.method][key.length] = key
-    return {
-        method: {at: losses[key] for at, key in sorted(keys.items())}
-        for method, keys in sorted(found.items())
-    }
-
-
-def results_table(models: Mapping, lengths: Sequence[int]) -> str:
-    """Write perplexity by method and evaluation length; the mean of the seeds."""
-    rows = []
-    for method, at in models.items():
-        cells = [markdown.perplexity(at[n].perplexity) if n in at else "–" for n in lengths]
-        seeds = max(len(losses.seeds) for losses in at.values())
-        rows.append([METHOD_NAMES[method], *cells, str(seeds)])
-    return markdown.table(["evaluated at →", *map(str, lengths), "seeds"], rows)
-
-
-def draw_lengths(models: Mapping, lengths: Sequence[int], *paths: Path) -> None:
-    """Draw perplexity by evaluation length, a line per method with its range over seeds."""
-    lines = []
-    for method, at in models.items():
-        x = [n for n in lengths if n in at]
-        y = [at[n].perplexity for n in x]
-        spread = [_spread(at[n]) for n in x]
-        lines.append(PlotLine(METHOD_NAMES[method], x, y, method_style(method), spread))
-    draw("", [Panel("", lines, trained_at=LENGTH)], *paths)
-
-
-def _spread(losses) -> float:
-    """Return the standard deviation of perplexity over seeds."""
-    if len(losses.seeds) < 2:
-        return 0.0
-    return losses.perplexity * float(losses.nats.mean(axis=1).std(ddof=1))
-
-
-def _gap_table(curves: Mapping) -> str:
-    """Write how far each method is from ALiBi in validation perplexity as training goes on."""
-    alibi = curves.get((CORPUS, "alibi", LENGTH))
-    if not alibi:
-        return ""
-    updates = [count for count in (732, 1464, 2928, 5856) if count in alibi]
-    rows = []
-    for (corpus, method, length), curve in sorted(curves.items()):
-        if (corpus, length) != (CORPUS, LENGTH) or method == "alibi":
-            continue
-        cells = []
-        for count in updates:
-            if count not in curve:
-                cells.append(markdown.NOTHING)
-                continue
-            bits = statistics.mean(curve[count]) - statistics.mean(alibi[count])
-            cells.append(percent(bits * math.log(2)))
-        rows.append([METHOD_NAMES[method], *cells])
-    if not rows:
-        return ""
-    headers = ["against ALiBi, tokens →", *(f"{count * 4096 / 1e6:.1f}M" for count in updates)]
-    return "Validation perplexity at L = 128 without overlap:\n\n" + markdown.table(headers, rows)
-
-
-def _published_gaps_table() -> str:
-    """Write the perplexities that Haviv et al. published, and their differences from ALiBi."""
-    rows = []
-    with (
-        Path(__file__).with_name("published_gaps.csv").open(encoding="utf-8", newline="") as stream
-    ):
-        for model in csv.DictReader(stream):
-            alibi = float(model["alibi"])
-            row = [model["text"], model["parameters"], model["train_length"]]
-            row.append(markdown.perplexity(alibi))
-            for method in ("sinusoidal", "none"):
-                row.append(_published_gap(model[method], alibi))
-            rows.append(row)
-    headers = ["text", "parameters", "L", "ALiBi", "sinusoidal", "no positions"]
-    return markdown.table(headers, rows)
-
-
-def _published_gap(perplexity: str, alibi: float) -> str:
-    """Return a published perplexity, as text, and its difference from ALiBi's."""
-    if not perplexity:
-        return markdown.NOTHING
-    value = float(perplexity)
-    return f"{markdown.perplexity(value)} ({percent(math.log(value / alibi))})"
-
-
 # Estimates of the secondary models
-
-
-def _estimates_intro() -> str:
-    return (
-        "Models that read 3.1M tokens (750 updates of 4,096), three seeds each. "
-        "These are estimates with 95% intervals, not tests: "
-        "no correction for their number is made, and no outcome is stated."
-    )
 
 
 def _group_section(group: Group, losses: Losses) -> list[str]:
@@ -307,7 +167,7 @@ def _group_section(group: Group, losses: Losses) -> list[str]:
             continue
         estimate = estimate_change(losses[first], losses[second])
         if estimate is not None:
-            rows.append([description, *_estimate(estimate)])
+            rows.append([description, *estimate_cells(estimate)])
     if not rows:
         return []
     table = markdown.table(["", "change", "95% interval", "seeds"], rows)
@@ -315,15 +175,15 @@ def _group_section(group: Group, losses: Losses) -> list[str]:
 
 
 def _secondary_levels(folder: Path, losses: Losses) -> list[str]:
-    lengths = [128, 256, 512, 1024, 2048]
     sections = ["### Perplexity"]
-    for length in (128, 256, 512):
-        models = _at_length(losses, CORPUS, length)
+    for train_length in (128, 256, 512):
+        models = at_train_length(losses, CORPUS, train_length)
         if models:
-            sections += [f"L = {length}:", results_table(models, lengths)]
-    short = _at_length(losses, CORPUS, 128)
-    if short:
-        draw_lengths(short, lengths, folder / "secondary.png", folder / "secondary.svg")
+            sections += [f"L = {train_length}:", perplexity_table(models, LENGTHS)]
+    models = at_train_length(losses, CORPUS, MODELS.train_length)
+    if models:
+        paths = [folder / "secondary.png", folder / "secondary.svg"]
+        draw_lengths(models, LENGTHS, MODELS.train_length, *paths)
         sections.append("![Perplexity by evaluation length, 3.1M tokens](secondary.png)")
     return sections
 
@@ -336,50 +196,23 @@ def _disclosure_tables(folder: Path) -> list[str]:
     for part in (PRIMARY, *SINUSOIDAL_TRIALS, SECONDARY):
         provenance = load_provenance(folder / part)
         if provenance:
-            sections += _provenance_sections(part, provenance)
+            sections += [f"Processors of the {part} models:", processors_table(provenance)]
+            sections += _uncommitted_changes(part, provenance)
         tuning = load_tuning(folder / part)
         if tuning:
-            sections += [f"Learning rates of the {part} models:", _tuning_table(tuning)]
+            sections += [f"Learning rates of the {part} models:", tuning_table(tuning)]
     return sections
 
 
-def _provenance_sections(part: str, provenance: Mapping[str, Mapping]) -> list[str]:
-    """Return the processors of a part's models, and the models from an unclean work tree."""
-    by_processor: dict[str, list[str]] = defaultdict(list)
-    dirty = []
+def _uncommitted_changes(part: str, provenance: Mapping[str, Mapping]) -> list[str]:
+    """Return a sentence about the models from a work tree with changes; empty without any."""
+    changed = []
     for name, facts in provenance.items():
-        by_processor[_processor(facts["hardware"])].append(name)
         if not facts.get("git_clean"):
-            dirty.append(name)
-    rows = [[processor, str(len(names))] for processor, names in by_processor.items()]
-    sections = [
-        f"Processors of the {part} models:",
-        markdown.table(["processor", "models"], rows),
+            changed.append(f"`{name}`")
+    if not changed:
+        return []
+    return [
+        f"{len(changed)} of {len(provenance)} {part} models come from a work tree "
+        f"with uncommitted changes: {', '.join(changed)}."
     ]
-    if dirty:
-        sections.append(
-            f"{len(dirty)} of {len(provenance)} {part} models come from a work tree "
-            f"with uncommitted changes: {', '.join(f'`{name}`' for name in dirty)}."
-        )
-    return sections
-
-
-def _processor(hardware: Mapping) -> str:
-    family = f"family {hardware['cpu_family']}, model {hardware['cpu_model']}"
-    return f"{hardware['cpu']} ({family})" if hardware.get("cpu_family") else hardware["cpu"]
-
-
-def _tuning_table(tuning: Mapping[str, dict]) -> str:
-    rates = sorted({trial["lr"] for outcome in tuning.values() for trial in outcome["trials"]})
-    rows = []
-    for name, outcome in tuning.items():
-        losses = {trial["lr"]: trial["loss_bits"] for trial in outcome["trials"]}
-        cells = []
-        for rate in rates:
-            bits = losses.get(rate)
-            cells.append(markdown.NOTHING if bits is None else markdown.perplexity(2**bits))
-        edge = " (edge of the grid)" if outcome["at_edge"] else ""
-        rows.append([name, *cells, f"{outcome['lr']:g}{edge}"])
-    return markdown.table(
-        ["perplexity after the trial", *(f"{r:g}" for r in rates), "chosen"], rows
-    )

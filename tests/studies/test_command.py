@@ -1,4 +1,4 @@
-"""Errors of ``python -m studies.small_models``."""
+"""Errors of ``python -m studies``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
 sys.meta_path.insert(0, Missing())
-runpy.run_module("studies.small_models", run_name="__main__")
+runpy.run_module("studies", run_name="__main__")
 """
 
 

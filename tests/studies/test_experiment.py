@@ -1,4 +1,4 @@
-"""The small-model study's experiment: from texts to kept results and back."""
+"""A study's experiment: from texts to kept results and back."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.documents import TITLE, documents_in
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.schema import TRAINING_FILE
 from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import make_work_items
-from studies.small_models.__main__ import main
-from studies.small_models.experiment import Study, StudyConfig, run_name
-from studies.small_models.losses import load_losses
+from studies.__main__ import main
+from studies.experiment import Study, StudyConfig, run_name
+from studies.losses import load_losses
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EXCERPT = {"train": 3000, "documents": 3, "tokens": 150, "valid": 500}
@@ -32,6 +33,7 @@ DESCRIPTION = {
     ],
     "training": {
         **{"shared_vocabulary": 400, "updates": 4, "tokens_per_update": 64, "lr": [0.002, 0.004]},
+        "batches_per_update": 2,
         "method_flags": {"t5": "--t5-max-distance {1.5*train_length}"},
     },
     "evaluation": {
@@ -44,6 +46,11 @@ DESCRIPTION = {
         {"methods": ["alibi", "t5"], "train_lengths": 16, "seeds": [1, 2]},
     ],
 }
+
+
+def no_page() -> Path:
+    """Fail: no test of this file may write a page through the study."""
+    raise AssertionError
 
 
 @pytest.fixture
@@ -66,7 +73,7 @@ def texts(tmp_path, monkeypatch) -> dict[str, Path]:
 
 def test_models_are_listed_once_in_order(texts):
     results = Path("results")
-    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, results)
+    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
     assert [run.name for run in study.runs] == [
         *("tales-alibi-16-seed1", "tales-t5-16-seed1"),
         *("wiki-alibi-16-seed1", "wiki-t5-16-seed1"),
@@ -103,7 +110,7 @@ def test_models_are_listed_once_in_order(texts):
 
 def test_study_run_equals_comparison_run_except_name(texts):
     results = Path("results")
-    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, results)
+    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
     study_runs = {run.name: run for run in study.runs}
     models = runs_of(study.parts[1], study.folder, results / "tuning")
     assert len(models) == len(study_runs)
@@ -127,7 +134,7 @@ def test_shipped_windows_divide_scored_tokens(path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"tests": {}}, "tests"),
+        ({"tests": {"corpus": "tales"}}, "train_length"),
         ({"training": {}}, "shared_vocabulary"),
         ({"parts": "alibi"}, "parts"),
     ],
@@ -142,8 +149,11 @@ def test_invalid_configurations_are_rejected(tmp_path, changes, named):
 def test_shared_dictionary_needs_all_texts(texts):
     with pytest.raises(UserInputError, match="--corpus wiki=PATH"):
         Study(
-            *(load("study.yaml", StudyConfig), {"tales": texts["tales"]}),
-            *(Path("work"), Path("results"), Path("results")),
+            config=load("study.yaml", StudyConfig),
+            texts={"tales": texts["tales"]},
+            folder=Path("work"),
+            results=Path("results"),
+            write_page=no_page,
         ).prepare()
 
 
@@ -177,6 +187,9 @@ def test_repeated_model_has_same_numbers(texts, capsys):
         numbers = [[[cell.get(key) for key in keys] for cell in found] for found in cells]
         assert numbers[0] == numbers[1] and numbers[0]
         assert {cell["tokens"] for cell in cells[0]} == {3 * 16}
+    (*_, last) = load_results_file(one / TRAINING_FILE)["cells"]
+    assert last["updates"] == 4
+    assert last["trained_tokens"] == 4 * 64
     found = load_losses(Path("results-one/study"))
     cases = {(e.tested_on, e.length, e.stride, e.variant) for e in found}
     tested = {("tales", 16, 16), ("tales", 32, 32)}

@@ -1,4 +1,4 @@
-"""Statistics and outcomes of the six primary tests, on made-up losses with known answers."""
+"""Statistics and outcomes of the six primary tests, on synthetic losses with known answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_paired
 
-from studies.small_models.estimates import Estimate, estimate_change, percent_to_nats
-from studies.small_models.losses import ArticleLosses, EvaluationKey
-from studies.small_models.primary_tests import (
+from studies.estimates import Estimate, estimate_change, percent_to_nats
+from studies.losses import ArticleLosses, EvaluationKey
+from studies.primary_tests import (
     BASELINE_NOT_TRAINED,
     INCONCLUSIVE,
     NOT_RUN,
@@ -20,9 +20,11 @@ from studies.small_models.primary_tests import (
     SUPPORTED,
     Condition,
     PrimaryTest,
+    StudiedModels,
     run_tests,
 )
 
+MODELS = StudiedModels("wikipedia", 128)
 ARTICLES = 60
 #: (method, training length, length, stride, variant) -> log perplexity, as in the paper.
 LEVELS = {
@@ -42,21 +44,37 @@ def losses_of(model: tuple, level: float, seeds=(1, 2, 3), noise=1e-4, name="") 
     return ArticleLosses(model, tuple(seeds), nats)
 
 
-def study(changes: dict | None = None, seeds=(1, 2, 3), noise=1e-4) -> dict:
+def study(changes: dict | None = None, seeds=(1, 2, 3), noise=1e-4, models=MODELS) -> dict:
+    """Return losses at the levels of the paper; other models have other training lengths."""
+    scale = models.train_length // 128
     losses = {}
     for (method, trained, length, stride, variant), level in {**LEVELS, **(changes or {})}.items():
-        key = EvaluationKey("wikipedia", method, trained, length, stride, variant, "wikipedia")
-        model = ("wikipedia", method, trained)
+        key = EvaluationKey(
+            corpus=models.corpus,
+            method=method,
+            train_length=scale * trained,
+            length=scale * length,
+            stride=scale * stride,
+            variant=variant,
+            tested_on=models.corpus,
+        )
+        model = (models.corpus, method, scale * trained)
         losses[key] = losses_of(model, level, seeds, noise, repr(key))
     return losses
 
 
-def outcomes(losses: dict) -> dict[str, str]:
-    return {test.name: test.outcome for test in run_tests(losses)}
+def outcomes(losses: dict, models: StudiedModels = MODELS) -> dict[str, str]:
+    return {test.name: test.outcome for test in run_tests(losses, models)}
 
 
-def test_paper_results_support_all_tests():
-    assert set(outcomes(study()).values()) == {SUPPORTED}
+@pytest.mark.parametrize("models", [MODELS, StudiedModels("text", 1024)], ids=str)
+def test_paper_results_support_all_tests(models):
+    assert set(outcomes(study(models=models), models).values()) == {SUPPORTED}
+
+
+@pytest.mark.parametrize("other", [StudiedModels("books", 128), StudiedModels("wikipedia", 256)])
+def test_models_of_other_corpora_and_lengths_do_not_count(other):
+    assert set(outcomes(study(), other).values()) == {NOT_RUN}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +124,7 @@ def test_noise_is_inconclusive():
 def test_missing_models_count_in_holm():
     losses = study()
     alone = {key: value for key, value in losses.items() if key.method == "alibi"}
-    tests = {test.name: test for test in run_tests(alone)}
+    tests = {test.name: test for test in run_tests(alone, MODELS)}
     assert tests["E2"].outcome == tests["E3"].outcome == tests["E6"].outcome == NOT_RUN
     # Three of six p values are 1, so the smallest is still multiplied by 6.
     smallest = min((tests[name] for name in ("E1", "E4", "E5")), key=lambda test: test.p_value)

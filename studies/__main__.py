@@ -1,9 +1,10 @@
-"""Train and evaluate the models and write the page: ``python -m studies.small_models``."""
+"""Train and evaluate the models of a study and write its page: ``python -m studies``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from alibi_fairseq import errors
@@ -13,7 +14,7 @@ from alibi_fairseq.options import positive
 from alibi_fairseq.runs.dry_run import format_dry_run
 from alibi_fairseq.runs.runner import execute_experiment
 
-FOLDER = Path(__file__).parent
+PRIMARY = Path(__file__).parent / "small_models" / "primary.yaml"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -23,8 +24,8 @@ def make_parser() -> argparse.ArgumentParser:
         "config",
         nargs="?",
         type=Path,
-        default=FOLDER / "primary.yaml",
-        help="models to train (default: primary.yaml)",
+        default=PRIMARY,
+        help="models to train (default: studies/small_models/primary.yaml)",
     )
     parser.add_argument(
         "--corpus",
@@ -39,14 +40,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--work-dir",
         type=Path,
-        default=Path("runs/small_models"),
+        default=Path("runs/studies"),
         metavar="FOLDER",
         help="folder for data and checkpoints (default: %(default)s)",
     )
     parser.add_argument(
         "--results",
         type=Path,
-        default=Path("runs/small_models/results"),
+        default=Path("runs/studies/results"),
         metavar="FOLDER",
         help="folder for results and the page; existing results are reused (default: %(default)s)",
     )
@@ -57,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--readme",
         type=Path,
         metavar="FILE",
-        help="README whose table is written next to the page",
+        help="README whose table of the small models is written as well",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of all runs")
     return parser
@@ -65,22 +66,30 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code, 75 if it was stopped by a signal."""
-    args = make_parser().parse_args(arguments)
+    parser = make_parser()
+    args = parser.parse_args(arguments)
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
     from .experiment import Study, StudyConfig
-    from .page import write_page, write_readme_table
+    from .gpu.page import write_page as write_gpu_page
+    from .small_models.page import write_page as write_small_models_page
+    from .small_models.page import write_readme_table
 
+    config = load(args.config, StudyConfig)
+    results = args.results / args.config.stem
+    if config.tests:
+        if args.readme:
+            parser.error(f"{args.config} is not a study of small models. Leave out --readme.")
+        write_page = partial(write_gpu_page, results, config.title, config.tests)
+    else:
+        write_page = partial(write_small_models_page, args.results)
     if not args.corpus:
-        print(write_page(args.results))
+        print(write_page())
         if args.readme:
             write_readme_table(args.results, args.readme)
         return 0
-    config = load(args.config, StudyConfig)
     texts = corpus_paths(args.corpus, [corpus["name"] for corpus in config.corpora])
-    part = args.config.stem
-    study = Study(
-        config, texts, args.work_dir / part, args.results / part, args.results, args.models
-    )
+    folder = args.work_dir / args.config.stem
+    study = Study(config, texts, folder, results, write_page, args.models)
     if args.dry_run:
         print(format_dry_run(study))
         return 0

@@ -1,4 +1,7 @@
-"""Changes of perplexity with confidence intervals over seeds and articles (``protocol.md``)."""
+"""Changes of perplexity with confidence intervals over seeds and articles.
+
+The section "Statistics" of ``small_models/protocol.md`` has the formulas.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The six primary tests of ``protocol.md``, one function each."""
+"""The six primary tests of ``small_models/protocol.md``, one function each."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from statsmodels.stats.multitest import multipletests
 from .estimates import Estimate, estimate_change, percent_to_nats
 from .losses import EvaluationKey, Losses
 
-CORPUS = "wikipedia"
-#: Training length of all tests but the last.
-LENGTH = 128
 #: Seeds per model; fewer count as "not run".
 SEEDS = 3
 #: Family-wise error rate of the six tests.
@@ -23,6 +20,46 @@ NOT_SUPPORTED = "not supported"
 INCONCLUSIVE = "inconclusive"
 BASELINE_NOT_TRAINED = "baseline not trained"
 NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class StudiedModels:
+    """The models that the tests compare.
+
+    Attributes:
+        corpus: text that they are trained and tested on.
+        train_length: training length L of all models but those that E6 trains at 4 L.
+    """
+
+    corpus: str
+    train_length: int
+
+    def key(
+        self,
+        method: str,
+        multiple: int = 1,
+        stride: int | None = None,
+        variant: str = "",
+        trained_multiple: int = 1,
+    ) -> EvaluationKey:
+        """Return the key of an evaluation.
+
+        Args:
+            multiple: evaluation length, in training lengths.
+            stride: tokens scored per window. None: no overlap.
+            variant: name of a set of overridden options.
+            trained_multiple: training length of the evaluated model, in training lengths.
+        """
+        length = multiple * self.train_length
+        return EvaluationKey(
+            corpus=self.corpus,
+            method=method,
+            train_length=trained_multiple * self.train_length,
+            length=length,
+            stride=stride or length,
+            variant=variant,
+            tested_on=self.corpus,
+        )
 
 
 @dataclass(frozen=True)
@@ -105,9 +142,9 @@ class PrimaryTest:
         return INCONCLUSIVE
 
 
-def run_tests(losses: Losses) -> list[PrimaryTest]:
+def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
     """Evaluate all six tests; Holm's correction counts those without models with p = 1."""
-    tests = [test(losses) for test in TESTS]
+    tests = [test(losses, models) for test in TESTS]
     p_values = [test.p_value if test.complete else 1.0 for test in tests]
     _, adjusted, _, _ = multipletests(p_values, alpha=ALPHA, method="holm")
     return [
@@ -116,38 +153,34 @@ def run_tests(losses: Losses) -> list[PrimaryTest]:
     ]
 
 
-def _key(method: str, length: int, stride: int = 0, variant: str = "", trained: int = LENGTH):
-    return EvaluationKey(CORPUS, method, trained, length, stride or length, variant, CORPUS)
-
-
 def _change(losses: Losses, first: EvaluationKey, second: EvaluationKey) -> Estimate | None:
     if first not in losses or second not in losses:
         return None
     return estimate_change(losses[first], losses[second])
 
 
-def does_not_get_worse(losses: Losses) -> PrimaryTest:
+def does_not_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E1: ALiBi does not get worse beyond its training length."""
     conditions = []
     for multiple in (2, 4, 16):
-        change = _change(losses, _key("alibi", multiple * LENGTH), _key("alibi", LENGTH))
+        change = _change(losses, models.key("alibi", multiple), models.key("alibi"))
         description = f"ALiBi at {multiple} L against L"
         conditions.append(Condition(description, change, high=percent_to_nats(0.5)))
     statement = "ALiBi at 2, 4, and 16 L is at most 0.5% worse than at L"
     return PrimaryTest("E1", statement, tuple(conditions))
 
 
-def baselines_get_worse(losses: Losses) -> PrimaryTest:
+def baselines_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E2: sinusoidal and rotary embeddings get worse beyond their training length."""
     conditions = []
     for method, name in (("sinusoidal", "Sinusoidal"), ("rotary", "Rotary")):
-        change = _change(losses, _key(method, 4 * LENGTH), _key(method, LENGTH))
+        change = _change(losses, models.key(method, 4), models.key(method))
         conditions.append(Condition(f"{name} at 4 L against L", change, low=percent_to_nats(5)))
     statement = "Sinusoidal and rotary embeddings at 4 L are more than 5% worse than at L"
     return PrimaryTest("E2", statement, tuple(conditions))
 
 
-def methods_are_ordered(losses: Losses) -> PrimaryTest:
+def methods_are_ordered(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E3: at 4 L the methods are ordered as in the paper."""
     order = (
         ("sinusoidal", "Sinusoidal"),
@@ -157,7 +190,7 @@ def methods_are_ordered(losses: Losses) -> PrimaryTest:
     )
     conditions = []
     for (worse, worse_name), (better, better_name) in zip(order, order[1:]):
-        change = _change(losses, _key(worse, 4 * LENGTH), _key(better, 4 * LENGTH))
+        change = _change(losses, models.key(worse, 4), models.key(better, 4))
         description = f"{worse_name} against {better_name} at 4 L"
         conditions.append(Condition(description, change, low=percent_to_nats(2)))
     statement = (
@@ -166,59 +199,59 @@ def methods_are_ordered(losses: Losses) -> PrimaryTest:
     return PrimaryTest("E3", statement, tuple(conditions))
 
 
-def sliding_windows_are_level(losses: Losses) -> PrimaryTest:
+def sliding_windows_are_level(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E4: with sliding windows, longer windows do not help ALiBi."""
-    stride = LENGTH // 8
+    stride = models.train_length // 8
+    margin = percent_to_nats(0.5)
     conditions = []
     for multiple in (2, 4):
-        change = _change(
-            losses, _key("alibi", multiple * LENGTH, stride), _key("alibi", LENGTH, stride)
-        )
+        longer = models.key("alibi", multiple, stride)
+        change = _change(losses, longer, models.key("alibi", 1, stride))
         description = f"ALiBi at {multiple} L against L, S = {stride}"
-        margin = percent_to_nats(0.5)
         conditions.append(Condition(description, change, low=-margin, high=margin))
     statement = "With S = L/8, ALiBi at 2 and 4 L is within 0.5% of L"
     return PrimaryTest("E4", statement, tuple(conditions))
 
 
-def limited_attention_is_level(losses: Losses) -> PrimaryTest:
+def limited_attention_is_level(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E5: ALiBi does not use context beyond its training length."""
+    margin = percent_to_nats(0.5)
     conditions = []
     for multiple in (2, 4):
-        length = multiple * LENGTH
-        change = _change(losses, _key("alibi", length, variant="limited"), _key("alibi", length))
+        limited = models.key("alibi", multiple, variant="limited")
+        change = _change(losses, limited, models.key("alibi", multiple))
         description = f"ALiBi at {multiple} L: attention limited to L against unlimited"
-        margin = percent_to_nats(0.5)
         conditions.append(Condition(description, change, low=-margin, high=margin))
     statement = "Limiting ALiBi's attention to L changes 2 and 4 L by at most 0.5%"
     return PrimaryTest("E5", statement, tuple(conditions))
 
 
-def short_beats_long(losses: Losses) -> PrimaryTest:
+def short_beats_long(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E6: ALiBi trained short beats sinusoidal embeddings trained long."""
-    longer = 4 * LENGTH
-    sinusoidal = _key("sinusoidal", longer, trained=longer)
-    change = _change(losses, _key("alibi", longer), sinusoidal)
+    trained_long = models.key("sinusoidal", 4, trained_multiple=4)
+    change = _change(losses, models.key("alibi", 4), trained_long)
     condition = Condition("ALiBi (L) against sinusoidal (4 L), at 4 L", change, high=0.0)
     statement = "ALiBi trained at L beats sinusoidal embeddings trained at 4 L"
-    recovered = recovered_gain(losses, longer)
+    recovered = recovered_gain(losses, models)
     trained = recovered is not None and recovered >= 0.5
     return PrimaryTest("E6", statement, (condition,), baseline_trained=trained)
 
 
-def recovered_gain(losses: Losses, length: int) -> float | None:
+def recovered_gain(losses: Losses, models: StudiedModels) -> float | None:
     """Return the fraction of ALiBi's gain over no positions that sinusoidal embeddings have.
 
-    All three are trained and evaluated at ``length``; None while one of them is missing.
+    All three are trained and evaluated at 4 L; None while one of them is missing.
     """
-    keys = [_key(method, length, trained=length) for method in ("none", "sinusoidal", "alibi")]
+    keys = []
+    for method in ("none", "sinusoidal", "alibi"):
+        keys.append(models.key(method, 4, trained_multiple=4))
     if any(key not in losses for key in keys):
         return None
     none, sinusoidal, alibi = (losses[key].nats.mean() for key in keys)
     return float((none - sinusoidal) / (none - alibi))
 
 
-TESTS: tuple[Callable[[Losses], PrimaryTest], ...] = (
+TESTS: tuple[Callable[[Losses, StudiedModels], PrimaryTest], ...] = (
     does_not_get_worse,
     baselines_get_worse,
     methods_are_ordered,

@@ -1,4 +1,4 @@
-"""Losses by article of the study's models, read from their results files."""
+"""Losses by article of a study's models, read from their results files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -102,18 +102,34 @@ def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleL
     )
 
 
-def load_curves(folder: Path) -> dict[tuple[str, str, int], dict[int, list[float]]]:
-    """Read the validation losses during training.
+@dataclass
+class ValidationPoint:
+    """Validation of the models of several seeds after the same number of updates.
 
-    Returns:
-        (corpus, method, training length) -> tokens trained on -> bits per token of each seed.
+    Attributes:
+        tokens: tokens trained on so far.
+        bits: mean loss per token of each seed.
     """
-    curves: dict[tuple[str, str, int], dict[int, list[float]]] = {}
+
+    tokens: int
+    bits: list[float] = field(default_factory=list)
+
+
+#: Validations by updates, for each corpus, method, and training length.
+ValidationCurves = Mapping[tuple[str, str, int], Mapping[int, ValidationPoint]]
+
+
+def load_curves(folder: Path) -> ValidationCurves:
+    """Read the validation losses during training."""
+    curves: dict[tuple[str, str, int], dict[int, ValidationPoint]] = {}
     for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}")):
         corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
         curve = curves.setdefault((corpus, method, int(train_length)), {})
         for record in load_results_file(path)["cells"]:
-            curve.setdefault(record["updates"], []).append(record["loss_bits"])
+            updates = record["updates"]
+            if updates not in curve:
+                curve[updates] = ValidationPoint(record["trained_tokens"])
+            curve[updates].bits.append(record["loss_bits"])
     return curves
 
 

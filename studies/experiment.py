@@ -1,4 +1,4 @@
-"""Training and evaluation of the study's models.
+"""Training and evaluation of a study's models.
 
 Checkpoints and data stay in the work folder. The results folder keeps the JSON of finished models
 in ``cells/NAME/``, with their settings in ``cell.json``. A model whose settings are found there is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import Tuning
 
-from .page import write_page
+from .primary_tests import StudiedModels
 
 SETTINGS_FILE = "cell.json"
 EVALUATION_FILE = "evaluation.json"
@@ -51,6 +51,8 @@ class StudyConfig:
         parts: comparisons, in the order of training.
         training: keys that all parts share.
         evaluation: likewise.
+        tests: models of the six tests. The results then have a page of their own. None: they
+            belong to the page of the small models.
     """
 
     title: str
@@ -58,6 +60,7 @@ class StudyConfig:
     parts: list[dict]
     training: dict = field(default_factory=dict)
     evaluation: dict = field(default_factory=dict)
+    tests: StudiedModels | None = None
 
     def __post_init__(self):
         self.comparisons({})
@@ -201,7 +204,7 @@ class Study(Experiment):
         texts: path of the text of each corpus.
         folder: data and checkpoints.
         results: JSON of finished models.
-        page_folder: the page is written here, from the results of all YAML files.
+        write_page: writes the page of the results and returns its path.
         pattern: glob pattern of models to train.
     """
 
@@ -209,7 +212,7 @@ class Study(Experiment):
     texts: Mapping[str, Path]
     folder: Path
     results: Path
-    page_folder: Path
+    write_page: Callable[[], Path]
     pattern: str = "*"
 
     folder_option = "--work-dir"
@@ -258,4 +261,4 @@ class Study(Experiment):
 
     def report(self) -> None:
         """Write the page."""
-        print(f"\n{write_page(self.page_folder)}")
+        print(f"\n{self.write_page()}")

@@ -1,0 +1,81 @@
+"""The page of a study of larger models, next to its results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alibi_fairseq.files import atomic_write
+
+from ..losses import load_curves, load_losses, load_provenance, load_tuning
+from ..primary_tests import StudiedModels, recovered_gain, run_tests
+from ..tables import (
+    CONDITIONS_HELP,
+    at_train_length,
+    conditions_table,
+    draw_lengths,
+    perplexity_table,
+    processors_table,
+    published_gaps_table,
+    tests_table,
+    training_gaps_table,
+    tuning_table,
+)
+
+INTRODUCTION = """\
+The tests are those of `studies/small_models/protocol.md`, with other models."""
+
+
+def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
+    """Write the page and its figure from the JSON of a study.
+
+    Args:
+        folder: results of the study; holds ``cells/`` and ``tuning/``.
+        models: the models of the six tests.
+
+    Returns:
+        The path of the page.
+    """
+    losses = load_losses(folder)
+    tests = run_tests(losses, models)
+    sections = [f"# {title}", INTRODUCTION, f"L = {models.train_length}."]
+    sections += ["## The six tests", tests_table(tests)]
+    sections += ["Changes of perplexity:", conditions_table(tests), CONDITIONS_HELP]
+    recovered = recovered_gain(losses, models)
+    if recovered is not None:
+        sections.append(
+            f"At L = {4 * models.train_length}, sinusoidal embeddings recover "
+            f"{100 * recovered:.0f}% of ALiBi's gain over no positions."
+        )
+    sections += ["## Perplexity", *_perplexity_sections(folder, models)]
+    gaps = training_gaps_table(load_curves(folder), models.corpus, models.train_length)
+    if gaps:
+        sections += ["## Validation perplexity during training", gaps]
+    sections += ["## Published differences at the training length", published_gaps_table()]
+    provenance = load_provenance(folder)
+    if provenance:
+        sections += ["## Processors", processors_table(provenance)]
+    tuning = load_tuning(folder)
+    if tuning:
+        sections += ["## Learning rates", tuning_table(tuning)]
+    path = folder / "README.md"
+    with atomic_write(path) as stream:
+        stream.write("\n\n".join(section.rstrip() for section in sections) + "\n")
+    return path
+
+
+def _perplexity_sections(folder: Path, models: StudiedModels) -> list[str]:
+    losses = load_losses(folder)
+    train_lengths = sorted({key.train_length for key in losses})
+    if not train_lengths:
+        return ["No model is finished yet."]
+    sections = []
+    for train_length in train_lengths:
+        of_length = at_train_length(losses, models.corpus, train_length)
+        lengths = sorted({length for at in of_length.values() for length in at})
+        sections += [f"L = {train_length}:", perplexity_table(of_length, lengths)]
+        name = f"lengths-{train_length}"
+        draw_lengths(
+            of_length, lengths, train_length, folder / f"{name}.png", folder / f"{name}.svg"
+        )
+        sections.append(f"![Perplexity by evaluation length, L = {train_length}]({name}.png)")
+    return sections

@@ -1,0 +1,216 @@
+"""Tables and figures of the studies' pages."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.plots import Panel, PlotLine, draw
+from alibi_fairseq.results.labels import METHOD_NAMES
+
+from .estimates import Estimate, nats_to_percent
+from .losses import ArticleLosses, Losses, ValidationCurves
+from .primary_tests import PrimaryTest
+
+CONDITIONS_HELP = """\
+In E4, a negative change means that longer windows help. In E5, a positive change means that the
+unlimited model uses tokens beyond its training length."""
+
+#: Evaluation length -> losses, by position method.
+MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
+
+
+def percent(nats: float) -> str:
+    """Write a change in nats as a change of perplexity."""
+    value = nats_to_percent(nats)
+    digits = 2 if abs(value) < 1 else 1 if abs(value) < 100 else 0
+    return f"{value:+.{digits}f}%"
+
+
+def estimate_cells(estimate: Estimate | None) -> list[str]:
+    """Return the table cells of an estimate: change, interval, seeds."""
+    if estimate is None:
+        return [markdown.NOTHING] * 3
+    low, high = estimate.interval()
+    seeds = " and ".join(str(count) for count in dict.fromkeys(estimate.seeds))
+    return [percent(estimate.value), f"{percent(low)} … {percent(high)}", seeds]
+
+
+# The six tests
+
+
+def tests_table(tests: Sequence[PrimaryTest]) -> str:
+    """Write the statement, p value, and outcome of each test."""
+    rows = []
+    for test in tests:
+        p = markdown.NOTHING if test.adjusted_p is None else _p_value(test.adjusted_p)
+        rows.append([test.name, test.statement, p, test.outcome])
+    return markdown.table(["", "statement", "p (Holm)", "outcome"], rows, left=2)
+
+
+def conditions_table(tests: Sequence[PrimaryTest]) -> str:
+    """Write the estimated change of each condition of each test."""
+    rows = []
+    for test in tests:
+        for condition in test.conditions:
+            stated = _range(condition.low, condition.high)
+            cells = estimate_cells(condition.estimate)
+            rows.append([test.name, condition.description, stated, *cells])
+    headers = ["", "condition", "stated", "change", "95% interval", "seeds"]
+    return markdown.table(headers, rows, left=2)
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None:
+        return f"below {percent(high or 0.0)}"
+    if high is None:
+        return f"above {percent(low)}"
+    return f"{percent(low)} … {percent(high)}"
+
+
+# Perplexity
+
+
+def at_train_length(losses: Losses, corpus: str, train_length: int) -> MethodLosses:
+    """Return the evaluations without overlap and variant of the models of a training length."""
+    found: dict[str, dict[int, ArticleLosses]] = defaultdict(dict)
+    for key, article_losses in losses.items():
+        if key.stride != key.length or key.variant:
+            continue
+        if (key.corpus, key.tested_on, key.train_length) == (corpus, corpus, train_length):
+            found[key.method][key.length] = article_losses
+    return dict(sorted(found.items()))
+
+
+def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
+    """Write perplexity by method and evaluation length; the mean of the seeds."""
+    rows = []
+    for method, at in models.items():
+        cells = []
+        for length in lengths:
+            known = length in at
+            cells.append(markdown.perplexity(at[length].perplexity) if known else markdown.NOTHING)
+        seeds = max(len(losses.seeds) for losses in at.values())
+        rows.append([METHOD_NAMES[method], *cells, str(seeds)])
+    return markdown.table(["evaluated at →", *map(str, lengths), "seeds"], rows)
+
+
+def draw_lengths(
+    models: MethodLosses, lengths: Sequence[int], train_length: int, *paths: Path
+) -> None:
+    """Draw perplexity by evaluation length, a line per method with its range over seeds."""
+    lines = []
+    for method, at in models.items():
+        x = [n for n in lengths if n in at]
+        y = [at[n].perplexity for n in x]
+        spread = [_spread(at[n]) for n in x]
+        lines.append(PlotLine(METHOD_NAMES[method], x, y, method_style(method), spread))
+    draw("", [Panel("", lines, trained_at=train_length)], *paths)
+
+
+def _spread(losses: ArticleLosses) -> float:
+    """Return the standard deviation of perplexity over seeds."""
+    if len(losses.seeds) < 2:
+        return 0.0
+    return losses.perplexity * float(losses.nats.mean(axis=1).std(ddof=1))
+
+
+# Differences between methods during training
+
+
+def training_gaps_table(curves: ValidationCurves, corpus: str, train_length: int) -> str:
+    """Write how far each method is from ALiBi in validation perplexity as training goes on.
+
+    The columns are an eighth, a quarter, half, and all of the updates, where ALiBi
+    was validated then. The text is empty without ALiBi or without another method.
+    """
+    alibi = curves.get((corpus, "alibi", train_length))
+    if not alibi:
+        return ""
+    last = max(alibi)
+    updates = [count for count in (last // 8, last // 4, last // 2, last) if count in alibi]
+    rows = []
+    for (trained_on, method, length), curve in sorted(curves.items()):
+        if (trained_on, length) != (corpus, train_length) or method == "alibi":
+            continue
+        cells = []
+        for count in updates:
+            if count not in curve:
+                cells.append(markdown.NOTHING)
+                continue
+            bits = statistics.mean(curve[count].bits) - statistics.mean(alibi[count].bits)
+            cells.append(percent(bits * math.log(2)))
+        rows.append([METHOD_NAMES[method], *cells])
+    if not rows:
+        return ""
+    budgets = [f"{alibi[count].tokens / 1e6:.1f}M" for count in updates]
+    return markdown.table(["against ALiBi, tokens →", *budgets], rows)
+
+
+def published_gaps_table() -> str:
+    """Write the perplexities that Haviv et al. published, and their differences from ALiBi."""
+    rows = []
+    path = Path(__file__).with_name("published_gaps.csv")
+    with path.open(encoding="utf-8", newline="") as stream:
+        for model in csv.DictReader(stream):
+            alibi = float(model["alibi"])
+            row = [model["text"], model["parameters"], model["train_length"]]
+            row.append(markdown.perplexity(alibi))
+            for method in ("sinusoidal", "none"):
+                row.append(_published_gap(model[method], alibi))
+            rows.append(row)
+    headers = ["text", "parameters", "L", "ALiBi", "sinusoidal", "no positions"]
+    return markdown.table(headers, rows)
+
+
+def _published_gap(perplexity: str, alibi: float) -> str:
+    """Return a published perplexity, as text, and its difference from ALiBi's."""
+    if not perplexity:
+        return markdown.NOTHING
+    value = float(perplexity)
+    return f"{markdown.perplexity(value)} ({percent(math.log(value / alibi))})"
+
+
+# Provenance
+
+
+def processors_table(provenance: Mapping[str, Mapping]) -> str:
+    """Write how many models were trained on each GPU, or processor where there was none."""
+    counts: dict[str, int] = defaultdict(int)
+    for facts in provenance.values():
+        counts[_processor(facts["hardware"])] += 1
+    rows = [[processor, str(count)] for processor, count in counts.items()]
+    return markdown.table(["processor", "models"], rows)
+
+
+def _processor(hardware: Mapping) -> str:
+    if hardware["gpu"]:
+        return hardware["gpu"]
+    family = f"family {hardware['cpu_family']}, model {hardware['cpu_model']}"
+    return f"{hardware['cpu']} ({family})" if hardware.get("cpu_family") else hardware["cpu"]
+
+
+def tuning_table(tuning: Mapping[str, dict]) -> str:
+    """Write the perplexity of each trial, and the learning rate that was chosen."""
+    rates = sorted({trial["lr"] for outcome in tuning.values() for trial in outcome["trials"]})
+    rows = []
+    for name, outcome in tuning.items():
+        losses = {trial["lr"]: trial["loss_bits"] for trial in outcome["trials"]}
+        cells = []
+        for rate in rates:
+            bits = losses.get(rate)
+            cells.append(markdown.NOTHING if bits is None else markdown.perplexity(2**bits))
+        edge = " (edge of the grid)" if outcome["at_edge"] else ""
+        rows.append([name, *cells, f"{outcome['lr']:g}{edge}"])
+    headers = ["perplexity after the trial", *(f"{rate:g}" for rate in rates), "chosen"]
+    return markdown.table(headers, rows)

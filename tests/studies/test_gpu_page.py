@@ -1,0 +1,82 @@
+"""The page of a GPU study, written from the results of the small models."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.config_files import load
+from studies.__main__ import main
+from studies.experiment import StudyConfig
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "small_models"
+GPU_CONFIGS = sorted((ROOT / "studies" / "gpu").glob("*.yaml"))
+
+
+@pytest.fixture
+def page(tmp_path) -> str:
+    """Page of a configuration with the models of the small study."""
+    config = yaml.safe_load((ROOT / "studies/small_models/primary.yaml").read_text())
+    config["title"] = "Models on a GPU"
+    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
+    path = tmp_path / "larger.yaml"
+    path.write_text(yaml.safe_dump(config))
+    shutil.copytree(RESULTS / "primary", tmp_path / "results/larger")
+    assert main([str(path), "--results", str(tmp_path / "results")]) == 0
+    assert not (tmp_path / "results/README.md").exists()
+    return (tmp_path / "results/larger/README.md").read_text()
+
+
+def test_page_has_the_tables_of_the_same_results(page):
+    small_models_page = (RESULTS / "README.md").read_text()
+    for first_line in ("|     | statement", "|     | condition", "| evaluated at →"):
+        table = small_models_page[small_models_page.index(first_line) :].partition("\n\n")[0]
+        assert table in page
+    assert page.startswith("# Models on a GPU\n")
+
+
+def test_readme_belongs_to_the_small_models(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(GPU_CONFIGS[0]), "--results", str(tmp_path), "--readme", "README.md"])
+    assert stopped.value.code == 2
+    assert "--readme" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_page_without_results_states_that_no_test_was_run(tmp_path):
+    for path in GPU_CONFIGS:
+        assert main([str(path), "--results", str(tmp_path)]) == 0
+        page = (tmp_path / path.stem / "README.md").read_text()
+        assert page.count("not run") == 6
+        assert "No model is finished yet." in page
+
+
+@pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)
+def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
+    config = load(path, StudyConfig)
+    assert config.tests is not None
+    short = config.tests.train_length
+    evaluations = set()
+    for part in config.comparisons({}):
+        assert part.seeds == (1, 2, 3)
+        for model in runs_of(part, tmp_path, tmp_path):
+            assert model.spec.corpus == config.tests.corpus
+            for step in model.run.evaluations:
+                for _, length, stride in step.cases:
+                    trained = (model.spec.method, model.spec.train_length)
+                    evaluations.add((*trained, length, stride, step.name))
+    needed = {("alibi", short, n * short, n * short, "") for n in (1, 2, 4, 16)}
+    needed |= {("alibi", short, n * short, short // 8, "") for n in (1, 2, 4)}
+    needed |= {("alibi", short, n * short, n * short, "limited") for n in (2, 4)}
+    for method in ("sinusoidal", "rotary", "t5"):
+        needed.add((method, short, 4 * short, 4 * short, ""))
+    for method in ("sinusoidal", "rotary"):
+        needed.add((method, short, short, short, ""))
+    for method in ("alibi", "sinusoidal", "none"):
+        needed.add((method, 4 * short, 4 * short, 4 * short, ""))
+    assert needed <= evaluations
