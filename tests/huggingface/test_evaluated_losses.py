@@ -1,0 +1,192 @@
+"""Losses of ``alibi-fairseq eval`` on Hugging Face models, compared with other code."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+
+import pytest
+import torch
+from folders import LENGTH, TEXT, make_folder, unigram_tokenizer
+from trained import TRAIN_LENGTH
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+)
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.evaluation.windows import Span
+from alibi_fairseq.huggingface.model_folder import ModelFolder
+from alibi_fairseq.huggingface.text_file import read_text_file, split_documents, text_size
+
+pytest_plugins = ["evaluate_text"]
+
+
+def tokens_of(folder, documents: list[str]) -> list[list[int]]:
+    """Return the token IDs of each document."""
+    tokenizer = ModelFolder.open(folder).tokenizer
+    return [tokenizer.encode(part, add_special_tokens=False) for part in documents]
+
+
+@torch.no_grad()
+def naive_losses(
+    folder, documents: list[list[int]], length: int, stride: int, first_input: int = 0, score_from=0
+) -> list[float]:
+    """Return the loss of each document in bits, with a pass in float64 for each token.
+
+    A pass sees the whole window of the token, because the scores of some models depend on the
+    number of inputs. With dynamic scaling they also depend on earlier passes, so the rotation is
+    fresh.
+    """
+    is_dynamic = "dynamic" in (folder / "config.json").read_text()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).double().eval()
+    rotation = copy.deepcopy(model.model.rotary_emb) if is_dynamic else None
+    sums = []
+    for tokens in documents:
+        inputs = [first_input, *tokens[:-1]]
+        total = 0.0
+        for position in range(score_from, len(tokens)):
+            scored = score_from + (position - score_from) // stride * stride
+            begin = max(0, scored + stride - length)
+            window = inputs[begin : min(scored + stride, len(tokens))]
+            if is_dynamic:
+                model.model.rotary_emb = copy.deepcopy(rotation)
+            logits = model(torch.tensor([window])).logits[0, position - begin]
+            total -= logits.log_softmax(-1)[tokens[position]].item() / math.log(2)
+        sums.append(total)
+    return sums
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["llama", "llama-dynamic", "gpt-neox", "bloom", "mpt", "falcon", "qwen2", "qwen3", "gemma2"],
+)
+def test_losses_equal_naive_float64(name, evaluate, tmp_path):
+    folder = make_folder(tmp_path / name, name)
+    documents = tokens_of(folder, [TEXT])
+    records = evaluate(folder)
+    assert [(record["length"], record["stride"]) for record in records] == [
+        *((8, 8), (8, 5), (48, 48), (48, 5)),
+    ]
+    for record in records:
+        (expected,) = naive_losses(folder, documents, record["length"], record["stride"])
+        assert record["tokens"] == len(documents[0]) > 48
+        assert record["loss_bits"] == pytest.approx(expected / record["tokens"], abs=1e-5)
+        assert record["bytes"] == len(TEXT.encode())
+        assert record["words"] == len(TEXT.split()) + TEXT.count("\n")
+        assert record["train_length"] == (4 * LENGTH if name == "mpt" else LENGTH)
+
+
+def test_documents_equal_naive_float64(evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model")
+    parts = split_documents(TEXT, "empty-lines")
+    assert "".join(parts) == TEXT
+    assert len(parts) == 3
+    documents = tokens_of(folder, parts)
+    for score_from in (0, 7):
+        options = {"lengths": "8", "per_document": True, "score_from": str(score_from)}
+        for record in evaluate(folder, out=f"from-{score_from}", **options):
+            expected = naive_losses(folder, documents, 8, record["stride"], score_from=score_from)
+            assert record["document_tokens"] == [len(part) - score_from for part in documents]
+            assert record["document_bits"] == pytest.approx(expected, abs=1e-3)
+            assert (record["bytes"] == len(TEXT.encode())) is (score_from == 0)
+    # One stream, in which documents are only summed separately.
+    (stream,) = naive_losses(folder, [sum(documents, [])], 8, 8)
+    (record,) = evaluate(folder, out="stream", lengths="8", strides="full", per_document=True)
+    assert sum(record["document_bits"]) == pytest.approx(stream, abs=1e-3)
+
+
+def test_scored_bytes_are_those_of_the_tokens(text, tmp_path):
+    folder = ModelFolder.open(make_folder(tmp_path / "model"))
+    file = read_text_file(text, folder, "empty-lines")
+    last = len(file.tokens)
+    for spans in ([Span(0, 0, 9)], [Span(0, 5, 30)], [Span(0, 2, 4), Span(9, 20, last)]):
+        parts = [folder.tokenizer.decode(file.tokens[first:end]) for _, first, end in spans]
+        assert "\N{REPLACEMENT CHARACTER}" not in parts
+        words = sum(text_size(part).words for part in parts)
+        size = sum(text_size(part).bytes for part in parts)
+        assert file.text_of(spans) == (words, size)
+
+
+@pytest.mark.parametrize("name", ["alibi", "alibi-adaptive", "rotary", "learned", "sinusoidal"])
+def test_exported_model_equals_its_checkpoint(
+    name, trained, sweep, evaluate, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", lambda *arguments: {})
+    folder = tmp_path / "exported"
+    arguments = ["--data", str(trained.data), "--path", str(trained(name)), "--out", str(folder)]
+    assert main(["export", *arguments]) == 0
+    lengths = (16, TRAIN_LENGTH) if name == "learned" else (16, 4 * TRAIN_LENGTH)
+    expected = sweep(name, out="ours", lengths=lengths, strides=(None, 5))
+    text = shutil.copy(trained.folder / "valid", tmp_path / "valid.txt")
+    records = evaluate(folder, texts=(text,), lengths=",".join(map(str, lengths)))
+    for record, ours in zip(records, expected, strict=True):
+        assert record["loss_bits"] == pytest.approx(ours["loss_bits"], abs=1e-5)
+        same = ("tokens", "length", "stride", "train_length", "position_method", "mean_context")
+        assert [record[key] for key in same] == [ours[key] for key in same]
+
+
+def test_bos_per_window_begins_every_window(evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model", "gpt-neox", unigram_tokenizer())
+    (tokens,) = tokens_of(folder, [TEXT])
+    windows = [tokens[begin : begin + 8] for begin in range(0, len(tokens), 8)]
+    expected = sum(naive_losses(folder, windows, 8, 8))
+    (record,) = evaluate(folder, lengths="8", strides="full", bos_per_window=True)
+    assert record["loss_bits"] == pytest.approx(expected / len(tokens), abs=1e-5)
+    assert json.loads(record["model_overrides"]) == {"bos_per_window": True}
+    (plain,) = evaluate(folder, out="plain", lengths="8", strides="full")
+    assert abs(plain["loss_bits"] - record["loss_bits"]) > 1e-3
+
+
+#: Overrides of a rotation, and the complete parameters that transformers is given instead.
+ROTATIONS = {
+    "linear": ({"rope_type": "linear", "factor": 4.0}, {"rope_theta": 500.0}),
+    "yarn": (
+        {"rope_type": "yarn", "factor": 4.0},
+        {"rope_theta": 500.0, "original_max_position_embeddings": LENGTH},
+    ),
+    "base": ({"rope_theta": 20.0}, {"rope_type": "default"}),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_overridden_rotation_equals_transformers(name, evaluate, tmp_path):
+    overrides, rest = ROTATIONS[name]
+    folder = make_folder(
+        tmp_path / "model", rope_parameters={"rope_type": "default", "rope_theta": 500.0}
+    )
+    config = AutoConfig.from_pretrained(folder, rope_parameters={**overrides, **rest})
+    model = AutoModelForCausalLM.from_pretrained(folder, config=config).eval()
+    (tokens,) = tokens_of(folder, [TEXT])
+    window = torch.tensor([0, *tokens[:-1]])[None]
+    scores = model(window).logits[0].double().log_softmax(-1)
+    expected = -scores[range(len(tokens)), tokens].mean().item() / math.log(2)
+    options = {"lengths": str(len(tokens)), "strides": "full"}
+    (plain,) = evaluate(folder, out="plain", **options)
+    given = json.dumps({"rope_parameters": overrides})
+    (record,) = evaluate(folder, model_overrides=given, **options)
+    assert abs(plain["loss_bits"] - expected) > 1e-3
+    assert record["loss_bits"] == pytest.approx(expected, abs=1e-5)
+    assert json.loads(record["model_overrides"]) == {"rope_parameters": overrides}
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_is_close(precision, evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model", "gemma2")
+    options = {"lengths": "16", "strides": "full"}
+    (full,) = evaluate(folder, **options)
+    (half,) = evaluate(folder, out="half", precision=precision, **options)
+    assert 0 < abs(half["loss_bits"] - full["loss_bits"]) < 0.02
+
+
+def test_unknown_tokens_have_no_size(evaluate, text, tmp_path):
+    folder = make_folder(tmp_path / "model", "gpt-neox", unigram_tokenizer())
+    (known,) = evaluate(folder, lengths="8", strides="full")
+    text.write_text(TEXT + "\N{SNOWMAN}\n", encoding="utf-8")
+    (unknown,) = evaluate(folder, out="unknown", lengths="8", strides="full")
+    assert "bits_per_byte" in known
+    assert "bits_per_byte" not in unknown
+    assert "word_perplexity" not in unknown
