@@ -1,0 +1,60 @@
+"""Output that cannot be written: a full disk, closed streams, and impossible paths."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+from commands import SHORT, as_process
+from results_documents import document, evaluation_cell
+
+
+def test_impossible_output_path_is_rejected(tmp_path, refuse):
+    (tmp_path / "results.json").write_text(json.dumps(document(evaluation_cell())))
+    for out in (tmp_path / "results.json" / "below", tmp_path / ("x" * 300)):
+        assert str(out)[:200] in refuse("report", tmp_path / "results.json", "--out", out)
+
+
+@pytest.mark.parametrize("output", ["a closed pipe", "/dev/full"])
+def test_unwritable_stdout_is_reported(output, monkeypatch, refuse):
+    if output == "/dev/full":
+        stream = os.fdopen(os.open(output, os.O_WRONLY), "w")
+    else:
+        reader, writer = os.pipe()
+        os.close(reader)
+        stream = os.fdopen(writer, "w")
+    with stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        assert "The output" in refuse("models")
+
+
+def test_full_stdout_does_not_end_training(data_bin, tmp_path):
+    """Log lines that cannot be written are dropped, without a traceback for each."""
+    words = ["alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
+    program = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
+    program += "os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
+    done = as_process("-c", program, *words)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    assert "Logging error" not in done.stderr
+    assert (tmp_path / "checkpoint_last.pt").is_file()
+
+
+def test_full_stderr_moves_error_to_stdout(data_bin):
+    program = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 2); "
+    program += "os.execv(sys.executable, [sys.executable, '-m', *sys.argv[1:]])"
+    done = as_process("-c", program, "alibi_fairseq", "models", "--nosuch")
+    assert done.returncode == 2
+    assert "error: " in done.stdout.splitlines()[-1]
+    assert "--nosuch" in done.stdout
+
+
+@pytest.mark.parametrize("number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
+def test_closed_standard_stream(number):
+    program = f"import os, sys; os.close({number}); os.execv(sys.executable, "
+    program += "[sys.executable, '-m', 'alibi_fairseq', 'models'])"
+    done = as_process("-c", program)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr

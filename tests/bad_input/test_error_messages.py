@@ -1,0 +1,87 @@
+"""Sentences that explain errors, and the exit codes of failed trainings."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from commands import PACKAGE, SHORT, as_process
+from fairseq.data import Dictionary
+from hydra.errors import MissingConfigException
+from torch.multiprocessing import ProcessRaisedException
+
+from alibi_fairseq.errors import UserInputError, explain, option_errors
+
+ERROR_IN_PROCESS = """
+
+-- Process 0 terminated with the following error:
+Traceback (most recent call last):
+  File "x.py", line 1
+ValueError: inner
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+alibi_fairseq.errors.UserInputError: Wrong: do this.
+"""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: an illegal memory access"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+def test_device_errors_name_no_option(monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(Dictionary, "__len__", fail)
+    with pytest.raises(type(error)), option_errors():
+        Dictionary.finalize(Dictionary())
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (RuntimeError("out of memory"), None),
+        (ProcessRaisedException("\n\n-- Process 1 …\nTraceback …\nKeyError: 'x'\n", 1, 1), None),
+        (ProcessRaisedException(ERROR_IN_PROCESS, 0, 1), "Wrong: do this."),
+        (UserInputError("on\n two lines"), "on two lines"),
+        (MissingConfigException("no such\nfile", "x"), "no such file"),
+        (ModuleNotFoundError("No module named 'alibi_fairseq.x'", name="alibi_fairseq.x"), None),
+        (ModuleNotFoundError("No module", name="transformers"), "alibi-fairseq[huggingface]"),
+        (pickle.UnpicklingError("Weights only load failed. GLOBAL posix.system"), "posix.system"),
+    ],
+)
+def test_explanation_of_an_error(error, sentence):
+    explanation = explain(error)
+    if sentence is None:
+        assert explanation is None
+    else:
+        assert sentence in explanation
+
+
+@pytest.mark.parametrize("spawned", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_training_errors_print_one_line(spawned, data_bin, tmp_path):
+    words = [data_bin, "--user-dir", PACKAGE, *SHORT, "--save-dir", tmp_path / "out"]
+    words += ["--position-method", "alibo"]
+    command = ["-m", "fairseq_cli.train", *words]
+    if spawned:
+        # As on a machine with a GPU, where fairseq spawns its processes.
+        program = "import sys, torch; torch.cuda.device_count = lambda: 1; "
+        program += "sys.argv[0] = 'fairseq-train'; "
+        program += "from fairseq_cli.train import cli_main; cli_main()"
+        flags = ["--distributed-init-method", "tcp://localhost:29577"]
+        flags += ["--distributed-world-size", "1", "--distributed-backend", "gloo"]
+        command = ["-c", program, *words, *flags]
+    failed = as_process(*command)
+    last = failed.stderr.strip().splitlines()[-1]
+    assert failed.returncode == 2, failed.stderr[-2000:]
+    assert "error: " in last
+    assert "Did you mean 'alibi'?" in last
+    assert "Traceback" not in failed.stderr
+    assert "hydra" not in failed.stderr
+    assert not (tmp_path / "out").exists()
