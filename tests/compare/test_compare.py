@@ -47,7 +47,8 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     words = [*map(str, words), "--train-lengths", "16", "--lengths", "16,48", "--updates"]
     assert main([*words, "4"]) == 0
     printed = capsys.readouterr().out
-    assert "| ALiBi, L=16" in printed and "| Learned, L=16" in printed
+    assert "| ALiBi, L=16" in printed
+    assert "| Learned, L=16" in printed
     figures = ("figure.png", "figure.pdf", "loss-by-position.png", "loss-by-position.pdf")
     assert f"{out / 'loss-by-position.png'}\n" in printed
     for name in ("table.md", "comparison.yaml", *figures):
@@ -100,7 +101,7 @@ def test_layer_patterns_and_options_share_one_table(
 
 
 @pytest.mark.parametrize(
-    "methods, flags, message",
+    ("methods", "flags", "message"),
     [
         ("rotary+none+none+none", "", "--position-method rotary,none,none,none names 4 layers"),
         ("alibi,rotary+none", "--decoder-layers 1", "--position-method rotary,none names 2 layers"),
@@ -134,7 +135,8 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
         "(0.9, 0.98) --clip-norm 1.0 --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 10"
     )
     trained = json.loads((folder / "trained-60.json").read_text())
-    assert trained["settings"] == settings and [*trained["outputs"]] == ["0 checkpoint_last.pt"]
+    assert trained["settings"] == settings
+    assert [*trained["outputs"]] == ["0 checkpoint_last.pt"]
     evaluated = (folder / "evaluated-checkpoint_last-valid-full,8.json").read_text()
     assert json.loads(evaluated)["settings"] == {"score_from": 3}
     assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
@@ -157,8 +159,10 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
         )
     ComparisonExperiment(what, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
-    assert "22.00 ± 2.83 (2 seeds)" in text and text in capsys.readouterr().out
-    assert f"on {what.updates * what.tokens_per_update:,} tokens" in text and "seeds 1, 2." in text
+    assert "22.00 ± 2.83 (2 seeds)" in text
+    assert text in capsys.readouterr().out
+    assert f"on {what.updates * what.tokens_per_update:,} tokens" in text
+    assert "seeds 1, 2." in text
     assert "| 128" not in text
     results = load_results_file(tmp_path / "results.json")
     assert [record["seed"] for record in results["cells"]] == [1, 2]
@@ -214,7 +218,8 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     for lr in ("0.1", "0.2"):
         assert main([*words, "--job", f"run:{data_bin.parent.name}/alibi-16-seed1-lr{lr}"]) == 0
     threads.clear()
-    assert main(words) == 0 and len(threads) == 6  # two trials, two trainings, two evaluations
+    assert main(words) == 0
+    assert len(threads) == 6  # two trials, two trainings, two evaluations
     assert {*threads} == {"2"}  # 12 cores, two runs with two trials each
 
 
@@ -235,10 +240,12 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     header, row, *_ = cells_of(text)
     # Two updates do not teach anything to copy, so there is no column of it here.
     assert header[1:] == ["32", "128", "training speed", "evaluation speed", "memory"]
-    assert row[0] == "Root distance, L=32" and row[5] == "–"  # no sinusoidal model was trained
+    assert row[0] == "Root distance, L=32"
+    assert row[5] == "–"  # no sinusoidal model was trained
     assert all(float(cell.split()[0]) > 0 for cell in row[1:5])
     (probe,) = cells_of(text.split("## copy")[1])[1:]
-    assert probe[0] == row[0] and probe[1].endswith("%")
+    assert probe[0] == row[0]
+    assert probe[1].endswith("%")
     measured = load_results_file(tmp_path / "out" / "speeds.json")["cells"]
     cases = [(cell["position_method"], cell["phase"]) for cell in measured]
     models = ("root", "sinusoidal")

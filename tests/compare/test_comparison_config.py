@@ -33,7 +33,8 @@ def test_yaml_round_trip(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     study = load(path)
-    assert study.corpora[0].text == ("wiki-1.txt", "wiki-2.txt") and study.corpora[1].text == ()
+    assert study.corpora[0].text == ("wiki-1.txt", "wiki-2.txt")
+    assert study.corpora[1].text == ()
     assert study.train_flags == ("--dropout", "0.2", "--clip-norm", "0.5")
     assert study.tokens == 600 * 2048
     path.write_text(yaml.safe_dump(as_mapping(study)))
@@ -56,7 +57,7 @@ def test_model_specs_follow_order():
 
 
 @pytest.mark.parametrize(
-    "change, message",
+    ("change", "message"),
     [
         ({"method": "alibi"}, "method: there is no such key"),
         ({"methods": ["alibbi"]}, "Did you mean 'alibi'"),
@@ -133,7 +134,8 @@ def test_options_match_yaml(tmp_path, monkeypatch):
     assert comparison == from_mapping({"corpora": [corpus], **values})
     assert parse_comparison(monkeypatch, "book.txt", "--methods", "all").methods == PAPER_METHODS
     methods = parse_comparison(monkeypatch, "book.txt", "--methods", "all,later,alibi").methods
-    assert methods[:7] == PAPER_METHODS and sorted(methods) == sorted(METHODS)
+    assert methods[:7] == PAPER_METHODS
+    assert sorted(methods) == sorted(METHODS)
     _, *probes = parse_comparison(monkeypatch, "book.txt", "--probes", "copy,passkey").corpora
     assert (
         [corpus.probe for corpus in probes]
@@ -178,7 +180,8 @@ def test_notation_sets_layers_and_options(tmp_path):
     assert pattern.name == "mine/rotary+none-attention_window=64+0-128-seed1"
     words = " ".join(pattern.flags)
     assert "--position-method rotary,none --attention-window 64,0 --tokens-per-sample" in words
-    assert "--dropout 0.2" in words and "--dropout" not in options.flags
+    assert "--dropout 0.2" in words
+    assert "--dropout" not in options.flags
     assert "--position-method rotary --p-rope 0.75 --rotary-base 500000" in " ".join(options.flags)
 
 

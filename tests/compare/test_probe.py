@@ -65,7 +65,8 @@ def test_sequence_repeats_string_after_gap(probe, depth):
     length = 128
     filling = text if probe.in_text else None
     rows = probe.sequences(np.random.default_rng(3), first, filling, 40, length, depth)
-    assert rows.shape == (40, length) and (rows[:, -1] == 2).all()
+    assert rows.shape == (40, length)
+    assert (rows[:, -1] == 2).all()
     places = set()
     for row in rows.tolist():
         before, last = [place for place, token in enumerate(row) if token == first]
@@ -90,7 +91,9 @@ def test_training_sequence_repeats_string_often():
     for row in rows.tolist():
         marks = [place for place, token in enumerate(row) if token == 4]
         strings = {tuple(row[place + 1 : place + 9]) for place in marks}
-        assert len(marks) == 5 and len(strings) == 1 and row.count(5) == 64 - 1 - 5 * 9
+        assert len(marks) == 5
+        assert len(strings) == 1
+        assert row.count(5) == 64 - 1 - 5 * 9
 
 
 @pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
@@ -102,9 +105,11 @@ def test_mqar_is_solved_by_recall(depth):
         values = [value for _, value in last]
         assert [row[place] for place in places] == values
         assert [recalled(row, place) for place in places] == values
-        assert sorted(first) == sorted(last) and row[-1] == 2
+        assert sorted(first) == sorted(last)
+        assert row[-1] == 2
         keys = [key - MARKER - 2 for key, _ in first]
-        assert len(set(keys)) == MQAR.pairs and set(keys) <= set(range(MQAR.keys))
+        assert len(set(keys)) == MQAR.pairs
+        assert set(keys) <= set(range(MQAR.keys))
         offset = MARKER + 2 + MQAR.keys
         assert all(0 <= value - offset < MQAR.symbols for value in values)
         assert row.count(MARKER + 1) == 128 - 1 - 2 * (1 + 2 * MQAR.pairs)
@@ -149,7 +154,8 @@ def test_seed_determines_sequences(probe):
 def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
     prepare(probe, 64, None, tmp_path / "data")
     loaded, marker, text = probes.load(tmp_path / "data")
-    assert loaded == probe and text is None
+    assert loaded == probe
+    assert text is None
     assert load_dictionary(tmp_path / "data")[marker] == "<probe:mark>"
     settings = tmp_path / "data" / probes.SETTINGS_FILE
     settings.write_text(settings.read_text().replace(probe.name, "unknown"))
@@ -186,10 +192,12 @@ def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch
     assert main(words) == 0
     assert "none has learned the task" in capsys.readouterr().out
     document = load_results_file(out / "results.json")
-    assert document["kind"] == "probe" and document["corpus"] == "copy"
+    assert document["kind"] == "probe"
+    assert document["corpus"] == "copy"
     measured = [(cell["length"], cell["depth"]) for cell in document["cells"]]
     assert measured == [(48 * n, depth) for n in (1, 2, 4, 8, 16) for depth in DEPTHS]
-    assert (out / "figure.svg").stat().st_size > 1000 and (out / "table.md").is_file()
+    assert (out / "figure.svg").stat().st_size > 1000
+    assert (out / "table.md").is_file()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
     assert main(words) == 0
     assert "evaluating" not in capsys.readouterr().out
@@ -228,7 +236,8 @@ def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, mon
     words += ["--parallel", "1", "--train-flags", TINY, "--out", str(tmp_path / "out")]
     assert main(words) == 0
     printed = capsys.readouterr().out
-    assert "passkey at 4 L" in printed and "## passkey" in printed
+    assert "passkey at 4 L" in printed
+    assert "## passkey" in printed
     header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
     assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]
     kinds = [load_results_file(path)["kind"] for path in sorted((tmp_path / "out").glob("*.json"))]

@@ -46,7 +46,8 @@ def test_figure_files_are_reproducible(tmp_path, suffix, start):
     draw(MEASURED, second)
     content = first.read_bytes()
     assert content == second.read_bytes()
-    assert content.startswith(start) and len(content) > 5000
+    assert content.startswith(start)
+    assert len(content) > 5000
 
 
 def test_lines_have_measured_points_and_axes_units():
@@ -54,9 +55,11 @@ def test_lines_have_measured_points_and_axes_units():
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
-    assert "tokens" in axes.get_xlabel() and "Perplexity" in axes.get_ylabel()
+    assert "tokens" in axes.get_xlabel()
+    assert "Perplexity" in axes.get_ylabel()
     assert axes.get_yscale() == "log"  # 58 to 400 would flatten ALiBi's line
-    assert axes.get_ylim()[0] < 58 and axes.get_ylim()[1] > 400
+    assert axes.get_ylim()[0] < 58
+    assert axes.get_ylim()[1] > 400
 
 
 def test_methods_differ_without_color():
@@ -151,7 +154,9 @@ def test_diverged_model_is_cut_off():
 def test_axis_does_not_magnify_noise():
     line = plots.PlotLine("a", [64, 128], [646.0, 654.0], method_style("alibi"))
     low, high = axes_of(line).get_ylim()
-    assert low < 646 and high > 654 and high - low > 10 * (654 - 646)
+    assert low < 646
+    assert high > 654
+    assert high - low > 10 * (654 - 646)
 
 
 def test_figure_has_title_and_caption(tmp_path):

@@ -108,7 +108,8 @@ def test_line_has_middle_of_buckets_with_enough_tokens():
     few = [tokens // 5 for tokens in TOKENS]
     bits = [bits / 5 for bits in ALIBI["position_bits"]]
     short_text = {**ALIBI, "position_tokens": few, "position_bits": bits, "tokens": sum(few)}
-    assert drawable(points_of(ALIBI)) and not drawable(points_of(short_text))
+    assert drawable(points_of(ALIBI))
+    assert not drawable(points_of(short_text))
 
 
 def test_figure_has_line_per_model_and_units(tmp_path):

@@ -32,12 +32,13 @@ def test_table_averages_depths_then_seeds():
         ["ALiBi, L=64", "85 % ± 14", "25 % ± 0"],
         ["No positions, L=64", "15 %", "–"],
     ]
-    assert "guessing: 10 %" in text and "none has learned" not in text
+    assert "guessing: 10 %" in text
+    assert "none has learned" not in text
     assert probe_columns("copy", results)["copy at 4 L"]["none", 64, ()] == "–"
 
 
 @pytest.mark.parametrize(
-    "one, other, names",
+    ("one", "other", "names"),
     [
         ({"lr": 0.001}, {"lr": 0.002}, ["lr 0.001", "lr 0.002"]),
         (

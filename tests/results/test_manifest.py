@@ -79,7 +79,7 @@ def test_invalid_manifests_are_rejected(data_bin, change, words):
 
 
 @pytest.mark.parametrize(
-    "file, name",
+    ("file", "name"),
     [
         ("wiki-mini-v1.zip", "wiki-mini-v1"),
         ("WikiText_103-v1.zip", "other-text"),

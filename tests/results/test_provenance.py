@@ -37,7 +37,8 @@ def test_provenance_is_valid_and_has_command(tmp_path):
     with pytest.raises(UserInputError, match="'test'"):
         provenance.data_sha256(folder, ["test"])
     assert collected["versions"]["fairseq"].startswith("fairseq")
-    assert collected["hardware"]["cores"] >= 1 and collected["threads"] >= 1
+    assert collected["hardware"]["cores"] >= 1
+    assert collected["threads"] >= 1
 
 
 def test_hardware_distinguishes_processors(monkeypatch):
@@ -58,7 +59,8 @@ def test_own_command_reads_as_typed(monkeypatch):
         monkeypatch.setattr("sys.argv", [program, "eval", "--lengths", "64"])
         collected = provenance.collect_provenance(seconds=0)
         assert collected["command"] == "alibi-fairseq eval --lengths 64"
-    assert collected["data_sha256"] is None and collected["dictionary_sha256"] is None
+    assert collected["data_sha256"] is None
+    assert collected["dictionary_sha256"] is None
     # What `alibi-fairseq train DATA` leaves for fairseq.
     added = ["--user-dir", str(FOLDER)]
     monkeypatch.setattr("sys.argv", ["alibi-fairseq train", "data-bin", *added])

@@ -76,7 +76,9 @@ def test_error_names_wrong_key(path, value, named):
     with pytest.raises(UserInputError, match=named) as caught:
         schema.validate_results(changed(path, value), "results.json")
     message = str(caught.value)
-    assert message.startswith("results.json: ") and "\n" not in message and message[-1] == "."
+    assert message.startswith("results.json: ")
+    assert "\n" not in message
+    assert message[-1] == "."
 
 
 def cell_with_all_losses(decimals: int | None = None) -> dict:
@@ -174,10 +176,12 @@ def test_merge_keeps_each_record_once_and_all_parts():
     assert provenance["seconds"] == 3.5
     assert provenance["command"].split("\n") == ["first", PROVENANCE["command"]]
     assert provenance["date"] == PROVENANCE["date"]
-    assert provenance["threads"] is None and provenance["seed"] == 1
+    assert provenance["threads"] is None
+    assert provenance["seed"] == 1
     assert provenance["parts"] == [one["provenance"], two["provenance"]]
     again = merging.merge_results_files([merged, document(evaluation_cell(9.0, length=64))])
-    assert len(again["provenance"]["parts"]) == 3 and again["provenance"]["seconds"] == 16.0
+    assert len(again["provenance"]["parts"]) == 3
+    assert again["provenance"]["seconds"] == 16.0
 
 
 def test_merge_keeps_seed_of_each_file():

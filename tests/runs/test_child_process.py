@@ -215,7 +215,8 @@ def test_closed_terminal_saves_and_stops(tmp_path):
     os.close(theirs)
     os.close(ours)
     parent.wait(180)
-    assert (tmp_path / "child.saved").read_text() == "SIGUSR1" and ended(child)
+    assert (tmp_path / "child.saved").read_text() == "SIGUSR1"
+    assert ended(child)
     assert (tmp_path / "code").read_text() == str(STOPPED_EARLY)
 
 
@@ -297,7 +298,8 @@ def test_stop_request_lets_all_trainings_save(tmp_path, parallel, capsys):
         run_with_exit_code(lambda: run_all(runs, [Slot({"OMP_NUM_THREADS": "1"})] * parallel)) == 75
     )
     printed = capsys.readouterr()
-    assert "to resume" in printed.err and "[3/3]" not in printed.out
+    assert "to resume" in printed.err
+    assert "[3/3]" not in printed.out
     saved = [path.with_suffix(".saved").exists() for path in paths]
     assert saved == [True, parallel == 2, False]
     assert not (tmp_path / "never").exists()
@@ -309,7 +311,8 @@ def test_failure_stops_others_and_is_reported(tmp_path):
     runs = [work_item("a", training(tmp_path / "a")), work_item("b", failing)]
     runs.append(work_item("c", touch(tmp_path / "c")))
     assert run_with_exit_code(lambda: run_all(runs, [Slot(), Slot()])) == 3
-    assert (tmp_path / "a.saved").exists() and not (tmp_path / "c").exists()
+    assert (tmp_path / "a.saved").exists()
+    assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("number", execution.STOP_SIGNALS)

@@ -50,10 +50,13 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
             assert f"#SBATCH {line}\n" in script
         assert "#SBATCH --kill-on-invalid-dep=yes\n" in script
         assert "export SRUN_CPUS_PER_TASK=" in script
-        assert "module load cuda/12.4 gcc || exit\n" in script and "conda activate mine" in script
+        assert "module load cuda/12.4 gcc || exit\n" in script
+        assert "conda activate mine" in script
         assert "#SBATCH --time=24:00:00\n" in script
-    assert "#SBATCH --array=0-1%1\n" in runs and "#SBATCH --gpus-per-node=1\n" in runs
-    assert "dependency" not in runs and "gpus" not in report
+    assert "#SBATCH --array=0-1%1\n" in runs
+    assert "#SBATCH --gpus-per-node=1\n" in runs
+    assert "dependency" not in runs
+    assert "gpus" not in report
     assert "#SBATCH --dependency=afterok:100\n" in report
     job = submitit.core.utils.DelayedSubmission.load(out / "jobs" / "100_1" / "100_1_submitted.pkl")
     (words,) = job.args
@@ -70,19 +73,23 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
     output = capsys.readouterr().out
     assert "# preparing the data: 1 job\n# sbatch --time=24:00:00 --cpus-per-task=4\n" in output
     assert "# training and evaluating: 2 jobs, after 'preparing the data'\n" in output
-    assert output.count("\nrun:a/") == 2 and "\nreport\n" in output
-    assert not out.exists() and not list(scripts.iterdir())
+    assert output.count("\nrun:a/") == 2
+    assert "\nreport\n" in output
+    assert not out.exists()
+    assert not list(scripts.iterdir())
 
     words = ["reproduce", "table8", "--scale", "smoke", "--allow-other-text"]
     words += ["--corpus", f"bookcorpus={text}", "--out", str(out)]
     assert main([*words, "--slurm", "--dry-run", "--cpu", "1"]) == 0
     output = capsys.readouterr().out
-    assert output.count("\nrun:bookcorpus/") == 6 and "--gpus-per-node" not in output
+    assert output.count("\nrun:bookcorpus/") == 6
+    assert "--gpus-per-node" not in output
     words[3] = "paper"
     assert main([*words, "--slurm", "--dry-run", "--gpus", "8"]) == 0
     output = capsys.readouterr().out
     assert "# training and evaluating: 6 jobs, after 'preparing the data'" in output
-    assert output.count("--gpus-per-node=8") == 1 and not out.exists()
+    assert output.count("--gpus-per-node=8") == 1
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,8 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
 )
 def test_bad_slurm_options_are_rejected(data_bin, tmp_path, capsys, more, sentence):
     assert main([*compare(data_bin, tmp_path / "out"), *more]) == 2
-    assert sentence in capsys.readouterr().err and not (tmp_path / "out" / "jobs").exists()
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "out" / "jobs").exists()
 
 
 def test_jobs_and_one_machine_resume_each_other(data_bin, tmp_path, monkeypatch, capsys):
@@ -129,7 +137,8 @@ def test_warned_job_saves_and_requeues(monkeypatch, capsys):
     stopped.signal = signal.SIGUSR1
     with pytest.raises(SystemExit) as ended:
         slurm.run_command(["eval"])
-    assert not ended.value.code and len(requeued) == 1
+    assert not ended.value.code
+    assert len(requeued) == 1
     stopped.signal = signal.SIGTERM  # scancel, or SLURM requeues the job itself
     with pytest.raises(RuntimeError, match="failed with exit code 75"):
         slurm.run_command(["eval"])

@@ -127,8 +127,10 @@ def test_shipped_windows_divide_scored_tokens(path):
     assert {cell for part in parts for cell in part.model_specs()}
     for part in parts:
         scored = part.score_to - part.score_from
-        for length in (each for each in part.eval_lengths if isinstance(each, int)):
-            assert length <= scored and scored % length == 0
+        for length in part.eval_lengths:
+            if isinstance(length, int):
+                assert length <= scored
+                assert scored % length == 0
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,8 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     for file in ("evaluation.json", "evaluation-on-wiki.json"):
         cells = [load_results_file(folder / file)["cells"] for folder in (one, two)]
         numbers = [[[cell.get(key) for key in keys] for cell in found] for found in cells]
-        assert numbers[0] == numbers[1] and numbers[0]
+        assert numbers[0] == numbers[1]
+        assert numbers[0]
         assert {cell["tokens"] for cell in cells[0]} == {3 * 16}
     (*_, last) = load_results_file(one / TRAINING_FILE)["cells"]
     assert last["updates"] == 4
@@ -203,7 +206,8 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     assert main(["study.yaml", *words, "--models", name]) == 0
     assert "All 1 runs already complete" in capsys.readouterr().out
     outcome = json.loads((one / "cell.json").read_text())["tuning"]
-    assert outcome["lr"] in (0.002, 0.004) and len(outcome["trials"]) == 2
+    assert outcome["lr"] in (0.002, 0.004)
+    assert len(outcome["trials"]) == 2
     changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}
     Path("study.yaml").write_text(yaml.safe_dump(changed))
     with pytest.raises(UserInputError, match="that was made with other settings"):
