@@ -1,4 +1,4 @@
-"""Agreement of the numbers of a result record, within the precision that they are printed with."""
+"""Agreement of the numbers of a result record, within the rounding of their printed digits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_increasing(ends: Sequence[int], tokens: Sequence[int]) -> None:
         tokens: number of tokens of each bucket.
 
     Raises:
-        ValueError: they are not, or a bucket lacks one of these numbers.
+        ValueError: the positions do not increase, or the lists have different lengths.
     """
     if len(ends) != len(tokens):
         raise ValueError("position_ends and position_tokens must have the same length")
@@ -62,7 +62,7 @@ def check_increasing(ends: Sequence[int], tokens: Sequence[int]) -> None:
 
 
 def check_sums(record: Any, kind: str, tokens: Sequence[int], bits: Sequence[float]) -> None:
-    """Check that documents or positions add up to the whole.
+    """Check that the tokens and losses of all documents, or of all positions, add up to the whole.
 
     Args:
         record: :class:`.schema.ResultRecord`.
@@ -71,7 +71,7 @@ def check_sums(record: Any, kind: str, tokens: Sequence[int], bits: Sequence[flo
         bits: loss of each part in bits.
 
     Raises:
-        ValueError: they do not.
+        ValueError: they do not add up, or the lists have different lengths.
     """
     if len(tokens) != len(bits):
         raise ValueError(f"{kind}_tokens and {kind}_bits must have the same length")
@@ -79,7 +79,8 @@ def check_sums(record: Any, kind: str, tokens: Sequence[int], bits: Sequence[flo
         raise ValueError(f"{kind}_tokens must add up to tokens, not to {sum(tokens)}")
     if record.tokens is None or record.loss_bits is None or not bits:
         return
-    # The numbers of a list have the same number of decimals; the last ones may be zeros.
+    # All numbers of a list are rounded to the same decimal, but JSON drops zeros at the end. The
+    # number with the most decimals shows the rounding.
     rounding = len(bits) * min(_rounding(value) for value in bits)
     total = math.fsum(bits)
     whole = _scaled(_interval(record.loss_bits), record.tokens)
@@ -106,6 +107,7 @@ def _log2_interval(value: float) -> tuple[float, float]:
 
 
 def _scaled(interval: tuple[float, float], factor: float) -> tuple[float, float]:
+    """Multiply an interval by a positive factor."""
     low, high = interval
     return low * factor, high * factor
 

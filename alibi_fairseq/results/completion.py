@@ -29,7 +29,7 @@ class CompletionMarker:
         outputs: Iterable[Path] = (),
     ):
         self.path = path
-        self.settings = _json(settings or {})
+        self.settings = _as_read_back(settings or {})
         self._sources = _by_name(sources)
         self._outputs = _by_name(outputs)
 
@@ -79,11 +79,11 @@ def run_cached(marker: CompletionMarker, compute: Callable[[], Any]) -> Any:
 def write_settings(path: Path, settings: dict) -> None:
     """Write the settings of unfinished work into its folder, before it begins."""
     with atomic_write(path) as stream:
-        json.dump(_json(settings), stream, indent=1)
+        json.dump(_as_read_back(settings), stream, indent=1)
 
 
 def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) -> None:
-    """Compare the settings of existing work with those that it should have.
+    """Check that existing work has the settings that it should have.
 
     Args:
         existing: settings of the existing work. None: there is none.
@@ -96,7 +96,7 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
     """
     if existing is None:
         return
-    wanted = _json(wanted)
+    wanted = _as_read_back(wanted)
     for key in sorted({*existing, *wanted}):
         before = existing.get(key)
         now = wanted.get(key)
@@ -109,14 +109,14 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
 
 
 def read_json_if_present(path: Path) -> dict | None:
-    """Return the content of a JSON file of ours, a marker or settings; None without the file."""
+    """Return the content of a marker or settings file, which is trusted; None without the file."""
     if not path.is_file():
         return None
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _by_name(paths: Iterable[Path]) -> dict[str, Path]:
-    """Return files by number and name. Without their folders, the folders can be moved."""
+    """Return files by number and name. Folders are left out, so that they can be moved."""
     return {f"{number} {path.name}": path for number, path in enumerate(paths)}
 
 
@@ -155,6 +155,6 @@ def _is_unchanged(path: Path, fingerprint: dict) -> bool:
     return sha256_file(path) == fingerprint["sha256"]
 
 
-def _json(settings: dict) -> dict:
-    """Return settings as JSON reads them back: tuples become lists."""
+def _as_read_back(settings: dict) -> dict:
+    """Return settings as they are read back from JSON. For example, tuples become lists."""
     return json.loads(json.dumps(settings))

@@ -24,7 +24,7 @@ _OVERWRITE_FLAG = "#fairseq:overwrite"
 def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:
     """Return the SHA-256 of the binary files of splits, in their order; None without a split.
 
-    Of several folders joined by ``:``, all that have a split count.
+    If ``data`` joins several folders by ``:``, the files of all folders with the split are hashed.
 
     Raises:
         UserInputError: a split is in none of the folders.
@@ -75,7 +75,7 @@ def dictionary_sha256(data: str | os.PathLike) -> str:
     for line in lines:
         if line.strip():
             entry = line.rstrip().removesuffix(f" {_OVERWRITE_FLAG}")
-            symbol, *_ = entry.rsplit(" ", 1)  # the symbol may contain spaces
+            symbol = entry.rsplit(" ", 1)[0]  # without its count; the symbol may contain spaces
             symbols.append(symbol)
     return symbols_sha256(symbols)
 
@@ -83,8 +83,8 @@ def dictionary_sha256(data: str | os.PathLike) -> str:
 def bind_dictionary(task) -> None:
     """Check the task's dictionary against the checkpoint's, and record it in the task's state.
 
-    This runs when a model is built. fairseq has then loaded the state of a checkpoint to evaluate,
-    and has not yet saved the state of a training run. A task without state is left unchanged.
+    This runs when a model is built. By then, fairseq has loaded the state of a checkpoint to
+    evaluate, but has not saved the state of a training run. A task without state is left unchanged.
 
     Raises:
         UserInputError: the checkpoint was trained with another dictionary.
@@ -92,13 +92,13 @@ def bind_dictionary(task) -> None:
     state = getattr(task, "state", None)
     if state is None:
         return
-    ours = dictionary_digest(task.source_dictionary)
-    trained_with = state.state_dict.get(STATE_KEY, ours)
-    if trained_with != ours:
+    data_digest = dictionary_digest(task.source_dictionary)
+    training_digest = state.state_dict.get(STATE_KEY, data_digest)
+    if training_digest != data_digest:
         raise UserInputError(
             "The data's dictionary is not the one this checkpoint was trained with (their contents "
-            f"differ, SHA-256 {ours[:12]}… and {trained_with[:12]}…), so its word numbers mean "
-            "other words; preprocess the text with the dict.txt of the training data "
+            f"differ, SHA-256 {data_digest[:12]}… and {training_digest[:12]}…), so its token IDs "
+            "mean other words. Preprocess the text with the dict.txt of the training data "
             "(fairseq-preprocess --srcdict)."
         )
-    state.merge_state_dict({STATE_KEY: ours})
+    state.merge_state_dict({STATE_KEY: data_digest})

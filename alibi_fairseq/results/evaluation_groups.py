@@ -1,4 +1,4 @@
-"""Measurements grouped by evaluation: one split, one stride, and one text."""
+"""Measurements grouped by evaluation: one split, one kind of windows, and one text."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from alibi_fairseq.results.measurements import Measurement, TextKey
 def split_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """Group the measurements that are comparable, validation and non-overlapping windows first.
 
-    A group has one split, one stride, and one text. Its name, such as ``valid, non-overlapping``,
-    includes the text only if there are several.
+    A group has one split, one text, and either one stride or non-overlapping windows of any length.
+    Its name, such as ``valid, non-overlapping``, includes the text only if there are several.
     """
-    return _split(measurements, lambda measurement: measurement.text)
+    return _group(measurements, lambda measurement: measurement.text)
 
 
 def split_by_raw_text(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """Group the measurements on raw text whose bits per byte are comparable, of any tokenizer.
 
-    A group has one split, one stride, and the same bytes of one text.
+    Groups are those of :func:`split_by_evaluation`, except that a text may have several
+    tokenizations.
     """
     known = []
     for measurement in measurements:
         if measurement.is_raw_text and measurement.bits_per_byte is not None:
             known.append(measurement)
-    return _split(known, lambda measurement: measurement.raw_text)
+    return _group(known, lambda measurement: measurement.raw_text)
 
 
-def _split(
+def _group(
     measurements: Iterable[Measurement], text_of: Callable[[Measurement], TextKey]
 ) -> dict[str, list[Measurement]]:
-    """Group measurements by split, stride, and text, in the order of the evaluations."""
+    """Group measurements by split, kind of windows, and text, in the order of the evaluations."""
     ordered = sorted(measurements, key=_evaluation_order)
     names = text_names(text_of(measurement) for measurement in ordered)
     groups: dict[str, list[Measurement]] = defaultdict(list)
@@ -52,10 +53,13 @@ def _evaluation_order(measurement: Measurement) -> tuple[bool, str, bool, int]:
 
 
 def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
-    """Return the difference of each text from others of the same split; empty for a single text."""
-    by_split: dict[str, dict[TextKey, None]] = defaultdict(dict)
-    for text in texts:
-        by_split[text.subset][text] = None
+    """Name each text by its differences from other texts of the same split.
+
+    The name of the only text of a split is empty.
+    """
+    by_split: dict[str, list[TextKey]] = defaultdict(list)
+    for text in dict.fromkeys(texts):
+        by_split[text.subset].append(text)
     names = {}
     for same_split in by_split.values():
         counts = {text.tokens for text in same_split}
@@ -67,7 +71,7 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
             parts = []
             if len(counts) > 1:
                 parts.append(f"{text.tokens or 'unknown'} tokens")
-            if len(tokenizations) > len(counts):
+            if len(tokenizations) > len(counts):  # texts of equally many tokens
                 parts.append(f"token IDs {(text.tokens_sha256 or 'unknown')[:8]}")
             if len(sizes) > 1:
                 parts.append(f"{text.bytes or 'unknown'} bytes")

@@ -35,9 +35,14 @@ KEYS = {
     ),
 }
 #: Measured keys of a benchmark. All its other texts, flags, and integers identify the case.
-_MEASURED = (
-    *("tokens_per_second", "step_ms", "peak_memory_mb", "seconds", "round_seconds", "ratio"),
-)
+_MEASURED = {
+    "tokens_per_second",
+    "step_ms",
+    "peak_memory_mb",
+    "seconds",
+    "round_seconds",
+    "ratio",
+}
 
 
 def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
@@ -47,23 +52,24 @@ def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
     roles, and two models differ at most in their seed if they agree in ``Role.MODEL``.
 
     - Unknown values are left out.
-    - Of a training command, only the options that determine the model count.
-    - Boundaries of documents count only if they determine the scored tokens.
+    - A training command is reduced to the options that determine the model.
+    - ``documents`` is left out unless a range of each document is scored.
     - The update count identifies the model, except for ``checkpoint_best.pt``. Seeds reach their
       lowest validation loss after different numbers of updates, so it identifies the run there.
 
     Args:
-        facts: result record, with values of its results file if these are to count.
+        facts: result record, or attributes of a measurement. The seed and precision of its results
+            file identify it only if they are among the facts.
         roles: roles of the keys (default: all).
     """
+    roles = roles or tuple(Role)
     values = {}
-    for role in roles or Role:
+    for role in roles:
         for key in KEYS[role]:
             values[key] = facts.get(key)
     if values.get("train_command"):
         values["train_command"] = model_options(facts["train_command"])
-    of_model_only = bool(roles) and Role.RUN not in roles
-    if of_model_only and is_best_checkpoint(facts.get("checkpoint")):
+    if Role.RUN not in roles and is_best_checkpoint(facts.get("checkpoint")):
         values.pop("updates", None)
     if facts.get("score_from") is None and facts.get("score_to") is None:
         values.pop("documents", None)
@@ -79,6 +85,9 @@ def record_identity(kind: str, record: dict) -> tuple:
     """Return the pairs that distinguish a result record from the others of its results file."""
     if kind != "benchmark":
         return identity(record)
-    descriptive = record.keys() - {*_MEASURED}
-    keys = sorted(key for key in descriptive if not isinstance(record[key], float))
-    return tuple((key, record[key]) for key in keys if record[key] is not None)
+    pairs = []
+    for key, value in sorted(record.items()):
+        if key in _MEASURED or isinstance(value, float) or value is None:
+            continue
+        pairs.append((key, value))
+    return tuple(pairs)

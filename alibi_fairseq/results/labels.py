@@ -32,12 +32,17 @@ OPTION_NAMES = {
     "logn": "logn",
     "ssmax": "SSMax",
 }
-#: Option in the name of a method, and its value, which may be empty.
+#: One option of :data:`LAYER_LABEL`: its name, and its value, which is empty without one.
 LAYER_OPTION = r"_(base|percent|p_rope|logn|ssmax)(?:_([\d.e+-]+))?"
 #: Method of a layer with its options, such as ``rotary_p_rope_0.75@512×3``.
 LAYER_LABEL = re.compile(
-    r"(?P<method>.+?)(?P<options>(?:_(?:(?:base|percent|p_rope)_[\d.e+-]+|logn|ssmax))*)"
-    r"(?:@(?P<window>\d+))?(?:×(?P<count>\d+))?"
+    r"""
+    (?P<method>.+?)
+    (?P<options>(?:_(?:(?:base|percent|p_rope)_[\d.e+-]+|logn|ssmax))*)
+    (?:@(?P<window>\d+))?  # attention window in tokens
+    (?:×(?P<count>\d+))?   # number of layers
+    """,
+    re.VERBOSE,
 )
 
 
@@ -59,7 +64,7 @@ def method_name(method: str) -> str:
     """Return the name of a position method in tables and legends.
 
     Methods of layers are joined: ``rotary_p_rope_0.75@512×3+none`` is "3 × Rotary, p-RoPE 0.75
-    (window 512) + No positions". Names that the tables do not know are left as they are.
+    (window 512) + No positions". Names that are not in :data:`METHOD_NAMES` are left unchanged.
     """
     if method in METHOD_NAMES:
         return METHOD_NAMES[method]

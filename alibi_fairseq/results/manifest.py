@@ -20,22 +20,24 @@ from alibi_fairseq.results.provenance import collect_provenance, version_of
 from alibi_fairseq.results.schema import JsonObject, check
 
 FILE_NAME = "manifest.json"
-# Words in names that only the paper's corpora may have.
-_PROTECTED = ("wikitext", "bookcorpus", "bookslarge", "cc100", "roberta")
-_LIBRARIES = ("sentencepiece", "sacremoses", "tokenizers")
+# Parts of names that are reserved for the paper's corpora.
+_RESERVED = ("wikitext", "bookcorpus", "bookslarge", "cc100", "roberta")
+_TOKENIZER_LIBRARIES = ("sentencepiece", "sacremoses", "tokenizers")
 
 
-def _plain(name: str) -> str:
+def _check_plain_name(name: str) -> str:
     if not is_plain_name(name):
         raise ValueError("must be a name, without '..' or another folder's path")
     return name
 
 
-Name = Annotated[str, AfterValidator(_plain)]
+Name = Annotated[str, AfterValidator(_check_plain_name)]
 Size = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class Counts(JsonObject):
+    """Size of a split."""
+
     lines: Size
     words: Size
     bytes: Size
@@ -43,11 +45,15 @@ class Counts(JsonObject):
 
 
 class TokenizerInfo(JsonObject):
+    """Kind of a tokenizer, and the names of its files in the data folder."""
+
     kind: str | None = None
     files: list[Name] = []
 
 
 class File(JsonObject):
+    """Size and hash of a file."""
+
     bytes: int
     sha256: str
 
@@ -93,15 +99,20 @@ def save(manifest: dict, folder: str | os.PathLike) -> None:
 
 def data_argument(data_bin: str | os.PathLike, manifest: dict) -> str:
     """Return fairseq's data argument: the folder, or its shards joined by ``:``."""
-    folder = Path(data_bin)
-    return ":".join(str(folder / name) for name in manifest.get("shards", [""]))
+    if "shards" not in manifest:
+        return str(Path(data_bin))
+    return ":".join(str(Path(data_bin) / name) for name in manifest["shards"])
 
 
 def other_name(source: str | os.PathLike) -> str:
-    """Return the corpus name of other text: that of its file, unless it is like a paper's name."""
+    """Return the corpus name of a text that is not one of the paper's corpora.
+
+    It is the name of the file without its suffixes, or ``other-text`` if that name is empty or
+    could be mistaken for one of the paper's corpora.
+    """
     name = Path(source).name.split(".")[0]
     letters = re.sub("[^a-z0-9]", "", name.lower())
-    if not name or any(word in letters for word in _PROTECTED):
+    if not name or any(word in letters for word in _RESERVED):
         return "other-text"
     return name
 
@@ -123,9 +134,9 @@ def describe(
 
     Args:
         data_bin: the folder.
-        corpus: a corpus of the paper, or :func:`other_name`.
-        identified_by: evidence that it is that corpus of the paper. None: another text.
-        splits: at least ``lines, words, bytes, tokens`` by split.
+        corpus: name of a corpus of the paper, or :func:`other_name`.
+        identified_by: evidence that the text is that corpus of the paper; None for another text.
+        splits: at least ``lines``, ``words``, ``bytes``, and ``tokens`` of each split.
         tokenizer: at least ``kind``.
         sources: description of each source of the text, with ``bytes`` and ``sha256`` if known.
         settings: JSON values that determine the output. Equal settings give the same bytes.
@@ -134,7 +145,7 @@ def describe(
         more: further entries, for example ``throughput``.
     """
     folder = Path(data_bin)
-    dictionary = min(folder.rglob("dict.txt"))  # shards have copies of it
+    dictionary = min(folder.rglob("dict.txt"))  # of the first shard; the others have copies
     lines = dictionary.read_text(encoding="utf-8").rstrip("\n").split("\n")
     special = 4  # fairseq's <s>, <pad>, </s>, and <unk>
     return {
@@ -169,10 +180,10 @@ def _describe_files(folder: Path) -> dict[str, dict]:
 def _provenance_of(seconds: float, seed: int | None) -> dict:
     """Return the provenance of a preparation, with the versions of the tokenizers' libraries."""
     provenance = collect_provenance(seconds=seconds, precision=None, seed=seed)
-    # The command line has paths of this machine and may name a corpus that this text is not.
-    # Hashes are in the entry of each file.
+    # The command line has paths of this machine, and may name a corpus of the paper although the
+    # text is another one. The hashes are in ``files`` and ``dictionary``.
     for key in ("command", "data_sha256", "dictionary_sha256", "precision"):
         del provenance[key]
-    for library in _LIBRARIES:
+    for library in _TOKENIZER_LIBRARIES:
         provenance["versions"][library] = version_of(library)
     return provenance

@@ -14,12 +14,12 @@ CHANCE_FRACTION = 0.9
 
 
 class TextKey(NamedTuple):
-    """Predicted tokens. None is unknown, or no limit of the scored range.
+    """Identity of the predicted tokens. None means unknown, or no limit of the scored range.
 
     Attributes:
         tokens_sha256: hash of the token IDs of a raw text.
-        bytes: size of the text, instead of the tokens, where tokenizers may differ
-            (:attr:`Measurement.raw_text`).
+        bytes: size of a raw text. It replaces ``tokens`` and ``tokens_sha256`` where tokenizers may
+            differ (:attr:`Measurement.raw_text`).
     """
 
     subset: str
@@ -48,8 +48,8 @@ class TextKey(NamedTuple):
 class Measurement:
     """Perplexity of one model on one split at one length and stride, or accuracy on a probe.
 
-    Two measurements are equal if they are the same measurement of the same run
-    (:func:`.identity.identity`), whatever its outcome.
+    Two measurements are equal if they have the same identity (:func:`.identity.identity`), even if
+    their outcomes differ.
 
     Attributes:
         subset: split; empty for a probe.
@@ -116,12 +116,12 @@ class Measurement:
     @property
     def text(self) -> TextKey:
         """The predicted tokens. Only perplexities of the same tokens are comparable."""
-        is_cut = self.score_from is not None or self.score_to is not None
+        has_range = self.score_from is not None or self.score_to is not None
         return TextKey(
             subset=self.subset,
             data_sha256=self.data_sha256,
             tokens=self.tokens,
-            documents=self.documents if is_cut else None,
+            documents=self.documents if has_range else None,
             score_from=self.score_from,
             score_to=self.score_to,
             tokens_sha256=self.tokens_sha256,
@@ -129,7 +129,10 @@ class Measurement:
 
     @property
     def is_raw_text(self) -> bool:
-        """True if the text was tokenized for the evaluation. Its hash is then that of raw text."""
+        """True if the text was tokenized for the evaluation.
+
+        ``data_sha256`` is then the hash of the text instead of the binary data.
+        """
         return self.tokens_sha256 is not None
 
     @property
@@ -138,7 +141,7 @@ class Measurement:
         return self.text._replace(tokens=None, tokens_sha256=None, bytes=self.bytes)
 
     def identity(self, *roles: Role) -> tuple:
-        """Return :func:`.identity.identity`, with the hash of the data for a measurement."""
+        """Return :func:`.identity.identity`, and for ``Role.MEASUREMENT`` also the data's hash."""
         pairs = identity(vars(self), *roles)
         if not roles or Role.MEASUREMENT in roles:
             return (*pairs, ("data_sha256", self.data_sha256))
@@ -152,7 +155,7 @@ class Measurement:
 
     @property
     def is_past_end(self) -> bool:
-        """True if no window has the evaluation length, because the text ends before."""
+        """True if no window has the evaluation length, because the text is shorter."""
         return self.longest_window is not None and self.longest_window < self.length
 
     @property
@@ -198,19 +201,22 @@ def _measurement_of(record: dict, shared: dict) -> Measurement:
 
     Args:
         record: result record.
-        shared: values of the results file, unless the record has its own.
+        shared: values of the results file. Values of the record take precedence.
     """
     names = {field.name for field in fields(Measurement)}
-    values = {**shared, **{key: value for key, value in record.items() if key in names}}
+    values = dict(shared)
+    for key, value in record.items():
+        if key in names:
+            values[key] = value
     if "text_sha256" in record:
         values["data_sha256"] = record["text_sha256"]
-    # Records of probes have neither.
+    # Records of probes have neither a split nor a stride.
     values.setdefault("subset", "")
     values.setdefault("stride", record["length"])
     if "bytes" in record and "tokens" in record and "bits_per_byte" not in record:
         values["bits_per_byte"] = record["loss_bits"] * record["tokens"] / record["bytes"]
-    is_cut = "score_from" in record or "score_to" in record
-    if "longest_window" not in record and "tokens" in record and not is_cut:
-        # Results of earlier versions. Without a scored range, all tokens were scored.
+    has_range = "score_from" in record or "score_to" in record
+    if "longest_window" not in record and "tokens" in record and not has_range:
+        # Earlier versions did not record it. Without a scored range, all tokens were scored.
         values["longest_window"] = min(record["length"], record["tokens"])
     return Measurement(**values)

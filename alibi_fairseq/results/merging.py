@@ -16,30 +16,43 @@ def merge_results_files(files: list[dict]) -> dict:
     ``seconds`` is the sum, ``date`` the latest date, and ``command`` has a command per line. Other
     values that differ between the files are null. ``parts`` has the provenance of each file.
 
+    Seeds and precisions that differ are copied into the records, except for benchmarks.
+
     Raises:
         UserInputError: the files do not belong together, or two records contradict each other.
     """
     first = files[0]
-    kind = first["kind"]
     for results in files[1:]:
         _check_same_text(first, results)
-    differing = [key for key in ("seed", "precision") if _differs(key, files)]
+    records = _merge_records(first["kind"], files)
+    provenance = _merge_provenance([results["provenance"] for results in files])
+    return new_results_file(first["kind"], first["corpus"], provenance, records)
+
+
+def _merge_records(kind: str, files: list[dict]) -> list[dict]:
+    """Merge the records of results files of one kind, and keep one of equal records.
+
+    Raises:
+        UserInputError: two records of the same measurement differ.
+    """
+    copied_keys: list[str] = []
+    if kind != "benchmark":
+        copied_keys = [key for key in ("seed", "precision") if _differs(key, files)]
     merged: dict[tuple, dict] = {}
     for results in files:
-        facts = {key: results["provenance"][key] for key in differing}
-        for record in results["cells"]:
-            if kind != "benchmark":  # the merged provenance has one value for all records
-                record = {**facts, **record}
-            key = record_identity(kind, record)
-            earlier = merged.setdefault(key, record)
-            if earlier != record:
-                measurement = ", ".join(f"{name} {value}" for name, value in key)
+        copied = {key: results["provenance"][key] for key in copied_keys}
+        for original in results["cells"]:
+            record = {**copied, **original}
+            identity = record_identity(kind, record)
+            if identity not in merged:
+                merged[identity] = record
+            elif merged[identity] != record:
+                measurement = ", ".join(f"{key} {value}" for key, value in identity)
                 raise UserInputError(
                     "Two results to be merged differ for the same measurement "
-                    f"({measurement}); leave one out."
+                    f"({measurement}). Leave one out."
                 )
-    provenance = _merge_provenance([results["provenance"] for results in files])
-    return new_results_file(kind, first["corpus"], provenance, list(merged.values()))
+    return list(merged.values())
 
 
 def _check_same_text(first: dict, other: dict) -> None:
@@ -84,7 +97,10 @@ def _merge_provenance(origins: list[dict]) -> dict:
 
 
 def _common(parts: list[dict]) -> dict:
-    """Return the values that all parts share, None where they differ, nested objects by key."""
+    """Return the values that all parts share, and None for values that differ.
+
+    Nested objects are compared key by key.
+    """
     common: dict = {}
     for key in parts[0]:
         values: list[Any] = [part.get(key) for part in parts]

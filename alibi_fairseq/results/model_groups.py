@@ -21,7 +21,7 @@ class Series:
     """Measurements of one model: a row of a table or a line of a figure.
 
     Attributes:
-        train_length: training length in tokens, or None for a line through models of several ones.
+        train_length: training length in tokens; None if the models have several training lengths.
         measurements: the measurements.
         name: name of the model.
         variant: difference from other models of the same name.
@@ -37,7 +37,7 @@ class Series:
 
     @property
     def key(self) -> ModelKey:
-        """Key of the model that it also has in results on other corpora."""
+        """Key of the model, which is the same for results on all corpora."""
         options = options_of_any_corpus(self.measurements[0].train_command or "")
         return self.position_method, self.train_length, options
 
@@ -48,7 +48,7 @@ class Series:
 
 
 def group_by_model(measurements: Iterable[Measurement]) -> list[Series]:
-    """Group measurements by model as :func:`split_by_model`, and average seeds."""
+    """Group measurements by model as :func:`split_by_model` does, and average over seeds."""
     averaged = []
     for series in split_by_model(measurements):
         averaged.append(replace(series, measurements=average_seeds(series.measurements)))
@@ -56,33 +56,40 @@ def group_by_model(measurements: Iterable[Measurement]) -> list[Series]:
 
 
 def split_by_model(measurements: Iterable[Measurement]) -> list[Series]:
-    """Group measurements by model, in table order.
+    """Group measurements by model, in table order. Of equal measurements, the first is kept.
 
-    Methods that tables do not know, such as those of a plugin, keep their place in the order of the
-    measurements. Models that differ in more than the seed have separate series, named by the
-    difference. So have runs that are not known to be different seeds, or to be measured on the same
-    text.
+    Methods without a place in that order, such as those of a plugin, follow the method that comes
+    before them in the measurements. Models that differ in more than the seed have separate series,
+    named by the difference. Runs also have separate series unless they are known to have different
+    seeds and the same text.
     """
-    by_model: dict[tuple[str, int], list[Measurement]] = defaultdict(list)
+    groups: dict[tuple[str, int], list[Measurement]] = defaultdict(list)
     for measurement in dict.fromkeys(measurements):
-        by_model[measurement.position_method, measurement.train_length].append(measurement)
-    ranks = _method_ranks(method for method, _ in by_model)
+        groups[measurement.position_method, measurement.train_length].append(measurement)
+    ranks = _method_ranks(method for method, _ in groups)
     all_series = []
-    for method, train_length in sorted(by_model, key=lambda model: (ranks[model[0]], model[1])):
-        for variant, members in split_variants(by_model[method, train_length]).items():
+    for method, train_length in sorted(groups, key=lambda group: (ranks[group[0]], group[1])):
+        for variant, members in split_variants(groups[method, train_length]).items():
             name = model_label(method, train_length, members[0].display_name)
             all_series.append(Series(method, train_length, members, name, variant))
     return all_series
 
 
 def _method_ranks(methods: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return the sort key of each method. Unknown methods stay behind the one that they follow."""
+    """Return the sort key of each method.
+
+    It is the place of the known method, and the number of unknown methods since that method.
+    """
     ranks: dict[str, tuple[int, int]] = {}
-    rank = (-1, 0)
+    known_rank = -1  # before all known methods
+    num_unknown = 0
     for method in methods:
         if method in ranks:
             continue
-        known_rank, _ = method_order(method)
-        rank = (known_rank, 0) if method in METHOD_NAMES else (rank[0], rank[1] + 1)
-        ranks[method] = rank
+        if method in METHOD_NAMES:
+            known_rank, _ = method_order(method)
+            num_unknown = 0
+        else:
+            num_unknown += 1
+        ranks[method] = (known_rank, num_unknown)
     return ranks

@@ -18,7 +18,7 @@ from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
-_FAIRSEQ = ("fairseq-fixed", "fairseq")
+_FAIRSEQ_DISTRIBUTIONS = ("fairseq-fixed", "fairseq")
 
 
 def collect_provenance(
@@ -33,9 +33,12 @@ def collect_provenance(
     """Return the ``provenance`` object of a results file, for work that has just been done.
 
     Args:
-        precision: ``fp32``, ``bf16`` or ``fp16``.
-        data: fairseq's binary data folder; its dictionary and the given ``subsets`` are hashed.
-        command: what was run; this program's own command line by default.
+        seconds: duration of the work.
+        precision: ``fp32``, ``bf16``, or ``fp16``.
+        seed: random seed of the work.
+        data: fairseq's binary data folder. Its dictionary and the given ``subsets`` are hashed.
+        subsets: splits of ``data`` that were used.
+        command: command that was run (default: the command line of this process).
     """
     import torch
 
@@ -61,10 +64,13 @@ def _own_command() -> list[str]:
     if name == "__main__.py":  # python -m package
         name = program.parent.name.replace("_", "-")
     arguments = sys.argv[1:]
-    # Our commands for fairseq's have two words, and add the folder of this package.
+    # "alibi-fairseq train" adds an option that passes this package to fairseq.
     if " " in name and arguments[-2:] == ["--user-dir", str(_PACKAGE)]:
         arguments = arguments[:-2]
-    return [*(name.split() or ["python"]), *arguments]
+    words = name.split()
+    if not words:  # an interactive session
+        words = ["python"]
+    return [*words, *arguments]
 
 
 def _git_state() -> dict:
@@ -74,11 +80,10 @@ def _git_state() -> dict:
     commit, and that the package has no other files. A user's own files elsewhere do not count.
     """
     try:
-        # An installed copy may lie inside another repository: ours tracks this file.
+        # This fails for an installed copy inside another repository, which does not track the file.
         _git("ls-files", "--error-unmatch", "__init__.py")
         changed = _git(
-            *("status", "--porcelain", "--untracked-files=no"),
-            *("--", ":/", ":(top,exclude)results"),
+            "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results"
         )
         changed_in_package = _git("status", "--porcelain", "--", ".")
         commit = _git("rev-parse", "HEAD")
@@ -116,7 +121,7 @@ def _versions() -> dict:
 
 def _fairseq_version() -> str | None:
     """Return name and version of the installed distribution of fairseq, or None."""
-    for name in _FAIRSEQ:
+    for name in _FAIRSEQ_DISTRIBUTIONS:
         version = version_of(name)
         if version:
             return f"{name} {version}"

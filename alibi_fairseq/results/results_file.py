@@ -49,10 +49,11 @@ def load_results_file(path: str | os.PathLike) -> dict:
 
 
 def find_results_files(folder: Path) -> list[Path]:
-    """Return the results files of a folder, which holds no other JSON files or is a comparison's.
+    """Return the results files of a folder.
 
-    The output folder of a comparison also has settings, completion markers, and the results of each
-    run. Its results files are ``results.json`` or, with several corpora, ``CORPUS-results.json``.
+    In the output folder of a comparison, these are ``results.json`` or, with several corpora,
+    ``CORPUS-results.json``. Its other JSON files are settings, completion markers, and the results
+    of each run. In any other folder, all JSON files must be results files.
     """
     if (folder / COMPARISON_FILE).is_file():
         return sorted(folder.glob("*results.json"))

@@ -18,13 +18,13 @@ from alibi_fairseq.results.identity import record_identity
 TRAINING_FILE = "training.json"
 
 NonEmptyStr = Annotated[str, Field(min_length=1)]
-NonNegativeInt = Annotated[int, Field(ge=0, lt=2**63)]  # what any reader of JSON can hold
+NonNegativeInt = Annotated[int, Field(ge=0, lt=2**63)]  # signed 64-bit
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Bits = Annotated[float, Field(ge=0, lt=1024)]
-TotalBits = Annotated[float, Field(ge=0, lt=2**73)]  # of any number of tokens
+TotalBits = Annotated[float, Field(ge=0, lt=2**73)]  # 2**63 tokens of less than 1024 bits
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
 Date = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
@@ -38,6 +38,8 @@ class JsonObject(BaseModel):
 
 
 class Hardware(JsonObject):
+    """Machine of a measurement. Null means unknown, or no GPU."""
+
     cpu: NonEmptyStr | None
     cores: PositiveCount | None
     memory_gb: Positive | None
@@ -45,7 +47,7 @@ class Hardware(JsonObject):
 
 
 class Tokens(JsonObject):
-    """The text's tokens, where the data have a manifest."""
+    """Tokenizer, dictionary size, and training tokens of the data, from their manifest."""
 
     tokenizer: NonEmptyStr | None
     vocabulary: NonNegativeInt | None
@@ -53,6 +55,8 @@ class Tokens(JsonObject):
 
 
 class Provenance(JsonObject):
+    """Origin of the results, and of each part if results files were merged."""
+
     command: NonEmptyStr
     git_commit: NonEmptyStr | None
     git_clean: bool | None
@@ -130,6 +134,7 @@ class ResultRecord(JsonObject):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> ResultRecord:
+        """Check the numbers that determine one another."""
         if self.stride is not None and self.length is not None and self.stride > self.length:
             raise ValueError("stride must not be larger than length")
         if self.loss_bits is not None:
@@ -160,6 +165,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 
 class ResultsFile(JsonObject):
+    """Content of a results file."""
+
     schema_: Literal["alibi_fairseq/results"] = Field(alias="schema")
     version: Literal[1]
     kind: Literal["evaluation", "training", "benchmark", "probe"]
@@ -169,7 +176,7 @@ class ResultsFile(JsonObject):
 
 
 def validate_results(results: Any, source: str = "the results") -> dict:
-    """Return the content of a results file if it is valid.
+    """Validate the content of a results file, and return it.
 
     Raises:
         UserInputError: naming ``source`` and the first key that is wrong.
@@ -181,20 +188,21 @@ def validate_results(results: Any, source: str = "the results") -> dict:
         for key in KINDS[kind]:
             if key not in record:
                 raise UserInputError(f"{source}: cells[{index}].{key} is missing.")
-        first = first_index.setdefault(record_identity(kind, record), index)
-        if first != index:
+        identity = record_identity(kind, record)
+        if identity in first_index:
             raise UserInputError(
-                f"{source}: cells[{index}] measures the same thing as cells[{first}]; keep one of "
-                "them."
+                f"{source}: cells[{index}] measures the same thing as "
+                f"cells[{first_index[identity]}]. Keep one of them."
             )
+        first_index[identity] = index
     return results
 
 
 def check(model: type[BaseModel], content: object, source: str) -> None:
-    """Validate content.
+    """Check that JSON content has the keys and types of a model.
 
     Raises:
-        UserInputError: naming ``source``, the first key that is wrong, and what it should be.
+        UserInputError: naming ``source``, the first key that is wrong, and the valid values.
     """
     try:
         model.model_validate(content)
@@ -205,7 +213,9 @@ def check(model: type[BaseModel], content: object, source: str) -> None:
 def _first_problem(error: ValidationError) -> str:
     """Describe the first problem that pydantic found."""
     problem = error.errors(include_url=False)[0]
-    path = "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in problem["loc"])
+    path = ""
+    for part in problem["loc"]:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
     key = path.removeprefix(".") or "the content"
     if problem["type"] == "missing":
         return f"{key} is missing"

@@ -13,29 +13,35 @@ from alibi_fairseq.results.measurements import Measurement
 
 
 def average_seeds(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Replace results of several seeds by their mean."""
+    """Replace measurements that differ only in their seed by their mean."""
     averaged = []
-    for results in _by_measurement(measurements):
-        if len(results) > 1 and are_seeds(results):
-            averaged.append(_mean(results))
+    for repeats in _group_repeats(measurements):
+        if len(repeats) > 1 and are_seeds(repeats):
+            averaged.append(_mean(repeats))
         else:
-            averaged += results
+            averaged += repeats
     return averaged
 
 
 def are_seeds(measurements: Sequence[Measurement]) -> bool:
-    """Return True if all results of the same measurement have different known seeds."""
-    for results in _by_measurement(measurements):
-        if len(results) == 1:
+    """Return True if repeats of a measurement have different known seeds on the same known data.
+
+    Measurements without repeats may have unknown seeds.
+    """
+    for repeats in _group_repeats(measurements):
+        if len(repeats) == 1:
             continue
-        seeds = {result.seed for result in results}
-        if results[0].data_sha256 is None or None in seeds or len(seeds) < len(results):
+        # All repeats have the same hash. If it is unknown, their data may differ.
+        if repeats[0].data_sha256 is None:
+            return False
+        seeds = {repeat.seed for repeat in repeats}
+        if None in seeds or len(seeds) < len(repeats):
             return False
     return True
 
 
-def _by_measurement(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
-    """Group results of the same measurement, such as those of several seeds, in order of length."""
+def _group_repeats(measurements: Iterable[Measurement]) -> list[list[Measurement]]:
+    """Group repeats of a measurement, such as those of several seeds, in order of length."""
     groups: dict[tuple, list[Measurement]] = defaultdict(list)
     for measurement in measurements:
         order = (
@@ -45,35 +51,39 @@ def _by_measurement(measurements: Iterable[Measurement]) -> list[list[Measuremen
             measurement.subset,
         )
         groups[order, measurement.identity(Role.MEASUREMENT)].append(measurement)
+    # As text, because the values of an identity have types that do not compare.
     ordered = sorted(groups, key=lambda group: (group[0], str(group[1])))
     return [groups[group] for group in ordered]
 
 
-def _mean(results: list[Measurement]) -> Measurement:
-    """Return the mean over seeds of the same measurement."""
-    perplexities = [result.perplexity for result in results if result.perplexity is not None]
-    bits_per_byte = [result.bits_per_byte for result in results if result.bits_per_byte is not None]
-    update_counts = {result.updates for result in results}
+def _mean(repeats: list[Measurement]) -> Measurement:
+    """Return the mean of a measurement over seeds."""
+    perplexities = [repeat.perplexity for repeat in repeats if repeat.perplexity is not None]
+    bits_per_byte = [repeat.bits_per_byte for repeat in repeats if repeat.bits_per_byte is not None]
+    update_counts = {repeat.updates for repeat in repeats}
     mean = replace(
-        results[0],
+        repeats[0],
         perplexity=statistics.fmean(perplexities) if perplexities else None,
         bits_per_byte=statistics.fmean(bits_per_byte) if bits_per_byte else None,
         spread=statistics.stdev(perplexities) if len(perplexities) > 1 else None,
-        seeds=len(results),
+        seeds=len(repeats),
         seed=None,
         # The best checkpoints of several seeds have different update counts.
-        updates=results[0].updates if len(update_counts) == 1 else None,
+        updates=repeats[0].updates if len(update_counts) == 1 else None,
     )
-    return replace(mean, **_average_positions(results))
+    return replace(mean, **_average_positions(repeats))
 
 
-def _average_positions(seeds: list[Measurement]) -> dict[str, Any]:
-    """Return mean and spread of the losses by position, or nothing if a seed lacks them."""
-    if not all(seed.position_bits for seed in seeds):
+def _average_positions(repeats: list[Measurement]) -> dict[str, Any]:
+    """Return mean and spread of the losses by position, as attributes of a measurement.
+
+    If a seed lacks these losses, the attributes are empty.
+    """
+    if not all(repeat.position_bits for repeat in repeats):
         return {"position_ends": (), "position_tokens": (), "position_bits": ()}
     means = []
     spreads = []
-    for values in zip(*(seed.position_bits for seed in seeds), strict=True):
-        means.append(statistics.fmean(values))
-        spreads.append(statistics.stdev(values))
+    for bucket in zip(*(repeat.position_bits for repeat in repeats), strict=True):
+        means.append(statistics.fmean(bucket))
+        spreads.append(statistics.stdev(bucket))
     return {"position_bits": means, "position_spread": spreads}

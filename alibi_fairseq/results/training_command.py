@@ -6,9 +6,10 @@ import shlex
 from functools import lru_cache
 from pathlib import Path
 
+_PROGRAMS = ("train", "train.py", "fairseq-train", "fairseq-hydra-train")
 # Options that name the run or concern the machine: where files go, how often is logged, which
 # checkpoints are deleted. Options that change the tokens of an update are not among them.
-_WITH_VALUE = {
+_IGNORED_WITH_VALUE = {
     *("--seed", "--save-dir", "--tensorboard-logdir", "--user-dir", "--num-workers"),
     *("--log-interval", "--log-format", "--log-file", "--wandb-project", "--aim-repo"),
     *("--aim-run-hash", "--keep-interval-updates", "--keep-last-epochs"),
@@ -16,7 +17,7 @@ _WITH_VALUE = {
     *("--distributed-port", "--distributed-rank", "--distributed-backend"),
     *("--data-buffer-size", "--stop-time-hours"),
 }
-_WITHOUT_VALUE = {
+_IGNORED_FLAGS = {
     *("--cpu", "--no-progress-bar", "--no-epoch-checkpoints", "--no-last-checkpoints"),
     *("--distributed-no-spawn", "--azureml-logging"),
 }
@@ -26,33 +27,38 @@ _WITHOUT_VALUE = {
 def model_options(command: str) -> tuple[tuple[str, str], ...]:
     """Return the options that determine the model except for its seed, sorted by name.
 
-    The program is left out, and of a repeated option the last value counts, as in argparse. The
-    data folder, the only positional argument, is a part of the values.
+    The program is left out. The last value of a repeated option counts, as in argparse.
+
+    Words are assigned to the option before them, because it is not known which options are flags.
+    The data folder, which is the only positional argument, has the empty name if it follows the
+    program or an ignored option.
     """
     try:
         words = shlex.split(command)
     except ValueError:  # an unclosed quotation mark
         return (("", command),)
-    programs = [place for place, word in enumerate(words) if _is_program(word)]
-    words = words[programs[0] + 1 :] if programs else words
     options: dict[str, list[str]] = {}
     positional: list[str] = []
-    values = positional
+    values = positional  # list that the next words are added to unless they are options
     skip_next = False
-    for word in words:
+    for word in _without_program(words):
         if skip_next:
             skip_next = False
-        elif not word.startswith("--"):
+            continue
+        if not word.startswith("--"):
             values.append(word)
-        else:
-            name, equals, value = word.partition("=")
+            continue
+        name, equals, value = word.partition("=")
+        if name in _IGNORED_WITH_VALUE:
             values = positional
-            if name in _WITH_VALUE:
-                skip_next = not equals
-            elif name not in _WITHOUT_VALUE:
-                values = options[name] = [value] if equals else []
-    found = {name: " ".join(given) for name, given in options.items()}
-    return (("", " ".join(positional)), *sorted(found.items()))
+            skip_next = not equals
+        elif name in _IGNORED_FLAGS:
+            values = positional
+        else:
+            values = [value] if equals else []
+            options[name] = values
+    pairs = [(name, " ".join(option_values)) for name, option_values in options.items()]
+    return (("", " ".join(positional)), *sorted(pairs))
 
 
 def options_of_any_corpus(command: str) -> tuple[tuple[str, str], ...]:
@@ -63,5 +69,9 @@ def options_of_any_corpus(command: str) -> tuple[tuple[str, str], ...]:
     return tuple(option for option in model_options(command) if option[0] not in ("", "--lr"))
 
 
-def _is_program(word: str) -> bool:
-    return Path(word).name in ("train", "train.py", "fairseq-train", "fairseq-hydra-train")
+def _without_program(words: list[str]) -> list[str]:
+    """Return the words after the training program, or all words if there is none."""
+    for index, word in enumerate(words):
+        if Path(word).name in _PROGRAMS:
+            return words[index + 1 :]
+    return words

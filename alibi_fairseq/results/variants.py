@@ -30,6 +30,7 @@ def split_variants(measurements: list[Measurement]) -> dict[str, list[Measuremen
         if are_seeds(members):
             variants[name] += members
             continue
+        # They may not be seeds of one model on one text, so they are not averaged.
         for measurement in members:
             run = _run_name(measurement, members)
             variants[_joined([name, run])].append(measurement)
@@ -44,9 +45,10 @@ def _joined(parts: Iterable[str]) -> str:
 def _distinguishing_parts(
     measurements: list[Measurement], descriptions: list[tuple[str, ...]]
 ) -> list[int]:
-    """Return the indices of the first parts of descriptions that distinguish the models.
+    """Return the indices of the parts of descriptions that distinguish the models.
 
-    The first part, which labels evaluations with overridden options, is always shown.
+    Parts are added in order until the models have different names. The first part, which labels
+    evaluations with overridden options, is always shown unless it is empty.
     """
     num_models = len({measurement.identity(Role.MODEL) for measurement in measurements})
     shown: list[int] = []
@@ -60,7 +62,7 @@ def _distinguishing_parts(
 
 
 def _descriptions(measurements: list[Measurement]) -> list[tuple[str, ...]]:
-    """Describe the model of each measurement in parts, the plainest first."""
+    """Describe the model of each measurement in parts, the most readable part first."""
     descriptions: list[tuple[str, ...]] = []
     for measurement, training in zip(measurements, _training_texts(measurements), strict=True):
         size = size_text(measurement.layers, measurement.width, measurement.parameters)
@@ -86,8 +88,11 @@ def _training_texts(measurements: list[Measurement]) -> list[str]:
     all_options = [
         dict(model_options(measurement.train_command or "")) for measurement in measurements
     ]
+    names: set[str] = set()
+    for options in all_options:
+        names.update(options)
     different = []
-    for name in sorted(set().union(*all_options)):
+    for name in sorted(names):
         if len({options.get(name) for options in all_options}) > 1:
             different.append(name)
     texts = []
@@ -117,6 +122,6 @@ def _run_name(measurement: Measurement, measurements: list[Measurement]) -> str:
     parts = []
     if len(checkpoints) > 1:
         parts.append(measurement.checkpoint or "unnamed")
-    if len(checkpoints) != len(runs):
+    if len(checkpoints) != len(runs):  # some runs have checkpoints of the same name
         parts.append("unknown seed" if measurement.seed is None else f"seed {measurement.seed}")
     return ", ".join(parts)
