@@ -1,1 +1,4 @@
-"""Markdown tables and plots of results, shared by comparisons and the paper's report."""
+"""Markdown and LaTeX tables, and figures, of measurements and probes.
+
+Comparisons, evaluations, model cards, and the paper's report use them.
+"""

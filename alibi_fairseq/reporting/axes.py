@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-# Largest ratio of a perplexity axis's end to the lowest value.
+# Largest ratio of values on a perplexity axis. Higher values are beyond its end.
 _MAX_AXIS_RATIO = 100
 # Ticks of a logarithmic perplexity axis, per decade.
-_ROUND = (1, 1.5, 2, 3, 5, 7)
+_TICKS = (1, 1.5, 2, 3, 5, 7)
 # Smallest span of a linear perplexity axis, as a fraction of its middle. Less would magnify noise.
 _MIN_SPAN = 0.2
 
@@ -36,9 +36,9 @@ def length_axis(axes: Axes, first: float, last: float) -> None:
 def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[float]]]) -> None:
     """Set up a linear axis, or a logarithmic one if the values span more than a factor of 2.5.
 
-    A logarithmic axis ends at ``_MAX_AXIS_RATIO`` times the lowest value, so that an untrained or
-    diverged model does not compress all other lines. The highest value of a line beyond that end is
-    written there.
+    A logarithmic axis ends above the highest value that is at most ``_MAX_AXIS_RATIO`` times the
+    lowest, so that an untrained or diverged model does not compress all other lines. If a line goes
+    beyond the end, its highest value is written there.
 
     Args:
         axes: axes of the panel.
@@ -55,13 +55,16 @@ def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[
     end = highest * 1.12
     axes.set_yscale("log")
     axes.set_ylim(lowest / 1.12, end)
-    axes.yaxis.set_major_locator(LogLocator(10, subs=_ROUND, numticks=20))
+    axes.yaxis.set_major_locator(LogLocator(10, subs=_TICKS, numticks=20))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for x, y in lines:
-        worst, length = max(zip(y, x, strict=True), default=(0.0, 0.0))
+        points = list(zip(y, x, strict=True))
+        if not points:
+            continue
+        worst, worst_x = max(points)
         if worst > end:
-            annotate(axes, f"{worst:.3g} ↑", (length, end), (-4, -6), "right")
+            annotate(axes, f"{worst:.3g} ↑", (worst_x, end), (-4, -6), "right")
 
 
 def _widen_axis(axes: Axes, middle_value: float) -> None:

@@ -1,4 +1,4 @@
-"""Figures of perplexity by evaluation length, and panels of models for other figures by length."""
+"""Figures of perplexity by evaluation length, and panels of models, which other figures share."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
         series: measurements of the model, by length.
         lengths: training lengths of the position method to distinguish.
     """
+    # All lengths beyond the end of the text have the same longest window.
     by_window: dict[int, Measurement] = {}
     failures = []
     for measurement in series.measurements:
@@ -55,8 +56,8 @@ def draw_panels(
 ) -> None:
     """Draw panels of models, given by title, with one legend.
 
-    A position method looks the same in every panel. Its training lengths have different styles
-    unless each panel has only one training length.
+    A position method looks the same in every panel. Its training lengths have different styles if
+    any panel has several training lengths.
 
     Args:
         title: title of the figure.
@@ -66,21 +67,21 @@ def draw_panels(
         x: title of the x axis, whose unit is tokens.
         y: title of the y axis.
     """
-    lengths = _lengths_to_distinguish(panels)
+    train_lengths = _train_lengths_to_distinguish(panels)
     drawn = []
     measurements: list[Measurement] = []
     for name, models in panels.items():
         lines = []
         for series in models:
-            lines.append(line_of(series, lengths.get(series.position_method, ())))
+            lines.append(line_of(series, train_lengths.get(series.position_method, ())))
             measurements += series.measurements
-        train_lengths = {series.train_length for series in models}
-        trained_at = train_lengths.pop() if len(train_lengths) == 1 else None
+        lengths_in_panel = {series.train_length for series in models}
+        trained_at = lengths_in_panel.pop() if len(lengths_in_panel) == 1 else None
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
     plots.draw(title, drawn, *paths, caption=caption(measurements))
 
 
-def _lengths_to_distinguish(panels: Mapping[str, list[Series]]) -> dict[str, list[int]]:
+def _train_lengths_to_distinguish(panels: Mapping[str, list[Series]]) -> dict[str, list[int]]:
     """Return the training lengths of each position method; empty if no panel has several."""
     lengths: dict[str, set[int]] = defaultdict(set)
     any_has_several = False
@@ -116,6 +117,7 @@ def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.P
 
 def _line_of_bits_per_byte(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """Create the line of a model's bits per byte by evaluation length."""
+    # line_of draws the attribute ``perplexity``.
     measurements = []
     for measurement in series.measurements:
         measurements.append(replace(measurement, perplexity=measurement.bits_per_byte, spread=None))
@@ -125,9 +127,9 @@ def _line_of_bits_per_byte(series: Series, lengths: Sequence[int] = ()) -> plots
 def _informative(panels: dict[str, list[Series]]) -> dict[str, list[Series]]:
     """Return the panels with several evaluation lengths, or all if there are none."""
     informative = {}
-    for name, lines in panels.items():
-        if _has_several_lengths(lines):
-            informative[name] = lines
+    for name, models in panels.items():
+        if _has_several_lengths(models):
+            informative[name] = models
     return informative or panels
 
 
@@ -140,7 +142,7 @@ def has_several_tokenizers(measurements: list[Measurement]) -> bool:
 
 
 def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[Series]]:
-    """Return the models of each panel of a figure: one panel per split, stride, and text.
+    """Return the models of each panel of a figure: one panel per :func:`split_by_evaluation` group.
 
     Several methods at several training lengths get a panel per training length. Models on a raw
     text share a panel.
@@ -148,27 +150,35 @@ def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[Series]]:
     return _panels(split_by_evaluation(measurements))
 
 
-def _panels(parts: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
-    """Return the models of each panel for the measurements by panel title."""
+def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
+    """Return the models of each panel, given groups of comparable measurements by name."""
     panels = {}
-    for name, part in parts.items():
-        lines = group_by_model(part)
-        train_lengths = sorted({measurement.train_length for measurement in part})
-        methods = {measurement.position_method for measurement in part}
-        if len(train_lengths) == 1 or len(methods) == 1 or part[0].is_raw_text:
-            panels[name] = lines
+    for name, group in groups.items():
+        models = group_by_model(group)
+        train_lengths = sorted({measurement.train_length for measurement in group})
+        methods = {measurement.position_method for measurement in group}
+        if len(train_lengths) == 1 or len(methods) == 1 or group[0].is_raw_text:
+            panels[name] = models
             continue
         for train_length in train_lengths:
-            same_length = [line for line in lines if line.train_length == train_length]
+            same_length = [series for series in models if series.train_length == train_length]
             panels[f"{name}, trained at L={train_length}"] = without_length(same_length)
     return panels
 
 
-def _has_several_lengths(lines: Iterable[Series]) -> bool:
-    """Return True if any line has measurements at more than one evaluation length."""
-    return any(len({measurement.length for measurement in line.measurements}) > 1 for line in lines)
+def _has_several_lengths(models: Iterable[Series]) -> bool:
+    """Return True if any model has measurements at more than one evaluation length."""
+    for series in models:
+        lengths = {measurement.length for measurement in series.measurements}
+        if len(lengths) > 1:
+            return True
+    return False
 
 
-def without_length(lines: Iterable[Series]) -> list[Series]:
+def without_length(models: Iterable[Series]) -> list[Series]:
     """Remove the training length from labels, for a panel whose title contains it."""
-    return [replace(line, name=line.name.replace(f", L={line.train_length}", "")) for line in lines]
+    renamed = []
+    for series in models:
+        name = series.name.replace(f", L={series.train_length}", "")
+        renamed.append(replace(series, name=name))
+    return renamed

@@ -1,4 +1,4 @@
-"""Figures of the loss by position in the window, in the windows of :mod:`.loss_by_position`."""
+"""Figures of the loss by position, for the windows of the tables in :mod:`.loss_by_position`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
     """Create the line of a model's loss by position, with a point in the middle of each bucket.
 
     Args:
-        series: measurements of the model; the longest length is drawn.
+        series: measurements of the model; the last one, of the longest length, is drawn.
         lengths: training lengths of the position method to distinguish.
     """
     measurement = series.measurements[-1]

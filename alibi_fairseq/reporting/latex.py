@@ -67,10 +67,11 @@ def tabular(table: Table) -> str:
 
 def _has_chance(table: Table) -> bool:
     """Return True if a table has cells marked :data:`.markdown.CHANCE`."""
-    texts: list[str] = []
     for row in table.rows:
-        texts += row
-    return any(markdown.CHANCE in text for text in texts)
+        for cell in row:
+            if markdown.CHANCE in cell:
+                return True
+    return False
 
 
 def document_part(tables: Iterable[Table]) -> str:

@@ -48,23 +48,28 @@ class LineStyle:
 def method_style(method: str, length: int | None = None, lengths: Sequence[int] = ()) -> LineStyle:
     """Return the style of a position method; an unknown method gets one derived from its name.
 
+    Training lengths of a method have the same dash pattern, but different markers and colors.
+
     Args:
         method: name of the position method.
         length: training length of the line.
         lengths: training lengths to distinguish; the shortest has the lightest color.
     """
     if method in _COLORS:
-        index = list(_COLORS).index(method)
+        method_index = list(_COLORS).index(method)
         color = _COLORS[method]
     else:
-        index = zlib.crc32(method.encode())
-        hue = index % 360 / 360
+        method_index = zlib.crc32(method.encode())
+        hue = method_index % 360 / 360
         color = to_hex(hsv_to_rgb((hue, 0.9, 0.6)))
-    linestyle = _DASHES[index % len(_DASHES)]
+    linestyle = _DASHES[method_index % len(_DASHES)]
+    marker_index = method_index
     if length is not None and len(lengths) > 1:
-        index = sorted(lengths).index(length)
-        color = _lighter(color, 0.55 * (len(lengths) - 1 - index) / (len(lengths) - 1))
-    return LineStyle(color, _MARKERS[index % len(_MARKERS)], linestyle)
+        longest_index = len(lengths) - 1
+        length_index = sorted(lengths).index(length)
+        color = _lighter(color, 0.55 * (longest_index - length_index) / longest_index)
+        marker_index = length_index
+    return LineStyle(color, _MARKERS[marker_index % len(_MARKERS)], linestyle)
 
 
 def _lighter(color: str, fraction: float) -> str:
@@ -73,7 +78,7 @@ def _lighter(color: str, fraction: float) -> str:
 
 
 def variant_style(style: LineStyle, index: int) -> LineStyle:
-    """Return a style for the line that uses ``style`` after ``index`` others in its panel."""
+    """Return the style of the next line in a panel where ``index`` lines already use ``style``."""
     if index == 0:
         return style
     markers = _MARKERS.replace(style.marker, "")

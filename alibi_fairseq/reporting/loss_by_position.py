@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from alibi_fairseq.reporting.table import Table
 from alibi_fairseq.results.evaluation_groups import split_by_evaluation
@@ -18,10 +17,10 @@ from alibi_fairseq.results.model_groups import group_by_model
 
 
 def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurement of each model, split, and text that shows its loss by position.
+    """Return the measurement with the longest windows of each run and text.
 
-    Results of earlier versions without these losses, and lengths beyond the end of the text, are
-    left out.
+    Sliding windows, lengths beyond the end of the text, and results of earlier versions without
+    losses by position are left out.
     """
     longest: dict[tuple, Measurement] = {}
     for measurement in measurements:
@@ -38,12 +37,13 @@ def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
 def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
     """Return the losses by position, one table per split, text, and evaluation length.
 
-    Tables have a row per bucket and a column per model. There is none without such losses.
+    Tables have a row per bucket and a column per model. Without losses by position, there are no
+    tables.
     """
     tables = []
-    for name, part in split_by_evaluation(longest_windows(measurements)).items():
+    for name, group in split_by_evaluation(longest_windows(measurements)).items():
         same_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
-        for measurement in part:
+        for measurement in group:
             buckets = (
                 measurement.length,
                 tuple(measurement.position_ends),
@@ -52,11 +52,11 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
             same_buckets[buckets].append(measurement)
         for (length, _, _), members in same_buckets.items():
             caption = f"Bits per token on {name}, by position in windows of {length}"
-            tables.append(replace(_by_position(members), caption=caption))
+            tables.append(_by_position(members, caption))
     return tables
 
 
-def _by_position(measurements: list[Measurement]) -> Table:
+def _by_position(measurements: list[Measurement], caption: str) -> Table:
     """Create the table of models with the same buckets."""
     models = group_by_model(measurements)
     rows = []
@@ -70,7 +70,7 @@ def _by_position(measurements: list[Measurement]) -> Table:
             row.append(_loss_text(model.measurements[0], index))
         rows.append(row)
     labels = [model.label for model in models]
-    return Table(["position", "tokens", *labels], rows)
+    return Table(["position", "tokens", *labels], rows, caption=caption)
 
 
 def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Markdown tables that are also readable unrendered, and formatted numbers."""
+"""Markdown tables that are also readable as plain text, and formatted numbers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from alibi_fairseq.results.measurements import Measurement, is_chance
 MISSING = "missing"
 #: Table cell without a value.
 NOTHING = "–"
+#: Header of the column of models in tables by evaluation length.
 CORNER = "trained ↓ evaluated at →"
+#: Mark of perplexities near chance.
 CHANCE = "(chance)"
 #: Note under tables with cells marked :data:`CHANCE`.
 CHANCE_NOTE = (
     "chance: the bits per token are at least nine tenths of those of guessing entries of the "
     "dictionary at random. The model is untrained or has diverged."
 )
-
 #: Mark of values at evaluation lengths beyond the end of the text.
 PAST_END = "†"
 
 
 def past_end_note(measurements: Iterable[Measurement]) -> str:
-    """Return the note under a table that has marked values, or an empty string."""
-    longest = sorted(
-        {measurement.longest_window or 0 for measurement in measurements if measurement.is_past_end}
-    )
+    """Return the note on values marked :data:`PAST_END`; empty if there are none."""
+    longest = set()
+    for measurement in measurements:
+        if measurement.is_past_end:
+            longest.add(measurement.longest_window or 0)
     if not longest:
         return ""
-    tokens = " or ".join(f"{length:,}" for length in longest)
+    tokens = " or ".join(f"{length:,}" for length in sorted(longest))
     return (
         f"{PAST_END}: no window is this long, because the text ends before; the longest has "
         f"{tokens} tokens, and its value is repeated.\n"
@@ -43,6 +45,7 @@ def literal(text: str) -> str:
     """Escape text so that neither Markdown nor HTML interprets any of it."""
     one_line = " ".join(str(text).split())
     escaped = html.escape(one_line, quote=False)
+    # An underscore inside a word is literal in Markdown.
     return re.sub(r"[\\`*\[\]|]|(?<!\w)_|_(?!\w)", r"\\\g<0>", escaped)
 
 
@@ -58,7 +61,10 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
 
 
 def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
-    """Return a column with its rule, padded to the same width. The header is its first cell."""
+    """Pad the cells of a column to one width, and insert the rule below the header.
+
+    The first cell is the header.
+    """
     header, *cells = [literal(cell) for cell in column]
     width = max(3, len(header), *map(len, cells))
     if align_left:

@@ -25,11 +25,13 @@ def length_tables(
     more: Columns | None = None,
     columns: Sequence[str] = (),
 ) -> list[Table]:
-    """Return the perplexities by model and length, one table per split, stride, and text.
+    """Return the perplexities by model and length, one table per group of comparable measurements.
 
-    A table of bits per byte, which are comparable across tokenizers, follows each table for which
-    they are known. Models with different tokenizers that were evaluated on the same raw text share
-    one table of bits per byte.
+    :func:`.split_by_evaluation` makes these groups.
+
+    Bits per byte, which are comparable across tokenizers, have separate tables. On binary data, the
+    table follows the perplexities of the same group. On raw text, models with different tokenizers
+    share one table, and these tables come last.
 
     Args:
         measurements: measurements of any models.
@@ -39,17 +41,18 @@ def length_tables(
     """
     measurements = list(measurements)
     tables = []
-    for name, part in split_by_evaluation(measurements).items():
-        table = _by_length(part, markdown.measurement, more, columns)
-        tables.append(replace(table, caption=f"Perplexity on {name}"))
-        has_bits_per_byte = any(measurement.bits_per_byte is not None for measurement in part)
-        if has_bits_per_byte and not part[0].is_raw_text:
-            tables.append(_bits_per_byte_table(name, part, columns))
-        note = markdown.past_end_note(part).strip()
+    for name, group in split_by_evaluation(measurements).items():
+        caption = f"Perplexity on {name}"
+        tables.append(_by_length(caption, group, markdown.measurement, more, columns))
+        has_bits_per_byte = any(measurement.bits_per_byte is not None for measurement in group)
+        if has_bits_per_byte and not group[0].is_raw_text:
+            tables.append(_bits_per_byte_table(name, group, columns))
+        note = markdown.past_end_note(group).strip()
         if note:
+            # One note for all tables of the group, below the last.
             tables[-1] = replace(tables[-1], notes=[note])
-    for name, part in split_by_raw_text(measurements).items():
-        tables.append(_bits_per_byte_table(name, part, columns))
+    for name, group in split_by_raw_text(measurements).items():
+        tables.append(_bits_per_byte_table(name, group, columns))
     return tables
 
 
@@ -57,8 +60,7 @@ def _bits_per_byte_table(
     name: str, measurements: list[Measurement], columns: Sequence[str]
 ) -> Table:
     """Create a table of bits per byte."""
-    table = _by_length(measurements, _bits_per_byte, {}, columns)
-    return replace(table, caption=f"Bits per byte on {name}")
+    return _by_length(f"Bits per byte on {name}", measurements, _bits_per_byte, None, columns)
 
 
 def available_columns(measurements: Iterable[Measurement]) -> list[str]:
@@ -68,14 +70,24 @@ def available_columns(measurements: Iterable[Measurement]) -> list[str]:
 
 
 def _by_length(
+    caption: str,
     measurements: list[Measurement],
     show: Callable[[Measurement | None], str],
     more: Columns | None,
     columns: Sequence[str],
 ) -> Table:
-    """Create a table with a row per model and a column per evaluation length."""
+    """Create a table with a row per model and a column per evaluation length.
+
+    Args:
+        caption: caption of the table.
+        measurements: comparable measurements.
+        show: function that formats a measurement, or None for a missing one.
+        more: additional columns.
+        columns: see :func:`length_tables`.
+    """
     extra_columns = more or {}
-    names = [str(length) for length in sorted({measurement.length for measurement in measurements})]
+    lengths = sorted({measurement.length for measurement in measurements})
+    names = [str(length) for length in lengths]
     if columns:
         names = [name for name in columns if name in names or name in MODEL_COLUMNS]
     rows = []
@@ -89,16 +101,21 @@ def _by_length(
         for texts in extra_columns.values():
             row.append(texts.get(model.key, markdown.NOTHING))
         rows.append(row)
-    return Table([markdown.CORNER, *names, *extra_columns], rows)
+    return Table([markdown.CORNER, *names, *extra_columns], rows, caption=caption)
 
 
 def _at_length(model: Series, length: int, show: Callable[[Measurement | None], str]) -> str:
-    """Format the measurement of a model at a length, which may be missing."""
+    """Format the measurement of a model at a length.
+
+    A measurement below the training length is not missing, because models are usually evaluated at
+    their training length and beyond.
+    """
     for measurement in model.measurements:
         if measurement.length == length:
             return show(measurement)
-    is_shorter = length < (model.train_length or 0)
-    return markdown.NOTHING if is_shorter else show(None)
+    if model.train_length is not None and length < model.train_length:
+        return markdown.NOTHING
+    return show(None)
 
 
 def _parameters(model: Series) -> str:
@@ -132,6 +149,7 @@ MODEL_COLUMNS: dict[str, Callable[[Series], str]] = {
 
 
 def _bits_per_byte(measurement: Measurement | None) -> str:
+    """Format bits per byte, or ``missing`` for None."""
     if measurement is None or measurement.bits_per_byte is None:
         return markdown.MISSING
     mark = f" {markdown.PAST_END}" if measurement.is_past_end else ""

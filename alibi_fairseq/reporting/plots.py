@@ -1,4 +1,4 @@
-"""Figures as panels of lines. A figure drawn again has the same bytes."""
+"""Figures as panels of lines. Drawing the same figure again gives the same bytes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,17 @@ from alibi_fairseq.reporting.line_styles import LineStyle, variant_style
 # Width of a panel in inches, by the number of columns.
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)
 _LEGEND_ROWS = 18
+_CAPTION_CHARACTERS_PER_INCH = 18
+# Metadata with the time or the version of matplotlib, by format. Other formats have "Software".
+_VARYING_METADATA = {
+    "svg": ("Date", "Creator"),
+    "pdf": ("CreationDate", "Creator", "Producer"),
+}
 SETTINGS = {
     "font.size": 10,
     "axes.titlesize": 10,
     "figure.titlesize": 11,
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
+    "font.family": "DejaVu Sans",  # part of matplotlib, so the same on all machines
     "axes.grid": True,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
@@ -67,7 +73,9 @@ class Panel:
     """Lines on one pair of axes.
 
     Attributes:
-        over_length: True if ``x`` are lengths in tokens, on a logarithmic axis.
+        x: title of the x axis.
+        y: title of the y axis.
+        over_length: True if the x values are lengths in tokens, on a logarithmic axis.
         from_zero: True for a linear y axis from zero. Otherwise the values decide whether the axis
             is logarithmic.
         trained_at: training length of all lines, marked by a vertical line.
@@ -90,10 +98,10 @@ def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption
 
 def save(figure: Figure, *paths: str | os.PathLike) -> None:
     """Write a figure atomically, in the formats given by the suffixes, with reproducible bytes."""
-    dates = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer")}
     for path in paths:
         suffix = Path(path).suffix.lstrip(".")
-        metadata = dict.fromkeys(dates.get(suffix, ("Software",)))
+        varying = _VARYING_METADATA.get(suffix, ("Software",))
+        metadata = dict.fromkeys(varying)  # None removes an entry
         with atomic_write(path, "wb") as stream:
             figure.savefig(stream, format=suffix, dpi=150, metadata=metadata)
 
@@ -110,15 +118,17 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
     for unused in grid[len(panels) :]:
         unused.remove()
+    used = grid[: len(panels)]
     handle_by_label: dict[str, Any] = {}
-    for axes, panel in zip(grid, panels, strict=False):
+    for axes, panel in zip(used, panels, strict=True):
         plot(axes, panel)
         handles, labels = axes.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             handle_by_label.setdefault(label, handle)
     figure.suptitle(title)
     if caption:
-        figure.supxlabel(textwrap.fill(caption, int(18 * width)), fontsize=8)
+        line_length = int(_CAPTION_CHARACTERS_PER_INCH * width)
+        figure.supxlabel(textwrap.fill(caption, line_length), fontsize=8)
     legend = figure.legend(
         handle_by_label.values(),
         handle_by_label.keys(),
@@ -135,7 +145,7 @@ def plot(axes: Axes, panel: Panel) -> None:
     axes.set_title(textwrap.fill(panel.title, 48))
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
-    uses: Counter = Counter()
+    uses: Counter = Counter()  # number of lines drawn in each style
     for line in panel.lines:
         if not line.x:
             continue

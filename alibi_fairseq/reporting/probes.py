@@ -67,15 +67,17 @@ def _accuracies(series: Series) -> dict[float, list[float]]:
 
     They are averaged over depths.
     """
-    by_run: dict[int, dict[tuple, list[float]]] = defaultdict(lambda: defaultdict(list))
+    # length → run → accuracies at all depths
+    by_length: dict[int, dict[tuple, list[float]]] = defaultdict(lambda: defaultdict(list))
     for measurement in series.measurements:
         if measurement.accuracy is not None:
             run = measurement.identity(Role.RUN)
-            by_run[measurement.length][run].append(measurement.accuracy)
+            by_length[measurement.length][run].append(measurement.accuracy)
     accuracies = {}
-    for length in sorted(by_run):
+    for length in sorted(by_length):
         multiple = length / (series.train_length or length)
-        accuracies[multiple] = [statistics.fmean(values) for values in by_run[length].values()]
+        at_length = by_length[length]
+        accuracies[multiple] = [statistics.fmean(depths) for depths in at_length.values()]
     return accuracies
 
 
@@ -83,8 +85,10 @@ def format_accuracy(values: Sequence[float] | None) -> str:
     """Format the mean over seeds in percent, with the standard deviation of several seeds."""
     if not values:
         return markdown.NOTHING
-    spread = f" ± {100 * statistics.stdev(values):.0f}" if len(values) > 1 else ""
-    return f"{100 * statistics.fmean(values):.0f} %{spread}"
+    text = f"{100 * statistics.fmean(values):.0f} %"
+    if len(values) > 1:
+        text += f" ± {100 * statistics.stdev(values):.0f}"
+    return text
 
 
 def is_learned(models: Sequence[ProbedModel]) -> bool:
@@ -98,8 +102,8 @@ def is_learned(models: Sequence[ProbedModel]) -> bool:
 def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]:
     """Return columns for a table of models: header → model → text.
 
-    There are no columns if no model has learned the task. Models with the same key are separated
-    by slashes.
+    There are no columns if no model has learned the task. A cell for several models with the same
+    key has their accuracies, separated by slashes.
     """
     models = probed_models(results)
     if not models or not is_learned(models):
@@ -116,7 +120,9 @@ def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]
 
 
 def accuracy_table(results: dict) -> str:
-    """Format accuracies in Markdown, a row per model, a column per multiple of training length L.
+    """Format the accuracies of a probe in Markdown, with a note on the task below the table.
+
+    The table has a row per model and a column per multiple of the training length L.
 
     Args:
         results: results file of a probe.
@@ -129,20 +135,24 @@ def accuracy_table(results: dict) -> str:
         rows.append([model.label, *values])
     headers = [f"{multiple:g} L" for multiple in multiples]
     table = markdown.table(["trained ↓ tested at →", *headers], rows)
-    records = results["cells"]
+    return f"{table}\n{_task_note(results['cells'], models)}"
+
+
+def _task_note(records: list[dict], models: Sequence[ProbedModel]) -> str:
+    """Describe the test sequences of a probe, and state whether no model has learned the task."""
     sequences = records[0]["trials"]
     chance = records[0]["chance"]
     depths = len({record["depth"] for record in records})
-    text = (
-        f"{table}\nSymbols predicted correctly, over {depths} depths of {sequences} sequences "
+    note = (
+        f"Symbols predicted correctly, over {depths} depths of {sequences} sequences "
         f"each; guessing: {100 * chance:.0f} %.\n"
     )
     if not is_learned(models):
-        text += (
+        note += (
             f"\nNo model predicts {MIN_LEARNED_ACCURACY:.0%} of them at its training length: "
             "none has learned the task, so the table says nothing about position methods.\n"
         )
-    return text
+    return note
 
 
 def draw_heat_maps(results: dict, title: str, *paths: str | os.PathLike) -> None:
