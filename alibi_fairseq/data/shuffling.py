@@ -39,14 +39,16 @@ def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, b
     """Yield the offset and the normalized text of each document in a file.
 
     Documents are separated by empty lines and end with their file. The normalized text has single
-    spaces and no empty lines, and every line is ended. Bytes that are not UTF-8 become U+FFFD.
+    spaces and no empty lines, and each line ends with a line feed. Bytes that are not UTF-8 become
+    U+FFFD.
+
+    The offset of a document differs from that of all others in the file. In the first or only text
+    of the file, it is the position of the document in bytes. In an archive, the offsets of the next
+    text begin after the last document of the previous one.
 
     Args:
         path: a plain file, a compressed file, or an archive.
         most: about the number of bytes of text to read. None: all.
-
-    Returns:
-        The offset is the position of the document in the unpacked text of the file.
     """
     begin = 0
     for _, stream in texts(path):
@@ -54,7 +56,7 @@ def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, b
         for offset, text in _split_documents(stream, begin, most):
             yield offset, text
             end = offset + len(text)
-        # The next text of an archive begins after all documents of this one.
+        # A greater offset than that of any document so far.
         begin = end + 1
         if most is not None and begin >= most:
             return
@@ -63,7 +65,7 @@ def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, b
 def _split_documents(
     stream: BinaryIO, position: int, end: int | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the documents of a stream.
+    """Yield the offset and the normalized text of each document in a stream.
 
     Args:
         stream: the stream.
@@ -73,16 +75,7 @@ def _split_documents(
     document_begin = position
     size = 0
     lines: list[bytes] = []
-    rest = b""
-    while end is None or position < end or rest:
-        raw = rest + stream.readline(MAX_LINE_BYTES)
-        if not raw:
-            break
-        rest = b""
-        if len(raw) >= MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            cut = raw.rfind(b" ") + 1 or len(raw)
-            rest = raw[cut:]
-            raw = raw[:cut]
+    for offset, raw in _read_lines(stream, position, end):
         text = single_spaced(raw.decode("utf-8", "replace"))
         if lines and (not text or size + len(raw) > MAX_DOCUMENT_BYTES):
             yield document_begin, b"".join(lines)
@@ -90,12 +83,35 @@ def _split_documents(
             size = 0
         if text:
             if not lines:
-                document_begin = position
+                document_begin = offset
             lines.append(text.encode() + b"\n")
             size += len(raw)
-        position += len(raw)
     if lines:
         yield document_begin, b"".join(lines)
+
+
+def _read_lines(stream: BinaryIO, position: int, end: int | None) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the bytes of each line in a stream. Long lines are cut.
+
+    Args:
+        stream: the stream.
+        position: offset of the first byte of the stream.
+        end: offset at which to stop reading. None: read all.
+    """
+    rest = b""
+    while end is None or position < end or rest:
+        raw = rest + stream.readline(MAX_LINE_BYTES)
+        if not raw:
+            return
+        rest = b""
+        if len(raw) >= MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            cut = raw.rfind(b" ") + 1  # after the last space
+            if cut == 0:
+                cut = len(raw)
+            rest = raw[cut:]
+            raw = raw[:cut]
+        yield position, raw
+        position += len(raw)
 
 
 def write_sorted_chunks(
@@ -114,7 +130,7 @@ def write_sorted_chunks(
         most: about the number of bytes of text to read in total. None: all.
 
     Returns:
-        The number of documents with bytes that are not UTF-8.
+        The number of documents with U+FFFD, the replacement of bytes that are not UTF-8.
     """
     folder.mkdir(exist_ok=True)
     tasks: list[tuple[int, Path, int | None]] = []
@@ -140,7 +156,12 @@ def chunks_in(folder: Path) -> list[Path]:
 
 
 def _write_chunks_of_file(seed: int, folder: Path, task: tuple[int, Path, int | None]) -> dict:
-    """Write the chunks of a file; return its bytes and its documents that are not UTF-8."""
+    """Write the chunks of a file.
+
+    Returns:
+        ``bytes``, the size of the normalized text, and ``replaced``, the number of documents with
+        U+FFFD.
+    """
     file_number, path, most = task
 
     def write() -> dict:
@@ -158,7 +179,7 @@ def _write_chunks_of_file(seed: int, folder: Path, task: tuple[int, Path, int | 
 
 
 def _write_chunk(path: Path, chunk: list[tuple[int, bytes]]) -> int:
-    """Sort documents by key and write them; return their bytes."""
+    """Sort documents by key, write them, and return the size of their texts in bytes."""
     chunk.sort(key=itemgetter(0))
     keys = [key for key, _ in chunk]
     ends = list(accumulate(len(text) for _, text in chunk))
@@ -170,6 +191,7 @@ def _write_chunk(path: Path, chunk: list[tuple[int, bytes]]) -> int:
 
 
 def _key(seed: int, file_number: int, offset: int) -> int:
+    """Return the key of a document, from the seed and the position of the document."""
     position = struct.pack("<qqq", seed, file_number, offset)
     digest = hashlib.blake2b(position, digest_size=8).digest()
     return int.from_bytes(digest, "little")
@@ -188,7 +210,7 @@ def _read_range(chunk: Path, low: int, high: int) -> Iterator[tuple[int, bytes]]
     keys, ends = np.load(f"{chunk}.npy", mmap_mode="r")
     first = int(np.searchsorted(keys, np.uint64(low)))
     last = len(keys)
-    if high < KEYS:
+    if high < KEYS:  # KEYS itself does not fit into uint64
         last = int(np.searchsorted(keys, np.uint64(high)))
     begin = int(ends[first - 1]) if first else 0
     with open(chunk, "rb") as stream:
