@@ -1,8 +1,8 @@
 """Binarization: text to fairseq's ``.bin`` and ``.idx`` files, in several processes.
 
-The text is divided into parts. Each part is tokenized into files of its own, and these are joined
-for each target file. fairseq-preprocess writes the same bytes from tokenized text, at a quarter of
-the speed (a test compares them).
+The text is divided into parts. Each part is tokenized and written to a separate ``.bin`` and
+``.idx`` file. The files of all parts of a target are then joined. fairseq-preprocess writes the
+same bytes from tokenized text (a test compares them), at a quarter of this speed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Part(NamedTuple):
 
 
 def part_bytes(total: int) -> float:
-    """Return the number of bytes of text in each part of a text with ``total`` bytes."""
+    """Return the number of bytes of text in each part of a text with ``total`` bytes.
+
+    There are about 64 parts, unless these would be too small or too large.
+    """
     smallest, largest = _PART_BYTES
     return min(max(total / 64, smallest), largest)
 
@@ -101,31 +104,31 @@ def binarize(
     """
     folder.mkdir(exist_ok=True)
     totals: dict[str, Counter] = {}
-    pieces_of: dict[str, list[Path]] = {}
+    prefixes_by_target: dict[str, list[Path]] = {}
     tasks = [(folder / f"part{number:06d}", part) for number, part in enumerate(parts)]
     write = functools.partial(_write_part, tokenizer)
     with progress(None, "tokenizing") as bar:
-        for (piece, part), counts in zip(tasks, map_in_order(write, tasks, workers)):
-            pieces_of.setdefault(part.target, []).append(piece)
+        for (prefix, part), counts in zip(tasks, map_in_order(write, tasks, workers)):
+            prefixes_by_target.setdefault(part.target, []).append(prefix)
             split = Path(part.target).name
             totals.setdefault(split, Counter()).update(counts)
             bar.update(counts.get("bytes", 0))
     join = functools.partial(_join_parts, folder, destination, tokenizer.entries)
-    for _ in map_in_order(join, pieces_of.items(), workers):
+    for _ in map_in_order(join, prefixes_by_target.items(), workers):
         pass
     return totals
 
 
 def _write_part(tokenizer: Tokenizer, task: tuple[Path, Part]) -> dict:
-    """Write the binary data of a part and return its counts, unless an earlier call has."""
-    piece, part = task
+    """Write the binary data of a part, unless an earlier call has, and return its counts."""
+    prefix, part = task
 
     def write() -> Counter:
         counts: Counter[str] = Counter()
-        write_lines(piece, _tokenize(part.items(), tokenizer, counts), tokenizer.entries)
+        write_lines(prefix, _tokenize(part.items(), tokenizer, counts), tokenizer.entries)
         return counts
 
-    return run_cached(CompletionMarker(piece.with_suffix(".json")), write)
+    return run_cached(CompletionMarker(prefix.with_suffix(".json")), write)
 
 
 def _tokenize(
@@ -143,38 +146,50 @@ def _tokenize(
             ids: list[int] = []
             for _ in item:
                 ids += next(encoded_lines)
-                ids.append(END_OF_LINE - tokenizer.offset)
+                ids.append(END_OF_LINE - tokenizer.offset)  # the offset is added to all IDs below
             indices = np.array(ids, dtype=np.int32) + tokenizer.offset
-            counts["items"] += 1
-            counts["lines"] += len(item)
-            counts["words"] += sum(len(line.split()) for line in item)
-            counts["bytes"] += sum(len(line.encode()) + 1 for line in item)
-            counts["tokens"] += len(ids)
-            # Special symbols are the ends of lines, and the unknown tokens.
-            counts["unknown"] += int((indices < SPECIAL).sum()) - len(item)
+            _count_item(item, indices, counts)
             yield torch.from_numpy(indices)
+
+
+def _count_item(item: list[str], indices: np.ndarray, counts: Counter[str]) -> None:
+    """Add the sizes of an item to ``counts``.
+
+    Args:
+        item: the lines.
+        indices: dictionary indices of their tokens, including each ``</s>``.
+        counts: the counts to update.
+    """
+    counts["items"] += 1
+    counts["lines"] += len(item)
+    counts["words"] += sum(len(line.split()) for line in item)
+    counts["bytes"] += sum(len(line.encode()) + 1 for line in item)
+    counts["tokens"] += len(indices)
+    # Special symbols are one </s> per line, and the unknown tokens.
+    num_special = int((indices < SPECIAL).sum())
+    counts["unknown"] += num_special - len(item)
 
 
 def _join_parts(
     folder: Path, destination: Path, entries: int, task: tuple[str, list[Path]]
 ) -> None:
-    """Join the files of all parts of a target, unless an earlier call has; delete them."""
+    """Join the files of all parts of a target, unless an earlier call has, and delete them."""
     from fairseq.data.indexed_dataset import make_builder
 
-    target, pieces = task
+    target, prefixes = task
 
     def join() -> None:
         joined = destination / target
         joined.parent.mkdir(parents=True, exist_ok=True)
         builder = make_builder(f"{joined}.bin", impl="mmap", vocab_size=entries)
-        for piece in pieces:
-            builder.merge_file_(str(piece))
+        for prefix in prefixes:
+            builder.merge_file_(str(prefix))
         builder.finalize(f"{joined}.idx")
 
     run_cached(CompletionMarker(folder / f"{target.replace('/', '-')}.json"), join)
-    for piece in pieces:
-        piece.with_suffix(".bin").unlink(missing_ok=True)
-        piece.with_suffix(".idx").unlink(missing_ok=True)
+    for prefix in prefixes:
+        prefix.with_suffix(".bin").unlink(missing_ok=True)
+        prefix.with_suffix(".idx").unlink(missing_ok=True)
 
 
 def write_lines(prefix: Path, lines: Iterable[Tensor], entries: int) -> None:
@@ -182,7 +197,7 @@ def write_lines(prefix: Path, lines: Iterable[Tensor], entries: int) -> None:
 
     Args:
         prefix: path of the files without suffix.
-        lines: dictionary indices of each item.
+        lines: dictionary indices of each item, which fairseq calls a line.
         entries: number of dictionary entries, which determines the integer type.
     """
     from fairseq.data.indexed_dataset import make_builder

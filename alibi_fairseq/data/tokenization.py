@@ -1,6 +1,6 @@
 """Tokenizers with one interface: words, sentencepiece BPE, BERT WordPiece, and byte-level BPE.
 
-A tokenizer converts lines to its token IDs. ``dict.txt`` lists the pieces in the order of their
+A tokenizer converts lines to token IDs. ``dict.txt`` lists the pieces in the order of their
 IDs, so ``ID + offset`` is the index in fairseq's dictionary.
 """
 
@@ -48,6 +48,11 @@ class Tokenizer:
         """Number of dictionary entries, including the four special symbols."""
         return len(self.names) + self.offset
 
+    @property
+    def _listed_names(self) -> list[str]:
+        """Names that ``dict.txt`` lists: all but those that are special symbols of fairseq."""
+        return self.names[SPECIAL - self.offset :]
+
     def encode(self, lines: list[str]) -> list[list[int]]:
         """Return the token IDs of each line."""
         raise NotImplementedError
@@ -59,7 +64,7 @@ class Tokenizer:
             UserInputError: a piece contains white space.
         """
         with atomic_write(path) as stream:
-            for name in self.names[SPECIAL - self.offset :]:
+            for name in self._listed_names:
                 if name.split() != [name]:
                     raise UserInputError(
                         f"The vocabulary has the piece {name!r}, but a piece in a fairseq "
@@ -72,7 +77,7 @@ class Tokenizer:
         """Return the manifest's entry for the tokenizer."""
         return {
             "kind": self.kind,
-            "pieces": len(self.names) - (SPECIAL - self.offset),
+            "pieces": len(self._listed_names),
             "files": [path.name for path in self.files],
         }
 
@@ -140,14 +145,15 @@ def train_sentencepiece(
     if Path(model).exists():
         return SentencePiece(model)
     print("training sentencepiece …", flush=True)
-    # Into memory, since sentencepiece stores the path of an output file in the model. It also
-    # stores the number of threads, which is therefore the same on every machine.
+    num_pieces = entries - SPECIAL + 1  # with sentencepiece's own <unk>
+    # Trained into memory, since sentencepiece stores the path of an output file in the model. It
+    # also stores the number of threads, which is therefore the same on every machine.
     trained = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=trained,
-            vocab_size=entries - SPECIAL + 1,  # with sentencepiece's own <unk>
+            vocab_size=num_pieces,
             model_type="bpe",
             byte_fallback=True,
             character_coverage=0.9999,
@@ -161,7 +167,7 @@ def train_sentencepiece(
     except RuntimeError as error:
         raise UserInputError(
             f"No vocabulary of {entries:,} entries (--vocab-size), which are "
-            f"{entries - UNKNOWN:,} for sentencepiece, can be learned from this text: {error}"
+            f"{num_pieces:,} for sentencepiece, can be learned from this text: {error}"
         ) from error
     with atomic_write(model, "wb") as out:
         out.write(trained.getvalue())
@@ -193,13 +199,15 @@ class WordPiece(_HuggingFaceTokenizer):
         text = path.read_text(encoding="utf-8", errors="replace")
         self.names = text.rstrip("\n").split("\n")
         distinct = set(self.names)
-        if not distinct >= {"[UNK]", "[CLS]", "[SEP]"} or len(distinct) != len(self.names):
+        has_special_pieces = {"[UNK]", "[CLS]", "[SEP]"} <= distinct
+        has_duplicates = len(distinct) < len(self.names)
+        if not has_special_pieces or has_duplicates:
             raise UserInputError(
                 f"{path} is not a BERT vocabulary. It must have one piece per line, none twice, "
                 "and [UNK], [CLS], and [SEP] among them."
             )
         self.files = [path]
-        self.lower_case = not any(map(_has_upper_case, self.names))
+        self.lower_case = not any(_has_upper_case(name) for name in self.names)
         from tokenizers.implementations import BertWordPieceTokenizer
 
         ids = {name: token_id for token_id, name in enumerate(self.names)}
@@ -210,7 +218,7 @@ class WordPiece(_HuggingFaceTokenizer):
 
 
 def _has_upper_case(name: str) -> bool:
-    """Return True if a piece has an upper-case letter and is no special one, such as ``[UNK]``."""
+    """Return True if a piece, other than a special one such as ``[UNK]``, has a capital letter."""
     if name.startswith("[") and name.endswith("]"):
         return False
     return any(unicodedata.category(letter) == "Lu" for letter in name)
