@@ -25,6 +25,7 @@ from .binarization import binarize
 from .corpus_builder import CorpusBuilder
 from .tokenization import Tokenizer
 
+#: Counts from binarization that the manifest has for each split.
 _COUNTS = ("lines", "words", "bytes", "tokens", "unknown")
 #: Completion marker in OUT/work: the text has been read.
 _READ_MARKER = "text.json"
@@ -55,7 +56,7 @@ def prepare(corpus: CorpusBuilder, out: str | os.PathLike, workers: int = 1) -> 
         return manifest, False
     check_disk(out, corpus.disk_needed, "The preparation")
     with _work_folder(Path(out), settings) as work:
-        facts = run_cached(
+        read_entries = run_cached(
             CompletionMarker(work / _READ_MARKER), lambda: corpus.read(work, workers)
         )
         tokenizer = corpus.build_tokenizer(work)
@@ -64,12 +65,13 @@ def prepare(corpus: CorpusBuilder, out: str | os.PathLike, workers: int = 1) -> 
         parts = corpus.parts(work, tokenizer)
         data_bin = work / "data-bin"
         totals = binarize(parts, work / "parts", data_bin, tokenizer, workers)
-        targets = list(dict.fromkeys(part.target for part in parts))
+        targets = list(dict.fromkeys(part.target for part in parts))  # distinct, in this order
         _copy_vocabulary(work / "dict.txt", tokenizer, targets, data_bin)
-        entries = _manifest_entries(corpus, facts, tokenizer, totals, targets)
+        entries = _manifest_entries(corpus, read_entries, tokenizer, totals, targets)
         seconds = time.time() - started
         manifest = manifests.describe(data_bin, settings=settings, seconds=seconds, **entries)
-        # Saved in data_bin only as a whole: a killed run would leave its temporary file there.
+        # Not saved in data_bin directly: an atomic write leaves a temporary file if the process is
+        # killed, and the manifest of the resumed preparation would list it.
         manifests.save(manifest, work)
         shutil.copyfile(work / manifests.FILE_NAME, data_bin / manifests.FILE_NAME)
         os.replace(data_bin, Path(out) / "data-bin")
@@ -78,10 +80,12 @@ def prepare(corpus: CorpusBuilder, out: str | os.PathLike, workers: int = 1) -> 
 
 
 def _finished_manifest(out: Path, settings: dict) -> dict | None:
-    """Return the manifest if ``OUT/data-bin`` is complete, or None if it does not exist.
+    """Return the manifest of ``OUT/data-bin``, or None if the folder does not exist.
+
+    If it exists, ``OUT/work`` is deleted, which a process killed after publishing leaves behind.
 
     Raises:
-        UserInputError: it holds other data.
+        UserInputError: the folder holds other data.
     """
     data_bin = out / "data-bin"
     if not data_bin.exists():
@@ -123,9 +127,10 @@ def _work_folder(out: Path, settings: dict) -> Iterator[Path]:
 def _copy_vocabulary(
     dictionary: Path, tokenizer: Tokenizer, targets: list[str], data_bin: Path
 ) -> None:
-    """Copy the dictionary to the folder of each target, and the tokenizer's files to the first.
+    """Copy the dictionary to the folder of each target, and the tokenizer's files to ``data_bin``.
 
-    Not under temporary names, which a killed run would leave there to be published.
+    The copies are not atomic writes, which leave a temporary file if the process is killed. A
+    resumed preparation copies all files again.
     """
     for folder in {(data_bin / target).parent for target in targets}:
         shutil.copyfile(dictionary, folder / dictionary.name)
@@ -136,7 +141,7 @@ def _copy_vocabulary(
 
 def _manifest_entries(
     corpus: CorpusBuilder,
-    facts: dict,
+    read_entries: dict,
     tokenizer: Tokenizer,
     totals: dict[str, Counter],
     targets: list[str],
@@ -145,12 +150,13 @@ def _manifest_entries(
 
     Args:
         corpus: the corpus.
-        facts: entries returned by :meth:`.CorpusBuilder.read`, which replace those computed here.
+        read_entries: entries returned by :meth:`.CorpusBuilder.read`. They replace those computed
+            here, except ``more``, which is added to the counts of each split.
         tokenizer: its tokenizer.
         totals: counts of each split, from :func:`.binarize`.
         targets: target files.
     """
-    further_counts = facts.get("more", {})
+    further_counts = read_entries.get("more", {})
     splits: dict[str, dict] = {}
     for split, total in totals.items():
         splits[split] = {}
@@ -163,6 +169,6 @@ def _manifest_entries(
     shards = [target.split("/")[0] for target in targets if target.endswith("/train")]
     if shards:
         entries["shards"] = shards
-    entries.update(facts)
+    entries.update(read_entries)
     entries.pop("more", None)
     return entries
