@@ -1,4 +1,4 @@
-"""Any text: whole documents held out, words or sentencepiece pieces.
+"""Text of the user, tokenized into words or sentencepiece pieces, with whole documents held out.
 
 A document is a file or a member of an archive. White space is normalized to single spaces, and
 empty lines are dropped, except one at the end of each document. See docs/experiments.md.
@@ -21,7 +21,7 @@ from ..errors import UserInputError
 from ..files import atomic_write
 from ..options import option, percentage, positive
 from ..results.manifest import other_name
-from .corpus_builder import BYTES_PER_TOKEN, SPLITS, CorpusBuilder
+from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder
 from .iterables import take_until
 from .sources import (
     describe_files,
@@ -77,8 +77,12 @@ class CustomTextBuilder(CorpusBuilder):
     def files(self) -> list[Path]:
         return text_files(self.sources, ENDINGS)
 
+    @cached_property
+    def _described_files(self) -> list[dict]:
+        """Manifest's entries for the files, with a hash of each."""
+        return describe_files(self.files)
+
     def settings(self) -> dict:
-        self._described_files = describe_files(self.files)
         return {
             "sources": [source["sha256"] for source in self._described_files],
             "tokenizer": self.tokenizer,
@@ -90,27 +94,38 @@ class CustomTextBuilder(CorpusBuilder):
     def read(self, work: Path, workers: int) -> dict:
         joined = work / "all.txt"
         sizes = self._join_documents(joined)
-        split = split_documents(sizes, self.held_out, self.seed)
-        if split is not None:
-            spans = list(zip(split, sizes))
+        split_of_document = split_documents(sizes, self.held_out, self.seed)
+        if split_of_document is not None:
+            spans = list(zip(split_of_document, sizes))
         else:
-            # Hold out the last parts of the text, so that long contexts remain coherent.
-            held = int(sum(sizes) * self.held_out / 100)
-            spans = list(zip(SPLITS, (sum(sizes) - 2 * held, held, held)))
-            print(
-                f"No whole documents are held out: {len(sizes):,} documents are too few or too "
-                f"long for {self.held_out:g}% of the text each. The last {2 * self.held_out:g}% of "
-                "the text becomes valid and test, so a document may be in several splits.",
-                flush=True,
-            )
+            spans = self._hold_out_end(sizes)
         _write_splits(joined, spans, self.texts(work))
         return {
             "corpus": other_name(self.sources[0]),
             "identified_by": None,
             "sources": self._described_files,
             "seed": self.seed,
-            "unit": "document" if split else "stretch of text",
+            "unit": "document" if split_of_document else "stretch of text",
         }
+
+    def _hold_out_end(self, sizes: Sequence[int]) -> list[tuple[str, int]]:
+        """Return the split and bytes of three consecutive parts of the text, and print the reason.
+
+        The end of the text is held out, so that long contexts remain coherent.
+
+        Args:
+            sizes: bytes of each document.
+        """
+        print(
+            f"No whole documents are held out: {len(sizes):,} documents are too few or too "
+            f"long for {self.held_out:g}% of the text each. The last {2 * self.held_out:g}% of "
+            "the text becomes valid and test, so a document may be in several splits.",
+            flush=True,
+        )
+        total_bytes = sum(sizes)
+        split_bytes = int(total_bytes * self.held_out / 100)
+        train_bytes = total_bytes - 2 * split_bytes
+        return [("train", train_bytes), ("valid", split_bytes), ("test", split_bytes)]
 
     def build_tokenizer(self, work: Path) -> Tokenizer:
         if self.tokenizer == "words":
@@ -133,7 +148,9 @@ class CustomTextBuilder(CorpusBuilder):
         with open(train, encoding="utf-8", newline="\n") as lines:
             for line in lines:
                 counts.update(line.split())
-        entries = [f"{word} {n}\n" for word, n in counts.most_common() if word not in RESERVED]
+        entries = [
+            f"{word} {count}\n" for word, count in counts.most_common() if word not in RESERVED
+        ]
         if self.vocab_size:
             entries = entries[: max(0, self.vocab_size - SPECIAL)]
         with atomic_write(dictionary) as out:
@@ -155,8 +172,8 @@ class CustomTextBuilder(CorpusBuilder):
                     sizes.append(size)
                     size = 0
             if size:  # an excerpt ends within a document
-                size += out.write(b"\n")
-                sizes.append(size)
+                out.write(b"\n")
+                sizes.append(size + 1)
         return sizes
 
 

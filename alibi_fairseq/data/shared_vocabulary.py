@@ -40,24 +40,26 @@ def train_shared_model(texts: Mapping[str, CustomTextBuilder], entries: int, fol
         The path of the model.
     """
     model = folder / "sentencepiece.model"
-    unprocessed = {}
+    # The model depends on the texts and their splits, but not on the options of their tokenizers.
+    # Fixed options keep these out of the settings below.
+    raw_texts = {}
     for name, text in texts.items():
-        unprocessed[name] = replace(text, tokenizer="words", vocab_size=None)
-    text_settings = {name: text.settings() for name, text in unprocessed.items()}
+        raw_texts[name] = replace(text, tokenizer="words", vocab_size=None)
+    text_settings = {name: text.settings() for name, text in raw_texts.items()}
     settings = {"entries": entries, "texts": text_settings}
     marker = CompletionMarker(model.with_suffix(".json"), settings, [], [model])
     if marker.holds():
         return model
     model.unlink(missing_ok=True)
     samples = []
-    for name, text in unprocessed.items():
+    for name, text in raw_texts.items():
         work = folder / name
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         text.read(work, cores())
         samples.append(text.sample(work))
     train_sentencepiece(itertools.chain.from_iterable(samples), model, entries)
-    for name in unprocessed:
+    for name in raw_texts:
         shutil.rmtree(folder / name)
     marker.write()
     return model

@@ -35,7 +35,8 @@ LINES = {"train": 1_801_350, "valid": 3_760, "test": 4_358}
 TOKENS = {"train": 103_227_021, "valid": 217_646, "test": 245_569}
 #: Dictionary entries.
 DICTIONARY = 267_744
-_OTHER = "this is not WikiText-103; --allow-other-text prepares it under another name."
+#: End of error messages about other text.
+_NOT_WIKITEXT = "this is not WikiText-103; --allow-other-text prepares it under another name."
 
 
 @dataclass
@@ -66,16 +67,25 @@ class WikiText103(CorpusBuilder):
             return [Path(self.archive)]
         return []
 
+    @cached_property
+    def _sha256(self) -> str:
+        """Hash of the files one after the other."""
+        return sha256_files(self.files)
+
+    @property
+    def _is_official(self) -> bool:
+        """True if the archive is the official one, downloaded or not."""
+        return not self.files or self._sha256 == ZIP_SHA256
+
     def settings(self) -> dict:
         if self.archive is not None and self.from_folder is not None:
             raise UserInputError("--archive and --from-folder are mutually exclusive. Pass one.")
-        digest = sha256_files(self.files)
-        self._is_official = not self.files or digest == ZIP_SHA256
         if self.archive is not None and not self._is_official and not self.allow_other_text:
             raise UserInputError(
-                f"--archive {self.archive}: SHA-256 is {digest}, expected {ZIP_SHA256}: {_OTHER}"
+                f"--archive {self.archive}: SHA-256 is {self._sha256}, expected {ZIP_SHA256}: "
+                f"{_NOT_WIKITEXT}"
             )
-        return {"source": "official" if self._is_official else digest}
+        return {"source": "official" if self._is_official else self._sha256}
 
     def texts(self, work: Path) -> dict[str, Path]:
         paths = self._whole_texts(work)
@@ -84,7 +94,7 @@ class WikiText103(CorpusBuilder):
         return paths
 
     def _whole_texts(self, work: Path) -> dict[str, Path]:
-        """Return the file of each split, which an excerpt does not shorten."""
+        """Return the file with the whole text of each split. An excerpt's is another file."""
         return _split_files(Path(self.from_folder or work / "text"))
 
     def read(self, work: Path, workers: int) -> dict:
@@ -96,15 +106,14 @@ class WikiText103(CorpusBuilder):
         entries = write_dictionary(paths["train"], work / "dict.txt")
         differences = differences_from_wikitext(counts, entries)
         if differences and not self.allow_other_text:
-            raise UserInputError(f"{differences[0]}: {_OTHER}")
+            raise UserInputError(f"{differences[0]}: {_NOT_WIKITEXT}")
         is_genuine = not differences and not self.excerpt
         sources = self._describe_sources(source, paths, is_genuine)
         if self.excerpt:
             # After the dictionary, since an excerpt has that of the whole text.
-            train = self.texts(work)["train"]
-            with open(paths["train"], encoding="utf-8") as lines, atomic_write(train) as out:
-                out.writelines(take_until(lines, self.excerpt, lambda line: len(line.split()) + 1))
-            counts["train"] = count_words(train)
+            beginning = self.texts(work)["train"]
+            _write_beginning(paths["train"], beginning, self.excerpt)
+            counts["train"] = count_words(beginning)
         identified_by = None
         if is_genuine:
             identified_by = "lines, tokens and dictionary size"
@@ -135,6 +144,16 @@ class WikiText103(CorpusBuilder):
 
     def build_tokenizer(self, work: Path) -> Words:
         return Words(work / "dict.txt")
+
+
+def _write_beginning(train: Path, beginning: Path, tokens: int) -> None:
+    """Write the first lines of a text, until they have ``tokens`` tokens."""
+
+    def num_tokens(line: str) -> int:
+        return len(line.split()) + 1  # with </s>
+
+    with open(train, encoding="utf-8") as lines, atomic_write(beginning) as out:
+        out.writelines(take_until(lines, tokens, num_tokens))
 
 
 def download(folder: Path) -> Path:
@@ -199,7 +218,7 @@ def _split_files(folder: Path) -> dict[str, Path]:
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """Extract the files of the three splits, from whatever folder of the archive."""
+    """Extract the files of the three splits, in whatever folder of the archive they are."""
     folder.mkdir(exist_ok=True)
     names = {f"wiki.{split}.tokens" for split in SPLITS}
     for member, stream in texts(archive, ".tokens"):
