@@ -88,7 +88,7 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
         )
     rng = random.Random(seed)
     first = rng.randrange(0, count - 2 * length)
-    second = rng.randrange(first + length + 1, count - length + 1)  # one block in between at least
+    second = rng.randrange(first + length + 1, count - length + 1)  # at least one block in between
     splits = rng.sample(("valid", "test"), 2)
     for split, start in zip(splits, (first, second)):
         for block in blocks[start : start + length]:
@@ -96,14 +96,24 @@ def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
         for edge in (start - 1, start + length):
             if 0 <= edge < count:
                 blocks[edge].split = DROPPED
+    _drop_repeated(blocks)
+    _check_splits(blocks)
+
+
+def _drop_repeated(blocks: Sequence[Book]) -> None:
+    """Drop blocks so that near-duplicates are in one split.
+
+    Validation keeps all of its blocks. Test drops those that repeat one of validation, and training
+    those that repeat one of either.
+    """
     split_of_group: dict[int, str] = {}
     for split in ("valid", "test", "train"):
         for block in blocks:
             if block.split != split:
                 continue
-            if split_of_group.setdefault(block.group, split) != split:
+            split_to_keep = split_of_group.setdefault(block.group, split)
+            if split != split_to_keep:
                 block.split = DROPPED
-    _check_splits(blocks)
 
 
 def _check_splits(books: Sequence[Book]) -> None:

@@ -1,7 +1,10 @@
 """CC100+RoBERTa, or any other amount of text: shuffled by documents, sharded, and in sub-words.
 
 An item of the data is a document: its lines, each with ``</s>``, and one more ``</s>`` at its end.
-RoBERTa's recipe has the same, from the empty line between documents. See
+Data made by RoBERTa's recipe also has it, from the empty line between documents.
+
+Documents are shuffled by random keys (see ``shuffling``). Validation takes those with the smallest
+keys, and training all others. The tokenizer is trained on those with the largest keys. See
 data-prep/cc100-roberta/README.md.
 """
 
@@ -96,7 +99,7 @@ class Cc100Roberta(CorpusBuilder):
             "sample_bytes": _SAMPLE_BYTES,
         }
         if self._bpe_files:
-            ByteLevelBpe(*self._bpe_files)  # an error is raised now and not after hours of work
+            ByteLevelBpe(*self._bpe_files)  # raises an error now and not after hours of work
             settings["tokenizer"] = "byte-level-bpe"
             settings["vocabulary"] = sha256_file(self._bpe_files[1])
             settings["sample_bytes"] = None
@@ -104,7 +107,7 @@ class Cc100Roberta(CorpusBuilder):
 
     @property
     def _bpe_files(self) -> list[str | os.PathLike]:
-        """GPT-2's two files, or those of them that were given."""
+        """Given files of GPT-2's BPE. :meth:`settings` rejects a single one."""
         return [file for file in (self.encoder_json, self.vocab_bpe) if file is not None]
 
     def read(self, work: Path, workers: int) -> dict:
@@ -113,7 +116,7 @@ class Cc100Roberta(CorpusBuilder):
             most = max(_MIN_EXCERPT_BYTES, self.excerpt * BYTES_PER_TOKEN)
         replaced = write_sorted_chunks(self.files, self.seed, work / _CHUNKS, workers, most)
         size = text_bytes(chunks_in(work / _CHUNKS))
-        self._validation_limit(size)
+        self._validation_limit(size)  # raises an error if there is too little text
         may_be_paper = has_paper_size(size) and not self.excerpt
         return {
             "corpus": CORPUS if may_be_paper else other_name(self.sources[0]),
@@ -125,6 +128,9 @@ class Cc100Roberta(CorpusBuilder):
 
     def _validation_limit(self, size: int) -> int:
         """Return the key below which all validation documents are.
+
+        They have about ``BYTES_PER_TOKEN`` bytes per validation token, which is more than needed.
+        :meth:`_validation_end` finds the exact end.
 
         Args:
             size: bytes of the text.
@@ -149,6 +155,7 @@ class Cc100Roberta(CorpusBuilder):
         chunks = chunks_in(work / _CHUNKS)
         size = text_bytes(chunks)
         fraction = min(1.0, _SAMPLE_BYTES / size)
+        # Keys are random, so the documents with the largest keys are a random sample.
         low = max(self._validation_limit(size), KEYS - int(KEYS * fraction))
         for _, text in documents_between(chunks, low, KEYS):
             yield from split_lines(text)
@@ -193,7 +200,7 @@ class Cc100Roberta(CorpusBuilder):
         """
         tokens = 0
         for key, text in documents_between(chunks, 0, limit):
-            tokens += 1
+            tokens += 1  # </s> at the end of the document, which it also has if it is cut
             encoded_lines = tokenizer.encode(split_lines(text))
             for number, ids in enumerate(encoded_lines, 1):
                 tokens += len(ids) + 1
@@ -207,7 +214,9 @@ class Cc100Roberta(CorpusBuilder):
 
 def split_lines(document: bytes) -> list[str]:
     """Return the lines of a document."""
-    return document.decode().split("\n")[:-1]
+    # Not splitlines, which also splits at other characters, such as U+2028.
+    *lines, _ = document.decode().split("\n")
+    return lines
 
 
 def items(
@@ -243,16 +252,19 @@ def shard_ranges(low: int, total: int, shards: int | None) -> list[tuple[str, in
     if shards is None:
         shards = max(1, round(total / SHARD_BYTES))
     parts_per_shard = max(1, math.ceil(total / shards / part_bytes(total)))
-    count = shards * parts_per_shard
-    edges = [low + (KEYS - low) * part // count for part in range(count + 1)]
+    num_parts = shards * parts_per_shard
+    edges = [low + (KEYS - low) * part // num_parts for part in range(num_parts + 1)]
     digits = max(2, len(str(shards - 1)))
     ranges = []
-    for part in range(count):
+    for part in range(num_parts):
         shard = f"shard{part // parts_per_shard:0{digits}d}"
         ranges.append((shard, edges[part], edges[part + 1]))
     return ranges
 
 
-def has_paper_size(text_bytes: float) -> bool:
-    """Return True if a text may be the paper's. It is not published, so only its size is known."""
-    return text_bytes >= 0.9 * PAPER_BYTES
+def has_paper_size(size: float) -> bool:
+    """Return True if a text of ``size`` bytes may be the paper's.
+
+    The paper's text is not published, so only its size is known.
+    """
+    return size >= 0.9 * PAPER_BYTES

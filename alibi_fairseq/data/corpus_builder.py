@@ -1,8 +1,9 @@
-"""Interface of a corpus that ``alibi-fairseq prepare`` can prepare."""
+"""Interface of the corpora that ``alibi-fairseq prepare`` can prepare."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ _SAMPLE_BYTES = 256_000_000
 
 @dataclass
 class CorpusBuilder:
-    """A corpus to prepare: how it is read, split, tokenized, and checked.
+    """Corpus to prepare, with methods to read, split, tokenize, and check it.
 
     The fields are the options of ``alibi-fairseq prepare``. :func:`.pipeline.prepare` calls the
     methods in this order: :meth:`settings`, :meth:`read`, :meth:`build_tokenizer`, :meth:`parts`.
@@ -96,7 +97,7 @@ class CorpusBuilder:
     def sample(self, work: Path) -> Iterator[str]:
         """Yield lines spread evenly over the training split, to train a tokenizer on."""
         path = self.texts(work)["train"]
-        interval = -(-path.stat().st_size // _SAMPLE_BYTES)  # rounded up
+        interval = math.ceil(path.stat().st_size / _SAMPLE_BYTES)
         with open(path, encoding="utf-8", newline="\n") as stream:
             for number, line in enumerate(stream):
                 if number % interval == 0:

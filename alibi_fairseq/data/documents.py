@@ -1,9 +1,8 @@
-"""Documents of a corpus: drawing a sample, and excerpts that begin with whole documents."""
+"""Documents of a corpus: samples of a raw text, and document beginnings of a prepared text."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import re
 import shutil
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 #: Beginning of a WikiText article: " = Title = ". A section has more marks: " = = Section = = ".
+#: The match is empty, so a split at it keeps the title.
 TITLE = re.compile(rb"(?=^ ?= (?!= ).* = ?$)", re.MULTILINE)
 
 
@@ -40,11 +40,13 @@ def sample_documents(
         sample: number of bytes to reach. None: write all documents.
     """
     by_title = boundaries == "titles"
-    ending = ".txt"
-    file_endings: tuple[str, ...] = ENDINGS
+    file_endings: tuple[str, ...]
     if by_title:
-        ending = ".tokens"
         file_endings = (".tokens",)
+        ending_in_archives = ".tokens"
+    else:
+        file_endings = ENDINGS
+        ending_in_archives = ".txt"
     files = text_files(sources, file_endings)
     settings = {"documents": boundaries, "sample": sample}
     marker = CompletionMarker(folder.with_suffix(".json"), settings, files)
@@ -52,10 +54,11 @@ def sample_documents(
         return
     documents: list[bytes] = []
     for file in files:
-        for _, stream in texts(file, ending):
+        for _, stream in texts(file, ending_in_archives):
             text = stream.read()
             if by_title:
-                documents += TITLE.split(text)[1:]
+                _, *articles = TITLE.split(text)  # text before the first title is no document
+                documents += articles
             else:
                 documents.append(text)
     hashed = [(hashlib.sha256(document).hexdigest(), document) for document in documents]
@@ -75,10 +78,15 @@ def documents_in(lines: Sequence) -> Iterator[list[int]]:
 
     An empty line, which has only the end-of-sentence symbol, ends a document and is left out.
     """
-    numbers = range(len(lines))
-    for is_empty, document in itertools.groupby(numbers, lambda number: len(lines[number]) == 1):
-        if not is_empty:
-            yield list(document)
+    document: list[int] = []
+    for number in range(len(lines)):
+        if len(lines[number]) != 1:
+            document.append(number)
+        elif document:
+            yield document
+            document = []
+    if document:
+        yield document
 
 
 class DocumentBeginnings:
@@ -128,6 +136,6 @@ class DocumentBeginnings:
 
 
 def write_document_starts(data: Path, starts: dict[str, list[int]]) -> None:
-    """Write the first positions of the documents of some splits into a data folder."""
+    """Write the positions at which documents start, by split, into a data folder."""
     with atomic_write(data / DOCUMENTS_FILE) as stream:
         json.dump(starts, stream)

@@ -16,12 +16,14 @@ from collections import Counter
 
 import numpy as np
 
-#: Words of an n-gram.
+#: Number of words of an n-gram.
 GRAM = 8
-#: Fraction of the smaller book's 8-grams. Unrelated books share less than a hundredth.
+#: Fraction of the smaller book's 8-grams that near-duplicates share. Unrelated books share less
+#: than a hundredth.
 THRESHOLD = 0.05
-#: Number of books. 8-grams that more of them share are boilerplate.
+#: Largest number of books that may share an 8-gram. One in more books is boilerplate, and ignored.
 _BOILERPLATE = 200
+#: Odd multiplier of the hash: 2**64 divided by the golden ratio.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -39,14 +41,16 @@ def shingles(text: str, one_in: int = 1) -> np.ndarray:
         return np.empty(0, dtype=np.uint64)
     hashes: np.ndarray = np.zeros(len(codes) - GRAM + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        for word in range(GRAM):
-            hashes = (hashes ^ codes[word : word + len(hashes)]) * _MULTIPLIER
+        for position in range(GRAM):
+            # Codes of the words at this position of all 8-grams.
+            codes_here = codes[position : position + len(hashes)]
+            hashes = (hashes ^ codes_here) * _MULTIPLIER
             hashes ^= hashes >> np.uint64(29)
     return np.unique(hashes[hashes % np.uint64(one_in) == 0])
 
 
 def near_duplicates(books: list[np.ndarray]) -> list[int]:
-    """Group near-duplicates, and whatever they are connected with by other near-duplicates.
+    """Group books that are near-duplicates of each other, directly or through other books.
 
     Args:
         books: :func:`shingles` of each book.
@@ -74,14 +78,18 @@ def near_duplicates(books: list[np.ndarray]) -> list[int]:
 def _count_shared(books: list[np.ndarray]) -> Counter[tuple[int, int]]:
     """Count the hashes that each pair of books shares."""
     hashes = np.concatenate(books)
+    owners = np.repeat(np.arange(len(books)), [len(book) for book in books])
+    # Equal hashes become adjacent. The stable sort keeps the books of each hash in order.
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]
-    owners = np.repeat(np.arange(len(books)), [len(book) for book in books])[order]
+    owners = owners[order]
+    # Start and length of each group of equal hashes.
     starts = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
     lengths = np.diff(np.r_[starts, len(hashes)])
     is_shared = lengths > 1
     counts: Counter[tuple[int, int]] = Counter()
     for start, length in zip(starts[is_shared], lengths[is_shared]):
         if length <= _BOILERPLATE:
-            counts.update(itertools.combinations(owners[start : start + length].tolist(), 2))
+            sharing_books = owners[start : start + length].tolist()
+            counts.update(itertools.combinations(sharing_books, 2))
     return counts

@@ -175,7 +175,8 @@ class Probe(ABC):
         starts = fillers_before + self.block_size * np.arange(copies)
         positions = (starts[..., None] + np.arange(self.block_size)).reshape(count, -1)
         rows = np.full((count, length), END_OF_LINE)
-        is_filler = np.arange(length) < np.full((count, 1), length - 1)
+        is_filler = np.full((count, length), True)
+        is_filler[:, -1] = False  # </s>
         np.put_along_axis(rows, positions, blocks.reshape(count, -1), axis=1)
         np.put_along_axis(is_filler, positions, False, axis=1)
         rows[is_filler] = fillers.ravel()
@@ -285,7 +286,7 @@ PROBES: dict[str, Probe] = {
 
 
 def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
-    """Load a prepared probe.
+    """Load a prepared probe, with the settings that it was prepared with.
 
     Args:
         data: data folder.
@@ -334,28 +335,30 @@ def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int =
         settings["text"] = sha256_file(text / "train.bin")
     if read_json_if_present(out / SETTINGS_FILE) == settings:
         return
-    words = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
-    marker = SPECIAL + words.count("\n")
-    copies = min(probe.copies, (length - 2) // probe.block_size)
+    text_dictionary = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
+    marker = SPECIAL + text_dictionary.count("\n")
+    copies = min(probe.copies, (length - 2) // probe.block_size)  # room for a filler and </s>
     rng = np.random.default_rng(seed)
 
-    def generate(count: int, filling: np.ndarray | None) -> Iterator[Tensor]:
+    def generate(count: int, running_text: np.ndarray | None) -> Iterator[Tensor]:
         for begin in range(0, count, _BATCH):
             batch = min(_BATCH, count - begin)
-            rows = probe.sequences(rng, marker, filling, batch, length, copies=copies)
+            rows = probe.sequences(rng, marker, running_text, batch, length, copies=copies)
             yield from torch.from_numpy(rows)
 
     with atomic_folder(out) as folder:
         num_entries = marker + len(probe.entries)
-        for split, count in (("train", max(1, TOKENS // length)), ("valid", HELD_OUT)):
-            filling = _load_tokens(text, split) if text else None
-            write_lines(folder / split, generate(count, filling), num_entries)
-        if filling is not None:
+        num_train = max(1, TOKENS // length)
+        train = generate(num_train, _load_tokens(text, "train") if text else None)
+        write_lines(folder / "train", train, num_entries)
+        held_out_text = _load_tokens(text, "valid") if text else None
+        write_lines(folder / "valid", generate(HELD_OUT, held_out_text), num_entries)
+        if held_out_text is not None:
             # Raise an error now if the text is too short for the longest test sequences.
-            probe.sequences(rng, marker, filling, 1, MULTIPLES[-1] * length)
-            write_lines(folder / TEXT, [torch.from_numpy(filling)], num_entries)
+            probe.sequences(rng, marker, held_out_text, 1, MULTIPLES[-1] * length)
+            write_lines(folder / TEXT, [torch.from_numpy(held_out_text)], num_entries)
         symbols = "".join(f"{entry} 1\n" for entry in probe.entries)
-        (folder / "dict.txt").write_text(words + symbols, encoding="utf-8")
+        (folder / "dict.txt").write_text(text_dictionary + symbols, encoding="utf-8")
         (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ Choice = Callable[[Sequence], Iterable]
 
 
 def excerpt(source: Path, out: Path, splits: dict[str, Choice], words: int | None = None) -> None:
-    """Copy some of the lines of each split that exists.
+    """Copy selected lines of each split that exists.
 
     Args:
         source: folder of fairseq's binary data.
@@ -37,15 +37,20 @@ def excerpt(source: Path, out: Path, splits: dict[str, Choice], words: int | Non
     with atomic_folder(out) as folder:
         (folder / "dict.txt").write_text("".join(entries_to_keep), encoding="utf-8")
         dictionary = Dictionary.load(str(folder / "dict.txt"))
-        size = len(dictionary)
+        num_entries = len(dictionary)
         for split, choose in splits.items():
             lines = data_utils.load_indexed_dataset(str(source / split), dictionary)
             if lines is None:
                 continue
-            selected = (line.where(line < size, dictionary.unk()) for line in choose(lines))
-            write_lines(folder / split, selected, size)
+            selected = (line.where(line < num_entries, dictionary.unk()) for line in choose(lines))
+            write_lines(folder / split, selected, num_entries)
 
 
 def first(tokens: int) -> Choice:
     """Return the selection of the first lines of a split, until they have ``tokens`` tokens."""
-    return lambda lines: take_until((lines[number] for number in range(len(lines))), tokens)
+
+    def choose(lines: Sequence) -> Iterable:
+        in_order = (lines[number] for number in range(len(lines)))
+        return take_until(in_order, tokens)
+
+    return choose
