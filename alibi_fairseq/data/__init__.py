@@ -3,4 +3,11 @@
 ``pipeline.prepare`` has the steps, which are the same for every corpus. The differences between
 corpora are methods of ``corpus_builder.CorpusBuilder``; each corpus has a subclass in a module of
 its name. ``binarization`` tokenizes the text and writes the binary files.
+
+Four modules serve other commands than ``prepare``:
+
+- ``documents`` samples documents of a text.
+- ``shared_vocabulary`` trains one vocabulary for several texts.
+- ``truncation`` copies excerpts of binary data.
+- ``probes`` generates synthetic sequences.
 """

@@ -1,7 +1,9 @@
 """The Toronto BookCorpus, or any other books, as in the paper: 29k sub-words, whole books held out.
 
-The text of a book is normalized: punctuation by sacremoses (Moses' rules for English), white space
-to single spaces, empty lines dropped. See data-prep/bookcorpus/README.md.
+The text of a book is normalized. Its punctuation is normalized by sacremoses (Moses' rules for
+English), white space becomes single spaces, and empty lines are dropped. The edition with one
+sentence per line has no book boundaries, so it is divided into blocks of lines instead of books.
+See data-prep/bookcorpus/README.md.
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ class BookCorpus(CorpusBuilder):
 
     def settings(self) -> dict:
         if self.wordpiece:
-            WordPiece(self.wordpiece)  # an error is raised now and not after hours of work
+            WordPiece(self.wordpiece)  # raises an error now and not after hours of work
         return {
             "sources": file_list_digest(self.files),
             "seed": self.seed,
@@ -145,7 +147,7 @@ class BookCorpus(CorpusBuilder):
         """Return True if the text has the lines and tokens of the Toronto BookCorpus.
 
         Raises:
-            UserInputError: it has not, and ``allow_other_text`` is False.
+            UserInputError: the numbers differ, and ``allow_other_text`` is False.
         """
         lines = 0
         tokens = 0
@@ -187,14 +189,15 @@ class BookCorpus(CorpusBuilder):
 
 
 def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
-    """Return True if the sources are the edition without book boundaries.
+    """Return True if the sources are the edition with one sentence per line.
 
-    It is given as plain files, or its two files are recognized by their names.
+    Sources that are all plain files, as opposed to folders and archives, are this edition.
+    Otherwise, its two files are recognized by their names.
     """
     if all(Path(source).is_file() and not is_archive(source) for source in sources):
         return True
     for source in sources:
-        # More files are not needed: other collections begin with another name.
+        # The first names decide: other collections begin with another name.
         for name, _ in itertools.islice(_texts_of(text_files([source])), 3):
             if not Path(name).name.startswith(_LINE_FILES):
                 return False
@@ -214,7 +217,7 @@ def _read_books(files: list[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _read_blocks(files: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield a name and the raw text of each block of lines."""
+    """Yield a name and the raw text of each block of :data:`LINES_PER_BLOCK` lines."""
     lines = itertools.chain.from_iterable(stream for _, stream in _texts_of(files))
     for number in itertools.count():
         block = b"".join(itertools.islice(lines, LINES_PER_BLOCK))

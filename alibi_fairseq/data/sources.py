@@ -123,10 +123,10 @@ def _zip_members(path: Path, raw: IO[bytes], ending: str) -> Iterator[tuple[str,
 def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tuple[str, BinaryIO]]:
     # The first bytes decide, since names such as .tgz and .tar do not always show the format.
     # tarfile could unpack the file, but it ignores the checksum of gzip.
-    begin = raw.peek(8)
+    first_bytes = raw.peek(8)
     unpacked: Any = raw
     for unpack, magic in _COMPRESSED.values():
-        if begin.startswith(magic):
+        if first_bytes.startswith(magic):
             unpacked = unpack(raw)
     # "r|" reads once from front to back, without seeking or unpacking to disk.
     with tarfile.open(fileobj=unpacked, mode="r|") as tar:
@@ -134,7 +134,7 @@ def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tu
             content = tar.extractfile(member) if member.isfile() else None
             if content and member.name.lower().endswith(ending):
                 yield member.name, _buffered(path, content)
-    # The checksum follows the end of the archive.
+    # The checksum of gzip follows the archive, and is verified when the end is read.
     while unpacked.read(1 << 20):
         pass
 
@@ -160,14 +160,17 @@ def _buffered(path: Path, stream: IO[bytes]) -> io.BufferedReader:
 
 @contextmanager
 def naming(path: str | os.PathLike) -> Iterator[None]:
-    """Name the file in the exceptions raised for a damaged file, which have no common type."""
+    """Convert exceptions raised for a damaged file to a UserInputError that names the file.
+
+    These exceptions have no common type. Errors of the disk are raised unchanged.
+    """
     try:
         yield
     except UserInputError:
         raise
     except Exception as error:
-        # An error of the disk has a number. bz2 raises an OSError without one for a damaged file,
-        # and a seek to a negative position raises EINVAL.
+        # An error of the disk is an OSError with an errno. For a damaged file, bz2 raises one
+        # without an errno, and a seek to a negative position raises EINVAL.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise UserInputError(
