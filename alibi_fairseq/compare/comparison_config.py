@@ -1,7 +1,7 @@
 """Configuration of a comparison: corpora, models to train, and evaluations.
 
-Its attributes are the keys of the YAML file. :mod:`.config_values` validates their values, and
-:mod:`.config_files` reads the file.
+The attributes of the classes are the keys of the YAML file. :mod:`.config_values` validates their
+values, and :mod:`.config_files` reads the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .config_values import (
 
 #: Axes of a comparison in their default order of importance. The first axis varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
-#: Pydantic settings of all configurations: unknown keys are rejected.
+#: Pydantic settings of all configurations. Unknown keys are rejected. Numbers are accepted as
+#: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 
@@ -56,7 +57,7 @@ class CorpusConfig:
     """Corpus to train and evaluate on.
 
     Attributes:
-        name: name of its folder, and in tables.
+        name: name of the corpus in tables, and of its folder.
         text: files, archives, or folders, as in ``alibi-fairseq prepare text``.
         data: folder of fairseq's binary data, instead of text.
         tokenizer: ``sentencepiece`` or ``words``.
@@ -110,7 +111,8 @@ class ComparisonConfig:
 
     Attributes:
         corpora: corpora to train and evaluate on.
-        user_dir: a plugin with position methods, which has been imported.
+        user_dir: folder of a plugin with position methods. ``alibi-fairseq compare`` takes it from
+            ``--user-dir``.
         train_on: names of the corpora to train on. Empty: all.
         also_on: names of corpora on which the models of all corpora are evaluated.
         shared_vocabulary: number of entries of one sentencepiece dictionary for all texts.
@@ -206,17 +208,26 @@ class ComparisonConfig:
                 for length in self.train_lengths:
                     PROBES[corpus.probe].check(length)
         for length in self.train_lengths:
-            unit = length * self.batches_per_update
-            if self.tokens_per_update % unit:
-                multiple = -(-self.tokens_per_update // unit) * unit
-                batches = ""
-                if self.batches_per_update > 1:
-                    batches = f" times {self.batches_per_update} batches"
-                raise ValueError(
-                    f"tokens_per_update: {self.tokens_per_update} is not a multiple of the "
-                    f"training length {length}{batches}, so runs would not read the same number of "
-                    f"tokens; use {multiple}, for example"
-                )
+            self._check_tokens_per_update(length)
+
+    def _check_tokens_per_update(self, train_length: int) -> None:
+        """Check that an update can consist of equal batches of whole samples.
+
+        Raises:
+            ValueError: the number of tokens per update is not a multiple of such a batch.
+        """
+        unit = train_length * self.batches_per_update
+        if self.tokens_per_update % unit == 0:
+            return
+        next_multiple = (self.tokens_per_update // unit + 1) * unit
+        batches = ""
+        if self.batches_per_update > 1:
+            batches = f" times {self.batches_per_update} batches"
+        raise ValueError(
+            f"tokens_per_update: {self.tokens_per_update} is not a multiple of the training length "
+            f"{train_length}{batches}, so runs would not read the same number of tokens; use "
+            f"{next_multiple}, for example"
+        )
 
     def model_specs(self) -> Iterator[ModelSpec]:
         """Yield the models to train, the most important first."""
@@ -229,7 +240,8 @@ class ComparisonConfig:
             "train_lengths": self.train_lengths,
             "methods": self.methods,
         }
-        for combination in itertools.product(*(values[axis] for axis in self.order)):
+        axes = [values[axis] for axis in self.order]
+        for combination in itertools.product(*axes):
             chosen = dict(zip(self.order, combination))
             yield ModelSpec(
                 corpus=chosen["corpora"],

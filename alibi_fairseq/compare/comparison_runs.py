@@ -23,6 +23,9 @@ from .config_values import at_length, tokens_at
 from .corpus_preparation import data_folder, text_folder
 from .method_notation import folder_name, method_of, training_options
 
+#: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
+MAX_WARMUP_UPDATES = 4000
+
 
 class ComparisonRun(NamedTuple):
     """Run of one model of a comparison.
@@ -45,7 +48,7 @@ def runs_of(
 
     Args:
         folder: output folder of the comparison.
-        tuned: folder of the tuned learning rates (default: ``folder``).
+        tuned: folder of the tuning outcomes (default: ``folder``).
     """
     corpora = {corpus.name: corpus for corpus in comparison.corpora}
     runs = []
@@ -74,7 +77,7 @@ def run_of(
     lr: float,
     suffix: str = "",
 ) -> Run:
-    """Return the training of one model, without evaluations.
+    """Return the run that trains one model, without trials and evaluations.
 
     Args:
         data: folder of the binary data.
@@ -96,7 +99,6 @@ def run_of(
         *("--max-update", str(comparison.updates), "--seed", str(spec.seed)),
         *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
         *("--lr", str(lr), *_schedule_flags(comparison)),
-        *("--warmup-updates", str(max(1, min(4000, comparison.updates // 6)))),
         *_user_dir_flags(comparison),
         *comparison.train_flags,
         *(at_length(flag, length) for flag in comparison.method_flags.get(spec.method, ())),
@@ -135,12 +137,16 @@ def _accumulation_flags(comparison: ComparisonConfig) -> list[str]:
 
 
 def _schedule_flags(comparison: ComparisonConfig) -> list[str]:
-    """Return the options of the learning-rate schedule."""
+    """Return the options of the learning-rate schedule and its warm-up."""
     if comparison.lr_schedule == "inverse_sqrt":
-        return ["--lr-scheduler", "inverse_sqrt"]
-    # fairseq's command line does not take --total-num-update from --max-update.
-    total = str(comparison.updates)
-    return ["--lr-scheduler", "polynomial_decay", "--total-num-update", total]
+        flags = ["--lr-scheduler", "inverse_sqrt"]
+    else:
+        # fairseq's command line does not take --total-num-update from --max-update.
+        total = str(comparison.updates)
+        flags = ["--lr-scheduler", "polynomial_decay", "--total-num-update", total]
+    warmup_updates = max(1, comparison.updates // 6)
+    warmup_updates = min(warmup_updates, MAX_WARMUP_UPDATES)
+    return [*flags, "--warmup-updates", str(warmup_updates)]
 
 
 def model_name(spec: ModelSpec) -> str:
@@ -151,12 +157,12 @@ def model_name(spec: ModelSpec) -> str:
 def tuning_of(
     comparison: ComparisonConfig, spec: ModelSpec, data: Path, folder: Path, tuned: Path
 ) -> Tuning:
-    """Return the learning-rate trials of a model, which use the first seed.
+    """Return the tuning of a model's learning rate. Its trials use the first seed.
 
     Args:
         data: folder of the binary data.
         folder: output folder of the comparison.
-        tuned: folder of the tuned learning rates.
+        tuned: folder of the tuning outcomes.
     """
     display_name = method_name(spec.method)
     if spec.method in METHODS:
@@ -181,7 +187,10 @@ def eval_steps_of(
     results: Path,
     folder: Path,
 ) -> Iterator[EvalStep]:
-    """Yield the evaluations of a model: as trained, as each variant, and on other corpora.
+    """Yield the evaluations of a model.
+
+    The model is evaluated as trained, with additional strides, as each variant, and on other
+    corpora.
 
     Args:
         corpus: the corpus that the model is trained on.
@@ -191,10 +200,10 @@ def eval_steps_of(
     overrides: dict = {}
     if method_of(spec.method) == "learned":  # the table of positions ends at the training length
         overrides["clamp_learned_positions"] = True
+    flags = _user_dir_flags(comparison)
     if corpus.probe:
         lengths = tuple(multiple * spec.train_length for multiple in MULTIPLES)
         probe_config = SweepConfig(lengths=lengths, overrides=overrides)
-        flags = _user_dir_flags(comparison)
         yield ProbeEvalStep(results / "results.json", probe_config, flags=flags)
         return
 
@@ -207,28 +216,10 @@ def eval_steps_of(
         score_to=comparison.score_to,
         overrides=overrides,
     )
-    as_trained = EvalStep(results / "results.json", config, flags=_user_dir_flags(comparison))
+    as_trained = EvalStep(results / "results.json", config, flags=flags)
     yield as_trained
-
-    if method_of(spec.method) != "transformer_xl":  # its windows do not overlap
-        for stride, eval_lengths in comparison.sliding.items():
-            lengths = tokens_at(eval_lengths, spec.train_length)
-            longer = tuple(length for length in lengths if length > stride)
-            if longer:
-                sliding = replace(config, lengths=longer, strides=(stride,))
-                yield replace(as_trained, config=sliding)
-
-    for name, options in comparison.variants.get(spec.method, {}).items():
-        changed = dict(options)
-        for key, value in options.items():
-            if value == "train_length":
-                changed[key] = spec.train_length
-        yield replace(
-            as_trained,
-            name=name,
-            results=results / f"results-{name}.json",
-            config=replace(config, overrides={**overrides, **changed}),
-        )
+    yield from _sliding_steps(comparison, spec, as_trained)
+    yield from _variant_steps(comparison, spec, as_trained)
 
     for other in comparison.corpora:
         if other.name in comparison.also_on and other != corpus and not other.probe:
@@ -240,7 +231,38 @@ def eval_steps_of(
             )
 
 
+def _sliding_steps(
+    comparison: ComparisonConfig, spec: ModelSpec, as_trained: EvalStep
+) -> Iterator[EvalStep]:
+    """Yield the evaluations with additional strides, in overlapping windows."""
+    if method_of(spec.method) == "transformer_xl":
+        return  # its memory requires windows that do not overlap
+    for stride, eval_lengths in comparison.sliding.items():
+        lengths = tokens_at(eval_lengths, spec.train_length)
+        longer = tuple(length for length in lengths if length > stride)
+        if longer:
+            config = replace(as_trained.config, lengths=longer, strides=(stride,))
+            yield replace(as_trained, config=config)
+
+
+def _variant_steps(
+    comparison: ComparisonConfig, spec: ModelSpec, as_trained: EvalStep
+) -> Iterator[EvalStep]:
+    """Yield the evaluations with overridden options of the model, one per variant."""
+    for name, options in comparison.variants.get(spec.method, {}).items():
+        overrides = dict(as_trained.config.overrides or {})
+        for option, value in options.items():
+            overrides[option] = spec.train_length if value == "train_length" else value
+        yield replace(
+            as_trained,
+            name=name,
+            results=as_trained.results.with_name(f"results-{name}.json"),
+            config=replace(as_trained.config, overrides=overrides),
+        )
+
+
 def _user_dir_flags(comparison: ComparisonConfig) -> tuple[str, ...]:
+    """Return the option that imports the plugin, if there is one."""
     if not comparison.user_dir:
         return ()
     return ("--user-dir", comparison.user_dir)
@@ -255,5 +277,5 @@ def sha256_if_present(path: Path) -> str | None:
 
 @cache
 def _cached_sha256(path: Path, modified: int) -> str:
-    """Return the hash of a file that all runs share."""
+    """Return the hash of a file, computed once per modification time. All runs share the file."""
     return sha256_file(path)

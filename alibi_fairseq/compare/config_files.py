@@ -1,4 +1,4 @@
-"""Reading and writing of configurations, with one sentence about the first invalid value."""
+"""Configurations as YAML or plain values. An invalid one is rejected with one sentence."""
 
 from __future__ import annotations
 
@@ -60,14 +60,16 @@ def _sentence(error: Mapping[str, Any], flags: Mapping[str, str]) -> str:
     if problem.startswith("must") and isinstance(value, str | int | float):
         problem = f"{str(value)[:60]!r} {problem}"
     if not error["loc"]:
-        # A check of several keys, which begins with the first of them.
+        # The error is of the whole configuration, and most messages then begin with a key.
         key, colon, rest = problem.partition(": ")
         if colon:
             return f"{flags.get(key, key)}: {rest}."
         return f"{problem}."
-    name = ".".join(str(part) for part in error["loc"])
-    for part in error["loc"]:
-        name = flags.get(str(part), name)
+    path = [str(part) for part in error["loc"]]
+    name = ".".join(path)
+    for key in path:
+        if key in flags:
+            name = flags[key]
     return f"{name}: {problem}."
 
 
@@ -75,5 +77,6 @@ def as_mapping(comparison: ComparisonConfig) -> dict:
     """Return the plain values of a comparison, for :func:`from_mapping`."""
     plain = TypeAdapter(ComparisonConfig).dump_python(comparison, mode="json", exclude_none=True)
     if len(comparison.lr) == 1:
+        # A list would look like tuning.
         plain["lr"] = comparison.lr[0]
     return plain

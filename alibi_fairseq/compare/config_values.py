@@ -60,7 +60,7 @@ def as_flags(value: Any) -> list[str]:
 
 
 def as_length(value: object) -> int | str:
-    """Validate a window length for :func:`tokens_at`.
+    """Validate an evaluation length for :func:`tokens_at`.
 
     Raises:
         ValueError: the value is neither a number of tokens nor a multiple of the training length.
@@ -85,7 +85,7 @@ def check_stride(text: str) -> str:
 
 
 def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
-    """Return window lengths in tokens, each once.
+    """Return evaluation lengths in tokens, each once.
 
     Args:
         lengths: numbers of tokens, multiples of the training length (``4x``), or multiples plus a
@@ -94,13 +94,19 @@ def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...
     """
     tokens = []
     for length in lengths:
+        # "4x" gives ("4", ""), "1x+50" gives ("1", "+50"), and "128" gives ("", "128").
         multiple, _, extra = str(length).rpartition("x")
-        tokens.append(int(multiple or 0) * train_length + int(extra or 0))
+        in_tokens = 0
+        if multiple:
+            in_tokens += int(multiple) * train_length
+        if extra:
+            in_tokens += int(extra)
+        tokens.append(in_tokens)
     return tuple(as_list(tokens))
 
 
 def at_length(text: str, train_length: int) -> str:
-    """Replace ``{train_length}`` and ``{0.75*train_length}`` in a text by numbers of tokens."""
+    """Return a text with numbers of tokens for ``{train_length}`` and ``{0.75*train_length}``."""
 
     def tokens(match: re.Match) -> str:
         factor = float(match[1] or 1)
@@ -109,12 +115,15 @@ def at_length(text: str, train_length: int) -> str:
     return re.sub(r"\{(?:(\d*\.?\d+)\*)?train_length\}", tokens, text)
 
 
+# Types of the keys. An invalid value raises ValueError, which pydantic reports with its key.
 PositiveInt = Annotated[int, Field(ge=1)]
 Length = Annotated[int | str, BeforeValidator(as_length)]
 Stride = Annotated[str, AfterValidator(check_stride)]
 Rate = Annotated[float, Field(gt=0)]
 Item = TypeVar("Item")
+#: Zero or more items. A single item may be given without a list.
 AnyNumber = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
+#: The same, but at least one item.
 Several = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
 Method = Annotated[str, AfterValidator(check_notation)]
 Methods = Annotated[Several[Method], BeforeValidator(as_methods)]

@@ -1,7 +1,7 @@
 """Notation of a model's position methods and their options, in one word.
 
-``METHOD[+METHOD…][/OPTION=VALUE…]``: plus signs separate the methods of layers, as commas do in
-``--position-method``, and the layers' values of an option. Examples:
+The notation is ``METHOD[+METHOD…][/OPTION=VALUE…]``. Plus signs separate the methods of the layers,
+and the layers' values of an option. ``fairseq-train`` has commas there. Examples:
 
 - ``rotary+rotary+rotary+none``: rotation in three of four layers
 - ``rotary/p_rope=0.75``: an option
@@ -19,7 +19,8 @@ _SET_BY_COMPARISON = ("mem_len", "clamp_learned_positions")
 #: Options that the notation accepts.
 OPTIONS = (
     *(option for option in METHOD_OPTIONS if option not in _SET_BY_COMPARISON),
-    *("attention_window", "score_scaling"),
+    "attention_window",
+    "score_scaling",
 )
 
 
@@ -35,15 +36,8 @@ def check_notation(notation: str) -> str:
     layers = methods.split("+")
     for method in layers:
         known_method(method)
-    options = {}
-    for setting in settings:
-        option, _, value = setting.partition("=")
-        if option not in OPTIONS or not value:
-            raise UserInputError(
-                f"Method '{notation[:60]}' has '{setting[:60]}', which is not OPTION=VALUE with "
-                f"one of these options: {', '.join(OPTIONS)}. Correct or remove it."
-            )
-        options[option] = value.replace("+", ",")
+    options = _parse_settings(notation, settings)
+    # These two belong to no position method.
     windows = options.pop("attention_window", "0").split(",")
     if not all(window.isdecimal() for window in windows):
         raise UserInputError(
@@ -56,12 +50,30 @@ def check_notation(notation: str) -> str:
             f"score_scaling of '{notation[:60]}' must be one of {', '.join(SCORE_SCALINGS)}."
         )
     if options or len(layers) > 1:
-        _check_options(notation, layers, options)
+        _check_method_options(notation, layers, options)
     return notation
 
 
-def _check_options(notation: str, layers: list[str], options: dict[str, str]) -> None:
-    """Build the methods once, for the errors of wrong values."""
+def _parse_settings(notation: str, settings: list[str]) -> dict[str, str]:
+    """Return the values of ``OPTION=VALUE`` by option, with commas between the layers' values."""
+    options = {}
+    for setting in settings:
+        option, _, value = setting.partition("=")
+        if option not in OPTIONS or not value:
+            raise UserInputError(
+                f"Method '{notation[:60]}' has '{setting[:60]}', which is not OPTION=VALUE with "
+                f"one of these options: {', '.join(OPTIONS)}. Correct or remove it."
+            )
+        options[option] = value.replace("+", ",")
+    return options
+
+
+def _check_method_options(notation: str, layers: list[str], options: dict[str, str]) -> None:
+    """Check the options of position methods by building the methods.
+
+    Raises:
+        UserInputError: a value is invalid, or the options cannot be combined.
+    """
     values = {}
     for option, value in options.items():
         kind = type(getattr(PositionConfig, option))
@@ -91,5 +103,8 @@ def method_of(notation: str) -> str:
 
 
 def folder_name(notation: str) -> str:
-    """Return the notation as part of a folder's name: fairseq divides paths at colons."""
+    """Return the notation as part of a folder's name, without slashes and colons.
+
+    fairseq splits paths at colons.
+    """
     return notation.replace("/", "-").replace(":", "-")
