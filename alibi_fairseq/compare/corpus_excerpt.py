@@ -17,7 +17,7 @@ from .comparison_config import ExcerptConfig
 
 
 def is_excerpt(data: Path, size: ExcerptConfig) -> bool:
-    """Return True if a data folder has an excerpt of this size."""
+    """Return True if a data folder holds an excerpt of this size."""
     manifest = DataFolder.open(data).manifest or {}
     return manifest.get("excerpt") == asdict(size)
 
@@ -41,17 +41,17 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
     }
     excerpt(whole, out, splits)
     write_document_starts(out, {"test": beginnings.starts})
-    described = DataFolder.open(whole).manifest
-    assert described is not None
-    for name in described["tokenizer"]["files"]:
+    whole_manifest = DataFolder.open(whole).manifest
+    assert whole_manifest is not None  # the preparation writes one
+    for name in whole_manifest["tokenizer"]["files"]:
         shutil.copyfile(whole / name, out / name)
     manifest = manifests.describe(
         out,
-        corpus=f"{described['corpus']}-excerpt",
-        identified_by=described["identified_by"],
-        tokenizer=described["tokenizer"],
-        sources=described["sources"],
-        settings=described["settings"],
+        corpus=f"{whole_manifest['corpus']}-excerpt",
+        identified_by=whole_manifest["identified_by"],
+        tokenizer=whole_manifest["tokenizer"],
+        sources=whole_manifest["sources"],
+        settings=whole_manifest["settings"],
         splits=split_sizes(out, list(splits)),
         seconds=time.time() - began,
         excerpt=asdict(size),
@@ -60,7 +60,10 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
 
 
 def split_sizes(data: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Return the sizes of splits for the manifest, where the tokens show words and bytes."""
+    """Return the sizes of splits for the manifest.
+
+    Splits whose words and bytes cannot be counted from their tokens are left out.
+    """
     folder = DataFolder.open(data)
     dictionary = load_dictionary(data)
     sizes = {}
@@ -73,7 +76,7 @@ def split_sizes(data: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
         sizes[name] = {
             "tokens": len(split.tokens),
             "lines": lines,
-            "words": text.words - lines,  # line ends count as words in `text`
+            "words": text.words - lines,  # `text` counts each line end as a word
             "bytes": text.bytes,
         }
     return sizes

@@ -19,7 +19,7 @@ from .corpus_excerpt import cut_excerpt, is_excerpt
 
 #: Percentage of the text held out for validation, and again for test.
 HELD_OUT = 5.0
-#: The same for an excerpt, which takes the beginnings of many test documents.
+#: The same percentage for an excerpt, which needs many test documents.
 EXCERPT_HELD_OUT = 20.0
 
 
@@ -58,8 +58,8 @@ def prepare(
 
     Args:
         train_lengths: lengths of the probes' sequences.
-        shared_vocabulary: number of dictionary entries that all texts share. None: each text has a
-            dictionary.
+        shared_vocabulary: number of entries of one dictionary for all texts. None: each text has a
+            separate dictionary.
         out: output folder of the comparison.
     """
     builders = {corpus.name: builder_of(corpus, out) for corpus in corpora if corpus.text}
@@ -70,6 +70,7 @@ def prepare(
                 builder.sources, held_out=builder.held_out, model=model
             )
     for corpus in corpora:
+        # A corpus has a text, binary data, a probe, or a probe whose filler is one of the others.
         data = text_folder(corpus, out)
         if corpus.text:
             prepare_corpus(corpus, builders[corpus.name], data)
@@ -86,9 +87,9 @@ def prepare(
 
 
 def builder_of(corpus: CorpusConfig, out: Path) -> CustomTextBuilder:
-    """Return the preparation of a text, after drawing its documents if the corpus asks for it."""
+    """Return the builder of a text's binary data. Its documents are written first, if necessary."""
     sources: Sequence[str] = corpus.text
-    if corpus.documents != "files" or corpus.sample:
+    if corpus.documents == "titles" or corpus.sample:
         folder = out / corpus.name / "documents" / other_name(corpus.text[0])
         sample_documents(corpus.text, folder, corpus.documents, corpus.sample)
         sources = [str(folder)]

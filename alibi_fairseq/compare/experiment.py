@@ -38,9 +38,13 @@ from .undertrained import undertrained_warning, unigram_entropy
 class ComparisonExperiment(Experiment):
     """Comparison as an :class:`.runner.Experiment`.
 
+    Its report treats evaluations on another corpus than that of the training separately. The
+    parameter ``corpus`` of its methods is therefore a key of :func:`evaluations_by_corpus`.
+
     Attributes:
+        comparison: configuration.
         folder: output folder.
-        speeds: also time all models for the report.
+        speeds: True if the models are also timed, for the tables of the report.
     """
 
     comparison: ComparisonConfig
@@ -48,7 +52,7 @@ class ComparisonExperiment(Experiment):
     speeds: bool = False
 
     def check_training_options(self) -> None:
-        """Parse the training options of each method, so that nothing is prepared in vain.
+        """Check the training options of each method before the data is prepared.
 
         Raises:
             UserInputError: an option is unknown or has a wrong value, or a method names more layers
@@ -117,7 +121,7 @@ class ComparisonExperiment(Experiment):
             if results["kind"] == "probe":
                 sections.append(accuracy_table(results).rstrip())
             else:
-                warning = self._warning(evaluations[corpus], results)
+                warning = self._undertrained_warning(evaluations[corpus], results)
                 if warning:
                     sections.append(warning)
                 sections.append(length_table(measurements_of(results), columns).rstrip())
@@ -131,7 +135,11 @@ class ComparisonExperiment(Experiment):
         print(*files, sep="\n")
 
     def _draw_figures(self, corpus: str, results: dict) -> list[Path]:
-        """Draw the figures of a corpus; return their paths and that of the results file."""
+        """Draw the figures of a corpus.
+
+        Returns:
+            The paths of the figures and of the results file, to be printed.
+        """
         figures = self._figure_paths(corpus, "figure")
         files = [*figures, self._path(corpus, "results.json")]
         if results["kind"] == "probe":
@@ -168,17 +176,20 @@ class ComparisonExperiment(Experiment):
         results = merge_results(self.comparison, evaluations)
         if path.is_file():
             existing = load_results_file(path)
-            text = results["provenance"]["data_sha256"]
-            is_same_text = existing["provenance"]["data_sha256"] == text
-            if existing["cells"] == results["cells"] and is_same_text:
+            data_sha256 = results["provenance"]["data_sha256"]
+            same_data = existing["provenance"]["data_sha256"] == data_sha256
+            same_records = existing["cells"] == results["cells"]
+            if same_data and same_records:
                 results = existing  # keep the provenance of the measurements
         save_results_file(results, path)
         return results
 
-    def _warning(self, evaluations: list[tuple[Run, EvalStep]], results: dict) -> str | None:
+    def _undertrained_warning(
+        self, evaluations: list[tuple[Run, EvalStep]], results: dict
+    ) -> str | None:
         """Return a warning about models that have barely trained, or None.
 
-        Losses on other corpora than the model's say little about its training.
+        Losses on another corpus than that of the training say little about it.
         """
         run, step = evaluations[0]
         if step.data:
@@ -198,7 +209,12 @@ def training_summary(comparison: ComparisonConfig) -> str:
 
 
 def evaluations_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
-    """Group evaluations by training corpus and, if it is another one, evaluation corpus."""
+    """Group evaluations by training corpus and, if it is another one, evaluation corpus.
+
+    Returns:
+        Evaluations by ``wiki``, or by ``wiki on books`` for models that were trained on ``wiki``
+        and evaluated on ``books``.
+    """
     evaluations: dict[str, list[tuple[Run, EvalStep]]] = {}
     for model in models:
         for step in model.run.evaluations:

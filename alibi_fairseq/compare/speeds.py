@@ -62,8 +62,8 @@ class TimedModel:
         self.trainer = Trainer(self.cfg, self.task, model, criterion)
         self.length = self.cfg.task.tokens_per_sample
         sequences = max(1, self.cfg.dataset.max_tokens // self.length)
-        self.update_freq = self.cfg.optimization.update_freq[0]
-        self.tokens = sequences * self.length * self.update_freq  # per update
+        self.batches_per_update = self.cfg.optimization.update_freq[0]
+        self.tokens_per_update = sequences * self.length * self.batches_per_update
         tokens = self._random_tokens(sequences, self.length)
         self.sample = {
             "id": torch.arange(sequences),
@@ -82,7 +82,7 @@ class TimedModel:
 
         began = time.perf_counter()
         with metrics.aggregate(new_root=True):
-            self.trainer.train_step([self.sample] * self.update_freq)
+            self.trainer.train_step([self.sample] * self.batches_per_update)
         return self._seconds_since(began)
 
     def time_window(self, length: int) -> float:
@@ -107,8 +107,10 @@ class TimedModel:
 
         An adaptive softmax is faster for frequent tokens.
         """
-        counts = torch.tensor(self.task.source_dictionary.count[4:], dtype=torch.double)
-        tokens = torch.multinomial(counts, sequences * length, replacement=True) + 4
+        dictionary = self.task.source_dictionary
+        first_word = dictionary.nspecial  # special symbols are not text
+        counts = torch.tensor(dictionary.count[first_word:], dtype=torch.double)
+        tokens = torch.multinomial(counts, sequences * length, replacement=True) + first_word
         return tokens.view(sequences, length)
 
 
@@ -123,6 +125,29 @@ def using_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def time_in_turns(
+    models: Sequence[TimedModel], length: int
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Time an update and a window of each model in every round.
+
+    Returns:
+        Seconds of the updates, and seconds of the windows, by model and timed round.
+    """
+    update_seconds: list[list[float]] = [[] for _ in models]
+    window_seconds: list[list[float]] = [[] for _ in models]
+    total = (ROUNDS + 1) * len(models)
+    with using_threads(cores()), progress(total, "timing the models in turns", "model") as bar:
+        for round_number in range(ROUNDS + 1):
+            for number, model in enumerate(models):
+                update = model.time_update()
+                window = model.time_window(length)
+                if round_number > 0:  # the first round warms up
+                    update_seconds[number].append(update)
+                    window_seconds[number].append(window)
+                bar.update()
+    return update_seconds, window_seconds
+
+
 def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
     """Time the models of runs on the same data, and write a results file.
 
@@ -135,15 +160,7 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
     """
     began = time.monotonic()
     models = [TimedModel(run) for run in runs]
-    updates: list[list[float]] = [[] for _ in models]  # seconds per round
-    windows: list[list[float]] = [[] for _ in models]
-    total = (ROUNDS + 1) * len(models)
-    with using_threads(cores()), progress(total, "timing the models in turns", "model") as bar:
-        for _ in range(ROUNDS + 1):
-            for number, model in enumerate(models):
-                updates[number].append(model.time_update())
-                windows[number].append(model.time_window(length))
-                bar.update()
+    update_seconds, window_seconds = time_in_turns(models, length)
     records = []
     for number, (run, model) in enumerate(zip(runs, models)):
         fields = {
@@ -158,10 +175,10 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
             {
                 "name": "an update",
                 "phase": "train",
-                "tokens": model.tokens,
+                "tokens": model.tokens_per_update,
                 **fields,
                 "peak_memory_mb": peak_memory(run),
-                **speed(model.tokens, updates[number][1:]),  # the first round warms up
+                **speed(model.tokens_per_update, update_seconds[number]),
             }
         )
         records.append(
@@ -171,7 +188,7 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
                 "tokens": length,
                 **fields,
                 "peak_memory_mb": None,
-                **speed(length, windows[number][1:]),
+                **speed(length, window_seconds[number]),
             }
         )
     data = Path(runs[0].data.split(":")[0])
@@ -206,20 +223,26 @@ def speed(tokens: int, seconds: Sequence[float]) -> dict:
 def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
     """Return table columns with speeds and memory.
 
-    Models are timed unless ``speeds.json`` already has the same ones. Models that share a name in
-    results have separate rows and speeds.
+    Models are timed unless ``speeds.json`` already has the same ones. One corpus and one seed are
+    enough. Models that share a name in results have separate rows and speeds.
     """
     path = folder / "speeds.json"
+    first_corpus = next(comparison.model_specs()).corpus
     timed = replace(
         comparison,
-        methods=(*comparison.methods, BASELINE),
-        train_on=(next(comparison.model_specs()).corpus,),
+        methods=(*comparison.methods, BASELINE),  # a repeated method is removed
+        train_on=(first_corpus,),
         seeds=comparison.seeds[:1],
     )
     runs = [model.run for model in runs_of(timed, folder)]
-    results = load_results_file(path) if path.is_file() else None
-    options = {options_of_any_corpus(command_of(run)) for run in runs}
-    if results is None or {key[-1] for key in map(key_of, results["cells"])} != options:
+    wanted = {options_of_any_corpus(command_of(run)) for run in runs}
+    results: dict | None = None
+    if path.is_file():
+        results = load_results_file(path)
+        measured = {training_options_of(record) for record in results["cells"]}
+        if measured != wanted:
+            results = None
+    if results is None:
         lengths: list[int] = []
         for train_length in comparison.train_lengths:
             lengths += tokens_at(comparison.eval_lengths, train_length)
@@ -250,18 +273,23 @@ def ratios(records: Sequence[dict]) -> Columns:
 
 def key_of(record: dict) -> ModelKey:
     """Return the key of a timed model in tables of perplexity."""
-    options = options_of_any_corpus(record.get("train_command") or "")
-    return record["position_method"], record["train_length"], options
+    return record["position_method"], record["train_length"], training_options_of(record)
+
+
+def training_options_of(record: dict) -> tuple[tuple[str, str], ...]:
+    """Return the training options of a timed model that are the same for all corpora."""
+    return options_of_any_corpus(record.get("train_command") or "")
 
 
 def baseline_of(record: dict, records: Sequence[dict]) -> dict | None:
-    """Return the record of the baseline with the same training length, or None.
+    """Return the record of the baseline with the same phase and training length, or None.
 
-    A model of the same name with options, such as an attention window, is not the baseline.
+    A model of the same name with more options, such as an attention window, is not the baseline.
     """
-    same_name = []
+    candidates = []
     for other in records:
-        case = (other["phase"], other["position_method"], other["train_length"])
-        if case == (record["phase"], BASELINE, record["train_length"]):
-            same_name.append(other)
-    return min(same_name, key=lambda other: len(key_of(other)[-1]), default=None)
+        same_phase = other["phase"] == record["phase"]
+        same_length = other["train_length"] == record["train_length"]
+        if other["position_method"] == BASELINE and same_phase and same_length:
+            candidates.append(other)
+    return min(candidates, key=lambda other: len(training_options_of(other)), default=None)

@@ -13,7 +13,7 @@ from ..results.data_folder import DataFolder
 from ..results.labels import model_label
 from ..results.measurements import Measurement
 
-#: Smallest fraction of the unigram entropy by which the loss of a trained model is lower.
+#: Smallest gain of a trained model over the unigram entropy, as a fraction of that entropy.
 MIN_GAIN = 0.1
 
 
@@ -30,6 +30,8 @@ def unigram_entropy(data: Path, subset: str) -> float:
 
 def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> list[str]:
     """Return labels of models whose lowest loss over all lengths is near the unigram entropy.
+
+    Each seed of a model is checked, and one such seed is enough for its label.
 
     Args:
         entropy: unigram entropy of the evaluated split, in bits per token.
