@@ -1,8 +1,8 @@
 """Tuning of learning rates: short trials, compared by validation loss.
 
 Each model of a comparison is trained at each candidate rate for the same fraction of its updates,
-with the schedule of that shorter training and the first seed. The split that is evaluated later
-plays no part.
+with the schedule of that shorter training and the first seed. The trials are compared on the split
+``valid``, whichever split is evaluated later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Tuning:
     Attributes:
         model: label of the model in tables.
         lr: chosen learning rate; the first candidate while trials are unfinished.
-        trials: trials on which the choice depends.
+        trials: trials that must be complete before the choice. Empty: the outcome is recorded, and
+            the folders of the trials are gone.
         outcome: JSON values, or None while trials are unfinished: ``lr``; ``updates`` of each
             trial; ``at_edge``, true if a rate outside the grid may be better; ``trials``, each with
             ``lr`` and ``loss_bits``.
@@ -54,19 +55,24 @@ class Tuning:
         runs = tuple(trials.values())
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
         trials_done = all(run.done for run in runs)
-        if not marker.holds():
-            if not trials_done:
-                first_candidate = next(iter(trials))
-                return cls(model, first_candidate, runs)
+        is_recorded = marker.holds()
+        if not is_recorded and not trials_done:
+            first_candidate = next(iter(trials))
+            return cls(model, first_candidate, runs)
+        if not is_recorded:
             marker.write(_outcome(model, trials))
-        elif not trials_done:
-            runs = ()  # their folders are gone, and the outcome is known
+        if not trials_done:
+            runs = ()  # their folders are gone, and the outcome is recorded
         outcome: Any = marker.result
         return cls(model, outcome["lr"], runs, outcome)
 
 
 def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
-    """Return the outcome of finished trials, as :class:`Tuning` describes it."""
+    """Return the outcome of finished trials, as :class:`Tuning` describes it.
+
+    Raises:
+        UserInputError: every trial diverged.
+    """
     losses = {lr: _lowest_loss(trial) for lr, trial in trials.items()}
     best = None
     lowest = math.inf
@@ -75,11 +81,11 @@ def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
             best = lr
             lowest = loss
     if best is None:
-        rates = ", ".join(map(str, losses))
+        rates = ", ".join(map(str, trials))
         raise UserInputError(f"--lr: {model} diverged at {rates}. Try smaller values.")
     return {
         "lr": best,
-        "at_edge": best in (min(losses), max(losses)),
+        "at_edge": best in (min(trials), max(trials)),
         "updates": next(iter(trials.values())).updates,
         "trials": [{"lr": lr, "loss_bits": loss} for lr, loss in losses.items()],
     }
@@ -95,7 +101,7 @@ def _lowest_loss(trial: Run) -> float | None:
 
 def tuning_table(tunings: Iterable[Tuning]) -> str:
     """Return validation perplexity by learning rate as Markdown; empty if no rate was chosen."""
-    outcomes: dict[str, dict] = {}
+    outcomes: dict[str, dict] = {}  # all seeds of a model have the same one
     for tuning in tunings:
         if tuning.outcome:
             outcomes[tuning.model] = tuning.outcome
