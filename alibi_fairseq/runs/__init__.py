@@ -1,1 +1,4 @@
-"""Runs: training and evaluation of models, on this machine or as SLURM jobs."""
+"""Runs: training and evaluation of models, on this machine or as SLURM jobs.
+
+Read ``run.py`` first, then ``runner.py``, ``scheduler.py``, and ``child_process.py``.
+"""

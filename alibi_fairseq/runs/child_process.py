@@ -35,8 +35,8 @@ class ChildProcess:
         argv: interpreter and arguments.
         log: file to which the output is appended if a progress bar is shown or other commands run
             concurrently.
-        updates: number of updates of a training, which has a progress bar and is asked to save. Any
-            other command (0) is interrupted.
+        updates: number of updates if the command trains, otherwise 0. A training has a progress
+            bar, and saves when it is asked to stop. Any other command is interrupted.
     """
 
     title: str
@@ -46,7 +46,7 @@ class ChildProcess:
 
     @property
     def is_training(self) -> bool:
-        """True if the command trains. It then saves when it is asked to stop."""
+        """True if the command trains a model."""
         return self.updates > 0
 
     @property
@@ -119,8 +119,9 @@ class _LogReader:
 
     def read(self) -> None:
         """Read the lines that were appended since the last call."""
-        *lines, self.unread = (self.unread + self.output.read()).split("\n")
-        for line in lines:
+        text = self.unread + self.output.read()
+        *complete_lines, self.unread = text.split("\n")
+        for line in complete_lines:
             if not line.strip():
                 continue
             self.last_line = line

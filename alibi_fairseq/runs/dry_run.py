@@ -33,4 +33,5 @@ def format_dry_run(experiment: Experiment) -> str:
 
 
 def _total_tokens(runs: Iterable[Run]) -> int:
+    """Return the number of training tokens of all runs."""
     return sum(run.tokens for run in runs)

@@ -1,9 +1,12 @@
 """Execution of a command until it ends or a signal asks it to stop.
 
-torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint. A
-command therefore runs in a separate session, which receives no signal meant for this process, and
-trainings are sent SIGUSR1 (:mod:`alibi_fairseq.training.shutdown`). If this process is killed, the
-kernel sends them SIGTERM, and they save as well.
+torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint.
+Stopping therefore works as follows:
+
+- A command runs in a separate session, which receives no signal meant for this process.
+- This process records its stop signals (:class:`StopRequest`). It then sends SIGUSR1 to trainings,
+  which save and stop (:mod:`alibi_fairseq.training.shutdown`), and SIGINT to other commands.
+- If this process is killed, the kernel sends the commands SIGTERM. Trainings save as well.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ POLL_SECONDS = 0.5
 #: ends.
 _WITH_PARENT = """
 import ctypes, os, signal, sys
-parent, command = int(sys.argv[1]), sys.argv[2:]
+parent = int(sys.argv[1])
+command = sys.argv[2:]
 # SIGUSR1, blocked until here, must not end a command that does not handle it yet.
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
@@ -104,12 +108,13 @@ def stop_requests() -> Iterator[StopRequest]:
 
 @dataclass(frozen=True)
 class Slot:
-    """Environment and stop request of a slot.
+    """GPUs or cores of one run at a time.
 
     Attributes:
-        environment: variables of child processes, such as the GPUs.
-        stop: request that child processes obey in a thread, where signals cannot be handled. None:
-            signals are handled while a child process runs.
+        environment: environment variables that assign the GPUs or cores to child processes.
+        stop: stop request that the main thread records. It is required if the slot is used in
+            another thread, which cannot handle signals. None: stop signals are handled while a
+            child process runs.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -139,8 +144,9 @@ def execute(
         request.
     """
     environment = {**os.environ, **ENVIRONMENT, **slot.environment}
+    # SIGUSR1 is sent repeatedly, because a worker that is still starting does not handle it yet.
+    repeats_signal = stop_signal != signal.SIGINT
     signaled = False
-    # A thread cannot handle signals. Its slot has the request that the main thread records.
     recorded_requests = stop_requests() if slot.stop is None else nullcontext(slot.stop)
     with recorded_requests as stop:
         process = _start(command, log, environment)
@@ -148,8 +154,7 @@ def execute(
             while process.poll() is None:
                 if stop.count > 1:
                     kill_all(process.pid)
-                elif stop.count and not (signaled and stop_signal == signal.SIGINT):
-                    # Repeatedly: a worker that is still starting does not handle SIGUSR1 yet.
+                elif stop.count and (repeats_signal or not signaled):
                     _send_stop_signal(process.pid, stop_signal)
                     signaled = True
                 with suppress(subprocess.TimeoutExpired):

@@ -1,9 +1,13 @@
 """Run: one model, trained and then evaluated.
 
-An experiment lists runs, and :mod:`.runner` executes them. The folder of a run holds its
-checkpoints, its logs, and ``settings.json`` with the settings that determine the weights, written
-before the first update. It also holds a completion marker for each update count reached and for
-each evaluation step finished. Completed steps are not repeated.
+An experiment lists runs, and :mod:`.runner` executes them. The folder of a run contains:
+
+- checkpoints and logs
+- ``settings.json``, written before the first update, with the settings that determine the weights
+- a completion marker for each update count that training has reached
+- a completion marker for each finished evaluation step
+
+Completed steps are not repeated.
 """
 
 from __future__ import annotations
@@ -79,7 +83,8 @@ class Run:
 
     def training_command(self, updates: int | None = None) -> ChildProcess:
         """Build the command that trains, or resumes, up to a number of updates (default: all)."""
-        argv = [sys.executable, *self.launcher, *ALIBI[1:], "train", self.data, *self.flags]
+        python, *module = ALIBI
+        argv = [python, *self.launcher, *module, "train", self.data, *self.flags]
         argv += ["--save-dir", str(self.folder)]
         if updates is None:
             updates = self.updates
@@ -94,7 +99,7 @@ class Run:
         return self.folder / f"checkpoint_{updates}.pt"
 
     def training_marker(self, updates: int | None = None) -> CompletionMarker:
-        """Return the marker that the run has made a number of updates (default: all)."""
+        """Return the marker of the training up to a number of updates (default: all)."""
         path = self.folder / f"trained-{updates or self.updates}.json"
         return CompletionMarker(path, self.settings, outputs=[self.checkpoint_path(updates)])
 
@@ -129,6 +134,7 @@ class Run:
             UserInputError: a trial is unfinished, or the folder holds another training.
         """
         for updates in self._missing_update_counts():
+            self._check_trials()
             self._check_folder(updates)
             write_settings(self._settings_file, self.settings)
             # A run killed between its last update and its marker needs no new process.
@@ -154,7 +160,7 @@ class Run:
 
     @property
     def _update_counts(self) -> tuple[int, ...]:
-        """Update counts at which a checkpoint is kept."""
+        """Update counts at which a checkpoint is kept. The last one ends the training."""
         return (*self.checkpoint_updates, self.updates)
 
     def _missing_update_counts(self) -> list[int]:
@@ -169,13 +175,16 @@ class Run:
     def _settings_file(self) -> Path:
         return self.folder / "settings.json"
 
-    def _check_folder(self, updates: int) -> None:
-        """Check that training to ``updates`` can start from what the folder holds."""
+    def _check_trials(self) -> None:
+        """Check that all trials are complete."""
         unfinished = unfinished_trials([self])
         if unfinished:
             raise UserInputError(
                 f"{self.name}: trial {unfinished[0].name} is unfinished. Run it first."
             )
+
+    def _check_folder(self, updates: int) -> None:
+        """Check that training to ``updates`` can start, or resume, in the folder."""
         settings = read_json_if_present(self._settings_file)
         advice = "choose another folder, or move that one away"
         check_settings(settings, self.settings, f"{self.folder} holds a training", advice)
@@ -191,7 +200,7 @@ class Run:
         raise UserInputError(f"{self.folder}: {problem}. Move that folder away to train again.")
 
     def _record_training(self, updates: int) -> None:
-        """Keep the checkpoint of an update count and write the marker."""
+        """Write the marker of an update count, after copying a checkpoint named after the count."""
         checkpoint = self.checkpoint_path(updates)
         if checkpoint.name == f"checkpoint_{updates}.pt":
             unfinished = checkpoint.with_suffix(".unfinished")
@@ -207,10 +216,10 @@ class EvalStep:
     Attributes:
         results: results file, which several steps of a run may share.
         config: settings of the sweep.
-        updates: update count of the checkpoint (default: all).
+        updates: update count of the checkpoint. None: the checkpoint of the whole training.
         flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
-        name: distinguishes steps of a run with the same splits and strides.
-        data: corpus to evaluate, if it is not the corpus of the run.
+        name: name that distinguishes steps of a run with the same splits and strides.
+        data: fairseq's data argument. Empty: that of the run.
     """
 
     results: Path
@@ -253,7 +262,7 @@ class EvalStep:
         return ChildProcess(title, argv, run.folder / "evaluate.log")
 
     def done(self, run: Run) -> bool:
-        """Return True if all results exist and belong to the run's checkpoint."""
+        """Return True if all results exist and belong to the run's checkpoint and data."""
         records = self._records(run)
         if not self._match_checkpoint(run, records) or not self._marker(run).holds():
             return False
@@ -267,8 +276,8 @@ class EvalStep:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
         marker = self._marker(run)
-        other_data = marker.path.is_file() and not marker.holds()
-        if other_data or not self._match_checkpoint(run, self._records(run)):
+        is_outdated = marker.path.is_file() and not marker.holds()
+        if is_outdated or not self._match_checkpoint(run, self._records(run)):
             self.results.unlink(missing_ok=True)
         self.command(run).run(slot)
         marker.write()
@@ -296,7 +305,7 @@ class EvalStep:
         return all(record["checkpoint_sha256"] == sha256 for record in records)
 
     def _records(self, run: Run) -> list[dict]:
-        """Return the result records of the run's checkpoint."""
+        """Return the records in the results file that name the run's checkpoint."""
         if not self.results.is_file():
             return []
         checkpoint = run.checkpoint_path(self.updates).resolve()
@@ -328,6 +337,7 @@ class ProbeEvalStep(EvalStep):
     """Evaluation of a probe, with test sequences of the given lengths."""
 
     def _marker(self, run: Run) -> CompletionMarker:
+        """Return the marker, which depends on the probe's settings instead of a split."""
         flags = (*self.config.override_arguments(), *self.flags)
         settings = {"lengths": self.config.lengths, "flags": flags}
         sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.SETTINGS_FILE]

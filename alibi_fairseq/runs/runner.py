@@ -41,7 +41,7 @@ class Experiment(Protocol):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs of each run, on a machine with GPUs."""
+        """Number of GPUs of each run on a machine with GPUs. 0: runs use the CPU."""
         return 1
 
     @property
@@ -68,7 +68,9 @@ class Experiment(Protocol):
 
 
 def execute_experiment(experiment: Experiment, parallel: int | None = None) -> int:
-    """Execute what is not complete; return an exit code as :func:`run_with_exit_code`.
+    """Execute an experiment and return an exit code as :func:`run_with_exit_code`.
+
+    Completed work is skipped.
 
     Args:
         parallel: number of concurrent runs (default: as :func:`make_slots`).
@@ -114,13 +116,13 @@ def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkIte
         if trials:
             # Its learning rate is known only after the trials.
             execute = partial(_execute_by_name, experiment, run.name)
-        names = tuple(trial.name for trial in trials)
-        items[run.name] = WorkItem(run.name, execute, run.updates, after=names)
+        trial_names = tuple(trial.name for trial in trials)
+        items[run.name] = WorkItem(run.name, execute, run.updates, after=trial_names)
     return list(items.values())
 
 
 def _execute_by_name(experiment: Experiment, name: str, slot: Slot) -> None:
-    """Execute a run of an experiment as it is listed now."""
+    """Execute the run that the experiment lists under a name when this is called."""
     for run in experiment.runs:
         if run.name == name:
             run.execute(slot)
@@ -144,16 +146,22 @@ def make_slots(
     gpu_count = torch.cuda.device_count() if experiment.gpus else 0
     if parallel is None:
         capacity = gpu_count // experiment.gpus if gpu_count else cores()
-        parallel = max(1, min(len(runs) + len(all_trials(runs)), capacity))
-    if not gpu_count:
-        threads = experiment.threads or max(1, cores() // parallel)
-        return [Slot({"OMP_NUM_THREADS": str(threads)})] * parallel
+        run_count = len(runs) + len(all_trials(runs))
+        parallel = max(1, min(run_count, capacity))
+    if gpu_count:
+        return _gpu_slots(parallel, experiment.gpus, gpu_count)
+    threads = experiment.threads or max(1, cores() // parallel)
+    return [Slot({"OMP_NUM_THREADS": str(threads)})] * parallel
+
+
+def _gpu_slots(parallel: int, gpus_per_slot: int, gpu_count: int) -> list[Slot]:
+    """Assign GPUs to slots in turn. If there are too few, slots share them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = visible.split(",") if visible else [str(index) for index in range(gpu_count)]
     next_devices = cycle(devices)
     slots = []
     for _ in range(parallel):
-        assigned = ",".join(islice(next_devices, experiment.gpus))
+        assigned = ",".join(islice(next_devices, gpus_per_slot))
         slots.append(Slot({"CUDA_VISIBLE_DEVICES": assigned}))
     return slots
 

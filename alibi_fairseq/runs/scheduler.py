@@ -60,7 +60,7 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot]) -> None:
     """Run work items as slots become free.
 
     Args:
-        items: work items, each behind those that it needs.
+        items: work items, each behind those in its ``after``.
 
     Raises:
         UserInputError, CommandFailedError: the error of the first item that fails. The others are
@@ -106,6 +106,6 @@ def _run_concurrently(items: Sequence[WorkItem], slots: Sequence[Slot], log: _Pr
                     stop.request()
     for error in errors:
         if not isinstance(error, Stopped):
-            raise error
+            raise error  # the other items were stopped because of it
     if errors or waiting:
         raise Stopped

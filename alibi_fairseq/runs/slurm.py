@@ -72,7 +72,7 @@ def make_stages(experiment: Experiment) -> list[Stage]:
 
 
 def run_job(experiment: Experiment, job: str) -> int:
-    """Do the work of one job; return an exit code as :func:`.runner.run_with_exit_code`.
+    """Do the work of one job, and return an exit code as :func:`.runner.run_with_exit_code`.
 
     Args:
         job: ``prepare``, ``run:NAME``, or ``report``.
@@ -164,19 +164,8 @@ def submit(
     previous_job = ""  # number of the job array of the stage before
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         for stage in make_stages(experiment):
-            parameters: dict[str, object] = {
-                "job_name": f"alibi-{stage.title.split()[0]}",
-                "signal_delay_s": WARNING_SECONDS,
-                "stderr_to_stdout": True,
-                "setup": setup_lines(),
-                "array_parallelism": max_parallel_jobs or MAX_PARALLEL_JOBS,
-                "additional_parameters": {
-                    "requeue": True,
-                    # A job ends if the job it depends on fails, instead of waiting forever.
-                    "kill-on-invalid-dep": "yes",
-                    **sbatch_options(stage, user_options),
-                },
-            }
+            parameters = _submitit_parameters(stage, user_options)
+            parameters["array_parallelism"] = max_parallel_jobs or MAX_PARALLEL_JOBS
             if previous_job:
                 parameters["dependency"] = f"afterok:{previous_job}"
             executor = submitit.SlurmExecutor(logs / "%j", python=python)
@@ -186,6 +175,22 @@ def submit(
             previous_job = jobs[0].job_id.partition("_")[0]
             print(f"{stage.title}: {len(jobs)} jobs in array {previous_job}", flush=True)
     print(f"Logs: {logs}. Rerun the same command after the last job to submit unfinished work.")
+
+
+def _submitit_parameters(stage: Stage, user_options: Mapping[str, str]) -> dict[str, object]:
+    """Return the parameters of submitit's executor for the jobs of a stage."""
+    return {
+        "job_name": f"alibi-{stage.title.split()[0]}",
+        "signal_delay_s": WARNING_SECONDS,
+        "stderr_to_stdout": True,
+        "setup": setup_lines(),
+        "additional_parameters": {
+            "requeue": True,
+            # A job ends if the job it depends on fails, instead of waiting forever.
+            "kill-on-invalid-dep": "yes",
+            **sbatch_options(stage, user_options),
+        },
+    }
 
 
 def setup_lines() -> list[str]:
@@ -215,7 +220,7 @@ def run_command(argv: list[str]) -> None:
         print("saved; requeuing the job", flush=True)
         from submitit import JobEnvironment
 
-        JobEnvironment()._requeue(0)
-        sys.exit()
+        JobEnvironment()._requeue(0)  # submitit only logs the number
+        sys.exit()  # SystemExit, so that submitit records neither a result nor an error
     if code:
         raise RuntimeError(f"alibi-fairseq {shlex.join(argv)} failed with exit code {code}")
