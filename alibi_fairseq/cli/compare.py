@@ -133,7 +133,13 @@ class CompareCommand(ExperimentOptions):
                     f"{path} cannot be combined with other options. Edit it instead, and give it "
                     "alone."
                 )
-            return replace(load(path), user_dir=self.user_dir)
+            comparison = load(path)
+            if comparison.user_dir and not self.user_dir:
+                raise UserInputError(
+                    f"{path}: user_dir names a plugin, which must be imported before the file is "
+                    f"read. Pass --user-dir {comparison.user_dir} as well."
+                )
+            return replace(comparison, user_dir=self.user_dir)
 
         corpus_values: dict = {}
         values: dict = {}

@@ -111,8 +111,7 @@ class ComparisonConfig:
 
     Attributes:
         corpora: corpora to train and evaluate on.
-        user_dir: folder of a plugin with position methods. ``alibi-fairseq compare`` takes it from
-            ``--user-dir``.
+        user_dir: folder of a plugin with position methods, which is also passed as ``--user-dir``.
         train_on: names of the corpora to train on. Empty: all.
         also_on: names of corpora on which the models of all corpora are evaluated.
         shared_vocabulary: number of entries of one sentencepiece dictionary for all texts.

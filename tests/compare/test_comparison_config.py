@@ -161,6 +161,14 @@ def test_sources_data_yaml_or_missing(tmp_path, monkeypatch):
             parse_comparison(monkeypatch, *words)
 
 
+def test_plugin_of_a_yaml_file_must_be_passed(tmp_path, monkeypatch):
+    path = tmp_path / "plugin.yaml"
+    path.write_text(STUDY + "user_dir: my_plugin\n")
+    with pytest.raises(UserInputError, match="Pass --user-dir my_plugin as well"):
+        parse_comparison(monkeypatch, path)
+    assert parse_comparison(monkeypatch, path, "--user-dir", "other").user_dir == "other"
+
+
 def test_linear_schedule_ends_at_max_update(tmp_path):
     values = {"corpora": [CORPUS], "methods": "alibi", "lr": [0.1, 0.2], "tune_share": 0.25}
     comparison = from_mapping({**values, "updates": 80, "lr_schedule": "linear"})
