@@ -46,10 +46,10 @@ class Cases(Protocol):
             model: the model.
             case: an entry of ``cases``.
             earlier: result records of the model.
-            progress: called with numbers of inputs when they are done.
+            progress: called with the number of inputs computed since its last call.
 
         Returns:
-            Keys of the result record.
+            Measured values, by their keys in the result record.
 
         Raises:
             UserInputError: the model cannot compute the case.

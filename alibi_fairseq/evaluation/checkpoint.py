@@ -43,8 +43,7 @@ class LoadedModel:
 
     Attributes:
         decoder: the fairseq decoder, on its device and in its precision.
-        facts: ``model, position_method, train_length, checkpoint, updates, seed``, and the model's
-            ``layers, width, parameters, vocabulary``.
+        facts: model, training, and size, by their keys in result records.
         max_length: longest window the model takes.
         memory_length: past states per layer that the model attends to; 0 without a memory.
         shares_start: True if one pass may score all windows at the start of a split, because no
@@ -78,8 +77,11 @@ class LoadedModel:
         It is 1 for a model with a memory, which each window hands to the next.
 
         Args:
-            budget: bytes a forward pass may take, or None for 2 GB on a CPU, half of a GPU's total
-                memory. Not of the free memory: equal machines must form equal batches.
+            length: inputs of a window.
+            device: device of the model.
+            budget: bytes that a forward pass may take, or None for 2 GB on a CPU and half of the
+                total memory of a GPU. The free memory does not count, so that equal machines form
+                equal batches.
         """
         if self.memory_length:
             return 1
@@ -90,7 +92,10 @@ class LoadedModel:
         return max(1, inputs // length)
 
     def scorer(self) -> Scorer:
-        """Return a scorer for one pass over a split; with a memory, in the order of the windows."""
+        """Return a scorer for the windows of one split.
+
+        A model with a memory must score them in order.
+        """
         memory: list[Tensor] | None = None
 
         def score(tokens: Tensor, targets: Tensor) -> Tensor:
@@ -108,7 +113,9 @@ class LoadedModel:
 
 
 def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
-    """Return −ln p of each target, by the criterions, which hold no (tokens × vocabulary) matrix.
+    """Return −ln p of each target.
+
+    Only the output layer of a plugin computes a whole (tokens × vocabulary) matrix.
 
     Args:
         decoder: a fairseq decoder; its ``adaptive_softmax`` is used if there is one, otherwise its
@@ -128,7 +135,7 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
         layer = decoder.output_projection
         excluded = excluded_symbols(decoder, flat)
         losses = linear_cross_entropy(flat, (rows, layer.weight), reduce=False, excluded=excluded)
-    else:  # of a plugin
+    else:  # a plugin has changed the output layer
         scores = decoder.output_layer(rows)
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         losses = cross_entropy(scores, flat, reduction="none")
@@ -200,9 +207,12 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
     """
     cfg = state.get("cfg") or {}
     model = cfg.get("model") or {}
-    ours = AlibiLanguageModelConfig.__dataclass_fields__ if "position_method" in model else {}
+    ours: dict = {}
+    if "position_method" in model:  # a model of ours, whose checkpoint may lack newer options
+        ours = AlibiLanguageModelConfig.__dataclass_fields__
     for name, value in overrides.items():
-        if name in ("_name", "arch") or not (name in model or name in ours):
+        is_option = name in model or name in ours
+        if not is_option or name in ("_name", "arch"):
             raise UserInputError(
                 f"--model-overrides names '{name}', which is not an option of the checkpoint's "
                 "model. Correct or remove it."

@@ -158,7 +158,8 @@ class SweepConfig:
         """Return split, length, and stride of each measurement on a text, each once."""
         cases: dict[TextCase, None] = {}
         for subset, length, stride in product(self.subsets, self.lengths, self.strides):
-            cases[TextCase(subset, length, length if stride is None else stride)] = None
+            tokens = length if stride is None else stride
+            cases[TextCase(subset, length, tokens)] = None
         return list(cases)
 
     def arguments(self) -> list[str]:

@@ -43,7 +43,7 @@ class Split:
         name: ``valid``, ``test``, …
         tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
         line_starts: (lines,) positions in ``tokens`` where a line begins.
-        dictionary: numbers its words, and has the end-of-sentence symbol.
+        dictionary: dictionary of the token IDs.
         text: words and bytes of the original text, where known.
     """
 
@@ -57,13 +57,14 @@ class Split:
         """Return the split for windows that score ``stride`` tokens each.
 
         The input at a position is the previous token, or the end-of-sentence symbol at the start of
-        the stream. fairseq also uses that symbol where a scored span begins a line; the previous
-        token is then the end-of-sentence symbol anyway, unless the data was binarized without it.
+        the stream. fairseq also uses that symbol where the tokens that a window scores begin with
+        a line. There, the previous token is the end-of-sentence symbol anyway, unless the data was
+        binarized without it.
         """
         eos = self.dictionary.eos()
         inputs = np.concatenate([[eos], self.tokens[:-1]])
-        starts_span = self.line_starts % stride == 0
-        inputs[self.line_starts[starts_span]] = eos
+        starts_window = self.line_starts % stride == 0
+        inputs[self.line_starts[starts_window]] = eos
         return SplitTensors(
             torch.from_numpy(inputs).to(device),
             torch.from_numpy(self.tokens).to(device),
@@ -218,15 +219,16 @@ def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> Tex
     continued = np.array([symbol.startswith(CONTINUATION) for symbol in symbols])
     marked_count = int(counts[marked].sum())
     if marked_count >= MIN_MARKED * len(tokens):
-        first = tokens[line_starts]
-        # Without a dummy prefix, the first word of a line is unmarked.
-        unmarked = int(np.sum(~marked[first] & ~special[first]))
-        prefixes = int(np.sum(marked[first]))
+        first_pieces = tokens[line_starts]
+        # sentencepiece can put a space in front of each line (its dummy prefix). This space is not
+        # in the text. Without it, the first piece of a line begins a word but has no mark.
+        added_spaces = int(np.sum(marked[first_pieces]))
+        unmarked_words = int(np.sum(~marked[first_pieces] & ~special[first_pieces]))
         sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special
         piece_bytes = int(counts @ sizes)
         return TextSize(
-            words=marked_count + unmarked + lines,
-            bytes=piece_bytes - prefixes + lines,
+            words=marked_count + unmarked_words + lines,
+            bytes=piece_bytes - added_spaces + lines,
         )
     if counts[continued].sum() >= MIN_MARKED * len(tokens):
         beginnings = int(counts[~continued & ~special].sum())

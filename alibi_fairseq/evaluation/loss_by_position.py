@@ -1,7 +1,7 @@
 """Loss by position, in buckets.
 
-The position of a token is the size of its context: the number of inputs visible to its prediction,
-which is the number of tokens before it in the window. A memory adds the inputs that it holds.
+The position of a token is the size of its context: the number of inputs visible to its prediction.
+These are inputs of the window, and those in the memory of a model that has one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Types of the options of an evaluation: splits, lengths, strides, overrides, and devices.
 
-They raise a ValueError for other texts. argparse adds the name of the option.
+Each raises a ValueError if a text is invalid. argparse then names the option in its message.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ def find_device(name: str) -> torch.device:
     except RuntimeError as error:
         raise ValueError from error
     counts = {"cpu": 1, "cuda": torch.cuda.device_count()}
-    if (device.index or 0) >= counts.get(device.type, 0):
+    index = device.index or 0
+    # No other type of device is supported.
+    if index >= counts.get(device.type, 0):
         raise ValueError
     return device

@@ -36,7 +36,7 @@ class ProbeCases(Cases):
     """
 
     kind = "probe"
-    subsets = ("train",)
+    subsets = ("train",)  # test sequences are drawn at evaluation, so they are no split
 
     def __init__(self, config: SweepConfig, folder: DataFolder):
         self._device = find_device(config.device)
@@ -62,7 +62,7 @@ class ProbeCases(Cases):
         earlier: list[dict],
         progress: Callable[[int], object],
     ) -> dict:
-        """Measure a case. No ``earlier`` record has the same sequences.
+        """Measure a case. ``earlier`` is not used, because no other case has the same sequences.
 
         Raises:
             UserInputError: the length is too large for the text.
@@ -86,7 +86,7 @@ class ProbeCases(Cases):
 
 @torch.no_grad()
 def correct_symbols(model: LoadedModel, sequences: Tensor, positions: np.ndarray) -> Tensor:
-    """Return True for each symbol that the model ranks first.
+    """Determine which symbols the model ranks first.
 
     Args:
         model: the model.
@@ -95,7 +95,7 @@ def correct_symbols(model: LoadedModel, sequences: Tensor, positions: np.ndarray
             ``</s>`` ends a sequence.
 
     Returns:
-        (B, n) bool on the CPU.
+        (B, n) bool on the CPU, True for each symbol that is ranked first.
     """
     decoder = model.decoder
     # Number of inputs from the one that predicts the first symbol on.
@@ -103,7 +103,7 @@ def correct_symbols(model: LoadedModel, sequences: Tensor, positions: np.ndarray
     batch_size = model.windows_per_batch(sequences.shape[1], sequences.device, budget=None)
     parts = []
     for tokens in sequences.split(batch_size):
-        # As in training, </s> comes first. The last input is the last symbol but one.
+        # As in training, </s> comes first. The last symbol is not an input: it predicts only </s>.
         inputs = tokens.roll(1, dims=1)[:, :-1]
         features, _ = decoder.extract_features(inputs, last=last)
         features = features[:, positions - positions[0]]  # (b, n, C)

@@ -49,7 +49,10 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 def losses_of(
     score: Scorer, stream: SplitTensors, batches: list[list[Window]]
 ) -> Iterator[tuple[list[Window], Tensor]]:
-    """Yield each batch, windows of one length and stride, and its (B, S) float64 losses in nats.
+    """Yield each batch and the (B, S) float64 losses of its windows in nats.
+
+    Args:
+        batches: windows of the same length that score equally many tokens (:func:`make_batches`).
 
     Raises:
         UserInputError: a loss is not finite.
@@ -82,24 +85,20 @@ def sum_losses(
     """Return the exact sum of −ln p over the tokens of each span, in nats.
 
     Args:
-        spans: in the order of the stream; what windows score between them is left out.
-        positions: also receives the loss of these tokens.
+        spans: tokens to add up, in the order of the stream. Other scored tokens are left out.
+        positions: also receives the loss of the tokens in spans.
         progress: called after each batch with its number of inputs.
     """
+    # Tokens where a span begins, alternating with those where it ends.
     edges = []
     for span in spans:
         edges += [span.first, span.last]
     sums = [Fraction(0) for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
-        # The columns where a bucket of positions begins, or a span begins or ends in any window.
-        cuts = {0, batch[0].scores, *positions.cuts(batch[0])}
-        for _, scored, stop in batch:
-            inside = edges[bisect_right(edges, scored) : bisect_left(edges, stop)]
-            cuts.update(edge - scored for edge in inside)
-        for begin, end in pairwise(sorted(cuts)):
+        for begin, end in pairwise(_cut_columns(batch, edges, positions)):
             for window, total in zip(batch, losses[:, begin:end].sum(dim=1).tolist()):
                 edges_before = bisect_right(edges, window.scored + begin)
-                # Edges alternate, so after an odd number of them a span has begun and not ended.
+                # After an odd number of edges, a span has begun and not ended.
                 if edges_before % 2 == 1:
                     sums[edges_before // 2] += Fraction(total)
                     positions.add(window, begin, end, Fraction(total))
@@ -107,11 +106,27 @@ def sum_losses(
     return sums
 
 
+def _cut_columns(batch: list[Window], edges: list[int], positions: LossByPosition) -> list[int]:
+    """Return the columns at which the (B, S) losses of a batch are cut into parts, with 0 and S.
+
+    In each window, the tokens of a part share a bucket of positions, and they are all in the same
+    span or in none.
+    """
+    columns = {0, batch[0].scores, *positions.cuts(batch[0])}
+    for window in batch:
+        first_inside = bisect_right(edges, window.scored)
+        end_inside = bisect_left(edges, window.stop)
+        for edge in edges[first_inside:end_inside]:
+            columns.add(edge - window.scored)
+    return sorted(columns)
+
+
 class PeakMemory:
     """Peak memory since construction, in MB (10^6 bytes).
 
-    On a GPU, the memory allocated by torch. On a CPU, the resident memory of the whole process,
-    including model and program; except on Linux, since the start of the process.
+    On a GPU, this is the memory allocated by torch. On a CPU, it is the resident memory of the
+    whole process, including model and program. Outside Linux, it is the peak since the start of the
+    process.
     """
 
     def __init__(self, device: torch.device):
@@ -120,7 +135,7 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
         else:
             with suppress(OSError):
-                Path("/proc/self/clear_refs").write_text("5")
+                Path("/proc/self/clear_refs").write_text("5")  # resets the peak (see proc(5))
 
     def mb(self) -> float:
         """Return the peak so far."""
@@ -130,4 +145,6 @@ class PeakMemory:
             peak = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
             return int(peak[0]) * 1024 / 1e6
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most / 1e6 if sys.platform == "darwin" else most * 1024 / 1e6
+        if sys.platform == "darwin":
+            return most / 1e6  # bytes
+        return most * 1024 / 1e6  # KiB

@@ -7,8 +7,6 @@ is started again with the same output file.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby, product
-from operator import itemgetter
 from pathlib import Path
 
 from ..data.probes import SETTINGS_FILE
@@ -89,17 +87,16 @@ def measure_missing(
     Raises:
         UserInputError: a model cannot compute a case. None of its cases is measured then.
     """
-    measurements = list(product(dict.fromkeys(checkpoints), cases.cases))
-    pending = [
-        (checkpoint, case)
-        for checkpoint, case in measurements
-        if results.find(checkpoint, case) is None
-    ]
-    total = sum(cases.inputs(case) for _, case in pending)
-    with progress(total, "evaluating", "tok", disable=not pending) as bar:
-        for checkpoint, group in groupby(pending, key=itemgetter(0)):
+    missing: dict[Path, list[dict]] = {}
+    total = 0
+    for checkpoint in dict.fromkeys(checkpoints):
+        missing_cases = [case for case in cases.cases if results.find(checkpoint, case) is None]
+        if missing_cases:
+            missing[checkpoint] = missing_cases
+            total += sum(cases.inputs(case) for case in missing_cases)
+    with progress(total, "evaluating", "tok", disable=not missing) as bar:
+        for checkpoint, missing_cases in missing.items():
             model = load(checkpoint)
-            missing_cases = [case for _, case in group]
             for case in missing_cases:
                 cases.check(model, case)
             for case in missing_cases:
@@ -108,5 +105,10 @@ def measure_missing(
                 earlier = results.of_checkpoint(checkpoint)
                 measured = cases.measure(model, case, earlier, bar.update)
                 results.add(checkpoint, {**model.facts, **case, **measured})
-    records = [results.find(checkpoint, case) for checkpoint, case in measurements]
-    return [record for record in records if record is not None]
+    records = []
+    for checkpoint in dict.fromkeys(checkpoints):
+        for case in cases.cases:
+            record = results.find(checkpoint, case)
+            if record is not None:
+                records.append(record)
+    return records

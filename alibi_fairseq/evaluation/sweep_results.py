@@ -83,7 +83,8 @@ class SweepResults:
     def add(self, checkpoint: Path, record: dict) -> None:
         """Complete a new record and write it to disk."""
         record.update(self._hashes[checkpoint])
-        # The training may have written a record next to its checkpoints.
+        # Training may have written a record next to its checkpoints. A Hugging Face folder is no
+        # checkpoint file, and a record next to it belongs to something else.
         with suppress(UserInputError):
             require_file(checkpoint)
             training = load_results_file(checkpoint.parent / TRAINING_FILE)

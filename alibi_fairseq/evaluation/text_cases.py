@@ -116,8 +116,7 @@ class TextCases(Cases):
         """Measure a case, unless an ``earlier`` record of the model has the same windows.
 
         Lengths beyond the end of the text have the windows of a shorter length. Their records
-        repeat its measurement, and ``longest_window`` is the number of tokens in the longest
-        window.
+        repeat its measurement. ``longest_window`` is the number of inputs of the longest window.
 
         Raises:
             UserInputError: a loss is not finite.
@@ -127,8 +126,8 @@ class TextCases(Cases):
         split = self._splits[case["subset"]]
         spans = self._spans[case["subset"]]
         if model.memory_length:
-            # Each window passes its memory to the next, so none is left out. The sums select
-            # tokens.
+            # Each window passes its memory to the next, so all windows of the split are computed.
+            # ``sum_losses`` leaves out the tokens outside the scored range.
             windows = plan_windows(len(split.tokens), length, stride)
         else:
             windows = self._plan(case["subset"], length, stride)
@@ -140,8 +139,9 @@ class TextCases(Cases):
                 return {**repeated, "longest_window": longest_window}
 
         batch_size = model.windows_per_batch(length, self._device, self._config.memory_budget)
-        passes = share_start(windows) if model.shares_start else windows
-        batches = make_batches(passes, batch_size)
+        if model.shares_start:
+            windows = share_start(windows)
+        batches = make_batches(windows, batch_size)
         tensors = split.tensors(stride, self._device)
         peak = PeakMemory(self._device)
         began = time.perf_counter()
@@ -165,10 +165,22 @@ class TextCases(Cases):
             if batch_size > 1:
                 speed = speed_of_single_windows(model.scorer(), tensors, batches)
             measured["tokens_per_second_batch_1"] = speed
-        if not (model.memory_length and self._config.is_cut):
-            visible = self._plan(case["subset"], length + model.memory_length, stride)
-            measured["min_context"], measured["mean_context"] = context_of(visible)
+        measured.update(self._context(model, case))
         return measured
+
+    def _context(self, model: LoadedModel, case: dict) -> dict:
+        """Return the fields of a result record for the context of the scored tokens.
+
+        They are missing for a scored range and a model with a memory. Its windows then differ from
+        the planned ones, which start anew in each document.
+        """
+        if model.memory_length and self._config.is_cut:
+            return {}
+        # A window with a memory sees as many inputs as a longer window of the same stride.
+        visible_length = case["length"] + model.memory_length
+        windows = self._plan(case["subset"], visible_length, case["stride"])
+        min_context, mean_context = context_of(windows)
+        return {"min_context": min_context, "mean_context": mean_context}
 
     def _plan(self, subset: str, length: int, stride: int) -> list[Window]:
         """Return the windows of a split, which start anew in each document of a scored range."""
@@ -194,7 +206,7 @@ def loss_measures(
     """Return the measures of the loss, by their keys in result records.
 
     Args:
-        nats: sum of the losses of each document.
+        nats: sum of the losses of each document, in nats.
         tokens: number of scored tokens of each document.
         text: size of the text of all scored tokens.
         per_document: also return the sums of each document, the input to a bootstrap.
@@ -224,7 +236,8 @@ def speed_of_single_windows(
 ) -> float:
     """Return the tokens per second at batch size 1, as in the paper's Tables 2 to 4.
 
-    One window in twenty is timed, at most eight, after one window to warm up.
+    The first windows are timed: one, and a twentieth of all, but at most eight. The first one is
+    computed once before, to warm up.
     """
     windows = [window for batch in batches for window in batch]
     timed = windows[: min(8, 1 + len(windows) // 20)]

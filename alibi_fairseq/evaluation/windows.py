@@ -1,9 +1,11 @@
-"""Windows: the tokens that each forward pass sees, and those that it scores. Pure arithmetic.
+"""Windows: the inputs of each forward pass and the tokens that it scores. Pure arithmetic.
 
-A split is one stream of N tokens. Token p is predicted from the input at p, which is the token
-before it (for p = 0 the end-of-sentence symbol), and from the inputs before that within the window.
-A window of length L has L inputs; with stride S it scores the last S tokens and the others are
-context.
+A split is one stream of N tokens. The input at position p is the token before it, or the
+end-of-sentence symbol for p = 0. Token p is predicted from its context: the input at p and the
+earlier inputs of the window.
+
+A window of length L has L inputs. With stride S, it scores the tokens at its last S positions. Its
+first L − S inputs only give them context.
 
 The windows are those of ``fairseq-eval-lm --tokens-per-sample L --context-window L-S``: window k
 scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before them. So the first window
@@ -52,18 +54,23 @@ class Span(NamedTuple):
 def spans_of(
     tokens: int, starts: Sequence[int], score_from: int | None, score_to: int | None
 ) -> list[Span]:
-    """Return the scored tokens of each document, which have ``score_from`` tokens before them.
+    """Return the scored tokens of each document. They do not depend on length and stride.
 
-    They are the same at every length and stride; for L ≤ ``score_from`` no context is missing.
+    If L ≤ ``score_from``, the start of a document shortens the context of no scored token.
 
     Args:
+        tokens: number of tokens of the stream.
         starts: positions where a document begins, increasing from 0.
-        score_to: only the first ``score_to`` tokens of each document, or None for all.
+        score_from: number of tokens at the start of each document that are not scored; None for 0.
+        score_to: number of tokens at the start of each document after which none is scored, or None
+            to score up to its end.
 
     Raises:
-        UserInputError: nothing is scored.
+        UserInputError: no token is scored, or ``score_from`` is negative.
     """
     skipped = score_from or 0
+    if skipped < 0:
+        raise UserInputError(f"--score-from must be at least 0, not {score_from}.")
     ends = [*starts[1:], tokens]
     spans = []
     for begin, end in zip(starts, ends, strict=True):
@@ -72,10 +79,10 @@ def spans_of(
             last = min(begin + score_to, end)
         first = min(begin + skipped, last)
         spans.append(Span(begin, first, last))
-    if skipped < 0 or all(span.first >= span.last for span in spans):
+    if all(span.first >= span.last for span in spans):
         raise UserInputError(
-            f"--score-from {score_from} and --score-to {score_to} leave no token to score, or more "
-            "than there are; change them."
+            f"--score-from {score_from} and --score-to {score_to} leave no token to score. Change "
+            "them."
         )
     return spans
 
@@ -102,27 +109,28 @@ def plan_windows(
         tokens: number of tokens of the stream.
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
-        spans: documents, beyond whose beginnings no window reaches; None for one of all tokens.
+        spans: documents with the tokens to score; None for one document, with all tokens. No window
+            has inputs from before the beginning of its document.
     """
     check_window(length, stride)
-    context = length - stride
+    unscored = length - stride
     windows = []
     for begin, first, last in spans or [Span(0, 0, tokens)]:
         for scored in range(first, last, stride):
-            start = max(begin, scored - context)
+            start = max(begin, scored - unscored)
             stop = min(scored + stride, last)
             windows.append(Window(start, scored, stop))
     return windows
 
 
 def effective_window(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
-    """Return the largest stride and context that the windows of a plan use.
+    """Return the largest stride, and the most inputs before the scored ones, that windows use.
 
-    Two plans over the same spans are equal if and only if these are. Lengths beyond the end of the
-    text have the windows of a shorter length.
+    Two plans over the same spans are equal if and only if these two numbers are equal. Lengths
+    beyond the end of the text have the windows of a shorter length.
     """
     largest_stride = 0
-    largest_context = 0
+    largest_unscored = 0
     for begin, first, last in spans:
         scores = last - first
         if scores <= 0:
@@ -130,15 +138,15 @@ def effective_window(length: int, stride: int, spans: Sequence[Span]) -> tuple[i
         largest_stride = max(largest_stride, scores)
         windows_before = (scores - 1) // stride
         last_window = first + windows_before * stride
-        largest_context = max(largest_context, last_window - begin)
-    return min(stride, largest_stride), min(length - stride, largest_context)
+        largest_unscored = max(largest_unscored, last_window - begin)
+    return min(stride, largest_stride), min(length - stride, largest_unscored)
 
 
 def share_start(windows: list[Window]) -> list[Window]:
     """Merge all windows at the start of the stream, or of a document, into one.
 
-    A causal model computes the scores of all in one pass over the longest; not a model whose scores
-    depend on the length of the pass.
+    A causal model computes all their scores in one pass. This is wrong for a model whose scores
+    depend on the number of inputs of the window.
     """
     merged: list[Window] = []
     for window in windows:
@@ -168,10 +176,10 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
-    """Group windows of equal lengths and numbers of scored tokens into batches of up to ``size``.
+    """Group consecutive windows of the same shape into batches of at most ``size`` windows.
 
-    Matrix products round differently for different batch shapes, so the loss of a window may depend
-    on its batch.
+    The shape of a window is its length and its number of scored tokens. Matrix products round
+    differently for different batch shapes, so the loss of a window may depend on its batch.
     """
     batches = []
     for _, group in groupby(windows, key=lambda window: (window.length, window.scores)):
