@@ -1,8 +1,9 @@
 """Architectures of transformers that equal some of our models: BLOOM, OPT, XGLM, and GPT-NeoX.
 
-An :class:`AlibiLmConfig` describes the models of both libraries. Each architecture maps the fields
-of that description and our names of weights to the names of transformers. Export and import use
-these maps in opposite directions.
+An :class:`AlibiLmConfig` describes the models of both libraries. Here it is called a description,
+and ``config`` is a configuration of transformers. Each architecture maps the fields of a
+description and our names of weights to the names of transformers. Export and import use these maps
+in opposite directions.
 
 Shapes: C model width, H heads, D head size.
 """
@@ -65,7 +66,7 @@ class Architecture:
     modules: dict[str, str] = {}
     scales = False
 
-    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
+    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
         """Return the fields whose values this architecture fixes, given the others.
 
         Most architectures have layer norms before each sublayer and at the end, and embeddings of
@@ -75,8 +76,8 @@ class Architecture:
             "normalize_before": True,
             "final_norm": True,
             "embedding_norm": False,
-            "embedding_width": model.hidden_size,
-            "output_width": model.hidden_size,
+            "embedding_width": description.hidden_size,
+            "output_width": description.hidden_size,
         }
         defaults = AlibiLmConfig()
         for field in OWN:
@@ -87,19 +88,20 @@ class Architecture:
         """Return the position method of a model with this configuration."""
         return self.method
 
-    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
-        """Return the configuration of a model whose required fields fit.
+    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        """Return the configuration of a described model.
 
         Args:
+            description: the description, with the values that :meth:`required` returns.
             options: further keys of the configuration.
         """
         values = dict(SYMBOLS)
         for ours, theirs in self.all_fields().items():
-            values[theirs] = getattr(model, ours)
+            values[theirs] = getattr(description, ours)
         values.update(options)
         # Scaled embeddings are exported as scaled weights, which the output layer does not share.
-        same_scale = self.scales or model.embedding_scale == 1
-        values["tie_word_embeddings"] = model.tie_word_embeddings and same_scale
+        same_scale = self.scales or description.embedding_scale == 1
+        values["tie_word_embeddings"] = description.tie_word_embeddings and same_scale
         return AutoConfig.for_model(self.model_type, **values)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
@@ -117,10 +119,10 @@ class Architecture:
             value = getattr(config, theirs, None)
             if value is not None:
                 values[ours] = value
-        model = AlibiLmConfig(**values)
-        for field, value in self.required(model).items():
-            setattr(model, field, value)
-        return model
+        description = AlibiLmConfig(**values)
+        for field, value in self.required(description).items():
+            setattr(description, field, value)
+        return description
 
     def all_fields(self) -> dict[str, str]:
         """Return transformers' names of our configuration fields, including ``COMMON``."""
@@ -128,30 +130,30 @@ class Architecture:
         names.update(self.fields)
         return names
 
-    def exported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
+    def exported(self, description: AlibiLmConfig, weights: Weights) -> Weights:
         """Convert the weights of our decoder to weights with transformers' names."""
         ours = {
             name: weight for name, weight in weights.items() if name.endswith((".weight", ".bias"))
         }
         output = ours.pop("output_projection.weight")
         if not self.scales:
-            ours["embed_tokens.weight"] = ours["embed_tokens.weight"] * model.embedding_scale
+            ours["embed_tokens.weight"] = ours["embed_tokens.weight"] * description.embedding_scale
         if "layers.{}.self_attn.qkv_proj" in self.modules:
-            ours = fuse_projections(ours, model.num_attention_heads)
+            ours = fuse_projections(ours, description.num_attention_heads)
         theirs = {
             self.prefix + rename_weight(name, self.modules): weight for name, weight in ours.items()
         }
         theirs["lm_head.weight"] = output
         return theirs
 
-    def imported(self, model: AlibiLmConfig, weights: Weights) -> Weights:
+    def imported(self, description: AlibiLmConfig, weights: Weights) -> Weights:
         """Convert weights with transformers' names to the weights of our decoder."""
         modules = {theirs: ours for ours, theirs in self.modules.items()}
         ours = {}
         for name, weight in weights.items():
             if name.startswith(self.prefix) and name.endswith((".weight", ".bias")):
                 ours[rename_weight(name.removeprefix(self.prefix), modules)] = weight
-        ours = separate_projections(ours, model.num_attention_heads)
+        ours = separate_projections(ours, description.num_attention_heads)
         ours["output_projection.weight"] = weights["lm_head.weight"]
         return ours
 
@@ -223,11 +225,11 @@ class Bloom(Architecture):
         "layer_norm": "ln_f",
     }
 
-    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        values = super().required(model)
+    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
+        values = super().required(description)
         values["embedding_norm"] = True
         values["hidden_act"] = "gelu_pytorch_tanh"
-        values["intermediate_size"] = 4 * model.hidden_size
+        values["intermediate_size"] = 4 * description.hidden_size
         return values
 
 
@@ -254,9 +256,9 @@ class GptNeoX(Architecture):
         "layer_norm": "final_layer_norm",
     }
 
-    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        values = super().required(model)
-        values["rotary_parameters"] = model.rotary_parameters
+    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
+        values = super().required(description)
+        values["rotary_parameters"] = description.rotary_parameters  # any are supported
         return values
 
     def position_method(self, config: PreTrainedConfig) -> str:
@@ -264,12 +266,12 @@ class GptNeoX(Architecture):
             return "none"
         return "rotary"
 
-    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
-        if model.rotary_parameters is None:
-            options["rotary_pct"] = 1.0 if model.position_method == "rotary" else 0.0
+    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        if description.rotary_parameters is None:
+            options["rotary_pct"] = 1.0 if description.position_method == "rotary" else 0.0
         else:
-            options["rope_parameters"] = dict(model.rotary_parameters)
-        return super().config(model, use_parallel_residual=False, **options)
+            options["rope_parameters"] = dict(description.rotary_parameters)
+        return super().config(description, use_parallel_residual=False, **options)
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
         if config.use_parallel_residual:
@@ -277,10 +279,10 @@ class GptNeoX(Architecture):
                 f"This {self.name} model has use_parallel_residual = True, which our decoder does "
                 "not support. Import a model without parallel residuals."
             )
-        model = super().read(config)
-        if model.position_method == "rotary":
-            model.rotary_parameters = dict(config.rope_parameters)
-        return model
+        description = super().read(config)
+        if description.position_method == "rotary":
+            description.rotary_parameters = dict(config.rope_parameters)
+        return description
 
 
 class Opt(Architecture):
@@ -307,21 +309,23 @@ class Opt(Architecture):
         "layer_norm": "final_layer_norm",
     }
 
-    def required(self, model: AlibiLmConfig) -> dict[str, Any]:
-        values = super().required(model)
-        values["normalize_before"] = model.normalize_before
-        values["final_norm"] = model.final_norm
-        values["embedding_width"] = model.embedding_width
-        values["output_width"] = model.embedding_width
+    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
+        values = super().required(description)
+        values["normalize_before"] = description.normalize_before
+        values["final_norm"] = description.final_norm
+        values["embedding_width"] = description.embedding_width
+        values["output_width"] = description.embedding_width
         return values
 
-    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
-        return super().config(model, _remove_final_layer_norm=not model.final_norm, **options)
+    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        return super().config(
+            description, _remove_final_layer_norm=not description.final_norm, **options
+        )
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
-        model = super().read(config)
-        model.final_norm = not config._remove_final_layer_norm
-        return model
+        description = super().read(config)
+        description.final_norm = not config._remove_final_layer_norm
+        return description
 
 
 class Xglm(Architecture):
@@ -340,15 +344,17 @@ class Xglm(Architecture):
     }
     scales = True
 
-    def config(self, model: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
-        return super().config(model, scale_embedding=model.embedding_scale != 1, **options)
+    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        return super().config(
+            description, scale_embedding=description.embedding_scale != 1, **options
+        )
 
     def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
-        model = super().read(config)
-        model.embedding_scale = 1.0
+        description = super().read(config)
+        description.embedding_scale = 1.0
         if config.scale_embedding:
-            model.embedding_scale = math.sqrt(config.d_model)
-        return model
+            description.embedding_scale = math.sqrt(config.d_model)
+        return description
 
 
 #: Architecture of transformers to which each position method can be exported.

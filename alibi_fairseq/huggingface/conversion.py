@@ -32,14 +32,6 @@ SUPPORTED_OPTIONS = {
     "excluded_symbols",
     *Rotary.options,
 }
-#: Our other options, which exported models do not support, and their defaults.
-UNSUPPORTED_OPTIONS = {
-    field.name: field.default
-    for field in fields(AlibiLanguageModelConfig)
-    if field.name
-    not in TransformerLanguageModelConfig.__dataclass_fields__.keys() | SUPPORTED_OPTIONS
-    or field.name.startswith("scale_")
-}
 #: Patterns of our decoder's weight names, and the names in the modeling files.
 RENAMED = (
     (r"^embed_tokens\.weight$", "model.embed_tokens.words.weight"),
@@ -77,33 +69,34 @@ def convert(decoder: Any, position_method: str, train_length: int) -> Converted:
     Raises:
         UserInputError: if no such model computes the same scores.
     """
-    config = describe(decoder, position_method, train_length)
+    description = describe(decoder, position_method, train_length)
     native = NATIVE.get(position_method)
     mismatches = []
     if native is not None:
-        for field, value in native.required(config).items():
-            if getattr(config, field) != value:
+        for field, value in native.required(description).items():
+            if getattr(description, field) != value:
                 mismatches.append(f"{field} = {value}")
+    rotation = description.rotary_parameters
     if native is not None and not mismatches:
-        model = AutoModelForCausalLM.from_config(native.config(config))
-        converted = native.exported(config, decoder.state_dict())
+        model = AutoModelForCausalLM.from_config(native.config(description))
+        weights = native.exported(description, decoder.state_dict())
         name = native.name
         reason = f"{native.name} computes the same, without code of ours."
-    elif config.rotary_parameters and config.rotary_parameters["rope_type"] not in ROPE_TYPES:
+    elif rotation and rotation["rope_type"] not in ROPE_TYPES:
         raise UserInputError(
             f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
             f"{NATIVE['rotary'].name}, which does not support {', '.join(mismatches)}. Train "
             "without --rotary-scaling, or override it with pi."
         )
     else:
-        model = AlibiLmForCausalLM(config)
-        converted = own_weights(decoder)
+        model = AlibiLmForCausalLM(description)
+        weights = own_weights(decoder)
         name = NAME
         reason = f"No architecture of transformers has '{position_method}' positions."
         if native is not None:
             reason = f"With {', '.join(mismatches)}, it would be {native.name}."
     # Copies, so that the two models do not share memory.
-    copies = {key: weight.detach().clone() for key, weight in converted.items()}
+    copies = {key: weight.detach().clone() for key, weight in weights.items()}
     model.load_state_dict(copies, strict=True)
     model.eval()
     difference = compare(decoder, lambda tokens: model(tokens).logits, train_length)
@@ -128,7 +121,7 @@ def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int)
     theirs = scores(tokens).log_softmax(-1)
     # Symbols without probability have -inf on both sides, whose difference is NaN.
     difference = (ours - theirs).masked_fill(ours == theirs, 0).abs().max().item()
-    if not difference <= TOLERANCE:
+    if not difference <= TOLERANCE:  # also rejects NaN
         raise UserInputError(
             f"The converted model gives other scores (largest difference {difference:.1e}). The "
             "original has an option that the other format does not support."
@@ -148,33 +141,14 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
             f"{', '.join(POSITIONS)}."
         )
     args = decoder.args
-    for option, default in UNSUPPORTED_OPTIONS.items():
+    for option, default in _unsupported_options().items():
         if getattr(args, option, default) != default:
             flag = "--" + option.replace("_", "-")
             raise UserInputError(f"Cannot export a model with {flag}. Train without it.")
+    # gelu_accurate has two names in transformers, of which the last one counts.
     activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
-    windows = set(parse_windows(getattr(args, "attention_window", "0"), len(decoder.layers)))
-    if len(windows) > 1:
-        raise UserInputError(
-            f"Cannot export --attention-window {args.attention_window}, whose windows differ "
-            "between layers. Train with one window."
-        )
-    window = windows.pop()
-    memory = getattr(args, "mem_len", 0)
-    if window == 1 or (window and memory):
-        other = "--mem-len" if memory else "a window of 1"
-        raise UserInputError(
-            f"Cannot export --attention-window with {other}, which the caches of transformers do "
-            "not support. Train without it."
-        )
-    scale = getattr(args, "alibi_scale", "none")
-    if scale == "dynamic":
-        alibi_scale = None
-    elif scale == "none":
-        alibi_scale = 1.0
-    else:
-        alibi_scale = float(scale)
+    window = _attention_window(decoder)
     layer = decoder.layers[0]
     embedding = decoder.embed_tokens
     input_bands = None
@@ -208,17 +182,65 @@ def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmCo
         embedding_width=embedding.embedding_dim,
         output_width=decoder.output_embed_dim,
         excluded_symbols=excluded_symbols(getattr(args, "excluded_symbols", "none")) or None,
-        alibi_scale=alibi_scale,
+        alibi_scale=_alibi_scale(args),
         alibi_bias_max=getattr(args, "alibi_bias_max", 8.0),
         clamp_learned_positions=getattr(args, "clamp_learned_positions", False),
         rotary_parameters=rotary_parameters(decoder),
         sliding_window=window or None,
-        memory_length=memory,
+        memory_length=getattr(args, "mem_len", 0),
         dropout=args.dropout,
         attention_dropout=args.attention_dropout,
         activation_dropout=args.activation_dropout,
         tie_word_embeddings=tied,
     )
+
+
+def _unsupported_options() -> dict[str, Any]:
+    """Return the options that exported models do not support, with their defaults.
+
+    These are our other options, and fairseq's ``scale_*``, which add weights to each layer.
+    """
+    fairseq_options = TransformerLanguageModelConfig.__dataclass_fields__
+    options = {}
+    for field in fields(AlibiLanguageModelConfig):
+        is_supported = field.name in fairseq_options or field.name in SUPPORTED_OPTIONS
+        if not is_supported or field.name.startswith("scale_"):
+            options[field.name] = field.default
+    return options
+
+
+def _attention_window(decoder: Any) -> int:
+    """Return the attention window of all layers in tokens; 0: unlimited.
+
+    Raises:
+        UserInputError: if windows differ, or if the caches of transformers do not support them.
+    """
+    args = decoder.args
+    windows = set(parse_windows(getattr(args, "attention_window", "0"), len(decoder.layers)))
+    if len(windows) > 1:
+        raise UserInputError(
+            f"Cannot export --attention-window {args.attention_window}, whose windows differ "
+            "between layers. Train with one window."
+        )
+    window = windows.pop()
+    memory = getattr(args, "mem_len", 0)
+    if window == 1 or (window and memory):
+        other = "--mem-len" if memory else "a window of 1"
+        raise UserInputError(
+            f"Cannot export --attention-window with {other}, which the caches of transformers do "
+            "not support. Train without it."
+        )
+    return window
+
+
+def _alibi_scale(args: Any) -> float | None:
+    """Return the divisor of ALiBi's slopes, or None if it depends on the number of keys."""
+    scale = getattr(args, "alibi_scale", "none")
+    if scale == "dynamic":
+        return None
+    if scale == "none":
+        return 1.0
+    return float(scale)
 
 
 def rotary_parameters(decoder: Any) -> dict[str, Any] | None:
@@ -236,6 +258,7 @@ def rotary_parameters(decoder: Any) -> dict[str, Any] | None:
 def own_weights(decoder: Any) -> Weights:
     """Return the weights of a decoder with the names in the modeling files."""
     weights = {}
+    # Names of the adaptive softmax match no pattern. Its weights are added below.
     for name, tensor in decoder.state_dict().items():
         for pattern, new in RENAMED:
             if re.search(pattern, name):

@@ -71,28 +71,31 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
     """
     architecture, config = read_config(folder)
     check_sizes(folder, architecture, config)
-    described = architecture.read(config)
+    description = architecture.read(config)
     model = read_model(folder, config).eval()
-    described.tie_word_embeddings = (
+    description.tie_word_embeddings = (
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
-    dictionary, rows = read_vocabulary(folder, config)  # rows: (V,)
-    described.excluded_symbols = rows.eq(-1).nonzero().flatten().tolist()
-    ours = architecture.imported(described, model.state_dict())
-    for name in ("embed_tokens.weight", "output_projection.weight"):  # one row per word
-        ours[name] = pad(ours[name], (0, 0, 0, 1))[rows]
-    cfg, flags = configuration(described)
+    dictionary, token_ids = read_vocabulary(folder, config)
+    description.excluded_symbols = token_ids.eq(-1).nonzero().flatten().tolist()
+    ours = architecture.imported(description, model.state_dict())
+    for name in ("embed_tokens.weight", "output_projection.weight"):
+        # These have one row per token. A last row of zeros is added, which index −1 selects.
+        ours[name] = pad(ours[name], (0, 0, 0, 1))[token_ids]
+    cfg, flags = configuration(description)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     decoder = models.build_model(cfg.model, task).eval().decoder
-    ours |= {name: w for name, w in decoder.state_dict().items() if name == "version"}
+    initial_state = decoder.state_dict()
+    if "version" in initial_state:
+        ours["version"] = initial_state["version"]
     decoder.load_state_dict(ours, strict=True)
 
     def scores(tokens: Tensor) -> Tensor:
-        logits = model(rows[tokens]).logits
-        # Row −1 of symbols without a token is the added last one.
-        return pad(logits, (0, 1), value=-torch.inf)[..., rows]
+        logits = model(token_ids[tokens]).logits
+        # Symbols without a token ID have no probability: index −1 selects the added −inf.
+        return pad(logits, (0, 1), value=-torch.inf)[..., token_ids]
 
-    difference = compare(decoder, scores, described.train_length)
+    difference = compare(decoder, scores, description.train_length)
     weights = {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()}
     history = {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
     save(checkpoint_state(cfg, weights, dictionary, history), dictionary, out)
@@ -168,7 +171,8 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
     """Read the dictionary of a folder, or create one whose symbols are the token IDs.
 
     Returns:
-        The dictionary, and the token ID of each of its entries, (V,); −1 for none.
+        The dictionary, and the token ID in the imported model of each of its entries, (V,). It is
+        −1 for entries that the model lacks.
 
     Raises:
         UserInputError: if dictionary and model differ in size.
@@ -183,50 +187,50 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
             )
         return dictionary, torch.arange(config.vocab_size)
     dictionary = Dictionary()
-    rows = [-1] * dictionary.nspecial
+    token_ids = [-1] * dictionary.nspecial
     special_tokens = (
         (dictionary.eos(), config.eos_token_id),
         (dictionary.pad(), config.pad_token_id),
         (dictionary.bos(), config.bos_token_id),
     )
     for symbol, token_id in special_tokens:
-        if token_id in range(config.vocab_size) and token_id not in rows:
-            rows[symbol] = token_id
-    special_ids = set(rows)
+        if token_id in range(config.vocab_size) and token_id not in token_ids:
+            token_ids[symbol] = token_id
+    special_ids = set(token_ids)
     for token_id in range(config.vocab_size):
         if token_id not in special_ids:
             dictionary.add_symbol(str(token_id))
-            rows.append(token_id)
-    return dictionary, torch.tensor(rows)
+            token_ids.append(token_id)
+    return dictionary, torch.tensor(token_ids)
 
 
-def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
-    """Return the configuration of fairseq and the ``fairseq-train`` flags of the same model."""
-    if model.hidden_act not in ACTIVATIONS:
+def configuration(description: AlibiLmConfig) -> tuple[Any, list[str]]:
+    """Return the configuration of fairseq and the ``fairseq-train`` flags of a described model."""
+    if description.hidden_act not in ACTIVATIONS:
         supported = ", ".join(sorted(set(ACTIVATIONS.values())))
         raise UserInputError(
-            f"The activation function {model.hidden_act} does not exist in fairseq. Import a model "
-            f"with one of {supported}."
+            f"The activation function {description.hidden_act} does not exist in fairseq. Import a "
+            f"model with one of {supported}."
         )
-    options = {name: getattr(model, field) for field, name in OPTIONS.items()}
-    if model.rotary_parameters is not None:
-        options |= rotary_options(model.rotary_parameters, model.train_length)
-    options["activation_fn"] = ACTIVATIONS[model.hidden_act]
-    options["no_decoder_final_norm"] = not model.final_norm
-    options["no_scale_embedding"] = model.embedding_scale == 1
-    if model.excluded_symbols:
-        options["excluded_symbols"] = ",".join(map(str, model.excluded_symbols))
+    options = {name: getattr(description, field) for field, name in OPTIONS.items()}
+    if description.rotary_parameters is not None:
+        options |= rotary_options(description.rotary_parameters, description.train_length)
+    options["activation_fn"] = ACTIVATIONS[description.hidden_act]
+    options["no_decoder_final_norm"] = not description.final_norm
+    options["no_scale_embedding"] = description.embedding_scale == 1
+    if description.excluded_symbols:
+        options["excluded_symbols"] = ",".join(map(str, description.excluded_symbols))
     training = {
         "arch": "alibi_lm",
         "task": "language_modeling",
         "criterion": "cross_entropy",
         "optimizer": "adam",
         "lr_scheduler": "fixed",
-        "max_tokens": model.train_length,
-        "train_length": model.train_length,
-        "dropout": model.dropout,
-        "attention_dropout": model.attention_dropout,
-        "activation_dropout": model.activation_dropout,
+        "max_tokens": description.train_length,
+        "train_length": description.train_length,
+        "dropout": description.dropout,
+        "attention_dropout": description.attention_dropout,
+        "activation_dropout": description.activation_dropout,
     }
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(**training, **options))
     flags = ["--arch", "alibi_lm"]
@@ -237,5 +241,5 @@ def configuration(model: AlibiLmConfig) -> tuple[Any, list[str]]:
         elif value:
             flags.append(f"--{flag}")
         elif name in ("share_decoder_input_output_embed", "decoder_normalize_before"):
-            flags.append(f"--no-{flag}")  # as they are on in this architecture
+            flags.append(f"--no-{flag}")  # alibi_lm turns these on by default
     return cfg, flags
