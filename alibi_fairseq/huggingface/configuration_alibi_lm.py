@@ -13,32 +13,35 @@ FIELDS = {
     "position_method": "alibi",
     # Tokens per training sample.
     "train_length": 512,
-    # Where layer norms stand: in front of each sublayer, behind the last, behind the embeddings.
+    # Layer norms: before each sublayer (False: after it), after the last layer, and after the
+    # embeddings.
     "normalize_before": True,
     "final_norm": True,
     "embedding_norm": False,
     # Factor of the token embeddings.
     "embedding_scale": 1.0,
-    # Adaptive input and softmax: (first word, width) of each band, the most frequent words first;
-    # None for a plain matrix of the widths below, which differ from hidden_size (None) where there
-    # is a projection.
+    # Adaptive input and adaptive softmax: (first token ID, width) of each band, the most frequent
+    # words first. None: one matrix.
     "embedding_bands": None,
     "softmax_bands": None,
+    # Widths of the input and output matrix. If they differ from hidden_size, there is a projection.
+    # None: hidden_size.
     "embedding_width": None,
     "output_width": None,
-    # Token IDs without probability: fairseq's symbols that an imported model lacks;
-    # None: all have some.
+    # Token IDs without probability, such as fairseq's symbols that an imported model lacks.
+    # None: there are none.
     "excluded_symbols": None,
-    # alibi: what the slopes are divided by, None for keys / train_length; their largest exponent.
+    # alibi: divisor of the slopes. None: number of keys / train_length, but at least 1.
     "alibi_scale": 1.0,
+    # alibi: the smallest slope is 2^-alibi_bias_max.
     "alibi_bias_max": 8.0,
     # learned: repeat the last position past the table.
     "clamp_learned_positions": False,
     # rotary with options: rope_parameters of GPT-NeoX; None for the plain rotation.
     "rotary_parameters": None,
-    # Keys that a token attends to, its own included; None for all before it.
+    # Number of keys that a token attends to, including its own. None: all up to its own.
     "sliding_window": None,
-    # transformer_xl: past states to look back at, see AlibiLmForCausalLM.keep_memory.
+    # transformer_xl: number of past states to attend to (see AlibiLmForCausalLM.keep_memory).
     "memory_length": 0,
     "dropout": 0.0,
     "attention_dropout": 0.0,
@@ -46,12 +49,12 @@ FIELDS = {
     "use_cache": True,
     "initializer_range": 0.02,
 }
-#: fairseq's numbers of special symbols; its language models begin a text with </s>.
+#: fairseq's token IDs of special symbols. Its language models begin a text with </s>.
 SYMBOLS = {"bos_token_id": 2, "pad_token_id": 1, "eos_token_id": 2}
 
 
 class AlibiLmConfig(PreTrainedConfig):
-    """Shape of the model: ``FIELDS``, by keyword."""
+    """Configuration of a model. The keyword arguments are ``FIELDS``."""
 
     model_type = "alibi_lm"
     keys_to_ignore_at_inference = ["past_key_values", "cache"]

@@ -152,15 +152,15 @@ class AlibiLmDecoderLayer(GradientCheckpointingLayer):
         self.final_layer_norm = nn.LayerNorm(config.hidden_size)
         self.activation = ACT2FN[config.hidden_act]
 
-    def forward(self, x, *context, **kwargs):
+    def forward(self, x, *attention_inputs, **kwargs):
         """Compute the output, (B, T, C), and the attention weights.
 
-        ``context`` is what :meth:`Attention.forward` takes after ``x``.
+        ``attention_inputs`` are the arguments of :meth:`Attention.forward` after ``x``.
         """
         residual = x
         if self.config.normalize_before:
             x = self.self_attn_layer_norm(x)
-        x, weights = self.self_attn(x, *context, **kwargs)
+        x, weights = self.self_attn(x, *attention_inputs, **kwargs)
         x = residual + self.dropout(x, self.config.dropout)
         if not self.config.normalize_before:
             x = self.self_attn_layer_norm(x)
@@ -311,8 +311,8 @@ class AlibiLmPreTrainedModel(PreTrainedModel):
 
     def _init_weights(self, module):
         super()._init_weights(module)
-        for parameter in module.parameters(recurse=False):
-            if isinstance(module, NoPositionsModule):
+        if isinstance(module, NoPositionsModule):
+            for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=self.config.initializer_range)
 
 
@@ -390,7 +390,8 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         first_key = 0
         if past_key_values is not None:
             num_past = past_key_values.get_seq_length()
-            # A static cache has more than S keys; that of a sliding window begins later.
+            # A static cache also has room for later keys. The cache of a sliding window has lost
+            # its first keys.
             num_keys, first_key = past_key_values.get_mask_sizes(num_new, 0)
         query_positions = num_past + torch.arange(num_new, device=x.device)
         key_positions = first_key + torch.arange(num_keys, device=x.device)
@@ -398,6 +399,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         if position_ids is None:
             position_ids = query_positions.unsqueeze(0)
             if attention_mask is not None and attention_mask.dim() == 2:
+                # Padding does not count.
                 counts = attention_mask.long().cumsum(1)
                 position_ids = (counts - 1).clamp(min=0)[:, -num_new:]
 

@@ -8,8 +8,8 @@ import math
 import torch
 from torch import nn
 
-# Kinds of rotation in rotary_parameters: others depend on the length of the text or change the
-# scores.
+# Types of rotation that rotary_parameters can have here. Other types depend on the length of the
+# text or change the scores.
 ROPE_TYPES = ("default", "linear", "proportional")
 
 
@@ -48,13 +48,14 @@ class SinusoidalPositions(NoPositionsModule):
     def embed(self, position_ids):
         half = self.config.hidden_size // 2
         steps = torch.arange(half, device=position_ids.device, dtype=torch.float32)
-        angles = (position_ids + 2).unsqueeze(-1) * torch.exp(steps * -math.log(10000) / (half - 1))
+        frequencies = torch.exp(steps * -math.log(10000) / (half - 1))
+        angles = (position_ids + 2).unsqueeze(-1) * frequencies
         features = torch.cat([angles.sin(), angles.cos()], dim=-1)
         return nn.functional.pad(features, (0, self.config.hidden_size % 2))
 
 
 class LearnedPositions(NoPositionsModule):
-    """A table that begins at row 2 and ends with the training length."""
+    """Table with a row for each position of the training length, from row 2 on as in fairseq."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -93,6 +94,7 @@ class RotaryPositions(NoPositionsModule):
         return frequencies / parameters.get("factor", 1.0)
 
     def fade(self, frequencies, position_ids):
+        """Return the factor of each pair of a query; keys are divided by it. Here, it is 1."""
         return torch.ones_like(frequencies)
 
 
@@ -109,28 +111,33 @@ def turn(x, angles, scale):
     """Rotate the first features of each head by angles, (B, 1, T, R/2), and scale them."""
     rotated, rest = x.tensor_split([2 * angles.shape[-1]], dim=-1)
     first, second = rotated.to(torch.promote_types(x.dtype, torch.float32)).chunk(2, dim=-1)
-    cos, sin = angles.cos() * scale, angles.sin() * scale
+    cos = angles.cos() * scale
+    sin = angles.sin() * scale
     rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
     return torch.cat([rotated, rest], dim=-1)
 
 
 def alibi_slopes(heads, bias_max):
-    """Return the slopes of Press et al. (2022), where bias_max is 8: powers of 2^(-8/n).
+    """Return the slopes of Press et al. (2022), where bias_max is 8.
 
-    A head count between powers of two is filled up with slopes of the next power.
+    For n heads, n a power of two, they are the powers of 2^(-bias_max/n). For other numbers of
+    heads, every other slope of the next power of two is added until there are enough.
     """
     lower = 2 ** int(math.log2(heads))
     slopes = [2.0 ** (-bias_max * (head + 1) / lower) for head in range(lower)]
-    more = alibi_slopes(2 * lower, bias_max)[0::2] if lower < heads else []
-    return slopes + more[: heads - lower]
+    if lower == heads:
+        return slopes
+    next_slopes = alibi_slopes(2 * lower, bias_max)
+    return slopes + next_slopes[0::2][: heads - lower]
 
 
 def per_head(values, distance):
+    """Return a value per head as (H, 1, 1) in fp32, on the device of the distances."""
     return torch.as_tensor(values, device=distance.device, dtype=torch.float32).view(-1, 1, 1)
 
 
 class AlibiPositions(NoPositionsModule):
-    """Press et al. 2022, with Al-Khateeb et al.'s (2023) interpolation where it was asked for."""
+    """Press et al. 2022. ``alibi_scale`` is the interpolation of Al-Khateeb et al. 2023."""
 
     def bias(self, distance, length):
         divisor = self.config.alibi_scale
@@ -160,10 +167,12 @@ class KerplePositions(NoPositionsModule):
     def __init__(self, config):
         super().__init__(config)
         heads = config.num_attention_heads
-        self.log_p, self.log_a = (nn.Parameter(torch.empty(heads)) for _ in range(2))
+        self.log_p = nn.Parameter(torch.empty(heads))
+        self.log_a = nn.Parameter(torch.empty(heads))
 
     def bias(self, distance, length):
-        p, a = (per_head(x.float().exp(), distance) for x in (self.log_p, self.log_a))
+        p = per_head(self.log_p.float().exp(), distance)
+        a = per_head(self.log_a.float().exp(), distance)
         return -p * torch.log1p(a * distance)
 
 
@@ -174,7 +183,8 @@ class SandwichPositions(NoPositionsModule):
         steps = torch.arange(0, 128, 2, device=distance.device) / 128
         product = (distance.unsqueeze(-1) * 10000.0**-steps).cos().sum(-1)
         heads = self.config.num_attention_heads
-        return per_head([heads / (8 * (head + 1)) for head in range(heads)], distance) * product
+        slopes = [heads / (8 * (head + 1)) for head in range(heads)]
+        return per_head(slopes, distance) * product
 
 
 class TransformerXLPositions(NoPositionsModule):
@@ -183,16 +193,19 @@ class TransformerXLPositions(NoPositionsModule):
     def __init__(self, config):
         super().__init__(config)
         shape = (config.num_attention_heads, config.head_dim)
-        self.u, self.v = nn.Parameter(torch.empty(shape)), nn.Parameter(torch.empty(shape))
+        self.u = nn.Parameter(torch.empty(shape))
+        self.v = nn.Parameter(torch.empty(shape))
         self.layers = nn.ModuleList(
             nn.Linear(config.hidden_size, config.hidden_size, bias=False)
             for _ in range(config.num_hidden_layers)
         )
 
     def layer_bias(self, layer, q, k, distance):
-        width, keys = self.config.hidden_size, distance.shape[1]
+        width = self.config.hidden_size
         features = torch.arange(0, width, 2, device=q.device, dtype=torch.float32)
-        angles = torch.arange(keys, device=q.device)[:, None] * 10000.0 ** (-features / width)
+        frequencies = 10000.0 ** (-features / width)
+        all_distances = torch.arange(distance.shape[1], device=q.device)  # (S,)
+        angles = all_distances[:, None] * frequencies
         sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :width]  # (S, C)
         r = self.layers[layer](sinusoids.to(q.dtype)).unflatten(-1, self.u.shape)  # (S, H, D)
         by_distance = (q + self.v[:, None]) @ r.permute(1, 2, 0)  # (B, H, T, S)

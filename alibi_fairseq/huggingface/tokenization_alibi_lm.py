@@ -37,24 +37,28 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
     model_input_names = ["input_ids", "attention_mask"]
 
     def __init__(self, vocab_file, **kwargs):
-        others = [kind for kind in self.vocab_files_names if kind != "vocab_file"]
-        files = {kind: kwargs.pop(kind, None) for kind in others}
-        self._files = {"vocab_file": vocab_file, **{k: f for k, f in files.items() if f}}
-        self._symbols = [*SPECIAL]
-        self._numbers = {symbol: number for number, symbol in enumerate(SPECIAL)}
+        self._files = {"vocab_file": vocab_file}
+        for kind in self.vocab_files_names:
+            if kind != "vocab_file":
+                file = kwargs.pop(kind, None)
+                if file:
+                    self._files[kind] = file
+        self._symbols = list(SPECIAL)
+        self._ids_by_symbol = {symbol: token_id for token_id, symbol in enumerate(SPECIAL)}
+        # Lines are a symbol, a count, and possibly fairseq's mark of a duplicate symbol.
         for line in Path(vocab_file).read_text(encoding="utf-8").split("\n"):
             line = line.rstrip().removesuffix(" #fairseq:overwrite")
             if line:
                 symbol = line.rsplit(" ", 1)[0]
-                self._numbers[symbol] = len(self._symbols)
+                self._ids_by_symbol[symbol] = len(self._symbols)
                 self._symbols.append(symbol)
         self._segmenter: SentencePieces | ByteLevel | WordPieces
-        if files["sentencepiece_file"]:
-            self._segmenter = SentencePieces(files["sentencepiece_file"])
-        elif files["encoder_file"]:
-            self._segmenter = ByteLevel(files["encoder_file"], files["merges_file"])
+        if "sentencepiece_file" in self._files:
+            self._segmenter = SentencePieces(self._files["sentencepiece_file"])
+        elif "encoder_file" in self._files:
+            self._segmenter = ByteLevel(self._files["encoder_file"], self._files.get("merges_file"))
         else:
-            self._segmenter = WordPieces(files["wordpiece_file"])
+            self._segmenter = WordPieces(self._files.get("wordpiece_file"))
         defaults = {"bos_token": LINE_END, "eos_token": LINE_END, "pad_token": "<pad>"}
         kwargs = {**defaults, "unk_token": UNKNOWN, "padding_side": "left", **kwargs}
         super().__init__(**kwargs)
@@ -64,7 +68,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         return len(self._symbols)
 
     def get_vocab(self):
-        return {**self._numbers, **self.added_tokens_encoder}
+        return {**self._ids_by_symbol, **self.added_tokens_encoder}
 
     def tokenize(self, text, **kwargs):
         """Split a text into pieces, with ``</s>`` at each line end.
@@ -78,7 +82,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         return tokens
 
     def _convert_token_to_id(self, token):
-        return self._numbers.get(token, self._numbers[UNKNOWN])
+        return self._ids_by_symbol.get(token, self._ids_by_symbol[UNKNOWN])
 
     def _convert_id_to_token(self, index):
         return self._symbols[index]
@@ -95,9 +99,10 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
     def save_vocabulary(self, save_directory, filename_prefix=None):
         saved = []
         for kind, file in self._files.items():
-            saved.append(str(Path(save_directory, self.vocab_files_names[kind])))
-            if not (Path(saved[-1]).exists() and Path(saved[-1]).samefile(file)):
-                shutil.copyfile(file, saved[-1])
+            target = Path(save_directory, self.vocab_files_names[kind])
+            if not (target.exists() and target.samefile(file)):
+                shutil.copyfile(file, target)
+            saved.append(str(target))
         return tuple(saved)
 
 
