@@ -28,7 +28,7 @@ _LIBRARIES = ("transformers", "tokenizers", "safetensors")
 
 @dataclass(frozen=True)
 class FolderOptions:
-    """Options that only folders have.
+    """Options of an evaluation that fairseq checkpoints do not have.
 
     Attributes:
         trust_remote_code: True to run code in the folders if their models need it.
@@ -82,7 +82,7 @@ def evaluate_folders(
         folders: folders of models, which may have different tokenizers.
         config: settings of the sweep.
         out: results file.
-        options: further settings.
+        options: options that fairseq checkpoints do not have.
 
     Returns:
         The result records of all measurements, including those of earlier sweeps.
@@ -97,7 +97,7 @@ def evaluate_folders(
         for folder in dict.fromkeys(folders)
     ]
     if options.bos_per_window:
-        # Recorded with the overridden options, because it changes the scores as well.
+        # It changes the scores like an overridden option, so it is recorded with these.
         config = replace(config, overrides={**(config.overrides or {}), "bos_per_window": True})
     lock = out.with_name(f".{out.name}.lock")
     records = []
@@ -117,6 +117,7 @@ def _evaluate(
         by_split[text.name] = text
     cases = TextFileCases(config, other_name(texts[0].resolve().parent), by_split)
     provenance = collect_provenance(seconds=0, precision=config.precision)
+    # The order of the command line does not matter.
     by_name = sorted(texts, key=lambda path: path.stem)
     provenance["data_sha256"] = sha256_files(by_name)
     provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
@@ -149,7 +150,7 @@ def _split_names(texts: list[Path]) -> tuple[str, ...]:
     for name in names:
         if names.count(name) > 1:
             raise UserInputError(
-                f"Two text files are named '{name}', which names their results. Rename one, or "
-                "evaluate them with separate commands."
+                f"Two text files are named '{name}', and results are recorded under that name. "
+                "Rename one, or evaluate them with separate commands."
             )
     return names

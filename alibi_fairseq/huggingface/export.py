@@ -48,18 +48,20 @@ def export(
     results_files: Sequence[Path] = (),
     license_identifier: str | None = None,
 ) -> Converted:
-    """Write the folder.
+    """Export a checkpoint as a folder for ``from_pretrained``.
 
     Args:
+        checkpoint: fairseq checkpoint.
+        data: data folder with its dictionary.
         out: folder to write; it must be missing or empty.
         tokenizer_files: files of the tokenizer, if they are not next to the data.
         results_files: results files whose measurements of the checkpoint the model card shows.
         license_identifier: license for the model card; None: no license is stated.
 
     Raises:
-        UserInputError: if a file is missing or invalid; nothing is written.
+        UserInputError: if a file is missing or invalid. Nothing is written then.
     """
-    points = measurements_with(checkpoint, results_files)
+    measurements = measurements_with(checkpoint, results_files)
     with atomic_folder(out) as folder:
         dictionary = load_dictionary(data)
         tokenizer = build_tokenizer(data, find_files(data, dictionary, tokenizer_files))
@@ -79,17 +81,17 @@ def export(
         tokenizer.save_pretrained(folder)
         # Some tokenizers do not need it, but `import-hf` does.
         (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
-        code = ", trust_remote_code=True"
+        trust_argument = ", trust_remote_code=True"
         card = model_card(
             loaded.facts,
             converted,
             DataFolder.open(data),
             checkpoint,
-            points,
+            measurements,
             license_identifier,
             name=out.name,
-            for_model=code if converted.architecture == NAME else "",
-            for_tokenizer=code if is_custom_tokenizer else "",
+            for_model=trust_argument if converted.architecture == NAME else "",
+            for_tokenizer=trust_argument if is_custom_tokenizer else "",
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
     return converted
@@ -110,7 +112,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
         named: files that the user named; they take precedence over those in the manifest.
 
     Returns:
-        An empty dictionary for words.
+        The files. Empty if the dictionary contains whole words, which need no file.
 
     Raises:
         UserInputError: if the dictionary contains pieces and their tokenizer is unknown.
@@ -119,13 +121,14 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     if not files:
         files = DataFolder.open(data).tokenizer_files
     if len(files) == 2:
-        return dict(zip(("encoder_file", "merges_file"), files))
+        return {"encoder_file": files[0], "merges_file": files[1]}
     if files:
         if files[0].suffix == ".txt":
             return {"wordpiece_file": files[0]}
         return {"sentencepiece_file": files[0]}
     words = dictionary.symbols[dictionary.nspecial :]
     marked = sum(word.startswith((WORD_MARK, CONTINUATION)) for word in words)
+    # GPT-2's byte-level BPE has numbers as symbols.
     numbers = sum(word.isdecimal() for word in words)
     if marked > MIN_MARKED * len(words) or numbers > 0.5 * len(words):
         raise UserInputError(
@@ -152,7 +155,8 @@ def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:
     model.normalizer = normalizers.Sequence(
         [
             normalizers.Replace(Regex(r"\r\n|\r|\n"), " </s> "),
-            normalizers.Replace(Regex(r"[\x1c-\x1f]"), " "),  # spaces to Python, not to Rust
+            # Python splits at these characters, the tokenizer in Rust does not.
+            normalizers.Replace(Regex(r"[\x1c-\x1f]"), " "),
         ]
     )
     model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -172,7 +176,8 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, split: Split) -> None:
     """Decode some lines of the data and encode them again.
 
     Raises:
-        UserInputError: if the token IDs differ, so this is not the tokenizer of the data.
+        UserInputError: if the token IDs of too many lines differ, so this is not the tokenizer of
+            the data.
     """
     line_ends = split.line_starts[1 : NUM_CHECKED_LINES + 1]
     lines = np.split(split.tokens, line_ends)[:NUM_CHECKED_LINES]

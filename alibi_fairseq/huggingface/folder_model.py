@@ -1,6 +1,6 @@
-"""Model of a folder as the evaluation of fairseq checkpoints sees a model.
+"""Hugging Face model with the interface of an evaluated fairseq checkpoint.
 
-Each window is computed on its own: no keys or values are kept from one window to the next.
+Each window is computed separately: no keys or values are kept from one window to the next.
 
 Shapes: B windows, T inputs of a window, S tokens it scores.
 """
@@ -28,7 +28,7 @@ TRAIN_LENGTHS = (
     *("train_length", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
     *("seq_length", "context_length"),
 )
-#: Those that also limit the length of windows if there is no rotation.
+#: Keys for the training length that also limit the length of windows if there is no rotation.
 MAX_LENGTHS = ("n_positions", "n_ctx", "max_seq_len")
 #: Types of rotation whose frequencies do not depend on the number of inputs.
 FIXED_ROTATIONS = {"default", "linear", "llama3", "yarn", "proportional"}
@@ -36,7 +36,7 @@ FIXED_ROTATIONS = {"default", "linear", "llama3", "yarn", "proportional"}
 
 @dataclass(frozen=True)
 class FolderModel(LoadedModel):
-    """Causal language model of transformers.
+    """Causal language model of transformers, in the attribute ``decoder``.
 
     Attributes:
         output_layer: output layer of the model.
@@ -49,7 +49,7 @@ class FolderModel(LoadedModel):
     window_start: int | None
 
     def scorer(self) -> Scorer:
-        """Return a function that scores windows, each on its own."""
+        """Return a function that scores windows, each separately."""
 
         def score(tokens: Tensor, targets: Tensor) -> Tensor:
             if self.window_start is not None:
@@ -123,7 +123,7 @@ def load_folder_model(
     inner = getattr(config, "intermediate_size", None) or 4 * width
     bytes_per_input = (10 * width + 2 * inner) * dtype.itemsize
     if config._attn_implementation == "eager":
-        # Scores, weights, and a bias or mask of each head.
+        # Scores, weights, and a bias or mask: one fp32 value per head and key in each.
         heads = getattr(config, "num_attention_heads", 1)
         bytes_per_input += 3 * 4 * heads * longest
     facts = {
@@ -155,14 +155,14 @@ def train_length(folder: ModelFolder, config: PreTrainedConfig) -> int:
     """Return the training length according to a configuration.
 
     Raises:
-        UserInputError: the configuration does not tell.
+        UserInputError: the configuration does not state it.
     """
     for name in TRAIN_LENGTHS:
         value = getattr(config, name, None)
         if isinstance(value, int) and value > 0:
             return value
     raise UserInputError(
-        f"{folder.path / CONFIG_FILE} does not tell the training length, which results record. "
+        f"{folder.path / CONFIG_FILE} does not state the training length, which results record. "
         "Pass it with --model-overrides '{\"max_position_embeddings\": 2048}'."
     )
 
@@ -180,8 +180,9 @@ def position_method(config: PreTrainedConfig, model: nn.Module) -> str:
         return "alibi"
     rotation = rotations(config)
     if rotation:
-        parts = [part.get("partial_rotary_factor") for part in rotation]
-        return "none" if set(parts) == {0} else "rotary"
+        if all(part.get("partial_rotary_factor") == 0 for part in rotation):
+            return "none"
+        return "rotary"
     if getattr(config, "rotary_dim", None):
         return "rotary"
     names = [type(module).__name__.lower() for module in model.modules()]
@@ -210,9 +211,10 @@ def depends_on_length(config: PreTrainedConfig) -> bool:
 
 def max_length(config: PreTrainedConfig, model: nn.Module) -> int:
     """Return the longest window that the positions of a model allow."""
-    limits = [
-        table.num_embeddings - getattr(table, "offset", 0) for table in position_tables(model)
-    ]
+    limits = []
+    for table in position_tables(model):
+        unused_rows = getattr(table, "offset", 0)  # rows before the first position, as in OPT
+        limits.append(table.num_embeddings - unused_rows)
     if isinstance(config, AlibiLmConfig):
         if config.position_method == "learned" and not config.clamp_learned_positions:
             limits.append(config.train_length)
@@ -222,7 +224,7 @@ def max_length(config: PreTrainedConfig, model: nn.Module) -> int:
 
 
 def position_tables(model: nn.Module) -> list[nn.Embedding]:
-    """Return the embeddings of positions."""
+    """Return the embeddings of positions, recognized by name (``wpe`` in GPT-2)."""
     tables = []
     for path, module in model.named_modules():
         name = path.rpartition(".")[2]

@@ -95,8 +95,8 @@ def perplexity_section(measurements: Sequence[Measurement]) -> str:
     for measurement in measurements:
         by_corpus[measurement.corpus].append(measurement)
     parts = []
-    for corpus, corpus_points in by_corpus.items():
-        parts.append(f"## Perplexity on {literal(str(corpus))}\n\n{length_table(corpus_points)}")
+    for corpus, of_corpus in by_corpus.items():
+        parts.append(f"## Perplexity on {literal(str(corpus))}\n\n{length_table(of_corpus)}")
     return "\n".join(parts)
 
 
@@ -118,14 +118,17 @@ def model_card(
         checkpoint: the exported checkpoint.
         measurements: measurements of the checkpoint.
         license_identifier: license for the metadata; None: no license is stated.
-        texts: further texts of the template.
+        texts: further texts of the template: the name of the folder, and arguments for loading its
+            model and tokenizer.
     """
     metadata = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     if license_identifier is not None:
         metadata["license"] = license_identifier
     tokens = trained_tokens(checkpoint, facts["updates"])
+    values = dict(facts)
+    values.update(vars(converted))
     body = TEMPLATE.read_text(encoding="utf-8").format(
-        **{**facts, **vars(converted)},
+        **values,
         run=literal(checkpoint.resolve().parent.name),
         data=describe_data(data),
         trained_tokens=UNKNOWN if tokens is None else f"{tokens:,}",

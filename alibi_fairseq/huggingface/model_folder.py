@@ -1,7 +1,8 @@
 """Local folder with a causal language model of transformers and its tokenizer.
 
 Nothing is downloaded. Weights are read from safetensors, and code in the folder is not run unless
-the caller trusts it. Models exported by this package need no code: theirs is installed.
+the caller trusts it. Models exported by this package do not run theirs, because this package has
+the same code.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class ModelFolder:
         self.config._attn_implementation = None
         self.config.use_cache = False
         verbosity = transformers_logging.get_verbosity()
-        # It would print a table of weights that do not match, which end the evaluation below.
+        # transformers would print a table of mismatched weights, for which _check_weights raises.
         transformers_logging.set_verbosity_error()
         try:
             model, loading_info = model_class.from_pretrained(
@@ -145,7 +146,7 @@ class ModelFolder:
 
     @property
     def _fix(self) -> str:
-        """Sentence that tells how to mend a model that cannot be read."""
+        """Last sentence of errors: how to fix a model that cannot be read."""
         if self.has_overrides:
             return "Correct --model-overrides, or fetch the folder again."
         return "Fetch the folder again."

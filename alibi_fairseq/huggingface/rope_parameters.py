@@ -1,4 +1,4 @@
-"""Rotary options of ours and transformers' ``rope_parameters``, in both directions."""
+"""Conversion of our rotary options to the ``rope_parameters`` of transformers, and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import UserInputError
 from ..positions.rotary import Rotary
 from ..positions.rotary_frequencies import BASE, TURNS, Scaling, ntk_base
 
-#: transformers' names of our scalings, but for ``ntk`` with a number, which is another base.
+#: transformers' names of our scalings. ``ntk`` with a factor is exported as another base instead.
 ROPE_TYPES = {
     "pi": "linear",
     "ntk": "dynamic",
@@ -16,12 +16,13 @@ ROPE_TYPES = {
     "llama3": "llama3",
     "longrope": "longrope",
 }
-#: transformers' names of the turns up to which a frequency is divided, and from which on it is
-#: kept.
+#: transformers' names of two numbers of turns: the most of a divided frequency, and the least of an
+#: unchanged one.
 TURN_KEYS = {
     "yarn": ("beta_slow", "beta_fast"),
     "llama3": ("low_freq_factor", "high_freq_factor"),
 }
+#: Options for the factors of ``longrope``, by transformers' names.
 FACTOR_KEYS = {
     "short_factor": "longrope_short_factors",
     "long_factor": "longrope_long_factors",
@@ -56,7 +57,7 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
     parameters["rope_type"] = ROPE_TYPES[scaling.kind]
     if scaling.kind == "ntk":
         if scaling.length != config.train_length:
-            raise _not_held(config.rotary_scaling)
+            raise _length_dependence_error(config.rotary_scaling)
         parameters["factor"] = 1.0
         return parameters
     parameters["factor"] = _fixed_factor(scaling, config.rotary_scaling)
@@ -73,12 +74,18 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
 
 
 def _fixed_factor(scaling: Scaling, given: str) -> float:
+    """Return the factor of a scaling.
+
+    Raises:
+        UserInputError: it depends on the length of the text.
+    """
     if scaling.factor is None:
-        raise _not_held(given)
+        raise _length_dependence_error(given)
     return scaling.factor
 
 
-def _not_held(given: str) -> UserInputError:
+def _length_dependence_error(given: str) -> UserInputError:
+    """Return the error of a scaling that transformers lacks."""
     return UserInputError(
         f"transformers has no rotation that depends on the length of the text as "
         f"--rotary-scaling {given} does. Override rotary_scaling with a fixed factor."
@@ -99,7 +106,8 @@ def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, A
     if base != BASE:
         options["rotary_base"] = float(base)
     if fraction != 1:
-        options["p_rope" if rope_type == "proportional" else "rotary_percent"] = float(fraction)
+        name = "p_rope" if rope_type == "proportional" else "rotary_percent"
+        options[name] = float(fraction)
     if rope_type == "proportional":
         rope_type = "linear" if rest.get("factor", 1.0) != 1 else "default"
     if rope_type == "default":

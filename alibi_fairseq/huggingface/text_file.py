@@ -26,7 +26,8 @@ from ..evaluation.windows import Span
 from ..files import open_input
 from .model_folder import ModelFolder
 
-#: Beginning of a document by rule: a title, or a line with text after a line without any.
+#: Pattern that matches at the beginning of a document, by rule. With ``empty-lines``, this is a
+#: non-empty line that follows an empty one.
 BOUNDARIES = {
     "titles": re.compile(TITLE.pattern.decode(), re.MULTILINE),
     "empty-lines": re.compile(r"(?<=\n)(?<![^\n]\n)(?=[^\n])"),
@@ -43,7 +44,7 @@ class TextFile:
         sha256: SHA-256 of the file.
         tokens: (N,) int64, without special tokens.
         offsets: (N + 1,) first character of each token, and the length of the text. None if the
-            tokenizer does not tell.
+            tokenizer does not report them.
         restarts: positions whose input is ``first_input``: the first of the file, or of each
             document.
         document_starts: first position of each document, the first one 0.
@@ -75,9 +76,10 @@ class TextFile:
         )
 
     def text_of(self, spans: Sequence[Span]) -> TextSize:
-        """Return the words and bytes of the scored tokens, as far as the tokenizer tells.
+        """Return the words and bytes of the scored tokens, or None for both if they are not known.
 
-        They are unknown if a token of the file is, because unknown text costs next to nothing.
+        They are not known if the file has an unknown token. It stands for any text, so its loss is
+        too low for the words that it replaces.
         """
         if self.has_unknown:
             return TextSize()
@@ -148,8 +150,10 @@ def read_text_file(
             f"The tokenizer gives token ID {largest} for {path}, but the vocabulary of the model "
             f"in {folder.path} has {vocabulary:,} entries. Use the tokenizer of this model."
         )
-    special = {tokenizer.bos_token_id, tokenizer.eos_token_id}
     unknown = tokenizer.unk_token_id
+    has_unknown = unknown is not None and unknown in tokens
+    if unknown in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        has_unknown = False  # GPT-2 has one token for all three, and no unknown text
     return TextFile(
         name=path.stem,
         text=text,
@@ -159,7 +163,7 @@ def read_text_file(
         restarts=document_starts if restart_documents else [0],
         document_starts=document_starts,
         first_input=first_input,
-        has_unknown=unknown is not None and unknown not in special and unknown in tokens,
+        has_unknown=has_unknown,
     )
 
 
