@@ -1,4 +1,4 @@
-"""Calls that every backend is tried on, and the formula they are compared with.
+"""Attention calls that every backend computes, and the formula for comparison.
 
 Shapes: B batch, H heads, T queries, S keys, D head size.
 """
@@ -20,17 +20,17 @@ from alibi_fairseq.positions import (
 )
 from alibi_fairseq.positions.cope import NUM_POSITIONS as NUM_COUNTS
 
-#: Where documents begin in each sequence: short, long, at and off the edges of blocks.
+#: First positions of the documents of each sequence: short, long, at and off block edges.
 DOCUMENTS = ([0, 1, 5, 128, 300], [0, 70, 257])
 #: CoPE's gradient jumps where a count is a whole number
-#: (``test_cope_gradient_jumps_at_whole_counts``), so it has no value to compare within rounding of
-#: one. Queries with a count this close to a whole number get no gradient.
+#: (``test_cope_gradient_jumps_at_whole_counts``), so rounding may change it there. Queries with a
+#: count this close to a whole number get no gradient.
 WHOLE_COUNT_MARGIN = 1e-4
 
 
 @dataclass(frozen=True)
 class Call:
-    """Arguments of one call; ``length`` queries behind ``cached`` keys."""
+    """Arguments of one call, with ``length`` queries after ``cached`` keys."""
 
     method: str = "alibi"
     batch: int = 2
@@ -123,9 +123,15 @@ def has_whole_count(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
 
 def supporting(call: Call, dropout_p: float = 0.0) -> set[str]:
     """Return the backends that support a call and its gradients."""
-    q, k, v, _ = (x.requires_grad_(torch.is_grad_enabled()) for x in call.tensors())
+    q, k, v, _ = call.tensors()
+    for x in (q, k, v):
+        x.requires_grad_(torch.is_grad_enabled())
     arguments = (q, k, v, call.mask(), dropout_p)
-    return {name for name, b in BACKENDS.items() if b.unsupported_reason(*arguments) is None}
+    names = set()
+    for name, backend in BACKENDS.items():
+        if backend.unsupported_reason(*arguments) is None:
+            names.add(name)
+    return names
 
 
 def results(call: Call, backend: str, dropout_p: float = 0.0, mask: FutureMask | None = None):
@@ -139,9 +145,12 @@ def results(call: Call, backend: str, dropout_p: float = 0.0, mask: FutureMask |
 
 @torch.enable_grad()
 def reference(call: Call):
-    """Return the same from the formula in float64, with inputs rounded to the call's dtype."""
+    """Return the values of :func:`results` from the formula in float64.
+
+    Inputs are rounded to the dtype of the call.
+    """
     call = dataclasses.replace(call, device="cpu")
-    q, k, v, grad = (x.double() for x in call.tensors())
+    q, k, v, grad = [x.double() for x in call.tensors()]
     inputs = [x.requires_grad_() for x in (q, k, v)]
     bias = call.bias()
     keys = torch.arange(call.keys)
@@ -171,19 +180,19 @@ def all_at_once(bias, q, k, first: int):
     return bias.block(q, k, first)
 
 
-def assert_close(found, expected, tolerance: float):
+def assert_close(actual, expected, tolerance: float):
     """Compare tensors by the largest difference relative to the largest expected value."""
-    for name, a, b in zip(("output", "dq", "dk", "dv"), found, expected):
+    for name, a, b in zip(("output", "dq", "dk", "dv"), actual, expected):
         assert a.shape == b.shape
         error = (a - b).abs().max() / b.abs().max().clamp(min=1e-3)
         assert error < tolerance, f"{name} is off by {error:.1e}"
 
 
-def assert_same_gradients(found, expected, inputs, exact=None, tolerance: float = 1e-5):
-    """Compare the gradients of both with respect to their inputs, in a random direction.
+def assert_same_gradients(actual, expected, inputs, exact=None, tolerance: float = 1e-5):
+    """Compare the gradients of both outputs with respect to their inputs, in a random direction.
 
     Differences are relative to the largest value of each gradient, or to a hundredth of the largest
-    of all: that of a bias of the keys is zero but for rounding.
+    value of all gradients, because the gradient of a key bias is zero except for rounding.
     """
     direction = torch.randn(expected.shape, dtype=torch.float64)
 
@@ -191,9 +200,9 @@ def assert_same_gradients(found, expected, inputs, exact=None, tolerance: float 
         total = (output * direction.to(output)).sum()
         return [g.double() for g in torch.autograd.grad(total, inputs, retain_graph=True)]
 
-    found_gradients = gradients_of(found, inputs)
+    actual_gradients = gradients_of(actual, inputs)
     expected_gradients = gradients_of(expected, inputs if exact is None else exact)
     largest = max(gradient.abs().max() for gradient in expected_gradients)
-    for ours, theirs in zip(found_gradients, expected_gradients, strict=True):
-        error = (ours - theirs).abs().max() / theirs.abs().max().clamp(min=largest / 100)
+    for a, b in zip(actual_gradients, expected_gradients, strict=True):
+        error = (a - b).abs().max() / b.abs().max().clamp(min=largest / 100)
         assert error < tolerance, f"gradients differ by {error:.1e}"

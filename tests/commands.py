@@ -1,4 +1,4 @@
-"""Commands of fairseq and of this package, in this process or in a separate one (exit codes)."""
+"""Commands of fairseq and of this package, run in this process or in a separate process."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "alibi_fairseq"
 
+_SHORT = """
+    --task language_modeling --arch alibi_lm_tiny --decoder-layers 1
+    --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --dropout 0
+    --tokens-per-sample 16 --max-tokens 128 --max-update 3 --cpu
+    --optimizer adam --lr 0.01 --log-format simple --num-workers 0
+    --no-epoch-checkpoints
+"""
 #: Flags of a training that takes a moment.
-SHORT = (
-    *("--task", "language_modeling", "--arch", "alibi_lm_tiny", "--decoder-layers", "1"),
-    *("--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32", "--dropout", "0"),
-    *("--tokens-per-sample", "16", "--max-tokens", "128", "--max-update", "3", "--cpu"),
-    *("--optimizer", "adam", "--lr", "0.01", "--log-format", "simple", "--num-workers", "0"),
-    "--no-epoch-checkpoints",
-)
+SHORT = tuple(_SHORT.split())
 
-#: A training that takes a moment, for hydra-train; paths are relative.
+#: Configuration of a training that takes a moment, for hydra-train, with relative paths.
 YAML = """\
 common: {cpu: true, log_format: simple, tensorboard_logdir: logs}
 checkpoint: {save_dir: out, no_epoch_checkpoints: true}
@@ -36,10 +37,10 @@ model: {_name: alibi_lm_tiny, decoder_layers: 1, decoder_embed_dim: 32}
 
 
 def in_process(program: str, *arguments: object):
-    """``fairseq-<program>`` in this process; lets exceptions through."""
+    """Run ``fairseq-<program>`` in this process, and propagate its exceptions."""
     from fairseq import checkpoint_utils
 
-    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier training
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # set by an earlier training
     before = sys.argv
     sys.argv = [f"fairseq-{program}", *map(str, arguments)]
     try:
@@ -66,13 +67,13 @@ def as_process(
 
 def make_data(folder: Path, words: int = 40) -> Path:
     """Create a data folder of random words with train, valid, and test splits."""
-    chance = random.Random(0)
+    rng = random.Random(0)
     prefixes = []
     for split, lines in (("train", 120), ("valid", 20), ("test", 20)):
         text = folder / f"{split}.txt"
         with text.open("w") as file:
             for _ in range(lines):
-                line = [f"w{chance.randrange(words)}" for _ in range(chance.randrange(4, 20))]
+                line = [f"w{rng.randrange(words)}" for _ in range(rng.randrange(4, 20))]
                 file.write(" ".join(line) + "\n")
         prefixes += [f"--{split}pref", text]
     data = folder / "data-bin"

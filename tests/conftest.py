@@ -1,4 +1,4 @@
-"""Small models and dictionaries that the tests share."""
+"""Fixtures, small models, and dictionaries that the tests share."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.results import manifest
 
-# Ignored under nohup and in the background of a script, which processes would inherit.
+# nohup and background jobs of a script ignore these signals, and child processes inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A loader that is dropped waits that long for its workers, which may not notice; by default 5
-# seconds.
+# Seconds that a deleted data loader waits for its workers. The default is 5.
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
 
-FIRST_WORD = 4  # behind fairseq's four special symbols
+FIRST_WORD = 4  # after fairseq's four special symbols
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +41,7 @@ def _same_random_numbers():
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> Trained:
-    """``trained.data`` is a binarized corpus, ``trained("alibi")`` a checkpoint trained on it."""
+    """Return a corpus, ``trained.data``, and checkpoints, such as ``trained("alibi")``."""
     return Trained(tmp_path_factory.mktemp("trained"))
 
 
@@ -52,7 +51,8 @@ def sweep(trained, tmp_path):
 
     def run(model="alibi", out="results", data=trained.data, **changes) -> list[dict]:
         checkpoint = trained(model) if isinstance(model, str) else model
-        config = SweepConfig(**{"lengths": (16,), "device": "cpu", **changes})
+        settings = {"lengths": (16,), "device": "cpu"} | changes
+        config = SweepConfig(**settings)
         return run_sweep(data, [checkpoint], config, tmp_path / f"{out}.json")
 
     return run
@@ -82,9 +82,9 @@ def dictionary_of(words: int) -> Dictionary:
 
 
 def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, sequential=False):
-    """Build a model as ``fairseq-train`` with these flags.
+    """Build a model like ``fairseq-train`` with these flags.
 
-    ``sequential`` says that the task hands on a memory, which a model with ``--mem-len`` needs.
+    A model with ``--mem-len`` needs a ``sequential`` task, which passes a memory to it.
     """
     dictionary = dictionary_of(words)
     task = SimpleNamespace(
@@ -93,20 +93,21 @@ def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, seque
     command = ["data", "--task", "language_modeling", "--cpu"]
     command += ["--tokens-per-sample", str(tokens_per_sample), *flags]
     parsed: argparse.Namespace = options.parse_args_and_arch(options.get_training_parser(), command)
-    # Not convert_namespace_to_omegaconf, with which hydra takes most of a second.
+    # convert_namespace_to_omegaconf would start hydra, which takes most of a second.
     sections = {
         "model": models.MODEL_DATACLASS_REGISTRY[parsed.arch],
         "task": LanguageModelingConfig,
         "common": CommonConfig,
     }
-    config = OmegaConf.create({k: dc.from_namespace(parsed) for k, dc in sections.items()})
+    values = {name: section.from_namespace(parsed) for name, section in sections.items()}
+    config = OmegaConf.create(values)
     with open_dict(config):
         config.model._name = parsed.arch
     return models.build_model(config.model, task)
 
 
 def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **kwargs):
-    """Two layers of width 8·heads, evaluation mode."""
+    """Build a model with two layers of width 8·heads, in evaluation mode."""
     shape = ["--decoder-layers", "2", "--decoder-attention-heads", str(heads)]
     shape += ["--decoder-embed-dim", str(8 * heads), "--decoder-ffn-embed-dim", "64"]
     model = build_model(
@@ -143,7 +144,7 @@ def port():
 
 @pytest.fixture
 def arguments_of_pytest_stay(monkeypatch):
-    """Commands change ``sys.argv``."""
+    """Restore ``sys.argv`` after the test, because commands change it."""
     monkeypatch.setattr(sys, "argv", list(sys.argv))
 
 
@@ -154,7 +155,8 @@ def fail(capsys, arguments_of_pytest_stay):
     def run(*arguments) -> tuple[int, str]:
         capsys.readouterr()
         code = cli.main([str(word) for word in arguments])
-        return code, capsys.readouterr().err.strip().splitlines()[-1].partition("error: ")[2]
+        last_line = capsys.readouterr().err.strip().splitlines()[-1]
+        return code, last_line.partition("error: ")[2]
 
     return run
 

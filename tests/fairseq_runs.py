@@ -1,4 +1,4 @@
-"""Real fairseq runs inside the test process, on a tiny corpus: seconds instead of a subprocess."""
+"""fairseq runs in the test process, on a tiny corpus. They avoid the start of a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairseq_cli import eval_lm, train
 from alibi_fairseq.training import shutdown
 
 WORDS = 20
-#: A model and a schedule that take milliseconds per update.
+#: Flags of a model and a schedule that take milliseconds per update.
 SMALL = (
     "--arch alibi_lm --decoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32 "
     "--decoder-attention-heads 2 --dropout 0.1 --optimizer adam --lr 0.003 --seed 5 "
@@ -47,12 +47,12 @@ def write_corpus(folder: Path, **tokens: int) -> Path:
 
 
 def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") -> dict:
-    """Train like ``fairseq-train`` and load the last checkpoint; on a GPU without ``device``."""
+    """Train like ``fairseq-train`` and load the last checkpoint. An empty ``device`` is a GPU."""
     command = [str(data), "--save-dir", str(save_dir), *SMALL.split(), *device.split(), *flags]
     arguments = options.parse_args_and_arch(options.get_training_parser(), command)
-    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier run
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # set by an earlier run
     config = convert_namespace_to_omegaconf(arguments)
-    with shutdown.listening():  # afterwards signals do what they did before
+    with shutdown.listening():  # restores the signal handlers
         if arguments.distributed_world_size > 1:
             distributed_utils.call_main(config, train.main)
         else:
@@ -61,25 +61,29 @@ def run_train(data: Path, save_dir: Path, *flags: str, device: str = "--cpu") ->
 
 
 def run_eval_lm(data: Path, checkpoint: Path, *flags: str, device: str = "--cpu") -> dict:
-    """Return loss in bits and perplexity of ``fairseq-eval-lm``; on a GPU without ``device``."""
+    """Return loss in bits and perplexity of ``fairseq-eval-lm``. An empty ``device`` is a GPU."""
     command = [str(data), "--path", str(checkpoint), *device.split(), "--no-progress-bar"]
     command += ["--num-workers", "0", *flags]
     arguments = options.parse_args_and_arch(options.get_eval_lm_parser(), command)
     return eval_lm.main(convert_namespace_to_omegaconf(arguments))
 
 
-def equal(one, other) -> bool:
-    """Bit equality of nested states."""
-    if torch.is_tensor(one):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return one == other
+def equal(first, second) -> bool:
+    """Return True if two nested states are bitwise identical."""
+    if torch.is_tensor(first):
+        return torch.equal(first, second)
+    if isinstance(first, dict):
+        same_keys = first.keys() == second.keys()
+        return same_keys and all(equal(first[key], second[key]) for key in first)
+    if isinstance(first, (list, tuple)):
+        return len(first) == len(second) and all(map(equal, first, second))
+    return first == second
 
 
-def same_training_state(one: dict, other: dict) -> bool:
-    return all(
-        equal(one[part], other[part]) for part in ("model", "last_optimizer_state")
-    ) and equal(one["extra_state"]["train_iterator"], other["extra_state"]["train_iterator"])
+def same_training_state(first: dict, second: dict) -> bool:
+    """Return True if weights, optimizer state, and data position of two checkpoints are equal."""
+    return (
+        equal(first["model"], second["model"])
+        and equal(first["last_optimizer_state"], second["last_optimizer_state"])
+        and equal(first["extra_state"]["train_iterator"], second["extra_state"]["train_iterator"])
+    )

@@ -1,4 +1,4 @@
-"""Commands that leave what the real ones leave, in no time; for tests of what surrounds them."""
+"""Fake commands that quickly write the files of the real ones, for tests of their callers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import torchrun
 
-#: A model that trains in a moment.
+#: Flags of a model that trains in a moment.
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 
 
 def in_this_process(words, stop_signal=None, log=None, watch=lambda: None, slot=None) -> int:
-    """Stands for ``command.execute``: a verb of ours, run where fairseq is imported already."""
+    """Replace ``child_process.execute``: run a command of this package in the test process."""
     module, *arguments = words[words.index("-m") + 1 :]
     assert module == "alibi_fairseq", words
-    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left there by an earlier training
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # set by an earlier training
     before = sys.argv
     try:
         return main(arguments)
@@ -36,13 +36,13 @@ def in_this_process(words, stop_signal=None, log=None, watch=lambda: None, slot=
 
 
 class Commands:
-    """Stands for ``command.execute``.
+    """Replacement of ``child_process.execute``.
 
     Attributes:
-        ran: verb of each command, in order.
-        trained: save folder, learning rate and updates of each training.
-        stop_at: the number of the command that is told to stop (1: the first); None: none.
-        genuine: whether preparations recognize the paper's text.
+        ran: name of each command, in order.
+        trained: save folder, learning rate, and updates of each training.
+        stop_at: number of the command that is stopped, counted from 1; None: no command.
+        genuine: True if preparations recognize the paper's text.
         validation: perplexity by method and learning rate; None: the training diverges.
     """
 
@@ -75,7 +75,10 @@ class Commands:
             "identified_by": "a hash" if self.genuine else None,
             "splits": {"train": counts, "valid": counts},
             "files": {"train.bin": {"bytes": 1, "sha256": words[0]}},
-            **dict.fromkeys(("dictionary", "tokenizer", "settings", "provenance"), {}),
+            "dictionary": {},
+            "tokenizer": {},
+            "settings": {},
+            "provenance": {},
             "sources": [],
         }
         (data / "manifest.json").write_text(json.dumps(manifest))
@@ -83,7 +86,7 @@ class Commands:
 
     @staticmethod
     def excerpt(source: Path, out: Path, splits: dict, words: int) -> None:
-        """Stands for ``data.excerpt.excerpt``."""
+        """Replace ``data.truncation.excerpt``."""
         out.mkdir(parents=True)
         for name in ("train.bin", "valid.bin", "dict.txt"):
             (out / name).write_text(out.name)
@@ -94,15 +97,16 @@ class Commands:
         method = value(words, "--position-method")
         lr = value(words, "--lr")
         self.trained.append((folder.name, lr, updates))
-        found = self.validation.get(method, {}).get(lr, 20.0)
-        if found is None:
+        best = self.validation.get(method, {}).get(lr, 20.0)
+        if best is None:
             log.write("FloatingPointError: gradients are Nan/Inf\n")
             log.flush()
             watch()
             return 1
+        settings = {"position_method": method, "length": 16}
         cells = [
-            evaluation_cell(found + more, position_method=method, updates=updates - more, length=16)
-            for more in (1, 0)
+            evaluation_cell(best + 1, updates=updates - 1, **settings),
+            evaluation_cell(best, updates=updates, **settings),
         ]
         save_results_file(document(*cells, kind="training"), folder / "training.json")
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
@@ -114,17 +118,18 @@ class Commands:
         model = Path(value(words, "--path"))
         out = Path(value(words, "--out"))
         cells = load_results_file(out)["cells"] if out.exists() else []
-        method, n = model.parent.name.split("-")[:2]
-        asked = (value(words, flag).split(",") for flag in ("--lengths", "--strides"))
-        for length, stride in itertools.product(*asked):
+        method, train_length = model.parent.name.split("-")[:2]
+        lengths = value(words, "--lengths").split(",")
+        strides = value(words, "--strides").split(",")
+        for length, stride in itertools.product(lengths, strides):
             cells.append(
                 evaluation_cell(
                     perplexity(model, int(length)),
                     position_method=method,
-                    train_length=int(n) if n.isdigit() else 512,
+                    train_length=int(train_length) if train_length.isdigit() else 512,
                     length=int(length),
                     stride=int(length if stride == "full" else stride),
-                    longest_window=int(length),  # of a text longer than every length
+                    longest_window=int(length),  # as if the text were longer
                     subset=value(words, "--subset"),
                     checkpoint=str(model),
                     checkpoint_sha256=sha256_file(model),
@@ -137,10 +142,11 @@ class Commands:
 
 def value(words: list[str], flag: str) -> str:
     """Return the value of the last occurrence of a flag."""
-    return words[len(words) - 1 - words[::-1].index(flag) + 1]
+    last = max(index for index, word in enumerate(words) if word == flag)
+    return words[last + 1]
 
 
 def perplexity(model: Path, length: int) -> float:
-    """Another one for every run, every length, and every checkpoint of a run."""
+    """Return a perplexity that depends on the run, the checkpoint, and the length."""
     text = f"{model.parent.name}/{model.name} at {length}"
     return 10 + zlib.crc32(text.encode()) % 10_000 / 100

@@ -1,4 +1,4 @@
-"""Killing a preparation at a chosen moment, without the process getting a chance to tidy up."""
+"""Preparations that are killed at a chosen moment with SIGKILL, which prevents cleanup."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from alibi_fairseq.data import worker_pool
 def killed_at(rename: int, after: bool, function: Callable, *args, **kwargs) -> bool:
     """Call ``function`` in a process that is killed at its n-th rename of a file.
 
-    Every file and folder of a preparation appears by a rename, so these are the moments at which
-    what is on the disk changes.
+    Every file and folder of a preparation appears by a rename, so the files on disk change at these
+    moments.
 
     Args:
-        rename: counted from 1.
-        after: just after the rename instead of just before it.
+        rename: number of the rename, counted from 1.
+        after: kill just after the rename instead of just before it.
 
     Returns:
-        True if it was killed, False if it came to its end before.
+        True if the process was killed, False if it completed before.
     """
     process = worker_pool.process_context().Process(
         target=_run, args=(rename, after, function, args, kwargs)
@@ -49,7 +49,7 @@ def _run(rename: int, after: bool, function: Callable, args: tuple, kwargs: dict
 
 
 def files_of(folder) -> dict[str, bytes]:
-    """Contents of every file below a folder but the manifest, which holds times."""
+    """Return the contents of all files below a folder except manifests, which contain times."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

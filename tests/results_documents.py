@@ -1,4 +1,4 @@
-"""Documents the reporting tests share."""
+"""Results files for the tests, and readers of Markdown tables and figures."""
 
 from __future__ import annotations
 
@@ -59,17 +59,22 @@ def cells_of(text: str) -> list[list[str]]:
     """Return the rows of the Markdown tables in a text, without the rules below the headers."""
     rows = [line.strip()[1:-1].split("|") for line in text.splitlines() if line.startswith("|")]
     rows = [[cell.strip() for cell in row] for row in rows]
-    return [row for row in rows if not all(set(cell) <= set("-:") and cell for cell in row)]
+    return [row for row in rows if not is_rule(row)]
+
+
+def is_rule(row: list[str]) -> bool:
+    """Return True if a row is the rule below the header of a table."""
+    return all(cell and set(cell) <= set("-:") for cell in row)
 
 
 @contextmanager
 def figures_as_svg():
-    """Draws figures in that format alone; files of the others are there and hold nothing."""
+    """Draw figures in SVG only. Files of other formats are created, but empty."""
     savefig = Figure.savefig
 
-    def only_svg(figure, stream, format, **more):
+    def only_svg(figure, stream, format, **options):
         if format == "svg":
-            savefig(figure, stream, format=format, **more)
+            savefig(figure, stream, format=format, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", only_svg)

@@ -27,9 +27,9 @@ def test_batched_scores_match_model(model):
             start = tokens.new_tensor([[2, *tokens[:-1]]])  # </s> and the words
             scores = model.models[0](start)[0].log_softmax(dim=-1)[0]
         expected = scores.gather(1, tokens[:, None].long())[: len(tokens) - 1, 0]
-        for found in (hypothesis, model.score(sentence)):
-            found = found["positional_scores"][: len(expected)]
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        for result in (hypothesis, model.score(sentence)):
+            word_scores = result["positional_scores"][: len(expected)]
+            torch.testing.assert_close(word_scores, expected, rtol=0, atol=1e-5)
 
 
 def test_sample_continues_past_training_length(model):
@@ -41,7 +41,7 @@ def test_sample_continues_past_training_length(model):
 
 
 def test_sample_decodes_byte_pieces(tmp_path):
-    """As sentencepiece decodes them; special symbols stay as fairseq prints them."""
+    """Pieces are decoded like in sentencepiece, and special symbols like in fairseq."""
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("a naive fox jumps\n" * 50, encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(

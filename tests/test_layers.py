@@ -10,21 +10,28 @@ from commands import ROOT, as_process
 
 PACKAGE = "alibi_fairseq"
 CORE = ("positions", "attention")
-#: fairseq and what it brings along.
+#: fairseq and packages that it installs.
 FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
-    *("models", "tasks", "criterions", "checkpoints", "huggingface", "cli"),
-    *("registration", "fairseq_patches", "training"),
-    *("evaluation.checkpoint", "evaluation.data"),
-    *(
-        "data.binarization",
-        "data.tokenization",
-        "data.wikitext103",
-        "data.truncation",
-        "data.probes",
-    ),
-    *("compare.experiment", "compare.speeds"),
+    "models",
+    "tasks",
+    "criterions",
+    "checkpoints",
+    "huggingface",
+    "cli",
+    "registration",
+    "fairseq_patches",
+    "training",
+    "evaluation.checkpoint",
+    "evaluation.data",
+    "data.binarization",
+    "data.tokenization",
+    "data.wikitext103",
+    "data.truncation",
+    "data.probes",
+    "compare.experiment",
+    "compare.speeds",
 }
 
 
@@ -35,18 +42,19 @@ def graph():
 
 def imports(graph) -> list[tuple[str, str]]:
     """Return pairs (module, imported module), with names inside the package shortened."""
-    return [
-        (module.removeprefix(f"{PACKAGE}."), imported.removeprefix(f"{PACKAGE}."))
-        for module in sorted(graph.modules)
-        if module.split(".")[0] == PACKAGE
-        for imported in graph.find_modules_directly_imported_by(module)
-    ]
+    pairs = []
+    for module in sorted(graph.modules):
+        if module.split(".")[0] == PACKAGE:
+            for imported in graph.find_modules_directly_imported_by(module):
+                pair = (module.removeprefix(f"{PACKAGE}."), imported.removeprefix(f"{PACKAGE}."))
+                pairs.append(pair)
+    return pairs
 
 
-def modules_in_circles(imports_of: dict[str, set[str]]) -> set[str]:
-    """Return the modules in import circles, and those that import them.
+def modules_in_cycles(imports_of: dict[str, set[str]]) -> set[str]:
+    """Return the modules in import cycles, and the modules that import them.
 
-    Modules without imports among the remaining ones are removed until only circles are left.
+    Modules without imports among the remaining ones are removed until only cycles are left.
     """
     remaining = dict(imports_of)
     while True:
@@ -57,13 +65,13 @@ def modules_in_circles(imports_of: dict[str, set[str]]) -> set[str]:
             del remaining[name]
 
 
-def test_imports_have_no_circles(graph):
-    """Imports for type checking count, because they tie two files together as well."""
+def test_imports_have_no_cycles(graph):
+    """Imports for type checking count, because they also couple two files."""
     imports_of = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
-    assert not modules_in_circles(imports_of)
+    assert not modules_in_cycles(imports_of)
 
 
-def test_circle_of_type_checking_imports_is_found(tmp_path, monkeypatch):
+def test_cycle_of_type_checking_imports_is_found(tmp_path, monkeypatch):
     package = tmp_path / "circular"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -74,7 +82,7 @@ def test_circle_of_type_checking_imports_is_found(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     graph = grimp.build_graph("circular", cache_dir=None)
     imports_of = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
-    assert modules_in_circles(imports_of) == {"circular.one", "circular.two"}
+    assert modules_in_cycles(imports_of) == {"circular.one", "circular.two"}
 
 
 def is_in(module: str, packages) -> bool:
@@ -82,7 +90,7 @@ def is_in(module: str, packages) -> bool:
 
 
 def test_every_folder_is_a_package():
-    """An installation copies packages alone; a checkout also imports a folder that is none."""
+    """An installation copies packages only, but a checkout also imports other folders."""
     folders = {path.parent for path in (ROOT / PACKAGE).rglob("*.py")}
     assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
 
@@ -94,21 +102,21 @@ def test_contracts():
 
 
 def test_core_does_not_import_fairseq(graph):
-    found = {
+    violations = {
         module
         for module, imported in imports(graph)
         if imported.split(".")[0] in FAIRSEQ and not is_in(module, GLUE)
     }
-    assert not found
+    assert not violations
 
 
 def test_core_imports_only_torch(graph):
     allowed = {*CORE, "errors", "torch"}
-    found = {
+    violations = {
         (module, imported)
         for module, imported in imports(graph)
         if is_in(module, CORE)
         and not is_in(imported, allowed)
         and imported.split(".")[0] not in sys.stdlib_module_names
     }
-    assert not found
+    assert not violations

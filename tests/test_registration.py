@@ -1,4 +1,4 @@
-"""This package found in every way fairseq and Python can find it."""
+"""Import of the package through fairseq, ``--user-dir``, and Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commands import PACKAGE, ROOT, as_process
 
 import alibi_fairseq
 
-# Does with --user-dir what fairseq's commands do, and says whether the models are known.
+# Imports each --user-dir like fairseq's commands, and prints the folder of the package.
 IMPORT = """
 import argparse, os, sys
 {before}
@@ -72,7 +72,7 @@ class TestUserDir:
 
 
 class TestFairseq:
-    """Not installed, and installed but broken."""
+    """fairseq is missing or broken."""
 
     def test_core_works_without_fairseq(self):
         script = "import sys; sys.modules['fairseq'] = None; import alibi_fairseq; "
@@ -81,7 +81,7 @@ class TestFairseq:
         assert done.stdout.strip() == "[0.0625, 0.00390625]", done.stderr
 
     def test_import_without_packages(self, tmp_path):
-        (tmp_path / "fairseq").mkdir()  # a folder of that name is no fairseq
+        (tmp_path / "fairseq").mkdir()  # an empty folder of that name is not fairseq
         script = "import alibi_fairseq; print(alibi_fairseq.__version__)"
         done = as_process("-c", script, cwd=tmp_path, python=["-S"], PYTHONPATH=ROOT)
         assert done.stdout.strip() == alibi_fairseq.__version__, done.stderr
@@ -116,7 +116,7 @@ class TestFairseq:
     ],
 )
 def test_models_register_on_fairseq_import(statement):
-    """Importing it takes seconds, which attention and positions do without."""
+    """Importing fairseq takes seconds, so attention and positions do not import it."""
     script = "import sys, alibi_fairseq, alibi_fairseq.attention, alibi_fairseq.positions; "
     script += f"assert 'fairseq' not in sys.modules; {statement}; "
     script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; "
@@ -141,5 +141,5 @@ def test_logging_configuration_is_kept():
     show = "print(logging.getLogger().level, len(logging.getLogger().handlers))"
     quiet = as_process("-c", f"import logging, alibi_fairseq; {show}")
     assert quiet.stdout.split() == ["30", "0"], quiet.stderr
-    theirs = "import logging; logging.basicConfig(level=logging.DEBUG); import alibi_fairseq; "
-    assert as_process("-c", theirs + show).stdout.split() == ["10", "1"]
+    configure = "import logging; logging.basicConfig(level=logging.DEBUG); import alibi_fairseq; "
+    assert as_process("-c", configure + show).stdout.split() == ["10", "1"]

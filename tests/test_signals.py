@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 save and exit with 75 under every command that trains.
+"""Ctrl-C, SIGTERM, SIGHUP, and SIGUSR1 save and exit with 75 under every command that trains.
 
 ``train.sh`` is tested in ``tests/compare``.
 """
@@ -45,14 +45,10 @@ def wait_for_updates(log, run):
         time.sleep(0.05)
 
 
-CASES = [
-    ("fairseq-train", signal.SIGUSR1),
-    *[
-        pytest.param(command, number, marks=pytest.mark.slow)
-        for command in ("train", "hydra-train", "fairseq-train")
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-    ],
-]
+CASES = [("fairseq-train", signal.SIGUSR1)]
+for command in ("train", "hydra-train", "fairseq-train"):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        CASES.append(pytest.param(command, number, marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize(("command", "number"), CASES)
@@ -69,7 +65,7 @@ def test_signal_to_one_process(data_bin, tmp_path, command, number):
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_signal_to_one_of_two_processes(data_bin, tmp_path, port, number):
-    """Started as ``srun`` starts them, without torchrun."""
+    """Start both processes like ``srun``, without torchrun."""
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 2}
     runs = [start("train", data_bin, tmp_path, RANK=rank, **job) for rank in range(2)]
     wait_for_updates(tmp_path / "log0", runs[0])

@@ -1,4 +1,4 @@
-"""The documentation site builds without network, broken links, and assets of other hosts."""
+"""Documentation site: it builds offline, without broken links or assets of other hosts."""
 
 from __future__ import annotations
 

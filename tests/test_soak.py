@@ -1,4 +1,4 @@
-"""Every long command may be repeated, and may be killed at any moment and repeated.
+"""Long commands may be rerun, also after they were killed at any moment.
 
 These tests take from minutes to hours and are slow tests. ``SOAK_KILLS`` sets the number of kills
 per command::
@@ -79,7 +79,7 @@ SIGNAL_EXIT_CODES = {
 BYTES = {".bin", ".idx", ".txt", ".model", ".vocab", ".safetensors", ".md"}
 #: Suffixes of files that a second run must not rewrite, even with the same bytes.
 TIMED = {".pt", ".bin", ".idx", ".model", ".safetensors"}
-#: Date and time, which stand next to the duration in reports.
+#: Date and time. Reports print the duration in the same table row.
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 #: Keys of result records that differ between two runs of the same command.
 VARYING_KEYS = {
@@ -191,13 +191,13 @@ def measured_values(results: dict) -> list[str]:
     """Return the result records of a results file without times, in a fixed order."""
     records = []
     for record in results["cells"]:
-        kept = {key: value for key, value in record.items() if key not in VARYING_KEYS}
-        records.append(json.dumps(kept, sort_keys=True))
+        values = {key: value for key, value in record.items() if key not in VARYING_KEYS}
+        records.append(json.dumps(values, sort_keys=True))
     return sorted(records)
 
 
 def comparable_output(folder: Path) -> dict:
-    """Return what two runs of a command must have in common, by relative path."""
+    """Return the output that two runs of a command must share, by relative path."""
     output = {}
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()

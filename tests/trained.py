@@ -24,7 +24,7 @@ ADAPTIVE = (
 
 
 def pieces_of(line: str) -> str:
-    """Sentencepiece-like pieces: words in parts of three letters, the first part marked."""
+    """Split words into pieces of three letters, and mark the first piece like sentencepiece."""
     parts = []
     for word in line.split():
         parts.append(MARK + word[:3])
@@ -33,10 +33,11 @@ def pieces_of(line: str) -> str:
 
 
 def text_of(split: str) -> list[str]:
-    """Lines of English; every valid and test word also occurs in training."""
+    """Return lines of English. Every word of ``valid`` and ``test`` also occurs in ``train``."""
     words = re.findall("[a-z]+", " ".join(topics[name] for name in sorted(topics))[:60000].lower())
     known = set(words[:6000])
-    begin, end = {"train": (0, 6000), "valid": (6000, 6200), "test": (6200, 6350)}[split]
+    ranges = {"train": (0, 6000), "valid": (6000, 6200), "test": (6200, 6350)}
+    begin, end = ranges[split]
     words = [word for word in words[begin:end] if word in known]
     return [" ".join(words[i : i + 11]) for i in range(0, len(words), 11)]
 
@@ -75,13 +76,13 @@ TRAINING = f"""
 def train(data: Path, folder: Path, flags: str) -> Path:
     """Train for twelve updates at length 32 and return the checkpoint."""
     options = f"{TRAINING} {flags}".split()
-    with torch.enable_grad():  # a test that asks for a checkpoint may have switched it off
+    with torch.enable_grad():  # the requesting test may disable gradients
         in_process("train", data, "--save-dir", folder, *options)
     return folder / "checkpoint_last.pt"
 
 
 class Trained:
-    """The corpus and the checkpoints, each made when it is first asked for."""
+    """Corpus, and checkpoints that are trained on first use."""
 
     FLAGS = {
         "alibi": "--arch alibi_lm --position-method alibi " + SMALL,

@@ -72,7 +72,7 @@ def test_error_prints_one_line(monkeypatch, capsys, error, code, message):
 
 
 class TestFairseqCommands:
-    @pytest.mark.slow  # as in tests/test_signals.py
+    @pytest.mark.slow  # tests/test_signals.py also trains in a process
     def test_train_in_separate_process(self, data_bin, tmp_path):
         command = ["-m", "alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
         done = as_process(*command, cwd=PACKAGE.parent)
@@ -115,7 +115,7 @@ class TestFairseqCommands:
         hypotheses = [line.split("\t")[2] for line in lines if line.startswith("H-")]
         assert hypotheses[1].startswith("w3 w4 w5")
 
-    def test_user_dir_replaces_own(self, tmp_path, capsys, monkeypatch):
+    def test_user_dir_option_replaces_package(self, tmp_path, capsys, monkeypatch):
         plugin = tmp_path / "my_plugin_for_train"
         for flags in (["--user-dir", str(plugin)], [f"--user-dir={plugin}"]):
             assert cli.main(["train", "data", *flags]) == 2

@@ -54,8 +54,8 @@ def test_flag_has_one_meaning(options):
             values = ",".join(sorted(action.choices or ()))
             placeholders[flag].add(action.metavar or values)
     assert placeholders["--tokenizer"] == {"sentencepiece,words"}
-    several = {flag: found for flag, found in placeholders.items() if len(found) > 1}
-    assert several == {
+    ambiguous = {flag: names for flag, names in placeholders.items() if len(names) > 1}
+    assert ambiguous == {
         "--out": {"FILE", "FOLDER"},  # `eval` writes one file
         "--path": {"CHECKPOINT", "CHECKPOINT|FOLDER"},  # `eval` also takes Hugging Face folders
         "--subset": {"SPLIT", "SPLIT,…"},  # `compare` takes one split
@@ -91,7 +91,7 @@ def test_option_help_is_noun_phrase(options):
 def test_eval_groups_options():
     parser = subparsers(cli.make_parser(["eval"]))["eval"]
     groups = {group.title: group for group in parser._action_groups}
-    assert list(groups)[2:] == list(GROUPS)  # behind those of argparse
+    assert list(groups)[2:] == list(GROUPS)  # after the groups of argparse
     names = {}
     for title, group in groups.items():
         names[title] = {action.dest for action in group._group_actions}
@@ -105,7 +105,7 @@ def test_compare_groups_options():
     parser = subparsers(cli.make_parser(["compare"]))["compare"]
     headings = ["text", "models", "training", "evaluation", "output", "running"]
     groups = {group.title: group for group in parser._action_groups}
-    assert list(groups)[2:] == headings  # behind those of argparse
+    assert list(groups)[2:] == headings  # after the groups of argparse
     general = {action.dest for action in groups["options"]._group_actions}
     assert general <= {"help", "job"}
     assert "lr" in {action.dest for action in groups["training"]._group_actions}

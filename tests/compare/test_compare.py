@@ -92,7 +92,7 @@ def test_layer_patterns_and_options_share_one_table(
     two_layers = TINY.replace("--decoder-layers 1", "--decoder-layers 2")
     words += ["--tokens-per-update", "128", "--train-flags", two_layers]
     assert main([*map(str, words)]) == 0
-    _, *rows = cells_of((tmp_path / "out" / "table.md").read_text(encoding="utf-8"))
+    rows = cells_of((tmp_path / "out" / "table.md").read_text(encoding="utf-8"))[1:]
     names = ["Rotary", "Rotary + No positions", "Rotary, p-RoPE 0.75"]
     names.append("Rotary (window 8) + No positions")
     assert [row[0] for row in rows[:4]] == [f"{name}, L=16" for name in names]
@@ -143,25 +143,31 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
 
 
 def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
-    corpora = [{"name": "mine", "data": str(data_bin)}]
-    lengths = {"train_lengths": 64, "eval_lengths": 64}
-    what = from_mapping({"corpora": corpora, "methods": "alibi", "seeds": [1, 2], **lengths})
-    models = runs_of(what, tmp_path)
-    for (_, run, _), (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
+    config = from_mapping(
+        {
+            "corpora": [{"name": "mine", "data": str(data_bin)}],
+            "methods": "alibi",
+            "seeds": [1, 2],
+            "train_lengths": 64,
+            "eval_lengths": 64,
+        }
+    )
+    models = runs_of(config, tmp_path)
+    for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
         measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
-        other_length = {**measured, "length": 128, "stride": 128}  # of an earlier request
+        other_length = {**measured, "length": 128, "stride": 128}  # from an earlier request
         provenance = {
             "data_sha256": data_sha256(data_bin, ["valid"]),
             "dictionary_sha256": dictionary_sha256(data_bin),
         }
         save_results_file(
-            document(measured, other_length, **provenance), run.folder / "results.json"
+            document(measured, other_length, **provenance), model.run.folder / "results.json"
         )
-    ComparisonExperiment(what, tmp_path).report()
+    ComparisonExperiment(config, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert "22.00 ± 2.83 (2 seeds)" in text
     assert text in capsys.readouterr().out
-    assert f"on {what.updates * what.tokens_per_update:,} tokens" in text
+    assert f"on {config.updates * config.tokens_per_update:,} tokens" in text
     assert "seeds 1, 2." in text
     assert "| 128" not in text
     results = load_results_file(tmp_path / "results.json")
@@ -186,20 +192,22 @@ def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
 def test_slots_divide_gpus_or_cores(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 8)
-    one, two, thread = (
-        SimpleNamespace(gpus=n, threads=t) for n, t in ((1, None), (2, None), (1, 1))
-    )
+    one_gpu = SimpleNamespace(gpus=1, threads=None)
+    two_gpus = SimpleNamespace(gpus=2, threads=None)
+    one_thread = SimpleNamespace(gpus=1, threads=1)
     runs = [SimpleNamespace(trials=())] * 9
-    assert make_slots(one, runs) == [Slot({"OMP_NUM_THREADS": "1"})] * 8
-    assert make_slots(one, runs, 3) == [Slot({"OMP_NUM_THREADS": "2"})] * 3
-    assert make_slots(thread, runs[:2]) == [Slot({"OMP_NUM_THREADS": "1"})] * 2
+    assert make_slots(one_gpu, runs) == [Slot({"OMP_NUM_THREADS": "1"})] * 8
+    assert make_slots(one_gpu, runs, 3) == [Slot({"OMP_NUM_THREADS": "2"})] * 3
+    assert make_slots(one_thread, runs[:2]) == [Slot({"OMP_NUM_THREADS": "1"})] * 2
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [e.environment["CUDA_VISIBLE_DEVICES"] for e in make_slots(two, runs)] == ["0,1", "2,3"]
+    devices = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in make_slots(two_gpus, runs)]
+    assert devices == ["0,1", "2,3"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    shared = [e.environment["CUDA_VISIBLE_DEVICES"] for e in make_slots(one, runs, 3)]
-    assert shared == ["5", "7", "5"]
+    slots = make_slots(one_gpu, runs, 3)
+    devices = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in slots]
+    assert devices == ["5", "7", "5"]
 
 
 def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
@@ -220,7 +228,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     threads.clear()
     assert main(words) == 0
     assert len(threads) == 6  # two trials, two trainings, two evaluations
-    assert {*threads} == {"2"}  # 12 cores, two runs with two trials each
+    assert set(threads) == {"2"}  # 12 cores, two runs with two trials each
 
 
 def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds):
@@ -237,8 +245,10 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     words += ["--probes", "copy", "--speeds", "--out", tmp_path / "out", *SMALL]
     assert main([*map(str, words), "--parallel", "1"]) == 0
     text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
-    header, row, *_ = cells_of(text)
-    # Two updates do not teach anything to copy, so there is no column of it here.
+    rows = cells_of(text)
+    header = rows[0]
+    row = rows[1]
+    # No model learns to copy in two updates, so the table has no column for copying.
     assert header[1:] == ["32", "128", "training speed", "evaluation speed", "memory"]
     assert row[0] == "Root distance, L=32"
     assert row[5] == "–"  # no sinusoidal model was trained

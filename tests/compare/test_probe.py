@@ -32,7 +32,7 @@ def generate(probe, seed=3, count=40, length=128, **arguments) -> list[list[int]
 
 
 def markers_of(row: list[int]) -> list[int]:
-    return [place for place, token in enumerate(row) if token == MARKER]
+    return [position for position, token in enumerate(row) if token == MARKER]
 
 
 def pairs_of(row: list[int]) -> list[list[tuple[int, int]]]:
@@ -44,10 +44,10 @@ def pairs_of(row: list[int]) -> list[list[tuple[int, int]]]:
     return blocks
 
 
-def recalled(row: list[int], place: int) -> int:
+def recalled(row: list[int], position: int) -> int:
     """Return the token after the last earlier occurrence of the token before a position."""
-    key = row[place - 1]
-    earlier = [other for other in range(place - 1) if row[other] == key]
+    key = row[position - 1]
+    earlier = [index for index in range(position - 1) if row[index] == key]
     return row[earlier[-1] + 1]
 
 
@@ -67,30 +67,34 @@ def test_sequence_repeats_string_after_gap(probe, depth):
     rows = probe.sequences(np.random.default_rng(3), first, filling, 40, length, depth)
     assert rows.shape == (40, length)
     assert (rows[:, -1] == 2).all()
-    places = set()
+    positions = set()
     for row in rows.tolist():
-        before, last = [place for place, token in enumerate(row) if token == first]
+        before, last = [position for position, token in enumerate(row) if token == first]
         string = row[last + 1 : -1]
         assert row[before + 1 : before + 1 + probe.size] == string
         assert len(set(string)) == probe.size
         assert all(first + 2 <= symbol < first + 2 + probe.symbols for symbol in string)
         rest = row[:before] + row[before + 1 + probe.size : last]
-        if probe.in_text:  # one stretch of text, cut where the key is planted
+        if probe.in_text:  # contiguous text, cut at the key
             assert rest == list(range(rest[0], rest[0] + len(rest)))
         else:
             assert set(rest) == {first + 1}
         if depth is not None:
             assert last - before - 1 - probe.size == probe.gap(length, depth)
-            assert depth != 0 or before == 0
-        places.add(before)
-    assert len(places) == 1 if depth is not None else len(places) > 10
+            if depth == 0:
+                assert before == 0
+        positions.add(before)
+    if depth is None:
+        assert len(positions) > 10
+    else:
+        assert len(positions) == 1
 
 
 def test_training_sequence_repeats_string_often():
     rows = COPY.sequences(np.random.default_rng(3), 4, None, 40, 64, copies=5)
     for row in rows.tolist():
-        marks = [place for place, token in enumerate(row) if token == 4]
-        strings = {tuple(row[place + 1 : place + 9]) for place in marks}
+        marks = [position for position, token in enumerate(row) if token == 4]
+        strings = {tuple(row[mark + 1 : mark + 9]) for mark in marks}
         assert len(marks) == 5
         assert len(strings) == 1
         assert row.count(5) == 64 - 1 - 5 * 9
@@ -98,13 +102,13 @@ def test_training_sequence_repeats_string_often():
 
 @pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
 def test_mqar_is_solved_by_recall(depth):
-    places = MQAR.answer_positions(128)
+    positions = MQAR.answer_positions(128)
     gaps = set()
     for row in generate(MQAR, depth=depth):
         first, last = pairs_of(row)
         values = [value for _, value in last]
-        assert [row[place] for place in places] == values
-        assert [recalled(row, place) for place in places] == values
+        assert [row[position] for position in positions] == values
+        assert [recalled(row, position) for position in positions] == values
         assert sorted(first) == sorted(last)
         assert row[-1] == 2
         keys = [key - MARKER - 2 for key, _ in first]
@@ -205,24 +209,25 @@ def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch
 
     data = out / "copy" / "data-48"
     checkpoint = next(out.glob("copy/*/checkpoint_last.pt"))
-    checks_accuracy(data, checkpoint)
+    check_accuracy(data, checkpoint)
     beyond = ["eval", str(data), "--path", str(checkpoint), "--lengths", "96"]
     assert main([*beyond, "--out", str(tmp_path / "x.json")]) == 2
     assert "clamp_learned_positions" in capsys.readouterr().err
 
 
-def checks_accuracy(data, checkpoint):
+def check_accuracy(data, checkpoint):
     """Compare the accuracy with a full forward pass per symbol."""
     model = load_checkpoint(checkpoint, data)
     small = RecallProbe("small", symbols=16, copies=2, in_text=False, keys=16, pairs=4)
     for probe in (COPY, small):
         rows = probe.sequences(np.random.default_rng(0), 4, None, 6, 48, 0.5)
-        places = probe.answer_positions(48)
-        right = correct_symbols(model, torch.from_numpy(rows), places)
-        for row, found in zip(rows.tolist(), right.tolist()):
-            for n, place in enumerate(places):
-                scores, _ = model.decoder(torch.tensor([[2, *row[:place]]]))
-                assert found[n] == (int(scores[0, -1].argmax()) == row[place])
+        positions = probe.answer_positions(48)
+        correct = correct_symbols(model, torch.from_numpy(rows), positions)
+        for row, correct_of_row in zip(rows.tolist(), correct.tolist()):
+            for n, position in enumerate(positions):
+                scores, _ = model.decoder(torch.tensor([[2, *row[:position]]]))
+                expected = int(scores[0, -1].argmax()) == row[position]
+                assert correct_of_row[n] == expected
 
 
 def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):

@@ -42,5 +42,5 @@ def test_models_of_one_name_have_separate_speeds():
 def test_baseline_is_the_model_without_options():
     records = [timed("sinusoidal", 1.0, WINDOW), timed("sinusoidal", 2.0)]
     columns = ratios(records)
-    found = [columns["training speed"][key_of(record)] for record in records]
-    assert found == ["2.00", "1.00"]
+    speeds = [columns["training speed"][key_of(record)] for record in records]
+    assert speeds == ["2.00", "1.00"]

@@ -16,10 +16,10 @@ COMMON = "the of and to in a is that it was for on are as with his they at be th
 
 
 def sentences(seed: int, count: int) -> list[str]:
-    """Return random sentences. Those of two seeds share hardly any 8-grams."""
-    draw = random.Random(seed)
+    """Return random sentences. Sentences of different seeds share almost no 8-grams."""
+    rng = random.Random(seed)
     words = COMMON.split() + [f"w{seed}x{n}" for n in range(30)]
-    return [" ".join(draw.choices(words, k=draw.randint(4, 20))) for _ in range(count)]
+    return [" ".join(rng.choices(words, k=rng.randint(4, 20))) for _ in range(count)]
 
 
 def wikitext_files(folder: Path) -> dict[str, Path]:
@@ -35,7 +35,7 @@ def wikitext_files(folder: Path) -> dict[str, Path]:
 
 
 def wikitext_zip(path: Path, folder: Path) -> Path:
-    """Write the same three files to an archive like the official one."""
+    """Write the files of :func:`wikitext_files` to an archive like the official one."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in wikitext_files(folder).values():
             archive.write(file, f"wikitext-103/{file.name}")
@@ -62,18 +62,18 @@ def tarred(folder: Path, path: Path) -> Path:
 
 def documents_file(path: Path, count: int = 300) -> Path:
     """Write documents of one to nine lines, separated by empty lines."""
-    draw = random.Random(5)
+    rng = random.Random(5)
     lines = sentences(7, 9 * count)
     with open(path, "w", encoding="utf-8") as out:
         for _ in range(count):
-            for _ in range(draw.randint(1, 9)):
+            for _ in range(rng.randint(1, 9)):
                 out.write(lines.pop() + "\n")
             out.write("\n")
     return path
 
 
 def stored(data_bin: Path, split: str) -> tuple[list[str], list[int]]:
-    """Read the lines of a split with fairseq, and the number of tokens of each."""
+    """Read the lines of a split and the number of tokens per line with fairseq."""
     dictionary = Dictionary.load(str(data_bin / "dict.txt"))
     items = data_utils.load_indexed_dataset(str(data_bin / split), dictionary)
     return [dictionary.string(item) for item in items], items.sizes.tolist()
@@ -84,7 +84,8 @@ def train_byte_level_bpe(lines: list[str], folder: Path, entries: int) -> ByteLe
     model = ByteLevelBPETokenizer()
     model.train_from_iterator(lines, vocab_size=entries - SPECIAL, show_progress=False)
     folder.mkdir(parents=True, exist_ok=True)
-    encoder, merges = (Path(path) for path in model.save_model(str(folder)))
+    vocabulary, merges = model.save_model(str(folder))
     return ByteLevelBpe(
-        encoder.rename(folder / "encoder.json"), merges.rename(folder / "vocab.bpe")
+        Path(vocabulary).rename(folder / "encoder.json"),
+        Path(merges).rename(folder / "vocab.bpe"),
     )

@@ -42,13 +42,13 @@ def test_bookcorpus_holds_whole_normalized_books(prepared, folder):
     splits = split_of(out)
     for split in ("train", "valid", "test"):
         lines, sizes = lines_of(data_bin, split, model)
-        found = "\n".join(lines).split("\n\n")
-        names = [name for name, where in splits.items() if where == split]
+        stored_books = "\n".join(lines).split("\n\n")
+        names = [name for name, split_of_book in splits.items() if split_of_book == split]
         expected = []
         for name in names:
             raw = (folder / name).read_text(encoding="utf-8").split("\n")
             expected.append("\n".join(" ".join(normalize(line).split()) for line in raw if line))
-        assert sorted(book.strip() for book in found if book) == sorted(expected)
+        assert sorted(book.strip() for book in stored_books if book) == sorted(expected)
         text = "".join(line + "\n" for line in lines)
         assert manifest["splits"][split] == {
             "lines": len(lines),
@@ -110,8 +110,8 @@ def test_line_edition_is_checked_and_split_into_blocks(
     assert splits.count("valid") == splits.count("test") == 2
     model = SentencePiece(tmp_path / "file" / "data-bin" / "sentencepiece.model")
     first = 50 * splits.index("valid")
-    found, _ = lines_of(tmp_path / "file" / "data-bin", "valid", model)
-    assert found == lines[first : first + 100]
+    valid_lines, _ = lines_of(tmp_path / "file" / "data-bin", "valid", model)
+    assert valid_lines == lines[first : first + 100]
 
 
 def test_bookcorpus_uses_given_wordpiece(folder, tmp_path):

@@ -32,16 +32,16 @@ def documents_of(path):
 
 
 def stored(folder, split, model):
-    """The documents of a split as text, with the tokens of each."""
+    """Return the documents of a split as text, and the number of tokens of each."""
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     items = data_utils.load_indexed_dataset(str(folder / split), dictionary)
-    found = []
+    documents = []
     for item in items:
         words = [dictionary[i] for i in item.tolist()]
         assert words[-2:] == ["</s>", "</s>"]
         lines = " ".join(words[:-2]).split(" </s> ")
-        found.append("\n".join(model._model.decode(line.split()) for line in lines))
-    return found, items.sizes
+        documents.append("\n".join(model._model.decode(line.split()) for line in lines))
+    return documents, items.sizes
 
 
 def test_cc100_holds_each_document_once(prepared, source):
@@ -58,7 +58,8 @@ def test_cc100_holds_each_document_once(prepared, source):
         assert (data_bin / name / "valid.bin").exists() == (name == "shard00")
     valid, valid_sizes = stored(data_bin / "shard00", "valid", model)
     everything = documents_of(source)
-    *whole, last = valid
+    whole = valid[:-1]
+    last = valid[-1]
     beginnings = [text for text in everything if text.startswith(last)]
     assert beginnings  # the last validation document ends with the line that reached 300 tokens
     assert sorted(train + whole + beginnings[:1]) == sorted(everything)
@@ -114,9 +115,9 @@ def test_packing_chunks_and_workers_keep_the_bytes(prepared, source, tmp_path, m
 
 
 def test_cc100_uses_gpt2_files(source, tmp_path):
-    files = train_byte_level_bpe(sentences(7, 500), tmp_path / "bpe", 300).files
-    given = dict(zip(("encoder_json", "vocab_bpe"), files))
-    manifest, _ = prepare(Cc100Roberta([source], **given, **SETTINGS), tmp_path / "out")
+    encoder, merges = train_byte_level_bpe(sentences(7, 500), tmp_path / "bpe", 300).files
+    corpus = Cc100Roberta([source], encoder_json=encoder, vocab_bpe=merges, **SETTINGS)
+    manifest, _ = prepare(corpus, tmp_path / "out")
     assert manifest["tokenizer"]["kind"] == "byte-level-bpe"
     assert manifest["dictionary"]["entries"] == 300
     assert (tmp_path / "out" / "data-bin" / "vocab.bpe").exists()

@@ -13,9 +13,9 @@ from alibi_fairseq.results.data_folder import DataFolder
 
 @pytest.fixture
 def documents(tmp_path):
-    """Return a folder of 40 documents of 25 lines, and a file that is no text.
+    """Return a folder of 40 documents of 25 lines, and a file that is not text.
 
-    Lines begin with the name of their document, so that it is a word of no other document.
+    Each line begins with the name of its document, which no other document contains.
     """
     folder = tmp_path / "texts"
     folder.mkdir()
@@ -39,7 +39,7 @@ def test_text_holds_out_whole_documents(documents, tmp_path):
         lines, _ = stored(tmp_path / "out" / "data-bin", split)
         names[split] = {line.split()[0] for line in lines if line}
     assert len(names["train"]) == 32
-    # A word that is only in held-out documents is unknown, and those of training are known.
+    # Words that only held-out documents contain are unknown. All words of training are known.
     assert "<unk>" not in names["train"]
 
     train, _ = stored(tmp_path / "out" / "data-bin", "train")

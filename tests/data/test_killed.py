@@ -12,33 +12,36 @@ from alibi_fairseq.data.wikitext103 import WikiText103
 
 
 def corpora(folder):
-    """Return for each corpus two builders of the same data, mostly from different sources."""
+    """Return two builders of the same data for each corpus, mostly from different sources."""
     archive = wikitext_zip(folder / "wikitext-103-v1.zip", folder / "text")
     lines = documents_file(folder / "text.txt")
-    whole = books(folder / "books")
-    packed = tarred(whole, folder / "books.tar.xz")
-    other = {"allow_other_text": True}
-    share = {"held_out": 10, "vocab_size": 400}
-    web = {"vocab_size": 350, "valid_tokens": 300, "shards": 3}
-    own = {"held_out": 10, "tokenizer": "words"}
+    unpacked = books(folder / "books")
+    packed = tarred(unpacked, folder / "books.tar.xz")
+    wikitext_options = {"allow_other_text": True}
+    book_options = {"held_out": 10, "vocab_size": 400}
+    web_options = {"vocab_size": 350, "valid_tokens": 300, "shards": 3}
+    text_options = {"held_out": 10, "tokenizer": "words"}
     return {
         "wikitext": (
-            WikiText103(archive, **other),
-            WikiText103(from_folder=folder / "text", **other),
+            WikiText103(archive, **wikitext_options),
+            WikiText103(from_folder=folder / "text", **wikitext_options),
         ),
-        "books": (BookCorpus([whole], **share), BookCorpus([packed], **share)),
-        "web": (Cc100Roberta([lines], **web), Cc100Roberta([lines], **web)),
-        "own": (CustomTextBuilder([packed], **own), CustomTextBuilder([whole], **own)),
+        "books": (BookCorpus([unpacked], **book_options), BookCorpus([packed], **book_options)),
+        "web": (Cc100Roberta([lines], **web_options), Cc100Roberta([lines], **web_options)),
+        "own": (
+            CustomTextBuilder([packed], **text_options),
+            CustomTextBuilder([unpacked], **text_options),
+        ),
     }
 
 
 @pytest.mark.parametrize("name", ["wikitext", "books", "web", "own"])
 def test_killed_preparation_gives_the_same_bytes(tmp_path, name):
-    """Each run is killed a little later than the one before."""
-    text, same = corpora(tmp_path)[name]
-    prepare(same, tmp_path / "whole", workers=2)
+    """Each run is killed at a later file than the run before."""
+    builder, same_data = corpora(tmp_path)[name]
+    prepare(same_data, tmp_path / "whole", workers=2)
     kills = 0
-    while killed_at(kills + 1, kills % 2 == 0, prepare, text, tmp_path / "killed"):
+    while killed_at(kills + 1, kills % 2 == 0, prepare, builder, tmp_path / "killed"):
         kills += 1
     assert kills >= 5
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["data-bin"]

@@ -17,7 +17,7 @@ from alibi_fairseq.data.wikitext103 import count_words
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import locked
 
-ODD = [
+UNUSUAL_LINES = [
     "",
     " two  words\t",
     "<unk> </s> <s> <pad> of",
@@ -31,7 +31,10 @@ ODD = [
 @pytest.mark.parametrize("workers", [1, 2])
 def test_binarize_equals_fairseq_preprocess(tmp_path, monkeypatch, kind, workers):
     monkeypatch.setattr(binarization, "_PART_BYTES", (2000, 2000))
-    texts = {"train": sentences(1, 300) + ODD, "valid": ODD[::-1] + sentences(2, 30)}
+    texts = {
+        "train": sentences(1, 300) + UNUSUAL_LINES,
+        "valid": UNUSUAL_LINES[::-1] + sentences(2, 30),
+    }
     if kind != "words":
         texts = {split: [single_spaced(line) for line in lines] for split, lines in texts.items()}
     splits = {split: tmp_path / f"{split}.txt" for split in texts}
@@ -45,7 +48,9 @@ def test_binarize_equals_fairseq_preprocess(tmp_path, monkeypatch, kind, workers
         tokenizer = train_sentencepiece(texts["train"], tmp_path / "sp.model", 400)
         tokenizer.write_dictionary(tmp_path / "dict.txt")
         flags = ["--srcdict", str(tmp_path / "dict.txt")]
-    parts = [part for split, path in splits.items() for part in text_parts(path, split)]
+    parts = []
+    for split, path in splits.items():
+        parts += text_parts(path, split)
     totals = binarize(parts, tmp_path / "parts", tmp_path / "ours", tokenizer, workers)
     for split, path in splits.items():
         if kind == "words":
@@ -58,12 +63,13 @@ def test_binarize_equals_fairseq_preprocess(tmp_path, monkeypatch, kind, workers
             pieces = (" ".join(tokenizer.names[i] for i in ids) for ids in tokenizer.encode(lines))
             (tmp_path / f"{split}.pieces").write_text("\n".join(pieces) + "\n")
             flags += [f"--{split}pref", str(tmp_path / f"{split}.pieces")]
-    in_process("preprocess", "--only-source", "--destdir", tmp_path / "theirs", *flags)
+    in_process("preprocess", "--only-source", "--destdir", tmp_path / "fairseq", *flags)
     for split in splits:
         for suffix in (".bin", ".idx"):
-            ours, theirs = (tmp_path / who / f"{split}{suffix}" for who in ("ours", "theirs"))
-            assert ours.read_bytes() == theirs.read_bytes()
-    assert (tmp_path / "dict.txt").read_bytes() == (tmp_path / "theirs/dict.txt").read_bytes()
+            ours = tmp_path / "ours" / f"{split}{suffix}"
+            expected = tmp_path / "fairseq" / f"{split}{suffix}"
+            assert ours.read_bytes() == expected.read_bytes()
+    assert (tmp_path / "dict.txt").read_bytes() == (tmp_path / "fairseq/dict.txt").read_bytes()
     assert not [path for path in (tmp_path / "parts").iterdir() if path.suffix != ".json"]
 
 
@@ -72,8 +78,8 @@ def test_unknown_words_are_counted(tmp_path):
     (tmp_path / "text").write_text("a b c\n\n<unk> a\n")
     words = Words(tmp_path / "dict.txt")
     parts = text_parts(tmp_path / "text", "test")
-    found = binarize(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
-    assert found == {"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2, "items": 3}
+    counts = binarize(parts, tmp_path / "parts", tmp_path / "out", words, 1)["test"]
+    assert counts == {"lines": 3, "words": 5, "bytes": 15, "tokens": 8, "unknown": 2, "items": 3}
 
 
 @pytest.fixture

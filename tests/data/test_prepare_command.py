@@ -22,8 +22,8 @@ def text(tmp_path_factory):
     return documents_file(tmp_path_factory.mktemp("text") / "text.txt")
 
 
-def cc100(text, out, *more):
-    settings = ["--vocab-size", "350", "--valid-tokens", "300", "--workers", "1", *more]
+def cc100(text, out, *options):
+    settings = ["--vocab-size", "350", "--valid-tokens", "300", "--workers", "1", *options]
     return ["prepare", "cc100-roberta", str(text), "--out", str(out), *settings]
 
 
@@ -40,7 +40,7 @@ def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("corpus", "given", "named"),
+    ("corpus", "arguments", "named"),
     [
         ("wikitext-103", "--archive wikitext-103-v1.zip", "--archive"),  # another text's hash
         ("wikitext-103", "--archive cut.zip --allow-other-text", "cut.zip"),
@@ -59,13 +59,13 @@ def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
         ("text", "latin", "latin.txt"),
     ],
 )
-def test_prepare_rejects_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, given, named):
+def test_prepare_rejects_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, arguments, named):
     monkeypatch.chdir(inputs)
     out = tmp_path / "out"
-    assert main(["prepare", corpus, *given.split(), "--out", str(out), "--workers", "1"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert named in said
-    # Input that is rejected before the whole text has been read leaves nothing behind.
+    assert main(["prepare", corpus, *arguments.split(), "--out", str(out), "--workers", "1"]) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert named in message
+    # Input that is rejected before the whole text has been read leaves no files.
     assert not (out / "data-bin").exists()
     assert (out / "work").exists() == (named == "--vocab-size")
 
@@ -97,7 +97,7 @@ def test_prepare_rejects_small_disk(text, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_prepare_resumes_after_sigkill(text, tmp_path):
-    """The shell script with worker processes, killed at a moment that depends on the clock."""
+    """Kill the shell script while its workers run, at a moment that depends on the clock."""
     script = ROOT / "data-prep" / "cc100-roberta" / "prepare.sh"
     command = [script, *cc100(text, tmp_path / "out")[2:], "--workers", "2"]
     environment = {**os.environ, "PYTHON": sys.executable}

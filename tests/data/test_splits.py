@@ -17,10 +17,10 @@ def books(groups):
     return [Book(f"book{n}.txt", f"{n:064x}", group) for n, group in enumerate(groups)]
 
 
-def straddling(found):
+def straddling(books):
     """Return the groups in more than one split."""
     splits_of_group = {}
-    for book in found:
+    for book in books:
         if book.split != DROPPED:
             splits_of_group.setdefault(book.group, set()).add(book.split)
     return [group for group, splits in splits_of_group.items() if len(splits) > 1]
@@ -32,17 +32,17 @@ def straddling(found):
 )
 def test_near_duplicates_share_a_split(groups, seed, held_out):
     for split in (split_books, split_blocks):
-        found = books(groups)
+        items = books(groups)
         try:
-            split(found, held_out, seed)
+            split(items, held_out, seed)
         except UserInputError:
             continue
-        assert straddling(found) == []
-        wanted = max(1, round(len(found) * held_out / 100))
+        assert straddling(items) == []
+        wanted = max(1, round(len(items) * held_out / 100))
         for name in ("valid", "test"):
-            assert 1 <= sum(book.split == name for book in found) <= wanted
+            assert 1 <= sum(item.split == name for item in items) <= wanted
         if split is split_books:
-            assert all(book.split != DROPPED for book in found)
+            assert all(item.split != DROPPED for item in items)
 
 
 def splits_by_content(books, seed):
@@ -63,17 +63,17 @@ def test_split_depends_on_seed():
 
 def test_split_ignores_names_and_order():
     first = splits_by_content(books(range(100)), seed=1)
-    other = books(range(100))
-    for number, book in enumerate(other):
+    renamed = books(range(100))
+    for number, book in enumerate(renamed):
         book.name = f"renamed{number}"
-    assert splits_by_content(other[50:] + other[:50], seed=1) == first
+    assert splits_by_content(renamed[50:] + renamed[:50], seed=1) == first
 
 
 def test_split_blocks_drops_neighbors_of_held_out_ranges():
     for seed in range(50):
-        found = books(range(100))
-        split_blocks(found, 3, seed)
-        splits = [book.split for book in found]
+        blocks = books(range(100))
+        split_blocks(blocks, 3, seed)
+        splits = [block.split for block in blocks]
         for name in ("valid", "test"):
             first = splits.index(name)
             assert splits[first : first + 3] == [name] * 3
@@ -159,23 +159,23 @@ def test_near_duplicates_equal_naive_definition():
         " ".join(words[:300]) + " " + text(6),  # over a twentieth
         "too short",
         "too short",
-        " ".join(f"{w} and" for w in words),  # the same words, other runs of eight
+        " ".join(f"{w} and" for w in words),  # the same words in other 8-grams
         f"{c[: len(c) // 2]} {text(7)}",
-        f"{text(7)} {text(8)}",  # chained to c by the one before
+        f"{text(7)} {text(8)}",  # linked to c by the book before
     ]
     assert [len(shingles(book)) for book in books] == [len(naive_shingles(b)) for b in books]
-    found = near_duplicates([shingles(book) for book in books])
-    assert found == naive_groups(books)
-    assert found == [0, 1, 0, 3, 1, 5, 0, 7, 8, 9, 3, 3]
+    groups = near_duplicates([shingles(book) for book in books])
+    assert groups == naive_groups(books)
+    assert groups == [0, 1, 0, 3, 1, 5, 0, 7, 8, 9, 3, 3]
 
 
 def test_sampled_shingles_find_near_duplicates():
     books = [text(1, 20_000), text(2, 20_000)]
     books.append(books[0][: len(books[0]) // 3] + " " + text(3, 15_000))
-    kept = [shingles(book, one_in=10) for book in books]
-    assert [len(k) for k in kept] == pytest.approx([2000, 2000, 2100], rel=0.1)
-    assert set(kept[0]) < set(shingles(books[0]))
-    assert near_duplicates(kept) == [0, 1, 0]
+    samples = [shingles(book, one_in=10) for book in books]
+    assert [len(sample) for sample in samples] == pytest.approx([2000, 2000, 2100], rel=0.1)
+    assert set(samples[0]) < set(shingles(books[0]))
+    assert near_duplicates(samples) == [0, 1, 0]
 
 
 def test_near_duplicates_ignore_boilerplate(monkeypatch):
@@ -187,6 +187,6 @@ def test_near_duplicates_ignore_boilerplate(monkeypatch):
 
 
 def test_shingles_are_stable():
-    # Recorded hashes of two 8-grams: lists of splits that were shared stay valid.
-    found = shingles("one two three four five six seven eight nine")
-    assert found.tolist() == [1635881572428191480, 14958279935184619535]
+    # Recorded hashes of two 8-grams. Other hashes would invalidate published lists of splits.
+    hashes = shingles("one two three four five six seven eight nine")
+    assert hashes.tolist() == [1635881572428191480, 14958279935184619535]

@@ -33,7 +33,7 @@ def byte_level(tmp_path_factory):
 
 
 def fairseq_indices(tokenizer, line, folder):
-    """What fairseq-preprocess makes of the tokenized line, and the dictionary it uses."""
+    """Return the indices of the tokenized line in fairseq-preprocess, and its dictionary."""
     tokenizer.write_dictionary(folder / "dict.txt")
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     text = " ".join(tokenizer.names[i] for i in tokenizer.encode([line])[0])
@@ -45,10 +45,11 @@ def fairseq_indices(tokenizer, line, folder):
 def test_token_ids_plus_offset_equal_fairseq_indices(kind, line, request, tmp_path):
     tokenizer = request.getfixturevalue(kind)
     indices, dictionary = fairseq_indices(tokenizer, line, tmp_path)
-    pieces = tokenizer.encode([line])[0]
-    assert [number + tokenizer.offset for number in pieces] + [dictionary.eos()] == indices
-    assert dictionary.unk() not in indices  # so nothing is lost:
-    assert kind != "sentencepiece" or tokenizer._model.decode(pieces) == line
+    ids = tokenizer.encode([line])[0]
+    assert [token_id + tokenizer.offset for token_id in ids] + [dictionary.eos()] == indices
+    assert dictionary.unk() not in indices
+    if kind == "sentencepiece":
+        assert tokenizer._model.decode(ids) == line
     assert len(dictionary) == len(tokenizer.names) + tokenizer.offset
 
 
@@ -66,14 +67,14 @@ def test_wordpiece_equals_transformers(cased, tmp_path):
     words += " café The Cat" if cased else ""
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join(words.split()) + "\n")
-    ours = WordPiece(path)
-    assert ours.lower_case is not cased
-    theirs = BertTokenizer(str(path), do_lower_case=not cased)
+    tokenizer = WordPiece(path)
+    assert tokenizer.lower_case is not cased
+    reference = BertTokenizer(str(path), do_lower_case=not cased)
     for line in ["The cats sat on the fatty mat , “ Café ” was", "the café's cat . catsy"]:
-        pieces = [ours.names[i] for i in ours.encode([line])[0]]
-        assert pieces == theirs.tokenize(line)
-        indices, dictionary = fairseq_indices(ours, line, tmp_path)
-        assert [n + ours.offset for n in ours.encode([line])[0]] + [2] == indices
+        ids = tokenizer.encode([line])[0]
+        assert [tokenizer.names[token_id] for token_id in ids] == reference.tokenize(line)
+        indices, dictionary = fairseq_indices(tokenizer, line, tmp_path)
+        assert [token_id + tokenizer.offset for token_id in ids] + [2] == indices
     assert len(dictionary) == len(words.split()) + 4
 
 
@@ -86,9 +87,9 @@ def test_wordpiece_rejects_other_files(tmp_path, content):
 
 def test_byte_level_bpe_rejects_gaps_in_token_ids(byte_level, tmp_path):
     encoder, merges = byte_level.files
-    numbers = json.loads(encoder.read_text())
-    last = max(numbers, key=numbers.get)
-    (tmp_path / "encoder.json").write_text(json.dumps({**numbers, last: numbers[last] + 1}))
+    ids = json.loads(encoder.read_text())
+    last = max(ids, key=ids.get)
+    (tmp_path / "encoder.json").write_text(json.dumps({**ids, last: ids[last] + 1}))
     with pytest.raises(UserInputError, match=r"encoder\.json"):
         ByteLevelBpe(tmp_path / "encoder.json", merges)
 

@@ -31,8 +31,8 @@ def split(folder, name):
 def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
     out = tmp_path / "text-smoke"
     out.mkdir()
-    (out / "test.bin").touch()  # of an older excerpt
-    (corpus / "manifest.json").write_text("{}")  # of the whole, whose name must not be borne
+    (out / "test.bin").touch()  # left by an earlier excerpt
+    (corpus / "manifest.json").write_text("{}")  # names the full corpus, not the excerpt
     excerpt(corpus, out, {"train": first(100), "valid": first(10_000), "test": first(10)})
     (corpus / "manifest.json").unlink()
     whole = split(corpus, "train")
@@ -55,13 +55,13 @@ def test_excerpt_replaces_rare_words(corpus, tmp_path):
     cut = split(out, "valid")
     dictionary = load_dictionary(out)
     assert len(dictionary) == 4 + 12 < whole.tokens.max() < len(load_dictionary(corpus))
-    kept = whole.tokens < len(dictionary)
-    assert cut.tokens[kept].tolist() == whole.tokens[kept].tolist()
-    assert set(cut.tokens[~kept].tolist()) == {dictionary.unk()}
+    is_frequent = whole.tokens < len(dictionary)
+    assert cut.tokens[is_frequent].tolist() == whole.tokens[is_frequent].tolist()
+    assert set(cut.tokens[~is_frequent].tolist()) == {dictionary.unk()}
 
 
 def test_wikitext_excerpt_has_the_whole_dictionary(tmp_path):
-    """A binary excerpt of it is bitwise identical to that of the whole text."""
+    """Its binary excerpt is bitwise identical to the binary excerpt of the full text."""
     wikitext_files(tmp_path / "text")
     text = {"from_folder": tmp_path / "text", "allow_other_text": True}
     prepare(WikiText103(**text), tmp_path / "whole")
@@ -96,13 +96,14 @@ def test_excerpt_option_prepares_the_beginning(tmp_path, monkeypatch, name):
     monkeypatch.setattr(bookcorpus, "LINES_PER_BLOCK", 50)
     monkeypatch.setattr(cc100_roberta, "_MIN_EXCERPT_BYTES", 20_000)
     corpus = corpora(tmp_path)[name]
-    # Were it the whole text, it would be the paper's.
+    # With this size, the full text would count as the paper's.
     monkeypatch.setattr(cc100_roberta, "PAPER_BYTES", 1000)
     manifest, _ = prepare(corpus, tmp_path / "out")
     assert manifest["corpus"] in ("books", "lines", "documents")
     assert manifest["identified_by"] is None
     sizes = {split: counts["bytes"] for split, counts in manifest["splits"].items()}
-    least, most = {"books": (8000, 100_000), "own": (15_900, 16_200)}.get(name, (8000, 75_000))
+    size_ranges = {"books": (8000, 100_000), "own": (15_900, 16_200)}
+    least, most = size_ranges.get(name, (8000, 75_000))
     assert least <= sum(sizes.values()) <= most
     assert min(sizes.values()) > 0
     assert set(sizes) >= {"train", "valid"}

@@ -34,9 +34,9 @@ def test_wikitext_data_holds_the_text(prepared, archive):
     for split, counts in manifest["splits"].items():
         text = (archive.parent / "text" / f"wiki.{split}.tokens").read_text(encoding="utf-8")
         lines = text.split("\n")[:-1]
-        found, sizes = stored(out / "data-bin", split)
+        stored_lines, sizes = stored(out / "data-bin", split)
         known = [[w if w in dictionary else "<unk>" for w in line.split()] for line in lines]
-        assert [line.split() for line in found] == known
+        assert [line.split() for line in stored_lines] == known
         assert counts == {
             "lines": len(lines),
             "words": len(text.split()),

@@ -15,11 +15,11 @@ def square(n):
 
 
 def parent_of_a_sleeper(path):
-    for _ in worker_pool.map_in_order(sleep_and_tell, [path] * 2, workers=2):
+    for _ in worker_pool.map_in_order(write_pid_and_sleep, [path] * 2, workers=2):
         pass
 
 
-def sleep_and_tell(path):
+def write_pid_and_sleep(path):
     with open(f"{path}/{os.getpid()}", "w"):
         pass
     time.sleep(600)
@@ -67,13 +67,13 @@ def alive(pid):
 
 
 def test_progress_log_has_plain_lines(capsys):
-    """Three bars at the same time, as for concurrent runs: tqdm moves the cursor between bars."""
+    """Draw three bars at once, as for concurrent runs. tqdm moves the cursor between bars."""
     with (
-        worker_pool.progress(10, "one") as one,
-        worker_pool.progress(10, "two") as two,
-        worker_pool.progress(10, "three") as three,
+        worker_pool.progress(10, "one") as first,
+        worker_pool.progress(10, "two") as second,
+        worker_pool.progress(10, "three") as third,
     ):
-        for bar in (one, two, three):
+        for bar in (first, second, third):
             bar.update(10)
             bar.refresh()
             tqdm.write("between")

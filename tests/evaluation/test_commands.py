@@ -19,10 +19,14 @@ def test_eval_prints_table_of_records(trained, tmp_path, capsys):
     cells = load_results_file(tmp_path / "results.json")["cells"]
     measured = [(cell["subset"], cell["length"], cell["stride"]) for cell in cells]
     assert measured == [
-        (subset, length, stride)
-        for subset in ("valid", "test")
-        for length in (16, 48)
-        for stride in (length, 4)
+        ("valid", 16, 16),
+        ("valid", 16, 4),
+        ("valid", 48, 48),
+        ("valid", 48, 4),
+        ("test", 16, 16),
+        ("test", 16, 4),
+        ("test", 48, 48),
+        ("test", 48, 4),
     ]
     printed = capsys.readouterr()
     assert "100%" in printed.err
@@ -69,18 +73,26 @@ def test_effective_context_is_shortest_window_in_tolerance(percent, expected):
     losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
     model = {"checkpoint": "run/model.pt", "subset": "valid", "stride": 8}
     cells = [{**model, "length": length, "loss_bits": loss} for length, loss in losses.items()]
-    *_, line = context_table(cells[1:] + cells[:1], percent).splitlines()
+    line = context_table(cells[1:] + cells[:1], percent).splitlines()[-1]
     assert line.split()[-2] == str(expected)
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        *("--lengths 16,x", "--lengths 16,", "--lengths 0"),
-        *("--strides 17", "--strides 0", "--strides half"),
-        *("--model-overrides {'a':1}", "--model-overrides [1]"),
-        *("--out /dev/full", "--out /dev/zero"),
-        *("--device abacus", "--memory-gb -1", "--effective-context -1"),
+        "--lengths 16,x",
+        "--lengths 16,",
+        "--lengths 0",
+        "--strides 17",
+        "--strides 0",
+        "--strides half",
+        "--model-overrides {'a':1}",
+        "--model-overrides [1]",
+        "--out /dev/full",
+        "--out /dev/zero",
+        "--device abacus",
+        "--memory-gb -1",
+        "--effective-context -1",
         "--by-position --strides 4",
     ],
 )

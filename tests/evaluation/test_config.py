@@ -1,4 +1,4 @@
-"""Settings of a sweep, against the options of the command line."""
+"""Settings of a sweep compared with the options of the command line."""
 
 from __future__ import annotations
 

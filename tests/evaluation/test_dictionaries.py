@@ -15,7 +15,7 @@ from alibi_fairseq.results.data_hashes import STATE_KEY, dictionary_digest, dict
 
 @pytest.fixture
 def other_data(trained, tmp_path):
-    """The data folder with two words of the dictionary in each other's place."""
+    """Return a copy of the data folder in whose dictionary two words are exchanged."""
     folder = shutil.copytree(trained.data, tmp_path / "other")
     lines = (folder / "dict.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     lines[7], lines[8] = lines[8], lines[7]
@@ -23,8 +23,8 @@ def other_data(trained, tmp_path):
     return folder
 
 
-def without_fingerprint(checkpoint, path):
-    """The checkpoint as a program that does not know this project would have written it."""
+def without_dictionary_hash(checkpoint, path):
+    """Save a copy of a checkpoint without the hash, as plain fairseq would write it."""
     state = torch.load(checkpoint, weights_only=True)
     del state["task_state"][STATE_KEY]
     path.parent.mkdir(exist_ok=True)
@@ -43,7 +43,7 @@ def test_checkpoint_rejects_data_of_other_dictionary(sweep, trained, other_data,
 
 
 def test_checkpoint_without_hash_uses_nearby_dictionary(sweep, trained, other_data, tmp_path):
-    checkpoint = without_fingerprint(trained("alibi"), tmp_path / "foreign" / "model.pt")
+    checkpoint = without_dictionary_hash(trained("alibi"), tmp_path / "foreign" / "model.pt")
     shutil.copy(trained.data / "dict.txt", checkpoint.parent)
     with pytest.raises(UserInputError, match="another dictionary"):
         sweep(checkpoint, data=other_data)
@@ -56,12 +56,13 @@ def test_sweep_rejects_dictionary_of_another_size(sweep, trained, tmp_path, name
     with open(data / "dict.txt", "a", encoding="utf-8") as file:
         file.write("extra 1\n")
     with pytest.raises(UserInputError, match="dictionary of another size"):
-        sweep(without_fingerprint(trained(name), tmp_path / "model.pt"), data=data)
+        sweep(without_dictionary_hash(trained(name), tmp_path / "model.pt"), data=data)
 
 
 def test_dictionary_digest_depends_on_order_only():
-    one, other = dictionary_of(5), dictionary_of(5)
-    other.count[4] = 1000
-    assert dictionary_digest(one) == dictionary_digest(other)
-    other.symbols[4], other.symbols[5] = other.symbols[5], other.symbols[4]
-    assert dictionary_digest(one) != dictionary_digest(other)
+    original = dictionary_of(5)
+    changed = dictionary_of(5)
+    changed.count[4] = 1000
+    assert dictionary_digest(original) == dictionary_digest(changed)
+    changed.symbols[4], changed.symbols[5] = changed.symbols[5], changed.symbols[4]
+    assert dictionary_digest(original) != dictionary_digest(changed)

@@ -1,4 +1,4 @@
-"""Sweeps that would silently measure a wrong number, or lose one, are rejected."""
+"""Rejection of sweeps that would measure wrong values or lose results."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ def test_non_finite_scores_name_window(sweep, trained, tmp_path):
 
 @pytest.mark.parametrize(("name", "command"), [("alibi", "eval"), ("alibi-adaptive", "export")])
 def test_differing_tied_weights_are_rejected(trained, tmp_path, refuse, name, command):
-    """fairseq would take whichever it loads last."""
+    """fairseq would use the tensor that it loads last."""
     state = torch.load(trained(name), weights_only=False)
     output = "output_projection" if name == "alibi" else "adaptive_softmax.head.word_proj"
     state["model"][f"decoder.{output}.weight"] = state["model"][f"decoder.{output}.weight"] + 1
     path = tmp_path / "model.pt"
     torch.save(state, path)
-    more = {"eval": ["--lengths", "16"], "export": ["--data"]}[command]
-    assert refuse(command, "--path", path, "--out", tmp_path / "out", *more, trained.data)
+    flags = {"eval": ["--lengths", "16"], "export": ["--data"]}[command]
+    assert refuse(command, "--path", path, "--out", tmp_path / "out", *flags, trained.data)
     assert [file.name for file in tmp_path.iterdir()] == ["model.pt"]

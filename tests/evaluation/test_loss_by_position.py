@@ -13,7 +13,7 @@ from alibi_fairseq.evaluation.loss_by_position import bucket_end
 from alibi_fairseq.evaluation.text_cases import TextCases
 
 #: Powers of two, and the numbers halfway between them.
-BUCKET_ENDS = sorted({*(2**n for n in range(14)), *(3 * 2**n for n in range(13))})
+BUCKET_ENDS = sorted({2**n for n in range(14)} | {3 * 2**n for n in range(13)})
 
 
 def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
@@ -23,7 +23,7 @@ def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
 
 
 def expected_buckets(positions: Counter, nats: Counter) -> dict[int, tuple[int, float]]:
-    """Sum tokens and losses by position into buckets, found by trying all ends in order."""
+    """Sum tokens and losses by position into buckets, trying all ends in order."""
     longest = max(positions)
     buckets: dict[int, tuple[int, float]] = {}
     begin = 1
@@ -121,12 +121,12 @@ def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     uninterrupted = sweep(**case, out="uninterrupted")
     measure = TextCases.measure
 
-    def interrupt_third(work, model, measured, *arguments):
+    def interrupt_second_length(cases, model, measured, *arguments):
         if measured["length"] == 16:
             raise KeyboardInterrupt
-        return measure(work, model, measured, *arguments)
+        return measure(cases, model, measured, *arguments)
 
-    monkeypatch.setattr(TextCases, "measure", interrupt_third)
+    monkeypatch.setattr(TextCases, "measure", interrupt_second_length)
     with pytest.raises(KeyboardInterrupt):
         sweep(**case)
     monkeypatch.setattr(TextCases, "measure", measure)
@@ -137,6 +137,6 @@ def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
 
 
 def test_length_past_the_end_repeats_buckets(sweep):
-    one, other = sweep(lengths=[5000, 7000])
-    assert other["position_bits"] == one["position_bits"]
-    assert one["position_ends"][-1] == one["longest_window"] == one["tokens"]
+    shorter, longer = sweep(lengths=[5000, 7000])
+    assert longer["position_bits"] == shorter["position_bits"]
+    assert shorter["position_ends"][-1] == shorter["longest_window"] == shorter["tokens"]

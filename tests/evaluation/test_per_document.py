@@ -1,4 +1,4 @@
-"""Losses of each document, and one set of scored tokens for every length and stride."""
+"""Losses of each document, and equal sets of scored tokens at all lengths and strides."""
 
 from __future__ import annotations
 
@@ -34,34 +34,45 @@ def data(trained, tmp_path_factory):
 @pytest.fixture
 def documents(sweep, data):
     def run(*arguments, **changes) -> list[dict]:
-        settings = {"data": data, "lengths": [16, 48], "strides": [None, 4]}
-        return sweep(*arguments, **{**settings, "documents": "empty-lines", **changes})
+        settings = {
+            "data": data,
+            "lengths": [16, 48],
+            "strides": [None, 4],
+            "documents": "empty-lines",
+        }
+        settings.update(changes)
+        return sweep(*arguments, **settings)
 
     return run
 
 
 @given(
     st.lists(st.integers(1, 60), min_size=1, max_size=5),
-    *(st.integers(1, 20), st.integers(1, 20), st.integers(0, 30), st.integers(31, 50)),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(0, 30),
+    st.integers(31, 50),
 )
-def test_spans_score_same_tokens_at_every_window(sizes, one, other, score_from, score_to):
-    length = max(one, other)
-    stride = min(one, other)
+def test_spans_score_same_tokens_at_every_window(sizes, first, second, score_from, score_to):
+    length = max(first, second)
+    stride = min(first, second)
     starts = np.cumsum([0, *sizes[:-1]]).tolist()
-    expected = {
-        start + place: start
-        for start, size in zip(starts, sizes)
-        for place in range(score_from, min(size, score_to))
-    }
+    expected = {}  # start of the document by scored token
+    for start, size in zip(starts, sizes):
+        for position in range(score_from, min(size, score_to)):
+            expected[start + position] = start
     if not expected:
         with pytest.raises(UserInputError, match="--score-from"):
             spans_of(sum(sizes), starts, score_from, score_to)
         return
     spans = spans_of(sum(sizes), starts, score_from, score_to)
     windows = plan_windows(sum(sizes), length, stride, spans)
-    for passes in (windows, share_start(windows)):
-        assert [p for w in passes for p in range(w.scored, w.stop)] == list(expected)
-        for window in passes:
+    for plan in (windows, share_start(windows)):
+        scored = []
+        for window in plan:
+            scored += range(window.scored, window.stop)
+        assert scored == list(expected)
+        for window in plan:
             begin = expected[window.scored]
             assert window.start == max(begin, window.start)
             assert window.length <= length
@@ -72,7 +83,9 @@ def test_spans_score_same_tokens_at_every_window(sizes, one, other, score_from, 
 @pytest.mark.parametrize(
     ("name", "length", "stride", "score_from", "overrides"),
     [
-        *(("alibi", 32, *case, {}) for case in ((1, 48), (16, 20), (5, 0))),
+        ("alibi", 32, 1, 48, {}),
+        ("alibi", 32, 16, 20, {}),
+        ("alibi", 32, 5, 0, {}),
         # Windows at a start are not merged: these scores depend on the number of keys.
         ("alibi", 80, 8, 0, {"alibi_scale": "dynamic"}),
         ("alibi", 75, 30, 40, {"alibi_scale": "dynamic"}),
@@ -83,8 +96,8 @@ def test_document_losses_match_model_scores(
     documents, trained, name, length, stride, score_from, overrides
 ):
     """Against the model's own scores, window by window."""
-    given = {"lengths": [length], "strides": [stride], "overrides": overrides}
-    (cell,) = documents(name, **given, score_from=score_from, score_to=100)
+    case = {"lengths": [length], "strides": [stride], "overrides": overrides}
+    (cell,) = documents(name, **case, score_from=score_from, score_to=100)
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(trained(name))], arg_overrides=overrides
     )
@@ -128,10 +141,10 @@ def test_lengths_strides_and_memories_share_their_tokens(documents):
     assert counts[0][:3] == [72, 72, 0]
     assert [cell["min_context"] for cell in cells] == [1, 13, 1, 45]
     assert len({cell["bytes"] for cell in cells}) == 1
-    (other,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
-    assert other["document_tokens"] == counts[0]
-    assert other["memory_length"] == 24
-    assert other["loss_bits"] != cells[0]["loss_bits"]
+    (with_memory,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
+    assert with_memory["document_tokens"] == counts[0]
+    assert with_memory["memory_length"] == 24
+    assert with_memory["loss_bits"] != cells[0]["loss_bits"]
 
 
 WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
@@ -148,11 +161,11 @@ WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
     ],
 )
 def test_document_starts_of_lines_and_titles(tmp_path, kind, lines, starts):
-    numbers = [[WORDS[word] for word in line.split()] for line in lines]
+    token_ids = [[WORDS[word] for word in line.split()] for line in lines]
     dictionary = dictionary_of(0)
     dictionary.add_symbol("=")
-    begins = np.cumsum([0, *map(len, numbers[:-1])])
-    split = Split("test", np.concatenate(numbers), begins, dictionary, TextSize())
+    begins = np.cumsum([0, *map(len, token_ids[:-1])])
+    split = Split("test", np.concatenate(token_ids), begins, dictionary, TextSize())
     assert document_starts(DataFolder.open(tmp_path), split, kind) == starts
 
 
@@ -179,13 +192,30 @@ def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
 @pytest.mark.parametrize(
     "content",
     [
-        *("5", "null", "[0, 8]", "{", '"test"'),
-        *('{"test": 5}', '{"test": null}', '{"test": {"0": 1}}', '{"test": "0, 8"}'),
-        *('{"test": []}', '{"test": [0]}', '{"test": [5, 8]}', '{"test": [-1, 0, 8]}'),
-        *('{"test": [0, 1.7, 8]}', '{"test": [0, 1e400]}', '{"test": [0, NaN]}'),
-        *('{"test": [0, 8, 5]}', '{"test": [0, 8, 8]}', '{"test": [0, "8"]}'),
-        *('{"test": [false, 8]}', '{"test": [0, true]}', '{"test": [0, [8]]}'),
-        *('{"test": [0, 20]}', f'{{"test": [0, {10**30}]}}'),
+        "5",
+        "null",
+        "[0, 8]",
+        "{",
+        '"test"',
+        '{"test": 5}',
+        '{"test": null}',
+        '{"test": {"0": 1}}',
+        '{"test": "0, 8"}',
+        '{"test": []}',
+        '{"test": [0]}',
+        '{"test": [5, 8]}',
+        '{"test": [-1, 0, 8]}',
+        '{"test": [0, 1.7, 8]}',
+        '{"test": [0, 1e400]}',
+        '{"test": [0, NaN]}',
+        '{"test": [0, 8, 5]}',
+        '{"test": [0, 8, 8]}',
+        '{"test": [0, "8"]}',
+        '{"test": [false, 8]}',
+        '{"test": [0, true]}',
+        '{"test": [0, [8]]}',
+        '{"test": [0, 20]}',
+        f'{{"test": [0, {10**30}]}}',
     ],
 )
 def test_invalid_documents_file_is_rejected(tmp_path, content):

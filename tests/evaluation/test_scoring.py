@@ -1,4 +1,4 @@
-"""Scores of single targets against fairseq's full distributions, and the memory they take."""
+"""Losses of targets compared with fairseq's full distributions, and the memory of scoring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIED = ["--adaptive-input", "--adaptive-input-cutoff", "10,30", "--tie-adaptive-
 @torch.no_grad()
 def test_token_losses_match_fairseq(monkeypatch, flags):
     model = small_model("alibi", *(flags or []))
-    if flags is None:  # a plugin's decoder with an output layer of its own
+    if flags is None:  # a plugin's decoder with a different output layer
         output_layer = AlibiDecoder.output_layer
         monkeypatch.setattr(AlibiDecoder, "output_layer", lambda *x: 2 * output_layer(*x))
     tokens = random_tokens(3, 12)
@@ -57,7 +57,7 @@ ADAPTIVE += ["--adaptive-softmax-cutoff", "20000,60000", "--no-share-decoder-inp
 def test_peak_memory_includes_released_memory():
     peak = PeakMemory(CPU)
     before = peak.mb()
-    # Pages of their own: malloc may hold as many that earlier tests have touched and freed.
+    # New pages, because malloc may reuse memory that earlier tests have touched and freed.
     with mmap.mmap(-1, 200_000_000) as pages:
         torch.frombuffer(pages, dtype=torch.uint8).fill_(1)
     assert 150 < peak.mb() - before < 260
@@ -67,8 +67,8 @@ def test_peak_memory_includes_released_memory():
 @pytest.mark.parametrize(
     ("length", "scored", "words", "flags", "most_mb"),
     [
-        (2048, 2048, 80_000, [], 480),  # the matrix of scores would take 655 MB
-        (4096, 1, 60, [], 250),  # that of attention 1,074 MB
+        (2048, 2048, 80_000, [], 480),  # all logits would take 655 MB
+        (4096, 1, 60, [], 250),  # all attention scores would take 1,074 MB
         # The paper's output layer and a long window.
         pytest.param(16_384, 16_384, 267_740, ADAPTIVE, 1000, marks=pytest.mark.slow),
     ],

@@ -27,9 +27,11 @@ def binarized(lines: list[list[str]], vocabulary: list[str]):
     dictionary = Dictionary()
     for symbol in vocabulary:
         dictionary.add_symbol(symbol)
-    numbers = [[dictionary.index(piece) for piece in line] + [dictionary.eos()] for line in lines]
-    starts = np.cumsum([0] + [len(line) for line in numbers[:-1]])
-    return np.concatenate(numbers), starts, dictionary
+    token_ids = []
+    for line in lines:
+        token_ids.append([*map(dictionary.index, line), dictionary.eos()])
+    starts = np.cumsum([0] + [len(line) for line in token_ids[:-1]])
+    return np.concatenate(token_ids), starts, dictionary
 
 
 def sizes(lines: list[str]) -> TextSize:
@@ -70,10 +72,10 @@ LINE = ["the", "##s", *["fox"] * 97]
     [
         ([["the", "qui", "##ck", "fox"], [], ["jump", "##s"]], 4 + 3, None),
         ([LINE], 98 + 1, None),
-        ([[*LINE, "fox"]], None, None),  # one marked piece in a hundred is the least
+        ([[*LINE, "fox"]], None, None),  # one marked piece in a hundred is too few
         ([["the", "fox"]], None, None),
         ([[f"{WORD_MARK}the", "fox"]], 1 + 1, len("thefox\n")),
-        ([[f"{WORD_MARK}the", "<unk>"]], None, None),  # it hides what it stood for
+        ([[f"{WORD_MARK}the", "<unk>"]], None, None),  # the size of an unknown word is unknown
     ],
 )
 def test_text_size_by_word_marks(lines, words, size):
@@ -85,9 +87,9 @@ def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(trained.data, data)
     dictionary = load_dictionary(data)
-    found = load_split(DataFolder.open(data), "valid", dictionary)
+    split = load_split(DataFolder.open(data), "valid", dictionary)
     assert DataFolder.open(data).corpus == tmp_path.name
-    counts = {"lines": 10, "words": 100, "bytes": 1000, "tokens": len(found.tokens)}
+    counts = {"lines": 10, "words": 100, "bytes": 1000, "tokens": len(split.tokens)}
 
     describe(data, valid=counts)
     assert DataFolder.open(data).corpus == "small-text"

@@ -23,16 +23,21 @@ from alibi_fairseq.evaluation.windows import (
     share_start,
 )
 
-sizes = st.tuples(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40)).map(
-    lambda nls: (nls[0], max(nls[1:]), min(nls[1:]))
-)
+
+def order_sizes(drawn: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return tokens, length, and stride, where the stride is at most the length."""
+    tokens, first, second = drawn
+    return tokens, max(first, second), min(first, second)
 
 
-@given(sizes)
+SIZES = st.tuples(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40)).map(order_sizes)
+
+
+@given(SIZES)
 def test_plan_scores_every_token_once_with_context(sizes):
     tokens, length, stride = sizes
     windows = plan_windows(tokens, length, stride)
-    scored = [p for window in windows for p in range(window.scored, window.stop)]
+    scored = [position for w in windows for position in range(w.scored, w.stop)]
     assert scored == list(range(tokens))
     contexts = []
     for window in windows:
@@ -48,10 +53,14 @@ def test_plan_scores_every_token_once_with_context(sizes):
     assert mean == pytest.approx(sum(contexts) / tokens, rel=1e-12)
 
 
-@given(sizes)
+@given(SIZES)
 def test_shared_passes_give_every_token_the_same_context(sizes):
     def contexts(windows):
-        return [(p, p - w.start + 1) for w in windows for p in range(w.scored, w.stop)]
+        pairs = []
+        for window in windows:
+            for position in range(window.scored, window.stop):
+                pairs.append((position, position - window.start + 1))
+        return pairs
 
     windows = plan_windows(*sizes)
     shared = share_start(windows)
@@ -60,19 +69,19 @@ def test_shared_passes_give_every_token_the_same_context(sizes):
     assert sum(window.start == 0 for window in shared) == 1
 
 
-@given(sizes, sizes, st.integers(0, 50))
-def test_equal_effective_windows_mean_equal_plans(one, other, begin):
-    tokens = one[0]
+@given(SIZES, SIZES, st.integers(0, 50))
+def test_equal_effective_windows_mean_equal_plans(first, second, begin):
+    tokens = first[0]
     for spans in ([Span(0, 0, tokens)], [Span(0, 0, 3), Span(3, 3 + begin, 3 + begin + tokens)]):
-        plans = [plan_windows(tokens, *size[1:], spans) for size in (one, other)]
-        effective = [effective_window(*size[1:], spans) for size in (one, other)]
+        plans = [plan_windows(tokens, *size[1:], spans) for size in (first, second)]
+        effective = [effective_window(*size[1:], spans) for size in (first, second)]
         assert (plans[0] == plans[1]) == (effective[0] == effective[1])
 
 
 def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[int], list[int]]]:
-    """Inputs and scored targets of each window, from fairseq's own data pipeline.
+    """Return inputs and scored targets of each window from fairseq's data pipeline.
 
-    Every token of the stream is a different word, so that contents tell positions.
+    Every token of the stream is a different word, which identifies its position.
     """
     dictionary = dictionary_of(tokens)
     pad = dictionary.pad()
@@ -84,13 +93,13 @@ def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[in
         dataset = LMContextWindowDataset(dataset, stride, length - stride, pad)
     with data_utils.numpy_seed(0):
         batches = [dataset.collater([dataset[i]]) for i in range(len(dataset))]
-    found = []
+    windows = []
     for batch in batches:
         start = batch.get("start_indices", [0])[0]
         inputs = batch["net_input"]["src_tokens"][0]
         targets = batch["target"][0, start:]
-        found.append((inputs[inputs != pad].tolist(), targets[targets != pad].tolist()))
-    return found
+        windows.append((inputs[inputs != pad].tolist(), targets[targets != pad].tolist()))
+    return windows
 
 
 @pytest.mark.parametrize("tokens", [1, 7, 12, 40])

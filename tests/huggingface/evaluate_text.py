@@ -11,7 +11,7 @@ from alibi_fairseq.results.results_file import load_results_file
 
 @pytest.fixture
 def text(tmp_path):
-    """A text file."""
+    """Return a text file."""
     path = tmp_path / "sample.txt"
     path.write_text(TEXT, encoding="utf-8")
     return path
@@ -19,7 +19,7 @@ def text(tmp_path):
 
 @pytest.fixture
 def evaluate(text, tmp_path):
-    """Run ``eval`` on the text file, and return the result records."""
+    """Return a function that runs ``eval`` on the text file, with its result records."""
 
     def run(*folders, out="results", texts=(text,), **options) -> list[dict]:
         options = {"lengths": "8,48", "strides": "full,5", **options}

@@ -1,4 +1,4 @@
-"""Models that every architecture holds, converted."""
+"""Random models and their conversion to Hugging Face formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADAPTIVE = (
     "--adaptive-softmax-cutoff 20,40 --adaptive-softmax-factor 2 --criterion adaptive_loss "
     "--no-share-decoder-input-output-embed"
 )
-#: Lists for the heads of 8 features that :func:`perturbed` makes.
+#: LongRoPE factors for heads of 8 features, as in :func:`perturbed`.
 LONGROPE = "--longrope-short-factors 1,1,1.5,2 --longrope-long-factors 1,2,3,4"
 TIED = f"{ADAPTIVE} --tie-adaptive-weights --tie-adaptive-proj"
 

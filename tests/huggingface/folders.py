@@ -1,4 +1,4 @@
-"""Folders of tiny random models of transformers, with tokenizers that are trained here."""
+"""Folders of tiny random transformers models with trained tokenizers."""
 
 from __future__ import annotations
 
@@ -94,8 +94,14 @@ def make_folder(
     """Write a random model of :data:`CONFIGS`, whose scores are far from uniform."""
     tokenizer = tokenizer or byte_level_tokenizer()
     config_class, options = CONFIGS[name]
-    special = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": None}
-    config = config_class(**{**options, "vocab_size": len(tokenizer), **special, **changes})
+    vocabulary = {
+        "vocab_size": len(tokenizer),
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": None,
+    }
+    values = options | vocabulary | changes
+    config = config_class(**values)
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():

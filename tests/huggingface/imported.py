@@ -1,4 +1,4 @@
-"""Random models of transformers, and the fairseq models that ``import-hf`` makes of them."""
+"""Random transformers models and the fairseq models that ``import-hf`` creates from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of docs/checkpoints.md that runs a model of transformers with our attention."""
+"""Example of docs/checkpoints.md: a transformers model with the attention of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converted models against the decoders they came from."""
+"""Converted models compared with the original decoders."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ MODELS = [
     ("kerple", "", 8, "alibi_lm"),
     ("sandwich", "", 5, "alibi_lm"),
     ("transformer_xl", "", 6, "alibi_lm"),
-    *((method, "--attention-window 40", 8, "alibi_lm") for method in ("alibi", "t5")),
+    ("alibi", "--attention-window 40", 8, "alibi_lm"),
+    ("t5", "--attention-window 40", 8, "alibi_lm"),
 ]
 
 
@@ -70,18 +71,20 @@ def test_logits_and_architecture(method, flags, heads, architecture):
     model = perturbed(method, flags, heads)
     result = converted(model, method)
     assert result.architecture == architecture
-    far = [] if method == "learned" else [(8 * 32, 3e-5)]  # past the training length
-    for length, atol in (*far, (32, 1e-5)):
+    tolerances = {8 * 32: 3e-5, 32: 1e-5}  # by length
+    if method == "learned":
+        del tolerances[8 * 32]  # learned positions end at the training length
+    for length, atol in tolerances.items():
         tokens = random_tokens(2, length)
-        ours = model.get_normalized_probs(model(tokens), log_probs=True)
-        theirs = result.model(tokens).logits
+        expected = model.get_normalized_probs(model(tokens), log_probs=True)
+        logits = result.model(tokens).logits
         if not model.decoder.adaptive_softmax:  # else logits are log-probabilities
-            torch.testing.assert_close(theirs, model(tokens)[0], rtol=0, atol=atol)
-        torch.testing.assert_close(theirs.log_softmax(-1), ours, rtol=0, atol=atol)
+            torch.testing.assert_close(logits, model(tokens)[0], rtol=0, atol=atol)
+        torch.testing.assert_close(logits.log_softmax(-1), expected, rtol=0, atol=atol)
     if architecture == "alibi_lm":
         result.model.set_attn_implementation("eager")
         eager = result.model(tokens, output_attentions=True)
-        torch.testing.assert_close(eager.logits, theirs, rtol=0, atol=1e-5)
+        torch.testing.assert_close(eager.logits, logits, rtol=0, atol=1e-5)
         weights = eager.attentions[1]
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, heads, 32))
 
@@ -94,8 +97,8 @@ def test_dynamic_ntk_grows_with_length():
     assert result.architecture == "GPT-NeoX"
     for length in (32, 100, 256, 31):
         tokens = random_tokens(2, length)
-        theirs = result.model(tokens).logits
-        torch.testing.assert_close(theirs, model(tokens)[0], rtol=0, atol=3e-5)
+        logits = result.model(tokens).logits
+        torch.testing.assert_close(logits, model(tokens)[0], rtol=0, atol=3e-5)
 
 
 def test_every_method_is_tested():
@@ -140,7 +143,7 @@ def test_unsupported_options_are_rejected(method, flags, option):
 def test_model_with_different_logits_is_rejected(monkeypatch):
     model = perturbed("alibi")
     monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
-    model.decoder.embed_positions._divisor = 3.0  # an option that the description does not know
+    model.decoder.embed_positions._divisor = 3.0  # an option that the conversion ignores
     with pytest.raises(UserInputError, match="other scores"):
         converted(model, "alibi")
 
@@ -157,7 +160,7 @@ def test_window_cache_is_bounded():
         past = output.past_key_values
         logits.append(output.logits)
     torch.testing.assert_close(torch.cat(logits, 1), model(tokens)[0], rtol=0, atol=1e-5)
-    assert past.layers[1].keys.shape[2] == 5  # and the token's own
+    assert past.layers[1].keys.shape[2] == 5  # besides that of the current token
 
 
 def greedy(model, tokens: list[int]) -> list[int]:
@@ -168,12 +171,15 @@ def greedy(model, tokens: list[int]) -> list[int]:
 
 
 GENERATING = [
-    *(("alibi", BLOOM), ("alibi", TIED), ("sinusoidal", ""), ("transformer_xl", "")),
-    *(("alibi", "--attention-window 20"), ("sinusoidal", "--attention-window 5")),
-] + [
-    pytest.param(method, "", marks=pytest.mark.slow)
-    for method in sorted(set(POSITIONS) - {"sinusoidal", "transformer_xl"})
+    ("alibi", BLOOM),
+    ("alibi", TIED),
+    ("sinusoidal", ""),
+    ("transformer_xl", ""),
+    ("alibi", "--attention-window 20"),
+    ("sinusoidal", "--attention-window 5"),
 ]
+for method in sorted(set(POSITIONS) - {"sinusoidal", "transformer_xl"}):
+    GENERATING.append(pytest.param(method, "", marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize(("method", "flags"), GENERATING)
@@ -185,18 +191,18 @@ def test_cached_generation_in_left_padded_batch(method, flags):
     width = max(map(len, prompts))
     padded = torch.tensor([[PAD] * (width - len(p)) + p for p in prompts])
     new = 200
-    found = exported.generate(
+    sequences = exported.generate(
         padded,
         attention_mask=padded.ne(PAD).long(),
         do_sample=False,
         max_new_tokens=new,
         min_new_tokens=new,
     )
-    for prompt, row in zip(prompts, found.tolist(), strict=True):
+    for prompt, row in zip(prompts, sequences.tolist(), strict=True):
         generated = row[width:]
         assert len(generated) == new
         assert generated == greedy(model, prompt + generated)[len(prompt) - 1 : -1]
-    assert len(set(found[0].tolist())) > 4  # not one word again and again
+    assert len(set(sequences[0].tolist())) > 4  # not a single repeated word
 
 
 @pytest.mark.parametrize(("method", "flags"), [("alibi", TIED), ("alibi", BLOOM), ("t5", "")])
@@ -229,8 +235,8 @@ def test_compiled_model_matches_eager(method, flags):
     for length in (16, 32):
         tokens = random_tokens(2, length)
         expected = model.get_normalized_probs(model(tokens), log_probs=True)
-        found = compiled(tokens, use_cache=False).logits.log_softmax(-1)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        log_probabilities = compiled(tokens, use_cache=False).logits.log_softmax(-1)
+        torch.testing.assert_close(log_probabilities, expected, rtol=0, atol=1e-5)
 
 
 def test_fine_tuning_with_labels():

@@ -67,9 +67,8 @@ def test_losses_equal_naive_float64(name, evaluate, tmp_path):
     folder = make_folder(tmp_path / name, name)
     documents = tokens_of(folder, [TEXT])
     records = evaluate(folder)
-    assert [(record["length"], record["stride"]) for record in records] == [
-        *((8, 8), (8, 5), (48, 48), (48, 5)),
-    ]
+    cases = [(record["length"], record["stride"]) for record in records]
+    assert cases == [(8, 8), (8, 5), (48, 48), (48, 5)]
     for record in records:
         (expected,) = naive_losses(folder, documents, record["length"], record["stride"])
         assert record["tokens"] == len(documents[0]) > 48
@@ -92,7 +91,7 @@ def test_documents_equal_naive_float64(evaluate, tmp_path):
             assert record["document_tokens"] == [len(part) - score_from for part in documents]
             assert record["document_bits"] == pytest.approx(expected, abs=1e-3)
             assert (record["bytes"] == len(TEXT.encode())) is (score_from == 0)
-    # One stream, in which documents are only summed separately.
+    # Without --score-from, the text is one stream, and only the sums are per document.
     (stream,) = naive_losses(folder, [sum(documents, [])], 8, 8)
     (record,) = evaluate(folder, out="stream", lengths="8", strides="full", per_document=True)
     assert sum(record["document_bits"]) == pytest.approx(stream, abs=1e-3)

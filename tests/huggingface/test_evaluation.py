@@ -70,31 +70,33 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch, refuse,
 def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
     byte_level = make_folder(tmp_path / "byte-level")
     unigram = make_folder(tmp_path / "unigram", "gpt-neox", unigram_tokenizer())
-    one = evaluate(byte_level, out="results/one", strides="full")
-    two = evaluate(unigram, out="results/two", strides="full")
-    assert one[0]["tokens"] != two[0]["tokens"]
+    byte_level_records = evaluate(byte_level, out="results/one", strides="full")
+    unigram_records = evaluate(unigram, out="results/two", strides="full")
+    byte_level_tokens = byte_level_records[0]["tokens"]
+    unigram_tokens = unigram_records[0]["tokens"]
+    assert byte_level_tokens != unigram_tokens
     report = tmp_path / "report"
     assert main(["report", str(tmp_path / "results"), "--out", str(report)]) == 0
     tables = (report / "report.md").read_text().split("\n\n")
     titles = [part for part in tables if part.startswith(("Perplexity on", "Bits per byte on"))]
     assert titles == [
-        f"Perplexity on sample, non-overlapping, {one[0]['tokens']} tokens:",
-        f"Perplexity on sample, non-overlapping, {two[0]['tokens']} tokens:",
+        f"Perplexity on sample, non-overlapping, {byte_level_tokens} tokens:",
+        f"Perplexity on sample, non-overlapping, {unigram_tokens} tokens:",
         "Bits per byte on sample, non-overlapping:",
     ]
     shared = tables[tables.index(titles[2]) + 1]
-    for record in (*one, *two):
+    for record in byte_level_records + unigram_records:
         assert f"{record['bits_per_byte']:.4f}" in shared
     assert list((report / "figures").glob("*.png"))
 
 
 def test_report_separates_texts(evaluate, text, tmp_path):
     folder = make_folder(tmp_path / "model")
-    other = tmp_path / "other" / "sample.txt"
-    other.parent.mkdir()
-    other.write_text(TEXT[:-20])
+    shorter_text = tmp_path / "other" / "sample.txt"
+    shorter_text.parent.mkdir()
+    shorter_text.write_text(TEXT[:-20])
     evaluate(folder, out="results/one", lengths="8", strides="full")
-    evaluate(folder, out="results/two", lengths="8", strides="full", texts=(other,))
+    evaluate(folder, out="results/two", lengths="8", strides="full", texts=(shorter_text,))
     report = tmp_path / "report"
     assert main(["report", str(tmp_path / "results"), "--out", str(report)]) == 0
     assert (report / "report.md").read_text().count("Bits per byte on sample") == 2

@@ -30,38 +30,41 @@ def no_tokenizer_check():
 @pytest.fixture(scope="module")
 def exported(trained, tmp_path_factory, no_tokenizer_check):
     """Return a function that exports a checkpoint to a folder."""
-    made = {}
+    folders = {}
 
     def export(name: str):
-        if name not in made:
-            folder = made[name] = tmp_path_factory.mktemp(name) / "model"
+        if name not in folders:
+            folder = tmp_path_factory.mktemp(name) / "model"
             arguments = ["--data", str(trained.data), "--path", str(trained(name))]
             assert main(["export", *arguments, "--out", str(folder)]) == 0
-        return made[name]
+            folders[name] = folder
+        return folders[name]
 
     return export
 
 
 def valid(data) -> torch.Tensor:
-    return torch.from_numpy(
-        load_split(DataFolder.open(data), "valid", load_dictionary(data)).tokens
-    )
+    split = load_split(DataFolder.open(data), "valid", load_dictionary(data))
+    return torch.from_numpy(split.tokens)
 
 
 def perplexity(model, data, length: int) -> float:
-    """Non-overlapping windows, with nothing of this project in it; a memory is handed on."""
+    """Return the perplexity in non-overlapping windows, without code of this package.
+
+    A memory is passed from window to window.
+    """
     tokens = valid(data)
     inputs = torch.cat([torch.tensor([EOS]), tokens[:-1]])
     nats = 0.0
     past = None
-    remembers = getattr(model.config, "memory_length", 0)
+    memory_length = getattr(model.config, "memory_length", 0)
     for segment, targets in zip(inputs.split(length), tokens.split(length)):
-        output = model(segment[None], past_key_values=past, use_cache=bool(remembers))
-        if remembers:
+        output = model(segment[None], past_key_values=past, use_cache=bool(memory_length))
+        if memory_length:
             past = model.keep_memory(output.past_key_values)
         logits = output.logits[0].double()
         nats += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
-    assert (past.get_seq_length() if past else 0) == remembers
+    assert (past.get_seq_length() if past else 0) == memory_length
     return math.exp(nats / len(tokens))
 
 
@@ -85,28 +88,34 @@ def test_perplexity_matches_eval(name, exported, trained, sweep):
     model = AutoModelForCausalLM.from_pretrained(folder, **remote)
     factors = (1,) if name == "learned" else (1, 4, 16)  # learned positions end there
     for cell in sweep(name, lengths=[factor * TRAIN_LENGTH for factor in factors]):
-        found = perplexity(model, trained.data, cell["length"])
-        assert found == pytest.approx(cell["perplexity"], rel=1e-5)
+        measured = perplexity(model, trained.data, cell["length"])
+        assert measured == pytest.approx(cell["perplexity"], rel=1e-5)
 
 
 def test_files_of_export_folder(exported):
     folder = exported("bloom")
     assert sorted(path.name for path in folder.iterdir()) == [
-        *("README.md", "config.json", "dict.txt", "generation_config.json"),
-        *("model.safetensors", "tokenizer.json", "tokenizer_config.json"),
+        "README.md",
+        "config.json",
+        "dict.txt",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
     ]
-    card, own = ((each / "README.md").read_text() for each in (folder, exported("alibi")))
+    card = (folder / "README.md").read_text()
+    alibi_lm_card = (exported("alibi") / "README.md").read_text()
     assert "Format: BLOOM." in card
     assert f'from_pretrained("{folder.name}")' in card
     assert "trust_remote_code" not in card  # BLOOM and a word-level tokenizer need none
-    assert own.count("trust_remote_code") == 1  # the model does
-    assert "it would be BLOOM" in own
+    assert alibi_lm_card.count("trust_remote_code") == 1  # the model does
+    assert "it would be BLOOM" in alibi_lm_card
 
 
 @pytest.mark.slow
 def test_harness_evaluates_export(exported, trained):
     """EleutherAI's lm-evaluation-harness, on as many tokens as fill its windows."""
-    pytest.importorskip("accelerate", reason="the harness's model hf needs it")
+    pytest.importorskip("accelerate", reason="required by the harness for Hugging Face models")
     pytest.importorskip("lm_eval")
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
@@ -118,12 +127,12 @@ def test_harness_evaluates_export(exported, trained):
     harness = HFLM(pretrained=str(folder), **settings)
     text = AutoTokenizer.from_pretrained(folder).decode(tokens)
     request = Instance("loglikelihood_rolling", {}, (text,), 0)
-    (found,) = harness.loglikelihood_rolling([request], disable_tqdm=True)
+    (log_likelihood,) = harness.loglikelihood_rolling([request], disable_tqdm=True)
     inputs = torch.cat([torch.tensor([EOS]), tokens[:-1]]).view(4, length)
     with torch.no_grad():
         scores = harness.model(inputs).logits.log_softmax(-1)
     expected = scores.gather(-1, tokens.view(4, length, 1)).sum().item()
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert log_likelihood == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -144,13 +153,13 @@ def test_invalid_options_are_rejected(trained, tmp_path, refuse, monkeypatch, no
     short = shutil.copytree(data, tmp_path / "short")
     lines = (data / "dict.txt").read_text().splitlines(keepends=True)
     (short / "dict.txt").write_text("".join(lines[:-3]))
-    for change, said in (
+    for change, named in (
         (["--data", tmp_path], "dict.txt"),
         (["--data", short], "dict.txt"),
         (["--path", tmp_path / "none.pt"], "none.pt"),
     ):
-        assert said in refuse(*good, *change)
-    assert not any(out.parent.iterdir())  # nothing half-written
+        assert named in refuse(*good, *change)
+    assert not any(out.parent.iterdir())  # no incomplete files
     out.mkdir()
     (out / "mine.txt").write_text("keep me")
     assert "--out" in refuse(*good)

@@ -1,4 +1,4 @@
-"""Scores of imported models, in which symbols that the original model lacks are excluded."""
+"""Scores of imported models, which exclude symbols that the original model lacks."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_exported_import_keeps_exclusions(name, tmp_path):
 
 
 def test_import_rejects_probability_of_missing_symbols(tmp_path, monkeypatch, refuse):
-    """The built-in comparison notices a symbol that the original model does not have."""
+    """The built-in comparison detects a symbol that the original model lacks."""
     folder = save_random_model("bloom", tmp_path / "model")
     monkeypatch.setattr(OutputProjection, "forward", torch.nn.Linear.forward)
     assert "other scores" in refuse("import-hf", folder, "--out", tmp_path / "out")

@@ -208,7 +208,7 @@ def test_impossible_sizes_are_rejected(key, value, tmp_path, refuse):
 
 
 def test_unknown_configuration_keys_are_ignored(tmp_path):
-    """Others make transformers fetch kernels or import code."""
+    """Some of these keys make transformers download kernels or import code."""
     folder = save_random_model("gpt-neox", tmp_path / "model")
     change_config(
         folder,

@@ -15,7 +15,7 @@ from alibi_fairseq.results.results_file import save_results_file
 
 @pytest.fixture(scope="module")
 def results(trained, tmp_path_factory):
-    """Results file of a checkpoint at two lengths."""
+    """Return a results file of a checkpoint at two lengths."""
     path = tmp_path_factory.mktemp("results") / "alibi.json"
     arguments = [str(trained.data), "--path", str(trained("alibi")), "--lengths", "32,64"]
     assert main(["eval", *arguments, "--out", str(path)]) == 0
@@ -24,7 +24,7 @@ def results(trained, tmp_path_factory):
 
 @pytest.fixture
 def export(trained, tmp_path, monkeypatch):
-    """Function that exports a checkpoint and returns the exit code."""
+    """Return a function that exports a checkpoint and returns the exit code."""
     # The shared data has numbers as words, which look like token IDs.
     monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", lambda *arguments: {})
 
@@ -69,13 +69,13 @@ def test_card_invents_no_license(export, tmp_path):
 
 
 def test_results_of_other_checkpoint_are_rejected(export, results, tmp_path, capsys):
-    document = json.loads(results.read_text())
-    for record in document["cells"]:
+    contents = json.loads(results.read_text())
+    for record in contents["cells"]:
         record["checkpoint_sha256"] = "0" * 64
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps(document))
-    assert export("--results", str(other)) == 2
-    assert f"--results {other} has no perplexity of" in capsys.readouterr().err
+    other_results = tmp_path / "other.json"
+    other_results.write_text(json.dumps(contents))
+    assert export("--results", str(other_results)) == 2
+    assert f"--results {other_results} has no perplexity of" in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
 
 

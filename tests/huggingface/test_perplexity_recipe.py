@@ -56,7 +56,7 @@ def test_transformers_recipe_weights_windows_unequally(tmp_path):
     assert counts[0] == weights[0] == LENGTH - 1
     assert counts[1:] == [weight + 1 for weight in weights[1:]]
 
-    # Each window mean is that of `counts` tokens. We score those after the first window alike.
+    # Each window mean covers `counts` tokens. The sweep scores those after the first window.
     config = SweepConfig(lengths=(LENGTH - 1,), strides=(STRIDE,), score_from=LENGTH, device="cpu")
     (record,) = evaluate_folders([text], [folder], config, tmp_path / "results.json")
     assert record["tokens"] == sum(counts[1:])

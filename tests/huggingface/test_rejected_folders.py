@@ -33,8 +33,8 @@ def test_invalid_overrides_are_rejected(refuse, text, tmp_path):
     assert "another shape. Correct --model-overrides" in sentence({"hidden_size": 64})
     parameters = {"sliding_attention": {"rope_theta": 10.0}, "full_attention": {"rope_theta": 9.0}}
     folder = make_folder(tmp_path / "layers", "gemma3", rope_parameters=parameters)
-    said = sentence({"rope_parameters": {"rope_theta": 500.0}})
-    assert "separate values for full_attention, sliding_attention" in said
+    message = sentence({"rope_parameters": {"rope_theta": 500.0}})
+    assert "separate values for full_attention, sliding_attention" in message
 
 
 def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path):
@@ -61,7 +61,7 @@ def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path)
     assert witness.exists()
 
 
-def test_models_that_cannot_be_evaluated(refuse, text, tmp_path):
+def test_unsupported_models_are_rejected(refuse, text, tmp_path):
     out = tmp_path / "out.json"
 
     def sentence(folder, *options) -> str:
@@ -102,7 +102,7 @@ def test_models_that_cannot_be_evaluated(refuse, text, tmp_path):
     assert not out.exists()
 
 
-def test_weights_that_transformers_ignores_are_accepted(evaluate, tmp_path):
+def test_ignored_weights_are_accepted(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model", "gpt-neox")
     (before,) = evaluate(folder, out="before", lengths="8", strides="full")
     weights = load_file(folder / "model.safetensors")
@@ -112,7 +112,7 @@ def test_weights_that_transformers_ignores_are_accepted(evaluate, tmp_path):
     assert record["loss_bits"] == before["loss_bits"]
 
 
-def test_arguments_that_do_not_belong_together(refuse, text, trained, tmp_path):
+def test_conflicting_arguments_are_rejected(refuse, text, trained, tmp_path):
     folder = make_folder(tmp_path / "model")
     checkpoint = trained("alibi")
     rest = ["--lengths", "8", "--out", tmp_path / "out.json"]

@@ -13,8 +13,8 @@ from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_files
 from alibi_fairseq.results.data_folder import DataFolder
 
-#: Symbols of fairseq in the text, words and characters that training never saw, exotic spaces.
-STRANGE = [
+#: Text with fairseq's symbols, words and characters unseen in training, and unusual spaces.
+UNUSUAL_LINES = [
     "the <unk> of </s> and <s> is <pad> in",
     "(<unk>) the</s> zebra<unk> , \N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\N{SNOWMAN} the",
     "the\N{NO-BREAK SPACE}of\N{IDEOGRAPHIC SPACE}and  a\tb  ",
@@ -24,7 +24,7 @@ STRANGE = [
 
 
 def as_written() -> dict[str, list[str]]:
-    return {"train": text_of("train"), "valid": text_of("valid") + STRANGE}
+    return {"train": text_of("train"), "valid": text_of("valid") + UNUSUAL_LINES}
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,11 @@ def test_token_ids_of_real_text(kind, request, tmp_path):
     remote = {"trust_remote_code": kind != "words"}
     loaded = AutoTokenizer.from_pretrained(tmp_path / "once", **remote)
     loaded.save_pretrained(tmp_path / "twice")
-    again = AutoTokenizer.from_pretrained(tmp_path / "twice", **remote)
+    resaved = AutoTokenizer.from_pretrained(tmp_path / "twice", **remote)
     for split in ("train", "valid"):
         stored = load_split(DataFolder.open(data), split, load_dictionary(data))
         lines = as_written()[split]
-        for tokenizer in (loaded, again):
+        for tokenizer in (loaded, resaved):
             text = "".join(f"{line}\n" for line in lines)
             assert tokenizer(text)["input_ids"] == stored.tokens.tolist()
             bounds = [*stored.line_starts[1:], len(stored.tokens)]
@@ -85,7 +85,9 @@ def test_token_ids_of_real_text(kind, request, tmp_path):
     assert batch["input_ids"][1][0] == 1
     assert batch["attention_mask"][1][0] == 0
     lines = text_of("train")
-    texts = [lines[0], *(["\n".join(lines[:3]) + "\n"] if kind == "pieces" else [])]
+    texts = [lines[0]]
+    if kind == "pieces":
+        texts.append("\n".join(lines[:3]) + "\n")
     assert [loaded.decode(loaded(text)["input_ids"]) for text in texts] == texts
 
 
@@ -104,12 +106,12 @@ def test_different_tokenizer_is_rejected(pieces, tmp_path):
     make_sentencepiece(tmp_path / "other.model", vocabulary=120)
     split = load_split(DataFolder.open(data), "train", load_dictionary(data))
     check_tokenizer(build_tokenizer(data, files), split)
-    other = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})
+    other_tokenizer = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})
     with pytest.raises(UserInputError, match="does not match"):
-        check_tokenizer(other, split)
+        check_tokenizer(other_tokenizer, split)
 
 
-def test_symbols_overwriting_special_ones(tmp_path):
+def test_dictionary_may_overwrite_special_symbols(tmp_path):
     (tmp_path / "dict.txt").write_text("the 3\n<unk> 2 #fairseq:overwrite\nof 1\n")
     assert build_tokenizer(tmp_path, {})("the <unk> of")["input_ids"] == [4, 5, 6]
     assert Dictionary.load(str(tmp_path / "dict.txt")).index("<unk>") == 5

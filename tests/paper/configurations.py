@@ -1,4 +1,4 @@
-"""How the tests read configurations: as fairseq-hydra-train and as fairseq-train would."""
+"""Training configurations as fairseq-hydra-train and fairseq-train read them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ try:
 except ImportError:  # hydra 1.0
     from hydra.experimental import compose, initialize_config_dir
 
-#: A recipe of each folder and method; those of other lengths differ from it in numbers alone.
-ONE_OF_EACH = list({(r.folder, r.position_method): path for path, r in RECIPES.items()}.values())
+_BY_METHOD = {(recipe.folder, recipe.position_method): path for path, recipe in RECIPES.items()}
+#: One recipe per folder and method. Recipes of other training lengths differ only in numbers.
+ONE_OF_EACH = list(_BY_METHOD.values())
 
 
 def from_yaml(corpus: str, name: str, *overrides: str) -> dict:
@@ -42,10 +43,10 @@ def parsed(words: list[str]):
 
 
 def flat(cfg: dict) -> dict:
-    """{group.option: value}, without what scores translations (training never looks at it)."""
-    return {
-        f"{group}.{option}": value
-        for group, options_of_group in cfg.items()
-        if isinstance(options_of_group, dict) and group != "scoring"
-        for option, value in options_of_group.items()
-    }
+    """Return values by ``group.option``, without translation scoring, which training ignores."""
+    values = {}
+    for group, group_options in cfg.items():
+        if isinstance(group_options, dict) and group != "scoring":
+            for option, value in group_options.items():
+                values[f"{group}.{option}"] = value
+    return values

@@ -33,36 +33,37 @@ def test_shell_flags_match_yaml():
         user_dir, plugin, *words = shell_words(script, "DATA", *start)
         assert user_dir == "--user-dir"
         assert Path(plugin).samefile(CONFIGS.parent / "alibi_fairseq")
-        more = ["--finetune-from-model", *start] if start else []
-        assert words == [*flags(recipe.settings()), *more, "DATA"], path
+        start_flags = ["--finetune-from-model", *start] if start else []
+        assert words == [*flags(recipe.settings()), *start_flags, "DATA"], path
         assert script.stat().st_mode & 0o111, path
 
 
 @pytest.mark.parametrize("path", ONE_OF_EACH)
 def test_yaml_and_flags_give_equal_configurations(path):
     recipe = RECIPES[path]
-    start = "CHECKPOINT" if recipe.starts_from_another else None
     words = ["DATA", *flags(recipe.settings())]
-    words += ["--finetune-from-model", start] if start else []
-    overrides = [f"checkpoint.finetune_from_model={start}"] if start else []
-    found = from_yaml(recipe.folder, recipe.name, *overrides)
-    assert found == from_flags(words)
+    overrides = []
+    if recipe.starts_from_another:
+        words += ["--finetune-from-model", "CHECKPOINT"]
+        overrides.append("checkpoint.finetune_from_model=CHECKPOINT")
+    config = from_yaml(recipe.folder, recipe.name, *overrides)
+    assert config == from_flags(words)
     for group, values in recipe.settings().items():
         for option, value in values.items():
-            assert found[f"{group}.{option}"] == value, f"{group}.{option}"
+            assert config[f"{group}.{option}"] == value, f"{group}.{option}"
 
 
 def overlay_name(recipe, world: str) -> str:
     """Return the overlay for a machine from the header of the recipe."""
     text = (CONFIGS / f"{recipe.path}.yaml").read_text()
     (gpus,) = re.findall(r"^# GPUs(.*?)^# \w", text.replace("#          ", ""), re.S | re.M)
-    found = re.search(rf"\b{OVERLAY_GPUS[world]}: \+run_config=(\w[\w-]*)", " ".join(gpus.split()))
-    return found[1] if found else ""
+    match = re.search(rf"\b{OVERLAY_GPUS[world]}: \+run_config=(\w[\w-]*)", " ".join(gpus.split()))
+    return match[1] if match else ""
 
 
 @pytest.mark.parametrize("world", OVERLAY_GPUS)
 def test_overlays_keep_tokens_per_update(world):
-    """Read from the YAML files: world × passes × sequences that fit × length."""
+    """Multiply GPUs, passes, sequences per pass, and length of the YAML files."""
     gpus = OVERLAY_GPUS[world]
     for path, recipe in RECIPES.items():
         if recipe.batch.sequences_per_update % gpus:

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def hydra_train(recipe: str, data, folder, *overrides: str) -> None:
-    """Return the documented recipe at the size of ``cpu_smoke``."""
+    """Train with the documented recipe at the size of ``cpu_smoke``."""
     corpus, _, name = recipe.partition("/")
     command = ["-m", "alibi_fairseq", "hydra-train", "--config-dir", ROOT / "configs" / corpus]
     command += ["--config-name", name, "+run_config=cpu_smoke", f"task.data={data}"]
@@ -37,9 +37,13 @@ def test_recipe_continues_trained_model(first, recipe, length, method, tmp_path)
     hydra_train(f"wikitext-103/{first}", data, start)
     checkpoint = start / "checkpoint_last.pt"
     change = f"checkpoint.finetune_from_model={checkpoint}"
-    # One update at a rate of nothing leaves the weights that it began with.
-    still = ("optimization.max_update=1", "optimization.lr=[1e-9]", "lr_scheduler.min_lr=1e-10")
-    hydra_train(f"extend/{recipe}", data, longer, change, *still)
+    # One update at a tiny learning rate leaves the initial weights nearly unchanged.
+    one_update = (
+        "optimization.max_update=1",
+        "optimization.lr=[1e-9]",
+        "lr_scheduler.min_lr=1e-10",
+    )
+    hydra_train(f"extend/{recipe}", data, longer, change, *one_update)
     before = state_of(start)
     after = state_of(longer)
     assert after["cfg"]["model"]["train_length"] == length

@@ -98,16 +98,16 @@ def test_bad_launch_options_are_rejected(monkeypatch, capsys, arguments, named):
 
 RECIPE = find_recipe("bookcorpus/alibi-512")
 LENGTH = 16
-SEQUENCES = 4  # of each process
+SEQUENCES = 4  # per process
 # A small shape and schedule; the optimizer, criterion, and precision of the recipe stay.
-TINY = (
-    *("--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "32"),
-    *("--decoder-input-dim", "16", "--decoder-output-dim", "16"),
-    *("--decoder-attention-heads", "2", "--tokens-per-sample", str(LENGTH), "--update-freq", "1"),
-    *("--dropout", "0", "--attention-dropout", "0", "--activation-dropout", "0"),
-    *("--warmup-updates", "1", "--lr", "0.05", "--lr-period-updates", "1000"),
-    *("--save-interval-updates", "0", "--log-format", "simple", "--log-interval", "1"),
-)
+TINY = f"""
+    --decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 32
+    --decoder-input-dim 16 --decoder-output-dim 16
+    --decoder-attention-heads 2 --tokens-per-sample {LENGTH} --update-freq 1
+    --dropout 0 --attention-dropout 0 --activation-dropout 0
+    --warmup-updates 1 --lr 0.05 --lr-period-updates 1000
+    --save-interval-updates 0 --log-format simple --log-interval 1
+""".split()
 
 
 @pytest.fixture(scope="module")
@@ -158,14 +158,14 @@ def workers_of(run):
 def test_two_processes_match_gradient_of_doubled_batch(data, tmp_path):
     """After one update NAG's momentum is the clipped gradient times the learning rate."""
     assert launch_two(data, tmp_path / "two", 1).wait() == 0
-    one = train_one(data, tmp_path / "one", 1)["last_optimizer_state"]["state"]
-    two = last(tmp_path / "two")["last_optimizer_state"]["state"]
-    assert one.keys() == two.keys()
-    assert len(one) > 10
-    for index, state in one.items():
+    expected = train_one(data, tmp_path / "one", 1)["last_optimizer_state"]["state"]
+    states = last(tmp_path / "two")["last_optimizer_state"]["state"]
+    assert expected.keys() == states.keys()
+    assert len(expected) > 10
+    for index, state in expected.items():
         gradient = state["momentum_buffer"]
         assert gradient.abs().max() > 0
-        torch.testing.assert_close(two[index]["momentum_buffer"], gradient, rtol=1e-5, atol=1e-9)
+        torch.testing.assert_close(states[index]["momentum_buffer"], gradient, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -196,10 +196,11 @@ def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
 
     updates = updates_in(folder) + 3
     assert launch_two(data, folder, updates).wait() == 0
-    two = last(folder)
-    one = train_one(data, tmp_path / "one", updates)
-    for state, processes in ((one, 1), (two, 2)):
+    two_processes = last(folder)
+    one_process = train_one(data, tmp_path / "one", updates)
+    for state, processes in ((one_process, 1), (two_processes, 2)):
         assert state["optimizer_history"][-1]["num_updates"] == updates
         assert state["cfg"]["distributed_training"]["distributed_world_size"] == processes
-    for name, tensor in one["model"].items():
-        torch.testing.assert_close(two["model"][name], tensor, rtol=0, atol=1e-5, msg=name)
+    weights = two_processes["model"]
+    for name, tensor in one_process["model"].items():
+        torch.testing.assert_close(weights[name], tensor, rtol=0, atol=1e-5, msg=name)

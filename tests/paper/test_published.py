@@ -104,7 +104,7 @@ def test_longer_windows_of_table_5_help_alibi(train_length):
 
 
 @pytest.mark.parametrize(
-    ("item", "other", "count"),
+    ("item", "other_item", "count"),
     [
         ("table06", "table05", 4),
         ("figure08", "table05", 6),
@@ -113,12 +113,12 @@ def test_longer_windows_of_table_5_help_alibi(train_length):
         ("table12", "figure06", 4),
     ],
 )
-def test_repeated_perplexities_agree(item, other, count):
-    cases = {case_of(point) for point in paper.measurements(other)}
+def test_repeated_perplexities_agree(item, other_item, count):
+    cases = {case_of(point) for point in paper.measurements(other_item)}
     shared = [point for point in paper.measurements(item) if case_of(point) in cases]
     assert len(shared) >= count
     for point in shared:
-        assert point.perplexity == at(other, *case_of(point))
+        assert point.perplexity == at(other_item, *case_of(point))
 
 
 @pytest.mark.parametrize("item", ["table11", "table12"])
@@ -255,8 +255,8 @@ def installed(tmp_path):
 
 def test_installation_contains_tables_and_recipes(installed, monkeypatch):
     tables = installed / "paper_data"
-    found = {path.name: path.read_bytes() for path in tables.iterdir()}
-    assert found == {path.name: path.read_bytes() for path in paper.FOLDER.glob("*.csv")}
+    contents = {path.name: path.read_bytes() for path in tables.iterdir()}
+    assert contents == {path.name: path.read_bytes() for path in paper.FOLDER.glob("*.csv")}
 
     configs = installed / "configs"
     recipes = {str(path.relative_to(CONFIGS)) for path in CONFIGS.glob("*/*.yaml")}

@@ -20,14 +20,20 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, Batch, flags
 
 #: Literal values of the authors' command and architecture ``transformer_lm_wiki103``
-#: (https://github.com/ofirpress/attention_with_linear_biases): recipes and models are read from the
-#: same files otherwise.
+#: (https://github.com/ofirpress/attention_with_linear_biases). The other tests compare recipes and
+#: models that are read from the same files.
 PUBLISHED = {
     "model": {
-        **{"_name": "alibi_lm_wiki103", "decoder_layers": 16, "decoder_embed_dim": 1024},
-        **{"decoder_ffn_embed_dim": 4096, "decoder_attention_heads": 8},
-        **{"dropout": 0.3, "attention_dropout": 0.1, "activation_dropout": 0.1},
-        **{"adaptive_softmax_dropout": 0.2, "adaptive_softmax_cutoff": "20000,60000"},
+        "_name": "alibi_lm_wiki103",
+        "decoder_layers": 16,
+        "decoder_embed_dim": 1024,
+        "decoder_ffn_embed_dim": 4096,
+        "decoder_attention_heads": 8,
+        "dropout": 0.3,
+        "attention_dropout": 0.1,
+        "activation_dropout": 0.1,
+        "adaptive_softmax_dropout": 0.2,
+        "adaptive_softmax_cutoff": "20000,60000",
         "adaptive_input_cutoff": "20000,60000",
     },
     "optimization": {"clip_norm": 0.1, "lr": [1.0], "max_update": 286000, "stop_min_lr": 1e-9},
@@ -45,7 +51,7 @@ def test_published_values(name):
 
 
 class DictionaryOf(Dictionary):
-    """A dictionary of that many entries that stores none of them."""
+    """Dictionary with a number of entries, none of which is stored."""
 
     def __init__(self, entries: int):
         super().__init__()
@@ -66,8 +72,8 @@ def test_parameter_count_matches_file(path):
         r"# Size +(\S+) parameters with a dictionary of (\S+)",
         (CONFIGS / f"{path}.yaml").read_text(),
     )
-    parameters, entries = (int(number.replace(",", "")) for number in stated.groups())
-    dictionary = DictionaryOf(entries)
+    parameters = int(stated[1].replace(",", ""))
+    dictionary = DictionaryOf(int(stated[2].replace(",", "")))
     sequential = recipe.options["task"]["_name"] == "segment_language_modeling"
     task = SimpleNamespace(
         source_dictionary=dictionary, target_dictionary=dictionary, is_sequential=sequential
@@ -126,17 +132,17 @@ def test_schedules_end_with_run():
     sequences=st.integers(1, 150),
     passes=st.integers(1, 8),
     gpus=st.integers(1, 128),
-    other=st.integers(1, 256),
+    new_gpus=st.integers(1, 256),
 )
 @settings(max_examples=300, deadline=None)
-def test_gpu_counts_keep_tokens_or_are_rejected(length, sequences, passes, gpus, other):
+def test_gpu_counts_keep_tokens_or_are_rejected(length, sequences, passes, gpus, new_gpus):
     batch = Batch(length, length * sequences, passes, gpus)
     try:
-        moved = batch.on(other)
+        moved = batch.on(new_gpus)
     except UserInputError:
-        assert batch.sequences_per_update % other != 0
+        assert batch.sequences_per_update % new_gpus != 0
         return
-    assert moved.gpus == other
+    assert moved.gpus == new_gpus
     assert moved.tokens_per_update == batch.tokens_per_update
     assert moved.sequences <= batch.sequences
     assert moved.max_tokens // length == moved.sequences

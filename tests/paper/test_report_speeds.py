@@ -12,7 +12,7 @@ from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.results_file import save_results_file
 
 
-def cell(method="alibi", length=512, rate=1000.0, **more):
+def cell(method="alibi", length=512, rate=1000.0, **changes):
     """Return a result record like those of ``benchmarks.methods``."""
     return {
         "name": f"table 1, {method}",
@@ -25,7 +25,7 @@ def cell(method="alibi", length=512, rate=1000.0, **more):
         "evaluation_tokens_per_second": 3 * rate,
         "peak_memory_mb": 480.0,
         "model": "alibi_lm",
-    } | more
+    } | changes
 
 
 def speeds(*documents):
@@ -52,11 +52,11 @@ def test_printed_speed_ratios_use_printed_sinusoidal_model():
 
 def test_speeds_separate_machines():
     gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
-    other = {"name": "attention", "baseline": "dense", "ratio": 1.5, "length": 16384}
+    attention = {"name": "attention", "baseline": "dense", "ratio": 1.5, "length": 16384}
     documents = [
         document(cell(), kind="benchmark"),
         document(cell(rate=5000.0), kind="benchmark", hardware=gpu, precision="bf16"),
-        document(other, kind="benchmark"),  # has no place in Table 1
+        document(attention, kind="benchmark"),  # not part of Table 1
     ]
     assert list(speeds(*documents)) == [
         "a GPU, bf16, alibi_lm",
@@ -85,11 +85,8 @@ def test_time_curve_uses_hours_of_same_updates():
         "alibi", 1024, 2048, 2048, "valid", model="alibi_lm_1b3", corpus="cc100-roberta"
     )
     points = [replace(point, updates=n, perplexity=value) for n, value in perplexity.items()]
-    validations = [
-        run
-        | {"length": 1024, "subset": "valid", "updates": n, "loss_bits": 3.0, "gpu_hours": n / 9}
-        for n in perplexity
-    ]
+    run |= {"length": 1024, "subset": "valid", "loss_bits": 3.0}
+    validations = [run | {"updates": n, "gpu_hours": n / 9} for n in perplexity]
     results_file = document(*validations, kind="training", corpus="cc100-roberta")
     results = ReportData(documents=[(None, results_file)], measurements=points)
     expected = [(n / 9, value) for n, value in perplexity.items()]

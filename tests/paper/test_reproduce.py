@@ -1,6 +1,6 @@
-"""The paper's tables: what a dry run says, what is refused, what is done and not done again.
+"""Command ``reproduce``: dry runs, rejected options, resuming, and reruns.
 
-All commands are stand-ins, except in the last test.
+All commands are fakes, except in the last test.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from alibi_fairseq.runs.runner import execute_experiment
 
 @pytest.fixture
 def commands(monkeypatch):
-    stand_ins = Commands()
-    monkeypatch.setattr(child_process, "execute", stand_ins)
-    monkeypatch.setattr(datasets, "excerpt", stand_ins.excerpt)
+    fake = Commands()
+    monkeypatch.setattr(child_process, "execute", fake)
+    monkeypatch.setattr(datasets, "excerpt", fake.excerpt)
     monkeypatch.setattr(reproduction, "write_report", lambda *_, **__: None)
-    return stand_ins
+    return fake
 
 
 @pytest.fixture
 def texts(tmp_path):
-    """Text of each corpus's kind, none of them the paper's."""
+    """Return a text in the format of each corpus. None of them is the paper's."""
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "book.txt").write_text("A document.\n\nAnother.\n")
@@ -55,13 +55,15 @@ def texts(tmp_path):
 def reproduce(commands, texts, tmp_path):
     """Return a function that runs tables on different text, with exit code and commands."""
 
-    def run(item="table12", scale="smoke", work="work", *more):
+    def run(item="table12", scale="smoke", work="work", *options):
         commands.ran = []
-        given = [f"--corpus={name}={path}" for name, path in texts.items()]
-        machine = [] if scale == "smoke" else ["--cpu", "1"]
-        words = [item, "--scale", scale, *given, "--allow-other-text", *machine]
+        words = [item, "--scale", scale, "--allow-other-text"]
+        words += [f"--corpus={name}={path}" for name, path in texts.items()]
+        if scale != "smoke":
+            words += ["--cpu", "1"]
         words += ["--parallel", "1", "--out", str(tmp_path / work)]
-        return main(["reproduce", *words, *more]), commands.ran
+        code = main(["reproduce", *words, *options])
+        return code, commands.ran
 
     return run
 
@@ -86,8 +88,9 @@ class TestDryRun:
         assert len(trainings) == 34 + 2 + 2 * 4  # intermediate models for Table 11 and Figure 5
         assert sum("prepare" in command for command in commands) == 3
         # Table 5 by hand: 20 runs of 286,000 × 73,728 tokens and two of 286,000 × 65,536.
-        total = f"{286_000 * (20 * 73_728 + 2 * 65_536):,}"
-        assert scale != "paper" or total in self.lines_of(capsys, "table5")[-1]
+        if scale == "paper":
+            total = f"{286_000 * (20 * 73_728 + 2 * 65_536):,}"
+            assert total in self.lines_of(capsys, "table5")[-1]
 
     def test_gpu_count_changes_update_division(self, capsys):
         lines = self.lines_of(capsys, "table8", "--gpus", "4")
@@ -95,7 +98,7 @@ class TestDryRun:
         assert main(["reproduce", "table8", "--dry-run", "--gpus", "5"]) == 2
 
     def test_script_works_from_any_folder(self, tmp_path):
-        """With the Python that runs the tests, as on a cluster node that has its own."""
+        """Run the script with the Python of the tests first on PATH, as on a cluster node."""
         path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
         script = [ROOT / "scripts" / "reproduce.sh", "table5", "--dry-run"]
         done = subprocess.run(script, env={**os.environ, "PATH": path}, capture_output=True)
@@ -103,12 +106,12 @@ class TestDryRun:
         assert b"wikitext-103/t5-3072" in done.stdout
 
 
-def refused(capsys, tmp_path, commands, *words) -> str:
+def rejection(capsys, tmp_path, commands, *words) -> str:
     """Return the message of a run rejected before any work, which leaves at most the lock."""
     work = tmp_path / "work"
     assert main(["reproduce", *map(str, words), "--out", str(work)]) == 2
-    left = {path.name for path in work.rglob("*") if path.is_file()} if work.exists() else set()
-    assert left <= {"lock"}
+    files = [path.name for path in work.rglob("*") if path.is_file()] if work.exists() else []
+    assert set(files) <= {"lock"}
     assert commands.ran == []
     (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
     return line
@@ -119,11 +122,11 @@ def refused(capsys, tmp_path, commands, *words) -> str:
 )
 def test_different_text_requires_flag(corpus, item, texts, commands, tmp_path, capsys):
     words = [item, "--scale", "smoke", "--corpus", f"{corpus}={texts[corpus]}"]
-    assert "--allow-other-text" in refused(capsys, tmp_path, commands, *words)
+    assert "--allow-other-text" in rejection(capsys, tmp_path, commands, *words)
 
 
 def test_different_text_stops_before_training(commands, texts, tmp_path, capsys):
-    """Plain text for BookCorpus may be the paper's; only its preparation can tell."""
+    """Plain text for BookCorpus may be the paper's. This is known after its preparation."""
     words = ["table8", "--cpu", "1", "--corpus", f"bookcorpus={texts['cc100-roberta']}"]
     assert main(["reproduce", *words, "--out", str(tmp_path / "work")]) == 2
     assert "is not the paper's bookcorpus after all" in capsys.readouterr().err
@@ -149,7 +152,7 @@ def test_invalid_options_are_rejected(words, named, texts, commands, tmp_path, m
     if "GIVEN" in words:
         words = [*words, "--allow-other-text", f"--corpus=wikitext-103={texts['wikitext-103']}"]
         words.remove("GIVEN")
-    assert named in refused(capsys, tmp_path, commands, *words)
+    assert named in rejection(capsys, tmp_path, commands, *words)
 
 
 def runs(tmp_path):
@@ -160,33 +163,37 @@ def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
     code, ran = reproduce()
     assert code == 0
     assert ran[:3] == ["prepare", "train", "eval"]
-    # Six runs: two are also kept after fewer updates for Table 11, two at four times for Figure 5.
+    # Two of the six runs are also saved after fewer updates for Table 11, and two at four update
+    # counts for Figure 5.
     assert ran.count("train") == 6 + 2 + 2 * 4
     assert ran.count("eval") == 6
-    said = capsys.readouterr().out
-    assert "[6/6] cc100-roberta/alibi-2048" in said
-    assert " left)" in said
-    assert "**Not a replication.**" in said
-    rows = cells_of(said)
+    printed = capsys.readouterr().out
+    assert "[6/6] cc100-roberta/alibi-2048" in printed
+    assert " left)" in printed
+    assert "**Not a replication.**" in printed
+    rows = cells_of(printed)
     paper = rows.index(["ALiBi, L=512", "paper", "9.79", "9.30", "9.54"])
     best = runs(tmp_path) / "alibi-512" / "checkpoint_best.pt"
     ours = [f"{perplexity(best, length):.2f}" for length in (512, 1024, 2048)]
     assert rows[paper + 1] == ["", "ours (smoke)", *ours]
 
     assert reproduce() == (0, [])
-    said = capsys.readouterr().out
-    assert "All 6 runs already complete." in said
-    assert "ours (smoke)" in said
-    assert "report.md" in said
+    printed = capsys.readouterr().out
+    assert "All 6 runs already complete." in printed
+    assert "ours (smoke)" in printed
+    assert "report.md" in printed
 
 
 def test_settings_of_completed_runs_are_kept(reproduce, tmp_path):
-    """Others would train again what an earlier version has trained."""
+    """Changed settings would repeat the training of earlier versions."""
     assert reproduce()[0] == 0
     markers = {path.name for path in (runs(tmp_path) / "sinusoidal-1024").glob("*.json")}
     assert markers == {
-        *("settings.json", "training.json", "evaluated-checkpoint_best-valid-full.json"),
-        *(f"trained-{updates}.json" for updates in (9, 10)),
+        "settings.json",
+        "training.json",
+        "trained-9.json",
+        "trained-10.json",
+        "evaluated-checkpoint_best-valid-full.json",
     }
     settings = json.loads((runs(tmp_path) / "sinusoidal-1024" / "settings.json").read_text())
     assert set(settings) == {"recipe", "data_sha256", "excerpt", "vocabulary"}
@@ -199,9 +206,10 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
     logs = {}
 
     def run(words, stop_signal, log=None, watch=None, slot=None):
-        verb = next((verb for verb in ("train", "eval") if verb in words), "other")
-        logs[verb] = log
-        assert verb == "other" or slot.environment["OMP_NUM_THREADS"] == "1"
+        for command in ("train", "eval"):
+            if command in words:
+                logs[command] = log
+                assert slot.environment["OMP_NUM_THREADS"] == "1"
         return commands(words, log=log, watch=watch)
 
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 2)
@@ -235,8 +243,8 @@ def change_checkpoint(work):
         model.write(b"!")
 
 
-def forget_an_age(work):
-    """As when killed between the end of a training to 46,700 updates and keeping its model."""
+def remove_early_checkpoint(work):
+    """Restore the state after a kill between 46,700 updates and saving their checkpoint."""
     (work / "sinusoidal-1024" / "checkpoint_9.pt").unlink()
     (work / "sinusoidal-1024" / "trained-9.json").unlink()
 
@@ -247,25 +255,25 @@ def unknown_checkpoint(work):
 
 
 @pytest.mark.parametrize(
-    ("first", "change", "said"),
+    ("first", "change", "message"),
     [
         ("table12", change_checkpoint, "was changed after the training"),
-        ("table12", forget_an_age, "past 9 updates"),
+        ("table12", remove_early_checkpoint, "past 9 updates"),
         ("table11", unknown_checkpoint, "holds checkpoints of another training"),
     ],
 )
-def test_foreign_files_are_rejected(reproduce, tmp_path, capsys, first, change, said):
+def test_foreign_files_are_rejected(reproduce, tmp_path, capsys, first, change, message):
     assert reproduce(first)[0] == 0
     change(runs(tmp_path))
     assert reproduce()[0] == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def move_away(work):
     (work / "alibi-2048").rename(work.parents[3] / "old")
 
 
-def other_results(work):
+def change_results(work):
     results = work.parents[1] / "results" / "book-as-documents" / "alibi-512-valid.json"
     results.write_text(
         re.sub(r'"checkpoint_sha256": ".', '"checkpoint_sha256": "x', results.read_text())
@@ -273,18 +281,18 @@ def other_results(work):
 
 
 @pytest.mark.parametrize(
-    ("item", "change", "again"),
+    ("item", "change", "repeated"),
     [
         ("table12", move_away, ["train", "eval"]),
-        ("table12", other_results, ["eval"]),
+        ("table12", change_results, ["eval"]),
         ("table12", lambda work: os.utime(work.parents[3] / "texts" / "book.txt", (1, 1)), []),
-        ("table11", forget_an_age, []),  # copied again without training
+        ("table11", remove_early_checkpoint, []),  # copied again without training
     ],
 )
-def test_only_changed_steps_are_repeated(reproduce, tmp_path, item, change, again):
+def test_only_changed_steps_are_repeated(reproduce, tmp_path, item, change, repeated):
     assert reproduce(item)[0] == 0
     change(runs(tmp_path))
-    assert reproduce(item) == (0, again)
+    assert reproduce(item) == (0, repeated)
     assert reproduce(item) == (0, [])
 
 
@@ -297,19 +305,20 @@ def test_concurrent_use_of_folder_is_rejected(reproduce, tmp_path):
 def test_paper_text_gives_no_warning(reproduce, commands, capsys, genuine):
     commands.genuine = genuine
     assert reproduce("table12", "paper")[0] == 0
-    said = capsys.readouterr().out
-    assert ("Not a replication" in said) == ("text 'some-text'" in said) == (not genuine)
-    assert "| ALiBi, L=512" in said
-    assert ("ours (" in said) == (not genuine)
+    printed = capsys.readouterr().out
+    assert ("Not a replication" in printed) == (not genuine)
+    assert ("text 'some-text'" in printed) == (not genuine)
+    assert "| ALiBi, L=512" in printed
+    assert ("ours (" in printed) == (not genuine)
 
 
 def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
     assert reproduce("all")[0] == 0
     report = tmp_path / "work" / "smoke" / "report"
-    found = {path.name: path.read_text() for path in report.glob("smoke-*.md")}
-    assert {*found} == {f"smoke-{item}.md" for item in tables.ITEMS}
+    pages = {path.name: path.read_text() for path in report.glob("smoke-*.md")}
+    assert set(pages) == {f"smoke-{item}.md" for item in tables.ITEMS}
     assert len(tables.ITEMS) == 15 + 11 - len(tables.UNTRAINED)
-    for name, text in found.items():
+    for name, text in pages.items():
         assert "ours (smoke)" in text, name
         assert "missing" not in text, name
 
@@ -318,12 +327,13 @@ def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
 def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     text = tmp_path / "generated.txt"
-    draw = random.Random(1)
-    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(2000)]
-    lines = (" ".join(draw.choices(words, k=draw.randint(5, 25))) for _ in range(1500))
+    rng = random.Random(1)
+    words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in range(2000)]
+    lines = [" ".join(rng.choices(words, k=rng.randint(5, 25))) for _ in range(1500)]
     text.write_text("".join(f"{line}.\n\n" for line in lines))
     recipe = "cc100-roberta/sinusoidal-1024"
-    (training,) = (t for t in tables.trainings_for(("figure05",)) if t.recipe.path == recipe)
+    trainings = tables.trainings_for(("figure05",))
+    (training,) = [training for training in trainings if training.recipe.path == recipe]
     root = tmp_path / "work"
     machine = reproduction.DeviceConfig(1, cpu=True)
     data = {
@@ -337,9 +347,12 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     assert execute_experiment(experiment) == 0
     results = load_results_file(experiment.results(training, "valid"))
     assert results["corpus"] == "generated-smoke"
-    found = {(c["updates"], c["length"], c["position_method"]) for c in results["cells"]}
-    ages = {(9, 1024), (10, 1024), (10, 2048)}
-    assert found == {(*age, "sinusoidal") for age in ages}
+    measured = {(c["updates"], c["length"], c["position_method"]) for c in results["cells"]}
+    assert measured == {
+        (9, 1024, "sinusoidal"),
+        (10, 1024, "sinusoidal"),
+        (10, 2048, "sinusoidal"),
+    }
     assert all(2 < cell["perplexity"] < 5000 for cell in results["cells"])
     assert "generated-smoke is not a text of the paper" in experiment.page.read_text()
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.pt")}

@@ -1,4 +1,4 @@
-"""Which runs and measurements each table and figure of the paper needs."""
+"""Runs and measurements that each table and figure of the paper requires."""
 
 from __future__ import annotations
 
@@ -35,20 +35,21 @@ SIZES = {
 }
 
 
-def cells(runs) -> set[tuple]:
-    return {
-        (run.recipe.path, evaluation.updates, *case)
-        for run in runs
-        for evaluation in run.evaluations
-        for case in evaluation.config.cases()
-    }
+def measurements_of(runs) -> set[tuple]:
+    measurements = set()
+    for run in runs:
+        for evaluation in run.evaluations:
+            for case in evaluation.config.cases():
+                measurements.add((run.recipe.path, evaluation.updates, *case))
+    return measurements
 
 
 def test_runs_and_perplexities_of_each_item():
-    for item, (count, measured) in SIZES.items():
+    for item, (count, perplexities) in SIZES.items():
         runs = tables.trainings_for((item,))
         assert len(runs) == len({run.recipe.path for run in runs}) == count, item
-        assert measured is None or len(cells(runs)) == measured, item
+        if perplexities is not None:
+            assert len(measurements_of(runs)) == perplexities, item
 
 
 def test_every_printed_perplexity_is_measured():
@@ -56,16 +57,16 @@ def test_every_printed_perplexity_is_measured():
         printed = set()
         for point in paper.measurements(item):
             recipe = recipe_of(item, point)
-            age = point.updates or recipe.updates
-            printed.add((recipe.path, age, point.subset, point.length, point.stride))
-        assert cells(tables.trainings_for((item,))) >= printed, item
+            updates = point.updates or recipe.updates
+            printed.add((recipe.path, updates, point.subset, point.length, point.stride))
+        assert measurements_of(tables.trainings_for((item,))) >= printed, item
 
 
 def test_all_contains_each_run_once():
     runs = tables.trainings_for(tables.find_items("all"))
     assert len(runs) == 22 + 6 + 6
     for item in tables.ITEMS:
-        assert cells(runs) >= cells(tables.trainings_for((item,)))
+        assert measurements_of(runs) >= measurements_of(tables.trainings_for((item,)))
 
 
 def test_run_saves_paper_checkpoints_only():
@@ -85,7 +86,7 @@ def test_run_saves_paper_checkpoints_only():
 
 @pytest.mark.parametrize("scale", [SCALES["mini"], SCALES["smoke"]])
 def test_small_scale_keeps_recipe_settings(scale):
-    kept = {
+    unchanged = {
         "task": ("_name", "tokens_per_sample"),
         "model": ("_name", "position_method"),
         "optimization": ("lr",),
@@ -95,14 +96,15 @@ def test_small_scale_keeps_recipe_settings(scale):
     for run in tables.trainings_for(tables.ITEMS):
         recipe = run.recipe
         small = scale.recipe(run.recipe)
-        there = recipe.settings()
-        here = small.settings()
-        for group, options in kept.items():
+        settings = recipe.settings()
+        small_settings = small.settings()
+        for group, options in unchanged.items():
             for option in options:
-                assert here[group][option] == there[group][option]
-        assert here["criterion"]["_name"] == f"chunked_{there['criterion']['_name']}"
-        assert here["optimization"]["max_update"] == scale.updates
+                assert small_settings[group][option] == settings[group][option]
+        criterion = settings["criterion"]["_name"]
+        assert small_settings["criterion"]["_name"] == f"chunked_{criterion}"
+        assert small_settings["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
-        ages = [scale.updates_of(recipe, updates) for updates in tables.checkpoint_updates(recipe)]
-        assert ages == sorted(set(ages))
-        assert ages[-1] == scale.updates
+        checkpoints = [scale.updates_of(recipe, n) for n in tables.checkpoint_updates(recipe)]
+        assert checkpoints == sorted(set(checkpoints))
+        assert checkpoints[-1] == scale.updates

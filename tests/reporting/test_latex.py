@@ -52,7 +52,7 @@ def test_latex_compiles(tmp_path):
 
 @pytest.fixture
 def report(tmp_path):
-    """Report of a model at three lengths, in an output folder."""
+    """Return a function that reports a model at three lengths and returns the exit code."""
     cells = []
     for length, value in ((64, 60.0), (256, 59.0), (512, 58.5)):
         facts = {"parameters": 700_000, "updates": 1000, "display_name": "50%_off"}

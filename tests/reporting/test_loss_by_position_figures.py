@@ -24,9 +24,8 @@ def record_of(*losses: float, length: int = 6, **changes) -> dict:
     loss_bits = math.fsum(bits) / sum(TOKENS)
     positions = {"position_ends": ENDS, "position_tokens": TOKENS, "position_bits": bits}
     sizes = {"tokens": sum(TOKENS), "train_length": 3, "length": length}
-    return evaluation_cell(
-        2**loss_bits, **{**sizes, **positions, "loss_bits": loss_bits, **changes}
-    )
+    values = sizes | positions | {"loss_bits": loss_bits} | changes
+    return evaluation_cell(2**loss_bits, **values)
 
 
 def points_of(*records: dict, **provenance) -> list:

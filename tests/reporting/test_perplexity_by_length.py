@@ -144,7 +144,7 @@ def seeds(first: dict, second: dict):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "names"),
+    ("first", "second", "names"),
     [
         (
             {"train_command": TRAINING.format(lr=0.1, seed=1)},
@@ -162,8 +162,8 @@ def seeds(first: dict, second: dict):
         ({"updates": 100}, {"updates": 200}, ["100 updates", "200 updates"]),
     ],
 )
-def test_different_training_has_separate_rows(one, other, names):
-    rows = rows_of(*seeds(one, other))
+def test_different_training_has_separate_rows(first, second, names):
+    rows = rows_of(*seeds(first, second))
     assert len(rows) == 2
     assert {row[1] for row in rows} == {"10.00", "12.00"}
     assert all(name in row[0] for name, row in zip(names, rows))
@@ -195,7 +195,7 @@ def test_best_checkpoints_of_seeds_are_averaged():
     ]
 
 
-def test_best_checkpoints_of_two_models_are_averaged_apart():
+def test_best_checkpoints_of_two_models_have_separate_rows():
     cells = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
     for cell in cells[2:]:
         cell["lr"] = 0.5
@@ -251,10 +251,9 @@ COMMITTED = Path(__file__).parents[2] / "results"
 
 def test_committed_table_is_reproduced():
     folder = COMMITTED / "examples" / "demo"
-    document = load_results_file(folder / "results.json")
-    perplexities, *_ = perplexity_by_length.length_table(measurements_of(document)).partition(
-        "\nBits per"
-    )
+    results = load_results_file(folder / "results.json")
+    table = perplexity_by_length.length_table(measurements_of(results))
+    perplexities = table.partition("\nBits per")[0]
     assert (folder / "table.md").read_text().endswith(perplexities)
 
 

@@ -38,7 +38,7 @@ def test_table_averages_depths_then_seeds():
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "names"),
+    ("first", "second", "names"),
     [
         ({"lr": 0.001}, {"lr": 0.002}, ["lr 0.001", "lr 0.002"]),
         (
@@ -51,10 +51,10 @@ def test_table_averages_depths_then_seeds():
     ],
     ids=["learning rate", "training data", "updates", "unknown seed"],
 )
-def test_different_models_are_not_averaged(one, other, names):
+def test_different_models_are_not_averaged(first, second, names):
     results = probe_results(
-        record("alibi", 64, 0.0, 0.5, **{"seed": 1, **one}),
-        record("alibi", 64, 0.0, 0.9, **{"seed": 2, **other}),
+        record("alibi", 64, 0.0, 0.5, **{"seed": 1, **first}),
+        record("alibi", 64, 0.0, 0.9, **{"seed": 2, **second}),
     )
     results["provenance"]["seed"] = None
     rows = cells_of(accuracy_table(results))[1:]

@@ -58,7 +58,7 @@ def test_marker_holds_in_moved_folder(tmp_path):
 def test_check_settings_rejects_other_settings(tmp_path):
     path = tmp_path / "settings.json"
     settings = {"seed": 1, "model": {"layers": 2}, "betas": (0.9, 0.98)}
-    check_settings(read_json_if_present(path), settings, "It was begun", "stop")  # nothing is there
+    check_settings(read_json_if_present(path), settings, "It was begun", "stop")  # no settings yet
     write_settings(path, settings)
     check_settings(read_json_if_present(path), settings, "It was begun", "stop")
     for changes, difference in (

@@ -1,4 +1,4 @@
-"""A data folder's manifest, dictionary and documents are read once and validated."""
+"""Manifest, dictionary, and documents of a data folder are read once and validated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from alibi_fairseq.results.data_hashes import symbols_sha256
 
 
 def count_calls(monkeypatch, module, name) -> list:
-    function, calls = getattr(module, name), []
+    function = getattr(module, name)
+    calls = []
 
     def counted(*arguments):
         calls.append(arguments)

@@ -62,7 +62,7 @@ def test_shards_find_the_manifest_above_them(data_bin):
     [
         ({"version": 2}, "version is 2"),
         ({"splits": {"train": {**SPLITS["train"], "bytes": 0}}}, "splits.train.bytes is 0"),
-        # No name leads out of the folder.
+        # Names must not point outside of the folder.
         ({"corpus": "../escaped"}, "corpus"),
         ({"shards": [".."]}, "shards"),
         ({"tokenizer": {"kind": "sentencepiece", "files": ["../secret.model"]}}, "tokenizer"),

@@ -11,7 +11,7 @@ from alibi_fairseq.results.data_hashes import dictionary_sha256, symbols_sha256
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
-    """A fairseq data folder: its dictionary written by fairseq itself."""
+    """Create a data folder whose dictionary is written by fairseq."""
     path.mkdir()
     dictionary = Dictionary()
     for word in words:
@@ -31,8 +31,8 @@ def test_provenance_is_valid_and_has_command(tmp_path):
     assert collected["command"] == "a 'b c'"
     assert (collected["seed"], collected["precision"], collected["seconds"]) == (3, "bf16", 1.5)
     assert collected["data_sha256"] == hashlib.sha256(b"index\x01\x02").hexdigest()
-    two, _ = data_folder(tmp_path / "two", valid=b"\x03")
-    both = provenance.data_sha256(f"{folder}:{two}", ["valid"])
+    second, _ = data_folder(tmp_path / "two", valid=b"\x03")
+    both = provenance.data_sha256(f"{folder}:{second}", ["valid"])
     assert both == hashlib.sha256(b"index\x01\x02index\x03").hexdigest()
     with pytest.raises(UserInputError, match="'test'"):
         provenance.data_sha256(folder, ["test"])
@@ -42,16 +42,18 @@ def test_provenance_is_valid_and_has_command(tmp_path):
 
 
 def test_hardware_distinguishes_processors(monkeypatch):
-    """Family and model are, where the name is the same; the instructions may be limited."""
+    """Family and model differ between processors of one name. Instructions may be disabled."""
     cpu = (
         "processor : 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\n"
         "model name\t: AMD EPYC\n\nprocessor : 1\nmodel : 99\n"
     )
     monkeypatch.setattr(provenance.Path, "read_text", lambda path: cpu)
-    found = provenance._hardware()
-    assert (found["cpu"], found["cpu_vendor"]) == ("AMD EPYC", "AuthenticAMD")
-    assert (found["cpu_family"], found["cpu_model"]) == ("25", "17")
-    assert found["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
+    hardware = provenance._hardware()
+    assert hardware["cpu"] == "AMD EPYC"
+    assert hardware["cpu_vendor"] == "AuthenticAMD"
+    assert hardware["cpu_family"] == "25"
+    assert hardware["cpu_model"] == "17"
+    assert hardware["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
 
 
 def test_own_command_reads_as_typed(monkeypatch):
@@ -61,7 +63,7 @@ def test_own_command_reads_as_typed(monkeypatch):
         assert collected["command"] == "alibi-fairseq eval --lengths 64"
     assert collected["data_sha256"] is None
     assert collected["dictionary_sha256"] is None
-    # What `alibi-fairseq train DATA` leaves for fairseq.
+    # Arguments that `alibi-fairseq train DATA` passes to fairseq.
     added = ["--user-dir", str(FOLDER)]
     monkeypatch.setattr("sys.argv", ["alibi-fairseq train", "data-bin", *added])
     assert provenance.collect_provenance(seconds=0)["command"] == "alibi-fairseq train data-bin"
@@ -77,11 +79,11 @@ def test_dictionary_hash_is_of_symbols_in_order(tmp_path):
     assert dictionary_sha256(folder) == expected  # other counts, same numbering
     (folder / "dict.txt").write_text("".join(f"{line} #fairseq:overwrite\n" for line in lines))
     assert dictionary_sha256(folder) == expected
-    other, _ = data_folder(tmp_path / "two", words=("a b", "the", "ü"))
-    assert dictionary_sha256(other) != expected
-    (other / "dict.txt").write_bytes(b"\xff\xfe")
+    reordered, _ = data_folder(tmp_path / "two", words=("a b", "the", "ü"))
+    assert dictionary_sha256(reordered) != expected
+    (reordered / "dict.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(UserInputError, match="not a dictionary"):
-        dictionary_sha256(other)
+        dictionary_sha256(reordered)
 
 
 def git(folder, *arguments):
@@ -101,7 +103,7 @@ def test_git_state_follows_the_checkout(tmp_path, monkeypatch):
     (tmp_path / "results" / "a.md").write_text("")
     git(tmp_path, "add", "results")
     git(tmp_path, "commit", "-m", "Not ours")
-    assert provenance._git_state() == unknown  # a copy inside of another repository
+    assert provenance._git_state() == unknown  # a copy inside another repository
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-m", "Ours")
     assert provenance._git_state()["git_clean"] is True

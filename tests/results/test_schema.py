@@ -39,13 +39,13 @@ def test_each_kind_has_valid_record():
 
 
 def changed(path: str, value) -> dict:
-    """A valid document with one value replaced, e.g. ``cells.0.tokens``."""
+    """Return a valid results file with one value replaced, for example ``cells.0.tokens``."""
     result = copy.deepcopy(document(evaluation_cell(), evaluation_cell(length=256)))
-    *parents, last = (int(key) if key.isdigit() else key for key in path.split("."))
-    place = result
-    for key in parents:
-        place = place[key]
-    place[last] = value
+    keys = [int(key) if key.isdigit() else key for key in path.split(".")]
+    parent = result
+    for key in keys[:-1]:
+        parent = parent[key]
+    parent[keys[-1]] = value
     return result
 
 
@@ -82,7 +82,7 @@ def test_error_names_wrong_key(path, value, named):
 
 
 def cell_with_all_losses(decimals: int | None = None) -> dict:
-    """A cell of 1,000 tokens in three documents, all measures rounded alike."""
+    """Return a record of 1,000 tokens in three documents, with all losses rounded equally."""
     document_bits = [1234.56789, 300.05123, 2765.43219]
     loss_bits = sum(document_bits) / 1000
     losses = {
@@ -168,9 +168,9 @@ def test_benchmark_identity_excludes_measurements():
 
 
 def test_merge_keeps_each_record_once_and_all_parts():
-    one = document(evaluation_cell(), seconds=1.0, command="first", date="2026-01-01T00:00:00Z")
-    two = document(evaluation_cell(), evaluation_cell(20.0, length=256), seconds=2.5, threads=1)
-    merged = merging.merge_results_files([one, two])
+    first = document(evaluation_cell(), seconds=1.0, command="first", date="2026-01-01T00:00:00Z")
+    second = document(evaluation_cell(), evaluation_cell(20.0, length=256), seconds=2.5, threads=1)
+    merged = merging.merge_results_files([first, second])
     assert [cell["length"] for cell in merged["cells"]] == [128, 256]
     provenance = merged["provenance"]
     assert provenance["seconds"] == 3.5
@@ -178,7 +178,7 @@ def test_merge_keeps_each_record_once_and_all_parts():
     assert provenance["date"] == PROVENANCE["date"]
     assert provenance["threads"] is None
     assert provenance["seed"] == 1
-    assert provenance["parts"] == [one["provenance"], two["provenance"]]
+    assert provenance["parts"] == [first["provenance"], second["provenance"]]
     again = merging.merge_results_files([merged, document(evaluation_cell(9.0, length=64))])
     assert len(again["provenance"]["parts"]) == 3
     assert again["provenance"]["seconds"] == 16.0
@@ -210,7 +210,7 @@ def test_identity_ignores_outcomes_and_unused_boundaries():
 
 
 @pytest.mark.parametrize(
-    ("other", "expected"),
+    ("contradictory", "expected"),
     [
         (document(evaluation_cell(17.0)), "differ for the same measurement"),
         (document(evaluation_cell(), corpus="other"), "different corpus"),
@@ -219,9 +219,9 @@ def test_identity_ignores_outcomes_and_unused_boundaries():
         (document(kind="training"), "different kind"),
     ],
 )
-def test_merge_rejects_contradictions(other, expected):
+def test_merge_rejects_contradictions(contradictory, expected):
     with pytest.raises(UserInputError, match=expected):
-        merging.merge_results_files([document(evaluation_cell()), other])
+        merging.merge_results_files([document(evaluation_cell()), contradictory])
 
 
 def test_json_text_writes_number_lists_on_one_line():

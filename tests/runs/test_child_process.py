@@ -23,7 +23,7 @@ from alibi_fairseq.runs.run import read_update_count
 from alibi_fairseq.runs.runner import run_with_exit_code
 from alibi_fairseq.runs.scheduler import WorkItem, run_all
 
-# Saves when it is asked to stop. It handles signals once the file .began holds its process ID.
+# Saves on a stop request. Handles signals once the file .began contains its process ID.
 SAVING = """
 import os, pathlib, signal, sys, time
 path = pathlib.Path({path!r})
@@ -84,16 +84,16 @@ def test_execute_returns_exit_code_and_restores_handlers(program, code):
     assert [signal.getsignal(number) for number in execution.STOP_SIGNALS] == before
 
 
-@pytest.mark.parametrize(
-    ("signals", "when", "options", "expected"),
-    [
-        *(([number], ".began", {}, STOPPED_EARLY) for number in execution.STOP_SIGNALS),
-        # SIGUSR1 would end a process that does not listen yet.
-        ([signal.SIGTERM], ".early", {"starts_after": 1.0}, STOPPED_EARLY),
-        ([signal.SIGTERM, signal.SIGUSR1], ".began", {}, STOPPED_EARLY),
-        ([signal.SIGUSR1], ".began", {"code": 3}, 3),
-    ],
-)
+STOP_CASES = [([number], ".began", {}, STOPPED_EARLY) for number in execution.STOP_SIGNALS]
+STOP_CASES += [
+    # SIGUSR1 would end a process that does not listen yet.
+    ([signal.SIGTERM], ".early", {"starts_after": 1.0}, STOPPED_EARLY),
+    ([signal.SIGTERM, signal.SIGUSR1], ".began", {}, STOPPED_EARLY),
+    ([signal.SIGUSR1], ".began", {"code": 3}, 3),
+]
+
+
+@pytest.mark.parametrize(("signals", "when", "options", "expected"), STOP_CASES)
 def test_stop_request_is_distinguished_from_normal_end(tmp_path, signals, when, options, expected):
     send(*signals, when=tmp_path / f"a{when}")
     assert execute(saving(tmp_path / "a", **options)) == expected
@@ -209,11 +209,11 @@ def test_command_of_ended_parent_does_not_start(tmp_path):
 
 def test_closed_terminal_saves_and_stops(tmp_path):
     """After SIGHUP every write to the terminal raises an error."""
-    ours, theirs = pty.openpty()
-    terminal = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    parent, child = child_of(IN_A_TERMINAL, tmp_path, start_new_session=True, **terminal)
-    os.close(theirs)
-    os.close(ours)
+    controller, terminal = pty.openpty()
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    parent, child = child_of(IN_A_TERMINAL, tmp_path, start_new_session=True, **streams)
+    os.close(terminal)
+    os.close(controller)
     parent.wait(180)
     assert (tmp_path / "child.saved").read_text() == "SIGUSR1"
     assert ended(child)
@@ -269,7 +269,7 @@ def test_failed_command_names_log_and_last_line(tmp_path):
     assert "fine" in (tmp_path / "a.log").read_text()
 
 
-def test_work_item_waits_for_those_it_needs(tmp_path):
+def test_work_item_waits_for_dependencies(tmp_path):
     """Run a after b and c, and c after the start of b, with separate slots for b and c."""
     began = tmp_path / "b.began"
     wait = "while not os.path.exists({!r}): time.sleep(0.01)"

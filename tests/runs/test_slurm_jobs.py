@@ -31,10 +31,10 @@ def scripts(tmp_path, monkeypatch):
     return tmp_path / "log"
 
 
-def compare(data, out, *more):
+def compare(data, out, *extra_options):
     options = ["--methods", "alibi,none", "--train-lengths", "16", "--lengths", "16,32"]
     options += ["--updates", "4", "--tokens-per-update", "128", "--train-flags", TINY]
-    return ["compare", str(data), "--out", str(out), *options, *more]
+    return ["compare", str(data), "--out", str(out), *options, *extra_options]
 
 
 def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monkeypatch, capsys):
@@ -44,7 +44,8 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
     options = ["--slurm-option", "partition=gpu", "--slurm-option", "mem=64G", "--parallel", "1"]
     assert main([*compare(data_bin, out, "--slurm"), *options]) == 0
     assert "training and evaluating: 2 jobs in array 100" in capsys.readouterr().out
-    runs, report = ((scripts / str(n)).read_text() for n in range(2))
+    runs = (scripts / "0").read_text()
+    report = (scripts / "1").read_text()
     for script in (runs, report):
         for line in ("--partition=gpu", "--mem=64G", "--requeue", "--signal=USR1@180"):
             assert f"#SBATCH {line}\n" in script
@@ -93,7 +94,7 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("options", "sentence"),
     [
         (["--slurm-option", "time=1"], "--slurm-option requires --slurm. Pass both."),
         (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
@@ -102,8 +103,8 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
         (["--job", "run:nothing"], "there is no job 'run:nothing'"),
     ],
 )
-def test_bad_slurm_options_are_rejected(data_bin, tmp_path, capsys, more, sentence):
-    assert main([*compare(data_bin, tmp_path / "out"), *more]) == 2
+def test_bad_slurm_options_are_rejected(data_bin, tmp_path, capsys, options, sentence):
+    assert main([*compare(data_bin, tmp_path / "out"), *options]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out" / "jobs").exists()
 

@@ -1,4 +1,4 @@
-"""Bundles for machines without a network: what is gathered, what is refused, what is installed."""
+"""Bundles for offline machines: their files, rejected options, and installation."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = ROOT / "scripts" / "bundle_wheels.sh"
 INSTALL = ROOT / "scripts" / "install_offline.sh"
-HERE = "{}.{}".format(*sys.version_info[:2])
+PYTHON_VERSION = "{}.{}".format(*sys.version_info[:2])
 
-# A Python whose pip writes down what it is asked for, and makes small files instead of wheels.
-STAND_IN = """#!/usr/bin/env bash
+# A Python whose pip logs its arguments and creates small files instead of wheels.
+FAKE_PYTHON = """#!/usr/bin/env bash
 if [ "$1 $2" = "-m alibi_fairseq" ]; then echo "$*"; exit; fi
 if [ "$1 $2" != "-m pip" ]; then exec "$REAL" "$@"; fi
 shift 2
@@ -41,17 +41,16 @@ esac
 """
 
 
-def ran(*command, **where):
-    return subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, check=False, **where
-    )
+def run_command(*command, **options):
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.fixture
 def script(tmp_path):
     """Run a script with a fake Python, and return the process and pip's log."""
     python = tmp_path / "python"
-    python.write_text(STAND_IN)
+    python.write_text(FAKE_PYTHON)
     python.chmod(0o755)
     log = tmp_path / "log"
 
@@ -59,24 +58,30 @@ def script(tmp_path):
         log.write_text("")
         fixed = {"PYTHON": str(python), "REAL": sys.executable, "LOG": str(log)}
         environment = {**os.environ, **fixed, **variables}
-        return ran(
-            "bash", path, *arguments, env=environment, cwd=tmp_path
-        ), log.read_text().splitlines()
+        done = run_command("bash", path, *arguments, env=environment, cwd=tmp_path)
+        return done, log.read_text().splitlines()
 
     return run
 
 
 def test_bundle_lists_files(script, tmp_path):
-    done, asked = script(BUNDLE, "--out", "bundle")
+    done, pip_calls = script(BUNDLE, "--out", "bundle")
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "bundle" / "SHA256SUMS").read_text().splitlines()
-    listed = dict(reversed(line.split("  ")) for line in lines)
-    held = {p.name: p for p in (tmp_path / "bundle").iterdir() if p.name != "SHA256SUMS"}
-    assert listed == {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in held.items()}
-    assert {"install_offline.sh", "fairseq_fixed-1-cp312-cp312-linux.whl"} <= set(held)
-    assert len([line for line in asked if line.startswith("wheel")]) == 2  # antlr4, this project
-    assert not [line for line in asked if re.search(r"\b(torch|numpy|nvidia\S*)==", line)]
-    pins = re.findall(r"\S+==\S+", " ".join(asked))
+    listed = {}
+    for line in lines:
+        checksum, name = line.split("  ")
+        listed[name] = checksum
+    checksums = {}
+    for path in (tmp_path / "bundle").iterdir():
+        if path.name != "SHA256SUMS":
+            checksums[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert listed == checksums
+    assert {"install_offline.sh", "fairseq_fixed-1-cp312-cp312-linux.whl"} <= set(listed)
+    wheels = [line for line in pip_calls if line.startswith("wheel")]
+    assert len(wheels) == 2  # antlr4, this project
+    assert not [line for line in pip_calls if re.search(r"\b(torch|numpy|nvidia\S*)==", line)]
+    pins = re.findall(r"\S+==\S+", " ".join(pip_calls))
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     assert set(pins) - set(constraints) == {"sacrebleu==2.0.0"}
 
@@ -107,7 +112,7 @@ def bundle(tmp_path):
     folder.mkdir()
     tag = "cp{}{}".format(*sys.version_info[:2])
     names = ["alibi_fairseq-0.1.0-py3-none-any.whl", "hydra_core-1.3.2-py3-none-any.whl"]
-    names += [f"not_here-1-{tag}-{tag}-linux_x86_64.whl"]
+    names += [f"not_installed-1-{tag}-{tag}-linux_x86_64.whl"]
     for name in names:
         (folder / name).write_text(name)
     write_sums(folder)
@@ -122,60 +127,64 @@ def write_sums(folder):
 
 def test_missing_packages_install_without_index(script, bundle):
     (bundle / "stranger-1-py3-none-any.whl").write_text("not listed")
-    done, asked = script(INSTALL, bundle)
+    done, pip_calls = script(INSTALL, bundle)
     assert done.returncode == 0, done.stderr
-    (command,) = asked
+    (command,) = pip_calls
     assert {"--isolated", "--no-index", "--no-deps"} <= set(command.split())
     wheels = {word for word in command.split() if word.endswith(".whl")}
-    assert {wheel.split("-")[0] for wheel in wheels} == {"alibi_fairseq", "not_here"}
+    assert {wheel.split("-")[0] for wheel in wheels} == {"alibi_fairseq", "not_installed"}
     assert "-m alibi_fairseq models" in done.stdout
 
 
 def test_mismatched_bundle_is_not_installed(script, bundle):
     (bundle / "hydra_core-1.3.2-py3-none-any.whl").write_text("cut off")
-    done, asked = script(INSTALL, bundle)
+    done, pip_calls = script(INSTALL, bundle)
     assert done.returncode == 2
     assert "SHA256SUMS" in done.stderr
-    assert asked == []
+    assert pip_calls == []
     (bundle / "fairseq_fixed-1-cp399-cp399-linux_x86_64.whl").touch()
     write_sums(bundle)
-    done, asked = script(INSTALL, bundle)
+    done, pip_calls = script(INSTALL, bundle)
     assert done.returncode == 2
     assert "Python 3.99" in done.stderr
-    assert asked == []
+    assert pip_calls == []
 
 
 @pytest.mark.slow
 def test_training_on_bare_torch(tmp_path):
-    """A real bundle into a fresh environment whose pip reaches nothing."""
+    """Install a real bundle in a new environment whose pip reaches no index."""
     site = Path(os.path.dirname(__import__("torch").__file__)).parent
-    there = tmp_path / "there"
-    there.mkdir()
-    kept = "torch torchgen numpy sympy mpmath networkx jinja2 markupsafe filelock fsspec functorch "
-    kept += "typing_extensions"
+    torch_packages = tmp_path / "torch-packages"
+    torch_packages.mkdir()
+    names = "torch torchgen numpy sympy mpmath networkx jinja2 markupsafe filelock fsspec "
+    names += "functorch typing_extensions"
     for path in site.iterdir():
-        if re.split(r"[-.]", path.name.lower())[0] in kept.split():
-            (there / path.name).symlink_to(path)
+        if re.split(r"[-.]", path.name.lower())[0] in names.split():
+            (torch_packages / path.name).symlink_to(path)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
-    (packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
-    (packages / "there.pth").write_text(f"{there}\n")
+    (site_packages,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (site_packages / "torch-packages.pth").write_text(f"{torch_packages}\n")
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run(
-        ["bash", BUNDLE, "--python", HERE, "--out", tmp_path / "bundle"],
+        ["bash", BUNDLE, "--python", PYTHON_VERSION, "--out", tmp_path / "bundle"],
         env={**os.environ, "PYTHON": sys.executable},
         check=True,
     )
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "PIP_INDEX_URL"), "http://127.0.0.1:9")
-    alone = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))} | nowhere
+    environment = {}
+    for name, value in os.environ.items():
+        if not name.startswith(("PIP_", "PYTHON")):
+            environment[name] = value
+    for name in ("http_proxy", "https_proxy", "PIP_INDEX_URL"):
+        environment[name] = "http://127.0.0.1:9"
 
     def run(*command):
-        done = ran(*command, env=alone, cwd=tmp_path)
+        done = run_command(*command, env=environment, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     install = ["env", f"PYTHON={python}", "bash", tmp_path / "bundle" / "install_offline.sh"]
     assert "--position-method: alibi" in run(*install)
-    assert "Installing into" in run(*install)  # again changes nothing
+    assert "Installing into" in run(*install)  # a second run changes nothing
     (tmp_path / "text").write_text("".join(f"the word {n % 97} is here\n" for n in range(2000)))
     ours = [str(python), "-m", "alibi_fairseq"]
     run(*ours, "preprocess", "--only-source", "--trainpref", "text", "--destdir", "data")

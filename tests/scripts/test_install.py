@@ -1,4 +1,4 @@
-"""scripts/install.sh and the environment that the other scripts run in, with a stand-in for pip."""
+"""scripts/install.sh and the environment of the other scripts, with a fake pip."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # A Python of an environment. Its pip appends its arguments to pip.txt and prints a lot.
-STAND_IN = """#!/usr/bin/env bash
+FAKE_PYTHON = """#!/usr/bin/env bash
 environment="$(cd "$(dirname "$0")/.." && pwd)"
 case "$*" in
   "-m pip install"*)
@@ -32,14 +32,14 @@ esac
 
 @pytest.fixture
 def clone(tmp_path):
-    """Clone with a .venv of the stand-in."""
+    """Return a clone whose .venv contains the fake Python."""
     clone = tmp_path / "clone"
     shutil.copytree(ROOT / "scripts", clone / "scripts")
     for name in ("setup.py", "constraints.txt"):
         shutil.copy(ROOT / name, clone)
     python = clone / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(STAND_IN)
+    python.write_text(FAKE_PYTHON)
     python.chmod(0o755)
     return clone
 
@@ -61,7 +61,7 @@ def run(clone, line, **variables):
 
 
 def requests(clone):
-    """Return the arguments of the pip calls since the last look."""
+    """Return the arguments of the pip calls since the last request."""
     log = clone / ".venv" / "pip.txt"
     lines = log.read_text().splitlines() if log.exists() else []
     log.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ def test_changed_constraints_are_installed(clone):
     assert ensured(clone, "test")
 
 
-def test_install_keeps_pip_output_out(clone):
+def test_install_hides_pip_output(clone):
     done = run(clone, "./scripts/install.sh")
     assert len(done.stdout.splitlines()) < 8
     assert not list(clone.glob("alibi-fairseq-install.*"))
@@ -106,7 +106,7 @@ def test_failed_install_names_its_log(clone):
     (log,) = clone.glob("alibi-fairseq-install.*")
     assert str(log) in done.stderr
     assert re.search("^100$", log.read_text(), re.MULTILINE)
-    assert ensured(clone)  # an interrupted installation is not taken for a complete one
+    assert ensured(clone)  # a failed installation does not count as complete
 
 
 def test_missing_module_installs_extra(clone):

@@ -1,4 +1,4 @@
-"""The batch file, run by bash under stand-ins for SLURM's commands."""
+"""scripts/train.sbatch, run by bash with fake SLURM commands."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FAKE = {
     "scontrol": """
         if [ "$1" = show ]; then printf '%s\\n' gpu07 gpu08; else echo "$@" >> "$LOG"; fi
         """,
-    # As srun does: options first, then the task, to which it passes signals on.
+    # Like srun: options first, then the task, which receives the signals.
     "srun": """
         while [[ "$1" == --* ]]; do echo "srun $1" >> "$LOG"; shift; done
         exec "$@"
         """,
 }
-# Stands for scripts/train.sh: ends with $CODE, with 75 when told to stop.
+# Replaces scripts/train.sh. Exits with $CODE, or with 75 after SIGUSR1.
 TASK = """
     echo "task $*" >> "$LOG"
     trap 'echo told >> "$LOG"; exit 75' USR1
@@ -51,8 +51,8 @@ def cluster(tmp_path):
         path.write_text("#!/usr/bin/env bash\n" + body)
         path.chmod(0o755)
 
-    def start(*arguments, **more):
-        variables = {**os.environ, **JOB, SUBMIT: str(tmp_path), **more}
+    def start(*arguments, **changes):
+        variables = {**os.environ, **JOB, SUBMIT: str(tmp_path), **changes}
         variables["PATH"] = f"{tmp_path / 'bin'}:{variables['PATH']}"
         variables["LOG"] = str(tmp_path / "log")
         environment = {name: value for name, value in variables.items() if value is not None}
@@ -74,10 +74,15 @@ ARGUMENTS = ("wikitext-103/alibi-512", "data", "--save-dir", "run")
 def test_every_node_gets_one_launcher(cluster, tmp_path):
     run = cluster(*ARGUMENTS)
     assert run.wait() == 0, run.stderr.read()
-    *steps, task = log(tmp_path)
-    assert steps == ["srun --ntasks=2", "srun --ntasks-per-node=1", "srun --kill-on-bad-exit=1"]
-    words = "--nnodes 2 --gpus 16 --rdzv-endpoint gpu07:20123 --rdzv-id 40123".split()  # noqa: SIM905
-    assert task.split() == ["task", *words, *ARGUMENTS]
+    lines = log(tmp_path)
+    assert lines[:-1] == [
+        "srun --ntasks=2",
+        "srun --ntasks-per-node=1",
+        "srun --kill-on-bad-exit=1",
+    ]
+    words = ["--nnodes", "2", "--gpus", "16"]
+    words += ["--rdzv-endpoint", "gpu07:20123", "--rdzv-id", "40123"]
+    assert lines[-1].split() == ["task", *words, *ARGUMENTS]
     assert cli.main(["launch", "--dry-run", *words, *ARGUMENTS]) == 0
 
 
@@ -89,17 +94,18 @@ HOOKS = {
 
 
 def test_variables_select_environment(cluster, tmp_path):
-    for name, body in {
+    programs = {
         "module": 'echo "module $*" >> "$LOG"',
         "conda": f"echo {tmp_path / 'conda'}",
         "box": 'echo "box $1 $2" >> "$LOG"; shift 2; exec "$@"',
-    }.items():
+    }
+    for name, body in programs.items():
         path = tmp_path / "bin" / name
         path.write_text(f"#!/usr/bin/env bash\n{body}\n")
         path.chmod(0o755)
     profile = tmp_path / "conda" / "etc" / "profile.d" / "conda.sh"
     profile.parent.mkdir(parents=True)
-    # As conda's own does, it reads a variable that is not set.
+    # Like the script of conda, it reads a variable that is not set.
     profile.write_text('conda() { echo "conda $*$UNSET_BY_ANYBODY" >> "$LOG"; }\n')
     run = cluster(*ARGUMENTS, SLURM_NNODES="1", **HOOKS)
     assert run.wait() == 0, run.stderr.read()
@@ -129,8 +135,12 @@ def test_failed_run_is_not_requeued(cluster, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "change", "named"),
     [
-        *((ARGUMENTS, {name: None}, name) for name in [*JOB, SUBMIT] if "GPUS" not in name),
-        *((ARGUMENTS, {name: "x"}, name) for name in ("ALIBI_MODULES", "ALIBI_CONDA_ENV")),
+        (ARGUMENTS, {"SLURM_JOB_ID": None}, "SLURM_JOB_ID"),
+        (ARGUMENTS, {"SLURM_JOB_NODELIST": None}, "SLURM_JOB_NODELIST"),
+        (ARGUMENTS, {"SLURM_NNODES": None}, "SLURM_NNODES"),
+        (ARGUMENTS, {SUBMIT: None}, SUBMIT),
+        (ARGUMENTS, {"ALIBI_MODULES": "x"}, "ALIBI_MODULES"),
+        (ARGUMENTS, {"ALIBI_CONDA_ENV": "x"}, "ALIBI_CONDA_ENV"),
         (["wikitext-103/alibi-512"], {}, "--save-dir"),
         (ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "--gpus-per-node"),
         (ARGUMENTS, {SUBMIT: "/"}, "Submit from the repository"),

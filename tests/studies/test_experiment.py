@@ -1,4 +1,4 @@
-"""A study's experiment: from texts to kept results and back."""
+"""Experiment of a study, from texts to results, and its resumption from results."""
 
 from __future__ import annotations
 
@@ -32,13 +32,21 @@ DESCRIPTION = {
         {"name": "wiki", "documents": "titles", "excerpt": EXCERPT},
     ],
     "training": {
-        **{"shared_vocabulary": 400, "updates": 4, "tokens_per_update": 64, "lr": [0.002, 0.004]},
+        "shared_vocabulary": 400,
+        "updates": 4,
+        "tokens_per_update": 64,
+        "lr": [0.002, 0.004],
         "batches_per_update": 2,
         "method_flags": {"t5": "--t5-max-distance {1.5*train_length}"},
     },
     "evaluation": {
-        **{"eval_lengths": ["1x", "2x"], "sliding": {1: ["1x"]}, "subset": "test"},
-        **{"per_document": "empty-lines", "score_from": 64, "score_to": 80, "also_on": "wiki"},
+        "eval_lengths": ["1x", "2x"],
+        "sliding": {1: ["1x"]},
+        "subset": "test",
+        "per_document": "empty-lines",
+        "score_from": 64,
+        "score_to": 80,
+        "also_on": "wiki",
         "variants": {"alibi": {"limited": {"attention_window": "train_length"}}},
     },
     "parts": [
@@ -55,17 +63,18 @@ def no_page() -> Path:
 
 @pytest.fixture
 def texts(tmp_path, monkeypatch) -> dict[str, Path]:
-    """Texts of both corpora, in a working folder with the description."""
+    """Write texts of both corpora and the study's configuration to a working folder."""
     monkeypatch.chdir(tmp_path)
-    draw = random.Random(1)
-    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 7))) for _ in range(300)]
+    rng = random.Random(1)
+    words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 7))) for _ in range(300)]
     for name in ("tales", "wiki"):
         Path(name).mkdir()
     for number in range(40):
-        lines = [" ".join(draw.choices(words, k=12)) for _ in range(40)]
+        lines = [" ".join(rng.choices(words, k=12)) for _ in range(40)]
         Path(f"tales/{number}.txt").write_text("\n".join(lines))
         title = f" \n = Title {number} = \n \n = = Section = = \n"
-        with open(f"wiki/wiki.{('train', 'valid', 'test')[number % 3]}.tokens", "a") as file:
+        split = ("train", "valid", "test")[number % 3]
+        with open(f"wiki/wiki.{split}.tokens", "a") as file:
             file.write(title + "".join(f" {line} \n" for line in lines))
     Path("study.yaml").write_text(yaml.safe_dump(DESCRIPTION))
     return {name: tmp_path / name for name in ("tales", "wiki")}
@@ -75,21 +84,31 @@ def test_models_are_listed_once_in_order(texts):
     results = Path("results")
     study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
     assert [run.name for run in study.runs] == [
-        *("tales-alibi-16-seed1", "tales-t5-16-seed1"),
-        *("wiki-alibi-16-seed1", "wiki-t5-16-seed1"),
-        *("tales-alibi-16-seed2", "tales-t5-16-seed2"),
-        *("wiki-alibi-16-seed2", "wiki-t5-16-seed2"),
+        "tales-alibi-16-seed1",
+        "tales-t5-16-seed1",
+        "wiki-alibi-16-seed1",
+        "wiki-t5-16-seed1",
+        "tales-alibi-16-seed2",
+        "tales-t5-16-seed2",
+        "wiki-alibi-16-seed2",
+        "wiki-t5-16-seed2",
     ]
     runs = {run.name: run for run in study.runs}
     flags = runs["tales-t5-16-seed1"].settings["options"]
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
     names = [(step.name, step.config.strides) for step in runs["tales-alibi-16-seed1"].evaluations]
-    assert names == [*(("", (None,)), ("", (1,)), ("limited", (None,)), ("on wiki", (None,)))]
-    *trials, alibi = make_work_items(study, study.runs)[:3]  # a model's trials come right before it
-    assert alibi.name == "tales-alibi-16-seed1"
-    assert alibi.after == tuple(trial.name for trial in trials)
+    assert names == [
+        ("", (None,)),
+        ("", (1,)),
+        ("limited", (None,)),
+        ("on wiki", (None,)),
+    ]
+    # The trials of a model come right before it.
+    items = make_work_items(study, study.runs)
+    assert items[2].name == "tales-alibi-16-seed1"
+    assert items[2].after == (items[0].name, items[1].name)
     assert not replace(study, texts={}).runs
-    # Other settings would train again what an earlier version has trained.
+    # Changed settings would repeat the training of earlier versions.
     run = runs["tales-alibi-16-seed1"]
     options = run.result_settings["options"]
     assert options[options.index("--lr") + 1] == "0.002,0.004 for 0.25"
@@ -182,30 +201,37 @@ def test_repeated_model_has_same_numbers(texts, capsys):
         words = [*corpora, *folders, "--models", "tales-alibi-*-seed1"]
         assert main(["study.yaml", *words]) == 0
     name = "tales-alibi-16-seed1"
-    one, two = (Path(f"results-{n}/study/cells/{name}") for n in ("one", "two"))
+    first = Path(f"results-one/study/cells/{name}")
+    second = Path(f"results-two/study/cells/{name}")
     keys = ("corpus", "label", "length", "stride", "loss_bits", "document_bits", "lr")
     for file in ("evaluation.json", "evaluation-on-wiki.json"):
-        cells = [load_results_file(folder / file)["cells"] for folder in (one, two)]
-        numbers = [[[cell.get(key) for key in keys] for cell in found] for found in cells]
-        assert numbers[0] == numbers[1]
-        assert numbers[0]
-        assert {cell["tokens"] for cell in cells[0]} == {3 * 16}
-    (*_, last) = load_results_file(one / TRAINING_FILE)["cells"]
+        records = load_results_file(first / file)["cells"]
+        repeated = load_results_file(second / file)["cells"]
+        assert records
+        for record, repeated_record in zip(records, repeated, strict=True):
+            for key in keys:
+                assert record.get(key) == repeated_record.get(key)
+        assert {record["tokens"] for record in records} == {3 * 16}
+    last = load_results_file(first / TRAINING_FILE)["cells"][-1]
     assert last["updates"] == 4
     assert last["trained_tokens"] == 4 * 64
-    found = load_losses(Path("results-one/study"))
-    cases = {(e.tested_on, e.length, e.stride, e.variant) for e in found}
-    tested = {("tales", 16, 16), ("tales", 32, 32)}
+    losses = load_losses(Path("results-one/study"))
+    cases = {(key.tested_on, key.length, key.stride, key.variant) for key in losses}
     assert cases == {
-        *((*case, variant) for case in tested for variant in ("", "limited")),
-        *(("tales", 16, 1, ""), ("wiki", 16, 16, ""), ("wiki", 32, 32, "")),
+        ("tales", 16, 16, ""),
+        ("tales", 16, 16, "limited"),
+        ("tales", 32, 32, ""),
+        ("tales", 32, 32, "limited"),
+        ("tales", 16, 1, ""),
+        ("wiki", 16, 16, ""),
+        ("wiki", 32, 32, ""),
     }
-    # Kept, with its learning rate: done without the checkpoints, and on a machine without texts.
+    # The saved results, with the learning rate, complete the run without its checkpoints.
     capsys.readouterr()
     words = [*corpora, "--work-dir", "runs-new", "--results", "results-one"]
     assert main(["study.yaml", *words, "--models", name]) == 0
     assert "All 1 runs already complete" in capsys.readouterr().out
-    outcome = json.loads((one / "cell.json").read_text())["tuning"]
+    outcome = json.loads((first / "cell.json").read_text())["tuning"]
     assert outcome["lr"] in (0.002, 0.004)
     assert len(outcome["trials"]) == 2
     changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}

@@ -20,7 +20,7 @@ GPU_CONFIGS = sorted((ROOT / "studies" / "gpu").glob("*.yaml"))
 
 @pytest.fixture
 def page(tmp_path) -> str:
-    """Page of a configuration with the models of the small study."""
+    """Return the page of a configuration with the models of the small study."""
     config = yaml.safe_load((ROOT / "studies/small_models/primary.yaml").read_text())
     config["title"] = "Models on a GPU"
     config["tests"] = {"corpus": "wikipedia", "train_length": 128}

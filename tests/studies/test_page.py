@@ -1,4 +1,4 @@
-"""The page of results/small_models compared with its JSON, without code of the study."""
+"""Page of results/small_models compared with its JSON, without code of the study."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ def change(losses: dict, first: Evaluation, second: Evaluation) -> list[float]:
 def rows() -> list[tuple[str, list[str]]]:
     text = (RESULTS / "README.md").read_text()
     text = text[text.index("## Estimates") :]
-    found = []
+    estimates = []
     for line in text.splitlines():
         if match := ROW.match(line):
             printed = [match["change"], match["low"], match["high"]]
-            found.append((match["text"].strip(), printed))
-    return found
+            estimates.append((match["text"].strip(), printed))
+    return estimates
 
 
 def test_page_has_estimates():
@@ -161,14 +161,14 @@ def test_page_states_changes_and_intervals(text, printed):
 
 
 def test_page_is_current(tmp_path):
-    """The committed page is the one that its generator writes from the committed JSON."""
+    """The generator writes the committed page from the committed JSON."""
     shutil.copytree(RESULTS, tmp_path / "results")
     page = write_page(tmp_path / "results")
     assert page.read_text() == (RESULTS / "README.md").read_text()
 
 
 def test_readme_table_is_current(tmp_path):
-    """The committed README has the table that its generator writes from the committed JSON."""
+    """The generator writes the table of the committed README from the committed JSON."""
     readme = tmp_path / "README.md"
     shutil.copy(ROOT / "README.md", readme)
     write_readme_table(RESULTS, readme)

@@ -28,13 +28,23 @@ MODELS = StudiedModels("wikipedia", 128)
 ARTICLES = 60
 #: (method, training length, length, stride, variant) -> log perplexity, as in the paper.
 LEVELS = {
-    **{("alibi", 128, n, n, ""): 4.0 for n in (128, 256, 512, 2048)},
-    **{("alibi", 128, n, n, "limited"): 4.0 for n in (256, 512)},
-    **{("alibi", 128, n, 16, ""): 3.9 for n in (128, 256, 512)},
-    **{("sinusoidal", 128, 128, 128, ""): 4.1, ("sinusoidal", 128, 512, 512, ""): 4.7},
-    **{("rotary", 128, 128, 128, ""): 4.0, ("rotary", 128, 512, 512, ""): 4.4},
-    **{("t5", 128, 512, 512, ""): 4.2, ("none", 512, 512, 512, ""): 4.5},
-    **{("alibi", 512, 512, 512, ""): 4.0, ("sinusoidal", 512, 512, 512, ""): 4.1},
+    ("alibi", 128, 128, 128, ""): 4.0,
+    ("alibi", 128, 256, 256, ""): 4.0,
+    ("alibi", 128, 512, 512, ""): 4.0,
+    ("alibi", 128, 2048, 2048, ""): 4.0,
+    ("alibi", 128, 256, 256, "limited"): 4.0,
+    ("alibi", 128, 512, 512, "limited"): 4.0,
+    ("alibi", 128, 128, 16, ""): 3.9,
+    ("alibi", 128, 256, 16, ""): 3.9,
+    ("alibi", 128, 512, 16, ""): 3.9,
+    ("sinusoidal", 128, 128, 128, ""): 4.1,
+    ("sinusoidal", 128, 512, 512, ""): 4.7,
+    ("rotary", 128, 128, 128, ""): 4.0,
+    ("rotary", 128, 512, 512, ""): 4.4,
+    ("t5", 128, 512, 512, ""): 4.2,
+    ("none", 512, 512, 512, ""): 4.5,
+    ("alibi", 512, 512, 512, ""): 4.0,
+    ("sinusoidal", 512, 512, 512, ""): 4.1,
 }
 
 
@@ -48,7 +58,8 @@ def study(changes: dict | None = None, seeds=(1, 2, 3), noise=1e-4, models=MODEL
     """Return losses at the levels of the paper; other models have other training lengths."""
     scale = models.train_length // 128
     losses = {}
-    for (method, trained, length, stride, variant), level in {**LEVELS, **(changes or {})}.items():
+    levels = LEVELS | (changes or {})
+    for (method, trained, length, stride, variant), level in levels.items():
         key = EvaluationKey(
             corpus=models.corpus,
             method=method,
@@ -72,9 +83,9 @@ def test_paper_results_support_all_tests(models):
     assert set(outcomes(study(models=models), models).values()) == {SUPPORTED}
 
 
-@pytest.mark.parametrize("other", [StudiedModels("books", 128), StudiedModels("wikipedia", 256)])
-def test_models_of_other_corpora_and_lengths_do_not_count(other):
-    assert set(outcomes(study(), other).values()) == {NOT_RUN}
+@pytest.mark.parametrize("models", [StudiedModels("books", 128), StudiedModels("wikipedia", 256)])
+def test_models_of_other_corpora_and_lengths_do_not_count(models):
+    assert set(outcomes(study(), models).values()) == {NOT_RUN}
 
 
 @pytest.mark.parametrize(
@@ -89,10 +100,10 @@ def test_models_of_other_corpora_and_lengths_do_not_count(other):
     ],
 )
 def test_one_violation_is_not_supported(name, changes):
-    found = outcomes(study(changes))
-    assert found.pop(name) == NOT_SUPPORTED
+    outcome_of = outcomes(study(changes))
+    assert outcome_of.pop(name) == NOT_SUPPORTED
     if name in ("E3", "E5", "E6"):  # the others share an evaluation
-        assert set(found.values()) == {SUPPORTED}
+        assert set(outcome_of.values()) == {SUPPORTED}
 
 
 def test_larger_effect_never_counts_against():
@@ -108,9 +119,9 @@ def test_larger_effect_never_counts_against():
 
 
 def test_untrained_baseline_has_no_outcome():
-    found = outcomes(study({("sinusoidal", 512, 512, 512, ""): 4.26}))
-    assert found["E6"] == BASELINE_NOT_TRAINED
-    assert outcomes(study({("sinusoidal", 512, 512, 512, ""): 4.24}))["E6"] == SUPPORTED
+    baseline = ("sinusoidal", 512, 512, 512, "")
+    assert outcomes(study({baseline: 4.26}))["E6"] == BASELINE_NOT_TRAINED
+    assert outcomes(study({baseline: 4.24}))["E6"] == SUPPORTED
 
 
 def test_two_seeds_are_not_run():
@@ -134,10 +145,9 @@ def test_missing_models_count_in_holm():
 def test_paired_estimate_equals_scipy_without_article_variance():
     random = np.random.default_rng(1)
     by_seed = random.standard_normal((2, 5, 1))
-    first, second = (
-        ArticleLosses(("a", "b", 1), (1, 2, 3, 4, 5), np.repeat(nats, ARTICLES, 1))
-        for nats in by_seed
-    )
+    seeds = (1, 2, 3, 4, 5)
+    first = ArticleLosses(("a", "b", 1), seeds, np.repeat(by_seed[0], ARTICLES, 1))
+    second = ArticleLosses(("a", "b", 1), seeds, np.repeat(by_seed[1], ARTICLES, 1))
     estimate = estimate_change(first, second)
     expected = stats.ttest_rel(by_seed[0, :, 0], by_seed[1, :, 0])
     interval = expected.confidence_interval(0.95)
@@ -151,11 +161,12 @@ def test_paired_estimate_equals_scipy_without_article_variance():
 
 def test_unpaired_estimate_equals_welch_without_article_variance():
     random = np.random.default_rng(2)
-    one = random.standard_normal((4, 1))
-    two = 3 * random.standard_normal((3, 1))
-    first = ArticleLosses(("a", "b", 1), (1, 2, 3, 4), np.repeat(one, ARTICLES, 1))
-    second = ArticleLosses(("a", "c", 1), (1, 2, 3), np.repeat(two, ARTICLES, 1))
-    interval = stats.ttest_ind(one[:, 0], two[:, 0], equal_var=False).confidence_interval(0.95)
+    nats = random.standard_normal((4, 1))
+    other_nats = 3 * random.standard_normal((3, 1))
+    first = ArticleLosses(("a", "b", 1), (1, 2, 3, 4), np.repeat(nats, ARTICLES, 1))
+    second = ArticleLosses(("a", "c", 1), (1, 2, 3), np.repeat(other_nats, ARTICLES, 1))
+    welch = stats.ttest_ind(nats[:, 0], other_nats[:, 0], equal_var=False)
+    interval = welch.confidence_interval(0.95)
     assert estimate_change(first, second).interval() == pytest.approx(tuple(interval))
 
 
