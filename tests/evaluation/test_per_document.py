@@ -95,7 +95,7 @@ def test_spans_score_same_tokens_at_every_window(sizes, first, second, score_fro
 def test_document_losses_match_model_scores(
     documents, trained, name, length, stride, score_from, overrides
 ):
-    """Against the model's own scores, window by window."""
+    """Compare the losses with the model's own scores, window by window."""
     case = {"lengths": [length], "strides": [stride], "overrides": overrides}
     (cell,) = documents(name, **case, score_from=score_from, score_to=100)
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(

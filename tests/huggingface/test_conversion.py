@@ -160,7 +160,7 @@ def test_window_cache_is_bounded():
         past = output.past_key_values
         logits.append(output.logits)
     torch.testing.assert_close(torch.cat(logits, 1), model(tokens)[0], rtol=0, atol=1e-5)
-    assert past.layers[1].keys.shape[2] == 5  # besides that of the current token
+    assert past.layers[1].keys.shape[2] == 5  # a window of 6 without the current token
 
 
 def greedy(model, tokens: list[int]) -> list[int]:
