@@ -10,7 +10,12 @@ from pathlib import Path
 
 
 def data_folder(name: str, copy: str) -> Path:
-    """Return a folder of a checkout, or the copy that setup.py puts into an installed package."""
+    """Return a data folder, of a checkout or of an installed package.
+
+    Args:
+        name: path of the folder in a checkout.
+        copy: name of its copy that setup.py puts into an installed package.
+    """
     package = Path(__file__).resolve().parent.parent
     original = package.parent / name
     is_checkout = (original / "README.md").is_file()

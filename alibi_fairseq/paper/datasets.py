@@ -38,14 +38,15 @@ UNITS = {
     bookcorpus.CORPUS: "books",
     cc100_roberta.CORPUS: "documents",
 }
+#: End of the error messages that reject another text than the paper's.
 ALLOW = "--allow-other-text accepts it under its own name"
 
 
 @dataclass(frozen=True)
 class PaperDataset:
-    """Data for one corpus of the paper, prepared from a text.
+    """Binary data for one corpus of the paper, prepared from a text.
 
-    A small scale uses an excerpt of them.
+    Runs at a small scale use an excerpt of the prepared data.
 
     Attributes:
         root: folder of the datasets of all corpora.
@@ -140,12 +141,13 @@ class PaperDataset:
         """Command ``alibi-fairseq prepare`` for the text."""
         argv = [*ALIBI, "prepare", self.corpus]
         for option, value in self._source_options.items():
-            if option == "sources":  # a positional argument
-                argv.append(str(self.path))
-                continue
-            argv.append("--" + option.replace("_", "-"))
-            if value is not True:
-                argv.append(str(value))
+            flag = "--" + option.replace("_", "-")
+            if option == "sources":  # positional arguments
+                argv += [str(source) for source in value]
+            elif value is True:
+                argv.append(flag)
+            else:
+                argv += [flag, str(value)]
         argv += ["--out", str(self.folder), *self._size_flags]
         return ChildProcess(f"preparing {self.name}", argv, self.folder / "prepare.log")
 
@@ -160,6 +162,7 @@ class PaperDataset:
         problem = ""
         if self.corpus == bookcorpus.CORPUS and not bookcorpus.is_line_edition([self.path]):
             problem = "one file per book: the Toronto BookCorpus has one sentence per line"
+        # Every corpus is measured, because this raises an error if a file is missing.
         size = text_bytes(self._builder.files)
         if self.corpus == cc100_roberta.CORPUS and not cc100_roberta.has_paper_size(size):
             problem = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
@@ -222,6 +225,7 @@ class PaperDataset:
 
     @cached_property
     def _builder(self) -> CorpusBuilder:
+        """Preparation of the text, as ``alibi-fairseq prepare`` creates it."""
         return BUILDERS[self.corpus](**self._source_options)
 
     @property

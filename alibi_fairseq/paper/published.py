@@ -55,16 +55,16 @@ def model(corpus: str) -> str:
 @cache
 def measurements(item: str) -> tuple[Measurement, ...]:
     """Return the perplexities of a table or figure, without those of models by other authors."""
-    measurements = []
+    printed = []
     for row in rows(item):
         for column, perplexity in row.items():
-            prefix, is_perplexity, _ = column.partition("perplexity")
-            if not is_perplexity:
+            if not column.endswith("perplexity"):
                 continue
-            measurement = _measurement(item, row, prefix.rstrip("_"), perplexity)
+            prefix = column.removesuffix("perplexity").rstrip("_")
+            measurement = _measurement(item, row, prefix, perplexity)
             if measurement is not None:
-                measurements.append(measurement)
-    return tuple(measurements)
+                printed.append(measurement)
+    return tuple(printed)
 
 
 def _measurement(
@@ -75,24 +75,34 @@ def _measurement(
     Args:
         item: table or figure.
         row: all columns of the row.
-        prefix: what precedes ``perplexity`` in the column's name. It is a split, nothing, or in
-            Tables 2–4, whose first row has the training length, a position method.
+        prefix: beginning of the column's name: a split, a position method, or nothing. In Tables
+            2–4, a row is an evaluation length and has a column per position method. In all others,
+            a row is a model.
         perplexity: value of the column.
     """
-    is_split = prefix in ("", *SPLITS)
-    method = row.get("position_method") if is_split else prefix
-    if not method:
-        return None
-    speed_column = "eval_words_per_second" if is_split else f"{prefix}_words_per_second"
+    is_model_row = prefix in ("", *SPLITS)
+    if is_model_row:
+        method = row.get("position_method")
+        if not method:
+            return None
+        train_length = row["train_length"]
+        stride = row["stride"]
+        speed = row.get("eval_words_per_second")
+    else:
+        method = prefix
+        # The first evaluation length of Tables 2–4 is the training length.
+        train_length = rows(item)[0]["length"]
+        stride = row["length"]
+        speed = row.get(f"{prefix}_words_per_second")
     failed = perplexity == OUT_OF_MEMORY
     return Measurement(
         position_method=method,
-        train_length=row["train_length"] if is_split else rows(item)[0]["length"],
+        train_length=train_length,
         length=row["length"],
-        stride=row["stride"] if is_split else row["length"],
+        stride=stride,
         subset=prefix if prefix in SPLITS else about(item)["subset"],
         perplexity=None if failed else perplexity,  # type: ignore[arg-type]
         updates=row.get("updates"),
-        tokens_per_second_batch_1=row.get(speed_column),
+        tokens_per_second_batch_1=speed,
         status=OUT_OF_MEMORY if failed else "",
     )

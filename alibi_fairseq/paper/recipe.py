@@ -136,31 +136,44 @@ class Recipe:
 def read(path: Path) -> Recipe:
     """Load a recipe from its file."""
     options = yaml.safe_load(path.read_text(encoding="utf-8"))
+    # Values with an attribute in Recipe or Batch are removed from the options.
     del options["task"]["data"]
     (update_freq,) = options["optimization"].pop("update_freq")
+    batch = Batch(
+        length=options["task"].pop("tokens_per_sample"),
+        max_tokens=options["dataset"].pop("max_tokens"),
+        update_freq=update_freq,
+        gpus=options["distributed_training"].pop("distributed_world_size"),
+    )
+    position_method = options["model"].pop("position_method")
+    updates = options["optimization"].pop("max_update")
+    start_model = options["checkpoint"].pop("finetune_from_model", None)
     folder = path.parent.name
     return Recipe(
         folder=folder,
         name=path.stem,
+        # The recipes of "extend" continue models of WikiText-103.
         corpus=folder if folder in CORPORA else "wikitext-103",
-        position_method=options["model"].pop("position_method"),
-        batch=Batch(
-            length=options["task"].pop("tokens_per_sample"),
-            max_tokens=options["dataset"].pop("max_tokens"),
-            update_freq=update_freq,
-            gpus=options["distributed_training"].pop("distributed_world_size"),
-        ),
-        updates=options["optimization"].pop("max_update"),
-        starts_from_another=bool(options["checkpoint"].pop("finetune_from_model", False)),
+        position_method=position_method,
+        batch=batch,
+        updates=updates,
         options=options,
+        starts_from_another=bool(start_model),
     )
 
 
-RECIPES: dict[str, Recipe] = {
-    recipe.path: recipe
-    for folder in (*CORPORA, "extend")  # "extend" is not part of the paper
-    for recipe in map(read, sorted((CONFIGS / folder).glob("*.yaml")))
-}
+def _read_all() -> dict[str, Recipe]:
+    """Load all recipes, by ``folder/name``. Those in ``extend`` are not part of the paper."""
+    recipes = {}
+    for folder in (*CORPORA, "extend"):
+        for path in sorted((CONFIGS / folder).glob("*.yaml")):
+            recipe = read(path)
+            recipes[recipe.path] = recipe
+    return recipes
+
+
+#: All recipes, by ``folder/name``.
+RECIPES = _read_all()
 
 
 def find_recipe(path: str) -> Recipe:
@@ -188,13 +201,14 @@ def flags(settings: Settings) -> list[str]:
     arguments = []
     for group, options in settings.items():
         for option, value in options.items():
+            name = option
             if option == "_name":  # "_name" selects the component
-                option = "arch" if group == "model" else group
-            name = "--" + option.replace("_", "-")
+                name = "arch" if group == "model" else group
+            flag = "--" + name.replace("_", "-")
             if isinstance(value, bool):
                 if value:  # every switch in the recipes is off by default
-                    arguments.append(name)
+                    arguments.append(flag)
             else:
                 values = value if isinstance(value, list) else [value]
-                arguments += [name, ",".join(map(str, values))]
+                arguments += [flag, ",".join(map(str, values))]
     return arguments

@@ -18,6 +18,7 @@ class Scale:
     Position method, training length, task, loss, optimizer, and kind of schedule stay the same.
 
     Attributes:
+        name: name on the command line.
         caveat: description of the runs, for the warning above a table.
         updates: number of updates of every run (default: the recipe's).
         tokens: largest number of tokens per update.
@@ -52,16 +53,9 @@ class Scale:
         """Return a recipe at this scale, with a shorter schedule and a smaller model."""
         if self.updates is None:
             return recipe
-        schedule: dict[str, Any] = recipe.options["lr_scheduler"]
-        warmup = max(1, round(schedule["warmup_updates"] * self.updates / recipe.updates))
-        new_schedule: dict[str, Any] = {"warmup_updates": warmup}
-        if schedule["_name"] == "cosine":
-            new_schedule["lr_period_updates"] = self.updates - warmup
-        else:
-            new_schedule["total_num_update"] = float(self.updates)
         options: Settings = {
             "model": dict(self.model),
-            "lr_scheduler": new_schedule,
+            "lr_scheduler": _shortened_schedule(recipe, self.updates),
             "checkpoint": self.checkpoint,
             # The same loss in less time: a small model spends most time on its output layer.
             "criterion": {"_name": f"chunked_{recipe.options['criterion']['_name']}"},
@@ -77,6 +71,15 @@ class Scale:
             updates=self.updates,
             options=merge(recipe.options, options),
         )
+
+
+def _shortened_schedule(recipe: Recipe, updates: int) -> dict[str, object]:
+    """Return the options by which a recipe's learning-rate schedule ends after ``updates``."""
+    schedule: dict[str, Any] = recipe.options["lr_scheduler"]
+    warmup = max(1, round(schedule["warmup_updates"] * updates / recipe.updates))
+    if schedule["_name"] == "cosine":
+        return {"warmup_updates": warmup, "lr_period_updates": updates - warmup}
+    return {"warmup_updates": warmup, "total_num_update": float(updates)}
 
 
 def read_scale(path: Path) -> Scale:

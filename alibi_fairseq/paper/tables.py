@@ -14,7 +14,8 @@ from ..results.measurements import Measurement
 from . import published
 from .recipe import RECIPES, Recipe
 
-#: Figures that draw data of tables: those tables, and the drawn methods (None: all).
+#: Sources of figures that only draw numbers of tables: those tables, and the drawn position methods
+#: (None: all).
 DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
     "figure01": (("table02", "table03"), None),
     "figure04": (("table05",), {"alibi", "sinusoidal"}),
@@ -45,7 +46,8 @@ ITEMS = tuple(item for item in _NUMBERED if item not in UNTRAINED)
 #: evaluated: five, as in section 4.2.
 CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
 
-#: Updates, splits, and strides of an evaluation.
+#: Update count, splits, and strides of an evaluation. A stride of None stands for non-overlapping
+#: windows at any length.
 Case = tuple[int, tuple[str, ...], tuple[int | None, ...]]
 
 
@@ -90,8 +92,13 @@ def find_items(name: str) -> tuple[str, ...]:
         return (item,)
     if item in UNTRAINED:
         raise UserInputError(f"{paper_name(item)} requires no training. {UNTRAINED[item]}")
-    known = ", ".join(re.sub(r"(?<=\D)0", "", known_item) for known_item in ITEMS)
-    raise UserInputError(f"'{name}' is not a trained table or figure; choose from {known}, all.")
+    choices = ", ".join(_option_name(choice) for choice in ITEMS)
+    raise UserInputError(f"'{name}' is not a trained table or figure; choose from {choices}, all.")
+
+
+def _option_name(item: str) -> str:
+    """Return the name of an item on the command line: ``table05`` → ``table5``."""
+    return f"{item[:-2]}{int(item[-2:])}"
 
 
 def paper_name(item: str) -> str:
@@ -145,12 +152,12 @@ def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
         lengths = lengths_by_case[recipe.path, case]
         if measurement.length not in lengths:
             lengths.append(measurement.length)
-    printed = []
+    item_evaluations = []
     for (path, case), lengths in lengths_by_case.items():
-        printed.append(_paper_evaluation(RECIPES[path], case, lengths))
+        item_evaluations.append(_paper_evaluation(RECIPES[path], case, lengths))
     if item == "figure05":
-        printed += curve_evaluations()
-    return tuple(printed)
+        item_evaluations += curve_evaluations()
+    return tuple(item_evaluations)
 
 
 def curve_evaluations() -> tuple[PaperEvaluation, ...]:
