@@ -1,6 +1,6 @@
-"""Estimates of what a run of the paper costs, from the comments at the head of its recipe.
+"""Estimated costs of the paper's runs, from the comments at the head of the recipes' files.
 
-The paper's speeds and GPU hours are the basis of the comments' V100 hours. They include neither
+The comments derive V100 hours from the paper's speeds and GPU hours, which include neither
 validation nor evaluation. Tests compare the comments with the recipes and the paper's numbers.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ..reporting import markdown
 from .recipe import CONFIGS, Recipe
 
-#: Bytes per weight in a checkpoint, whose numbers are all fp32.
+#: Bytes per number in a checkpoint. All numbers are fp32.
 BYTES_PER_NUMBER = 4
-#: Numbers that each optimizer keeps per weight.
+#: Numbers per weight in the state of each optimizer.
 OPTIMIZER_NUMBERS = {"nag": 1, "adam": 2}
 BASIS = (
     "Estimates. V100 hours: the paper's speeds, without validation and evaluation "
@@ -70,15 +70,16 @@ def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCo
         gpus: number of GPUs; 0 for a CPU, whose speed is unknown.
         checkpoints: number of checkpoints that the run keeps.
     """
-    hours = stated_number(recipe, "V100 hours")
+    recipe_hours = stated_number(recipe, "V100 hours")
     v100_hours = None
-    if hours is not None and gpus:
-        v100_hours = hours * updates / recipe.updates
+    if recipe_hours is not None and gpus:
+        v100_hours = recipe_hours * updates / recipe.updates
     parameters = stated_number(recipe, "parameters")
     checkpoint_gb = None
     if parameters is not None:
-        numbers = 1 + OPTIMIZER_NUMBERS[str(recipe.options["optimizer"]["_name"])]
-        checkpoint_gb = checkpoints * parameters * numbers * BYTES_PER_NUMBER / 1e9
+        optimizer = str(recipe.options["optimizer"]["_name"])
+        numbers_per_weight = 1 + OPTIMIZER_NUMBERS[optimizer]
+        checkpoint_gb = checkpoints * parameters * numbers_per_weight * BYTES_PER_NUMBER / 1e9
     return RunCost(recipe.path, gpus, v100_hours, checkpoint_gb)
 
 

@@ -23,7 +23,7 @@ def cost_grid(item: str, rows: list[Row], validations: list[dict]) -> str:
     Args:
         item: table of the paper.
         rows: the models.
-        validations: result records of our trainings, in order of their updates.
+        validations: result records of validations during our trainings, in order of their updates.
     """
     printed_costs = {}
     for row in published.rows(item):
@@ -50,22 +50,24 @@ def _recorded_costs(printed: dict, validations: list[dict]) -> dict:
 
     Args:
         printed: the paper's row of the model.
-        validations: result records of our trainings, in order of their updates. The last record
-            of the model counts.
+        validations: result records of validations during our trainings, in order of their updates.
+            The last one of the model counts.
     """
-    costs: dict = {}
+    last_record = None
     for record in validations:
         is_same_model = (
             record["position_method"] == printed["position_method"]
             and record["train_length"] == printed["train_length"]
         )
-        if not is_same_model or not has_update_count(record["updates"], printed.get("updates")):
-            continue
-        costs = {key: record[key] for key in ("updates", "gpu_hours") if key in record}
-        memory = record.get("peak_memory_mb")
-        if memory:
-            costs["train_memory_gb"] = memory / 1000
-        speed = record.get("tokens_per_second")
-        if speed:
-            costs["train_words_per_second"] = speed / record.get("processes", 1)
+        if is_same_model and has_update_count(record["updates"], printed.get("updates")):
+            last_record = record
+    if last_record is None:
+        return {}
+    costs = {key: last_record[key] for key in ("updates", "gpu_hours") if key in last_record}
+    memory = last_record.get("peak_memory_mb")
+    if memory:
+        costs["train_memory_gb"] = memory / 1000
+    speed = last_record.get("tokens_per_second")
+    if speed:
+        costs["train_words_per_second"] = speed / last_record.get("processes", 1)
     return costs

@@ -32,6 +32,7 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
         dataset: data of our runs.
     """
     ours = list(ours)
+    # The recipes of one item all have the same number of updates.
     recipe_updates = evaluations(item)[0].recipe.updates
     parts = [f"# {title(item)}\n"]
     our_name = "ours"
@@ -42,11 +43,7 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
             f"'{dataset.name_in_results}'). The paper's numbers stand beside them for orientation "
             "only.\n"
         )
-    groups: dict[tuple[str, int | None], list[Measurement]] = defaultdict(list)
-    for measurement in printed_measurements(item):
-        stride = None if measurement.nonoverlapping else measurement.stride
-        groups[measurement.subset, stride].append(measurement)
-    for (subset, stride), group in groups.items():
+    for (subset, stride), group in _by_split_and_stride(printed_measurements(item)).items():
         windows = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
         rows = table_rows(group, ours, label=partial(row_label, recipe_updates))
         lengths = sorted({measurement.length for measurement in group})
@@ -55,10 +52,22 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
     return "\n".join(parts)
 
 
-def printed_measurements(item: str) -> list[Measurement]:
-    """Return the paper's measurements of an item.
+def _by_split_and_stride(
+    measurements: Iterable[Measurement],
+) -> dict[tuple[str, int | None], list[Measurement]]:
+    """Group measurements by split and stride, which is None for non-overlapping windows."""
+    groups: dict[tuple[str, int | None], list[Measurement]] = defaultdict(list)
+    for measurement in measurements:
+        stride = None if measurement.nonoverlapping else measurement.stride
+        groups[measurement.subset, stride].append(measurement)
+    return groups
 
-    The evaluations of Figure 5's curves are included without a perplexity.
+
+def printed_measurements(item: str) -> list[Measurement]:
+    """Return the paper's measurements of an item, all with an update count.
+
+    Figure 5's curves are included at :data:`.tables.CURVE_UPDATES`. The paper does not print these
+    perplexities, so they are None.
     """
     measurements = []
     for recipe, measurement in recipes_and_measurements(item):
@@ -77,13 +86,14 @@ def printed_measurements(item: str) -> list[Measurement]:
                 updates=evaluation.updates,
                 status=NOTHING,
             )
+            # The end of a curve is printed. Measurements are equal whatever their perplexity.
             if measurement not in measurements:
                 measurements.append(measurement)
     return measurements
 
 
 def row_label(recipe_updates: int, measurement: Measurement) -> str:
-    """Return ``ALiBi, L=512``, with the trained fraction of the recipe if it is not all of it."""
+    """Return ``ALiBi, L=512``, or ``ALiBi, L=512, 20.0% trained`` before the recipe's end."""
     fraction = (measurement.updates or 0) / recipe_updates
     name = model_label(measurement.position_method, measurement.train_length)
     return name if fraction == 1 else f"{name}, {fraction:.1%} trained"

@@ -1,4 +1,4 @@
-"""Grids of the paper's numbers and ours: lines of a model below each other, with differences."""
+"""Grids with consecutive lines per model: the paper's numbers, ours, and their difference."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
 
 def by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
     """Return the measurement of each column, which is an evaluation length or a split."""
+    # Lengths are integers and splits are strings, so one dict can have both as keys.
     measurements: dict[int | str, Measurement] = {}
     for measurement in series.measurements:
         measurements[measurement.length] = measurement
@@ -104,13 +105,15 @@ def by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
 def perplexity_grid(
     rows: Iterable[Row], columns: Sequence, name: str = "ours", corpus: str | None = None
 ) -> str:
-    """Format the paper's perplexities and ours, which are missing only where the paper has one.
+    """Format the paper's perplexities and ours.
+
+    A perplexity that only we lack is marked as missing. One that the paper lacks, too, is a dash.
 
     Args:
         rows: the models.
         columns: evaluation lengths or splits.
         name: source of our numbers.
-        corpus: corpus of the paper, to add lines of differences.
+        corpus: corpus of the paper, which adds lines of differences (default: no such lines).
     """
     lines: list[GridLine] = []
     our_measurements: list[Measurement] = []

@@ -53,14 +53,14 @@ class DeviceConfig:
 
 @dataclass(frozen=True)
 class ReproductionExperiment(Experiment):
-    """Tables and figures of the paper at a scale, as an :class:`.runner.Experiment`.
+    """Experiment that reproduces tables and figures of the paper at a scale.
 
     Attributes:
         folder: working folder.
         items: tables and figures, e.g. ``("table05",)``.
         trainings: training runs that the items need.
         data: datasets by corpus.
-        scale: size of the runs.
+        scale: scale of the runs.
         devices: devices of each run; None for the number of GPUs of each recipe, for a dry run.
     """
 
@@ -86,6 +86,7 @@ class ReproductionExperiment(Experiment):
     def prepare(self) -> None:
         """Prepare the datasets after validating them and the number of GPUs."""
         for training in self.trainings:
+            # Raises an error if the sequences cannot be divided among the GPUs.
             self.run(training)
         for dataset in self.data.values():
             dataset.check()
@@ -129,27 +130,33 @@ class ReproductionExperiment(Experiment):
             run = self.run(training)
             devices = self._devices_of(training.recipe)
             gpus = 0 if devices.cpu else devices.processes
-            # Besides those below: the last one, and the one with the best validation loss.
+            # fairseq keeps the last checkpoint and the one with the best validation loss.
             checkpoints = 2 + len(run.checkpoint_updates)
             if run.final_checkpoint != BEST_CHECKPOINT:
-                checkpoints += 1
+                checkpoints += 1  # a copy of the last one
             costs.append(run_cost(training.recipe, run.updates, gpus, checkpoints))
         return [cost_table(costs), ""]
 
     def run(self, training: PaperTraining) -> Run:
-        """Create the run of a training at this scale; its settings require prepared data."""
+        """Create the run of a training at this scale.
+
+        The run's settings identify the data only once the data is prepared.
+
+        Raises:
+            UserInputError: the sequences of an update cannot be divided among the GPUs.
+        """
         recipe = self.scale.recipe(training.recipe)
         dataset = self.data[recipe.corpus]
         devices = self._devices_of(recipe)
-        stops = [self.scale.updates_of(training.recipe, updates) for updates in training.stops]
-        *earlier_stops, last = dict.fromkeys(stops)
+        update_counts = self._update_counts(training)
+        last = update_counts[-1]
         settings = replace(recipe, updates=last).settings(devices.processes, devices.cpu)
         log_flags = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
         final_checkpoint = f"checkpoint_{last}.pt"
         if last == recipe.updates:
             # At the end of a run the paper evaluates the best checkpoint on validation.
             final_checkpoint = BEST_CHECKPOINT
-        evaluations = [
+        evaluation_steps = [
             self._eval_step(training, evaluation, devices) for evaluation in training.evaluations
         ]
         return Run(
@@ -161,11 +168,21 @@ class ReproductionExperiment(Experiment):
             settings={"recipe": recipe.settings(), **dataset.identity},
             updates=last,
             tokens=last * recipe.batch.tokens_per_update,
-            evaluations=tuple(evaluations),
-            checkpoint_updates=tuple(earlier_stops),
+            evaluations=tuple(evaluation_steps),
+            checkpoint_updates=tuple(update_counts[:-1]),
             final_checkpoint=final_checkpoint,
             launcher=tuple(torchrun.arguments(devices.processes)),
         )
+
+    def _update_counts(self, training: PaperTraining) -> list[int]:
+        """Return the update counts of a run's kept checkpoints at this scale, ascending."""
+        update_counts: list[int] = []
+        for paper_updates in training.stops:
+            updates = self.scale.updates_of(training.recipe, paper_updates)
+            # Several update counts of a recipe can be the same one at a small scale.
+            if updates not in update_counts:
+                update_counts.append(updates)
+        return update_counts
 
     def _devices_of(self, recipe: Recipe) -> DeviceConfig:
         """Return the devices of a run of a recipe."""

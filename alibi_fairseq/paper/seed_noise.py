@@ -28,7 +28,7 @@ class Noise:
         """Return the verdict on the difference between two perplexities.
 
         It is ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside,
-        and empty where the noise is unknown.
+        and empty for a printed perplexity above :attr:`highest`.
         """
         if printed > self.highest:
             return ""
@@ -73,7 +73,8 @@ def difference(corpus: str, ours: Measurement | None, printed: Measurement | Non
 
 def legend(corpus: str) -> str:
     """Return the explanation of the signs after differences, with the reports they are based on."""
-    noise = noise_of(corpus, 0)
+    # No model has this training length, so this is the largest known noise.
+    noise = noise_of(corpus, train_length=0)
     if noise is None:
         return (
             "The variation between seeds on this corpus has not been reported, "

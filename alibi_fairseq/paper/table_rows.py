@@ -44,8 +44,8 @@ def table_rows(
         joined: True if each method except ALiBi has only one row, as in Tables 5 and 8.
         label: function that returns the label of a printed measurement's row.
     """
-    cases = {_case_of(measurement) for measurement in printed}
-    usable = [measurement for measurement in ours if _case_of(measurement) in cases]
+    printed_cases = {_case_of(measurement) for measurement in printed}
+    ours_in_table = [measurement for measurement in ours if _case_of(measurement) in printed_cases]
     printed_by_row: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in printed:
         if joined and measurement.position_method != "alibi":
@@ -53,7 +53,7 @@ def table_rows(
         else:
             name = label(measurement)
         printed_by_row[name].append(measurement)
-    return [_table_row(name, members, usable) for name, members in printed_by_row.items()]
+    return [_table_row(name, members, ours_in_table) for name, members in printed_by_row.items()]
 
 
 def _case_of(measurement: Measurement) -> tuple[str, int, int]:
@@ -66,20 +66,21 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
 
     Args:
         name: label of the row.
-        printed: the paper's measurements in the row.
+        printed: the paper's measurements in the row. They have one position method.
         ours: our measurements of any model.
     """
     method = printed[0].position_method
     train_lengths = {measurement.train_length for measurement in printed}
     train_length = train_lengths.pop() if len(train_lengths) == 1 else None
-    same_model = []
+    ours_in_row = []
     for measurement in ours:
         # A row of several training lengths has each model at its training length only.
-        is_in_row = train_length is not None or measurement.length == measurement.train_length
-        if is_in_row and any(_is_same_model(measurement, other) for other in printed):
-            same_model.append(measurement)
+        has_row_length = train_length is not None or measurement.length == measurement.train_length
+        if has_row_length and any(_is_same_model(measurement, other) for other in printed):
+            ours_in_row.append(measurement)
+    # A row of several training lengths joins models that have the same variant.
     variants: dict[str, list[Measurement]] = defaultdict(list)
-    for model in group_by_model(same_model):
+    for model in group_by_model(ours_in_row):
         variants[model.variant] += model.measurements
     our_series = []
     for variant, measurements in variants.items():
@@ -89,7 +90,7 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
 
 
 def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
-    """Return True if a measurement is of the model of a printed one, and as long trained."""
+    """Return True if method, training length, and update count are those of a printed one."""
     return (
         measurement.position_method == printed.position_method
         and measurement.train_length == printed.train_length
@@ -98,5 +99,5 @@ def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
 
 
 def has_update_count(updates: int, printed: int | None) -> bool:
-    """Return True if an update count is the paper's, within a tolerance. None: any count is."""
+    """Return True if an update count equals the printed one within a tolerance. None allows any."""
     return printed is None or abs(updates - printed) <= _UPDATES_TOLERANCE * printed
