@@ -129,12 +129,16 @@ def perplexities(
 def _by_corpus_and_model(
     measurements: Iterable[Measurement],
 ) -> dict[tuple[str | None, str | None], list[Measurement]]:
-    """Group measurements by corpus and model; on raw texts, by the corpus of the first one only."""
+    """Group measurements by corpus and model.
+
+    Measurements on one raw text form a single group. It has no model, and its corpus is the one
+    that the first of them names.
+    """
     groups: dict[tuple[str | None, str | None], list[Measurement]] = defaultdict(list)
-    raw_texts: dict[str | None, str | None] = {}
+    first_names: dict[str | None, str | None] = {}
     for measurement in measurements:
         if measurement.is_raw_text:
-            corpus = raw_texts.setdefault(measurement.data_sha256, measurement.corpus)
+            corpus = first_names.setdefault(measurement.data_sha256, measurement.corpus)
             groups[corpus, None].append(measurement)
         else:
             groups[measurement.corpus, measurement.model].append(measurement)
@@ -191,7 +195,7 @@ def add_tables(
 
 
 def _section_title(corpus: str | None, model: str | None, measurements: list[Measurement]) -> str:
-    """Return the known ones of corpus, model, and size."""
+    """Return a title of corpus, model, and size. Unknown parts and differing sizes are left out."""
     parts = [corpus, model]
     sizes = {(measurement.layers, measurement.width) for measurement in measurements}
     if len(sizes) == 1:
@@ -228,9 +232,11 @@ def paper_sections(report: ReportWriter, results: ReportData, items: list[str]) 
             text_suffix = f" ({text})" if text else ""
             body = report_tables.table(item, part)
             report.table(f"{item} {text}", title + text_suffix, body, published.notes(item))
-            for name, (after, caption, draw) in FIGURES.items():
-                if after != item:
+            for name, figure in FIGURES.items():
+                if figure.table != item:
                     continue
-                notes = "; ".join(published.notes(name))
-                full_caption = f"{caption}{text_suffix}. {notes}".rstrip(" .")
-                report.figure(f"{name} {text}", full_caption, partial(draw, part))
+                caption = figure.caption + text_suffix
+                notes = "; ".join(published.notes(name)).rstrip(".")
+                if notes:
+                    caption += f". {notes}"
+                report.figure(f"{name} {text}", caption, partial(figure.draw, part))

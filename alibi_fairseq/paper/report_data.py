@@ -60,34 +60,37 @@ class ReportData:
                 texts.append(measurement.text)
         names = text_names(texts)
         distinct_names = sorted(set(names.values()) - {""})
-        for name in distinct_names or [""]:
+        if not distinct_names:
+            yield "", self
+        for name in distinct_names:
             measurements = []
             for measurement in self.measurements:
+                # What has no name, such as the only text of a split, is part of all results.
                 if names.get(measurement.text, "") in ("", name):
                     measurements.append(measurement)
             yield name, replace(self, measurements=measurements)
 
     def trainings(self, corpus: str) -> list[dict]:
-        """Return the validations of runs in the paper's setting, in order of their updates."""
+        """Return the validation records of trainings of the paper's model, in order of updates."""
         validations = []
         for _, document in self.documents:
             if document["kind"] != "training" or document["corpus"] != corpus:
                 continue
-            for cell in document["cells"]:
-                if cell["subset"] == "valid" and cell.get("model") == published.model(corpus):
-                    validations.append(cell)
-        return sorted(validations, key=lambda cell: cell["updates"])
+            for record in document["cells"]:
+                if record["subset"] == "valid" and record.get("model") == published.model(corpus):
+                    validations.append(record)
+        return sorted(validations, key=lambda record: record["updates"])
 
     def speeds(self) -> dict[str, Cases]:
         """Return the results of ``benchmarks.methods`` by machine, precision, and model."""
         groups: dict[str, dict] = defaultdict(dict)
         for _, document in self.documents:
             machine = machine_of(document["provenance"])
-            for cell in document["cells"]:
-                measured = {name: cell.get(key) for name, key in _SPEED_KEYS.items()}
+            for record in document["cells"]:
+                measured = {name: record.get(key) for name, key in _SPEED_KEYS.items()}
                 if None not in measured.values():
-                    case = (cell.get("position_method"), cell.get("length"))
-                    groups[f"{machine}, {cell.get('model')}"][case] = measured
+                    case = (record.get("position_method"), record.get("length"))
+                    groups[f"{machine}, {record.get('model')}"][case] = measured
         return dict(sorted(groups.items()))
 
 
@@ -111,6 +114,7 @@ def collect(paths: Iterable[Path]) -> ReportData:
             each other.
     """
     results = ReportData()
+    # Measurements are equal whatever their perplexity. Each is the key of its first occurrence.
     first: dict[Measurement, tuple[Path, Measurement]] = {}
     for path in _files(paths):
         document = load_results_file(path)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.paper.report_data import Cases, ReportData
@@ -30,33 +30,46 @@ LARGE = "CC100+RoBERTa, 1.3B parameters, validation"
 Speeds = Mapping[tuple[str, int], float]
 
 
+class LengthPanel(NamedTuple):
+    """Panel of a figure of perplexity by evaluation length.
+
+    Attributes:
+        title: title of the panel.
+        items: tables or figures of the paper whose rows are lines of the panel.
+        train_length: training length of the lines, of all methods. If None, the panel has all
+            training lengths, but only of ALiBi and sinusoidal.
+    """
+
+    title: str
+    items: tuple[str, ...]
+    train_length: int | None = None
+
+
 def by_length(
-    title: str, panels: Mapping[str, str], results: ReportData, *paths: str | os.PathLike
+    title: str, panels: Iterable[LengthPanel], results: ReportData, *paths: str | os.PathLike
 ) -> None:
     """Draw perplexity by evaluation length, the paper's lines and ours.
 
     Args:
         title: title of the figure.
-        panels: panel title → tables or figures, separated by spaces, whose rows are drawn. A panel
-            whose title has a training length shows all methods, others only ALiBi and sinusoidal.
+        panels: panels of the figure.
         results: our measurements.
         paths: files to write.
     """
     drawn = {}
-    for panel, items in panels.items():
+    for panel in panels:
         lines: list[Series] = []
-        for item in items.split():
+        for item in panel.items:
             ours = results.comparable(published.about(item)["corpus"])
             rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
             lines += [row.paper for row in rows]
             for row in rows:
                 lines += row.ours
-        _, _, train_length = panel.partition("L=")
-        if train_length:
-            lines = [line for line in lines if line.train_length == int(train_length)]
-            drawn[panel] = without_length(lines)
+        if panel.train_length is not None:
+            lines = [line for line in lines if line.train_length == panel.train_length]
+            drawn[panel.title] = without_length(lines)
         else:
-            drawn[panel] = [line for line in lines if line.position_method in PAIR]
+            drawn[panel.title] = [line for line in lines if line.position_method in PAIR]
     draw_panels(title, drawn, *paths)
 
 
@@ -109,10 +122,10 @@ def _in_thousands(values: Speeds, method: str) -> list[tuple[float, float]]:
 def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
     """Draw perplexity at 1.3B parameters by training time: the paper's end points, our curves."""
     panels = []
-    for side, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
+    for name, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
         lines = []
         for row in published.rows("figure05"):
-            if row["panel"] == side:
+            if row["panel"] == name:
                 label = model_label(row["position_method"], row["train_length"])
                 lines.append(_end_point(row, label))
                 lines.append(_line(row["position_method"], time_curve(results, row), label))
@@ -140,7 +153,6 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     the same number of updates recorded.
     """
     corpus = published.about("figure05")["corpus"]
-    length = row["length"]
     model = (row["position_method"], row["train_length"])
     validations = []
     hours = {}
@@ -150,24 +162,37 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
             validations.append(record)
             hours[record["updates"]] = record["gpu_hours"]
     perplexities: dict[int, float] = {}
-    for measurement in results.measurements:
-        is_of_run = (
-            measurement.corpus == corpus
-            and measurement.model == published.model(corpus)
-            and (measurement.position_method, measurement.train_length) == model
-            and measurement.model_overrides is None
-        )
-        is_of_row = (
-            measurement.subset == "valid" and measurement.length == measurement.stride == length
-        )
-        if not is_of_run or not is_of_row or measurement.perplexity is None:
-            continue
-        if measurement.updates is not None and measurement.updates in hours:
-            perplexities[measurement.updates] = measurement.perplexity
+    for updates, perplexity in _checkpoint_perplexities(results, corpus, row).items():
+        if updates in hours:
+            perplexities[updates] = perplexity
+    # At one update count, the training's own validation takes precedence.
     for record in validations:
-        if record.get("length") == length:
+        if record.get("length") == row["length"]:
             perplexities[record["updates"]] = 2 ** record["loss_bits"]
     return [(hours[updates], perplexities[updates]) for updates in sorted(perplexities)]
+
+
+def _checkpoint_perplexities(results: ReportData, corpus: str, row: dict) -> dict[int, float]:
+    """Return our measured perplexities of a row of Figure 5, by the checkpoint's update count."""
+    perplexities = {}
+    for measurement in results.measurements:
+        is_of_model = (
+            measurement.corpus == corpus
+            and measurement.model == published.model(corpus)
+            and measurement.position_method == row["position_method"]
+            and measurement.train_length == row["train_length"]
+            and measurement.model_overrides is None
+        )
+        is_of_evaluation = (
+            measurement.subset == "valid"
+            and measurement.length == row["length"]
+            and measurement.nonoverlapping
+        )
+        if not is_of_model or not is_of_evaluation:
+            continue
+        if measurement.perplexity is not None and measurement.updates is not None:
+            perplexities[measurement.updates] = measurement.perplexity
+    return perplexities
 
 
 def _printed_train_speeds() -> Speeds:
@@ -185,22 +210,24 @@ def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
     """
     panels = []
     ratios = []
-    sources = {"the paper, one V100 (words)": _printed_train_speeds()}
+    paper_source = "the paper, one V100 (words)"
+    sources = {paper_source: _printed_train_speeds()}
     for machine, cases in results.speeds().items():
         measured_speeds = {}
         for (method, length), measured in cases.items():
             if method in PAIR:
                 measured_speeds[method, length] = measured["train"]
         sources[f"{machine} (tokens)"] = measured_speeds
-    # The ratio of each source is drawn in the style of some method.
-    for (source, speeds), style_of in zip(sources.items(), cycle(METHOD_NAMES)):
-        hollow = source.startswith("the paper")
+    # A ratio belongs to no method. The styles of methods only distinguish the sources.
+    styles = cycle(METHOD_NAMES)
+    for source, speeds in sources.items():
+        hollow = source == paper_source
         lines = []
         for method in PAIR:
             lines.append(_line(method, _in_thousands(speeds, method), hollow=hollow))
         panels.append(_train_speed_panel(source, lines, "Training speed (thousands per second)"))
         label = f"ALiBi / sinusoidal, {source}"
-        ratios.append(_line(style_of, _alibi_ratios(speeds), label, hollow=hollow))
+        ratios.append(_line(next(styles), _alibi_ratios(speeds), label, hollow=hollow))
     panels.append(_train_speed_panel("as a ratio to sinusoidal", ratios, "ALiBi / sinusoidal"))
     plots.draw("Training speed by training length", panels, *paths)
 
@@ -219,12 +246,16 @@ def _alibi_ratios(speeds: Speeds) -> list[tuple[float, float]]:
 
 
 def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
-    """Draw perplexity at evaluation length 3072 against training speed: short training is cheap.
+    """Draw perplexity at evaluation length 3072 by training speed, a point per training length.
 
     Our speeds come from the training records, per GPU (or process).
     """
     printed = published.measurements("figure08")
-    panels = [_quality_panel("the paper, one V100", "words", _printed_train_speeds(), printed)]
+    panels = [
+        _quality_panel(
+            "the paper, one V100", "words", _printed_train_speeds(), printed, is_paper=True
+        )
+    ]
     recorded = _recorded_train_speeds(results)
     models = {(measurement.position_method, measurement.train_length) for measurement in printed}
     usable = []
@@ -238,7 +269,7 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
     for series in group_by_model(usable):
         ours += series.measurements
     if ours:
-        panels.append(_quality_panel("ours, per process", "tokens", recorded, ours))
+        panels.append(_quality_panel("ours, per process", "tokens", recorded, ours, is_paper=False))
     plots.draw(WIKITEXT, panels, *paths)
 
 
@@ -253,10 +284,17 @@ def _recorded_train_speeds(results: ReportData) -> Speeds:
 
 
 def _quality_panel(
-    title: str, unit: str, speeds: Speeds, measurements: Sequence[Measurement]
+    title: str, unit: str, speeds: Speeds, measurements: Sequence[Measurement], is_paper: bool
 ) -> plots.Panel:
-    """Return a panel of Figure 8; ``unit`` is "words" for the paper's speeds."""
-    is_paper = unit == "words"
+    """Return a panel of Figure 8.
+
+    Args:
+        title: title of the panel.
+        unit: unit of the speeds, words or tokens.
+        speeds: training speeds.
+        measurements: measurements whose models all have a speed.
+        is_paper: whether the numbers are the paper's.
+    """
     lines = []
     for method in PAIR:
         label = method_name(method) + (" (paper)" if is_paper else "")
@@ -277,45 +315,69 @@ def _quality_panel(
     )
 
 
-#: Function that draws a figure from results to paths.
-Draw = Callable[..., None]
-#: Item → the table it follows in the report, its caption, and the function that draws it.
-FIGURES: dict[str, tuple[str, str, Draw]] = {
-    "figure01": (
+class PaperFigure(NamedTuple):
+    """Figure of the paper in the report.
+
+    Attributes:
+        table: table that the figure follows in the report.
+        caption: caption of the figure.
+        draw: function that takes results and the paths to write.
+    """
+
+    table: str
+    caption: str
+    draw: Callable[..., None]
+
+
+#: Figures with data, by item.
+FIGURES: dict[str, PaperFigure] = {
+    "figure01": PaperFigure(
         "table04",
         "Figure 1: perplexity beyond the training length",
         partial(
-            by_length, WIKITEXT, {"trained at L=512": "table02", "trained at L=1024": "table03"}
+            by_length,
+            WIKITEXT,
+            [
+                LengthPanel("trained at L=512", ("table02",), 512),
+                LengthPanel("trained at L=1024", ("table03",), 1024),
+            ],
         ),
     ),
-    "figure02": ("table01", "Figure 2: speed and memory", figure02),
-    "figure04": (
+    "figure02": PaperFigure("table01", "Figure 2: speed and memory", figure02),
+    "figure04": PaperFigure(
         "table05",
         "Figure 4: perplexity of ALiBi by training length",
-        partial(by_length, WIKITEXT, {"non-overlapping": "table05"}),
+        partial(by_length, WIKITEXT, [LengthPanel("non-overlapping", ("table05",))]),
     ),
-    "figure05": (
+    "figure05": PaperFigure(
         "table11",
         "Figure 5: perplexity of 1.3B parameters by training time; the paper's end points",
         figure05,
     ),
-    "figure06": (
+    "figure06": PaperFigure(
         "table12",
         "Figure 6: perplexity of 1.3B parameters beyond the training length",
         partial(
-            by_length, LARGE, {"trained at L=512": "figure06", "trained at L=1024": "figure06"}
+            by_length,
+            LARGE,
+            [
+                LengthPanel("trained at L=512", ("figure06",), 512),
+                LengthPanel("trained at L=1024", ("figure06",), 1024),
+            ],
         ),
     ),
-    "figure07": ("table05", "Figure 7: training speed by training length", figure07),
-    "figure08": ("table05", "Figure 8: quality at length 3072 by training speed", figure08),
-    "figure09": (
+    "figure07": PaperFigure("table05", "Figure 7: training speed by training length", figure07),
+    "figure08": PaperFigure(
+        "table05", "Figure 8: quality at length 3072 by training speed", figure08
+    ),
+    "figure09": PaperFigure(
         "table08",
         "Figure 9: perplexity of ALiBi by training length on books",
-        partial(by_length, BOOKS, {"non-overlapping": "table08"}),
+        partial(by_length, BOOKS, [LengthPanel("non-overlapping", ("table08",))]),
     ),
-    "figure11": (
+    "figure11": PaperFigure(
         "table15",
         "Figure 11: perplexity beyond the training length with a sliding window, S=1",
-        partial(by_length, WIKITEXT, {"sliding window, S=1": "table15 table13"}),
+        partial(by_length, WIKITEXT, [LengthPanel("sliding window, S=1", ("table15", "table13"))]),
     ),
 }

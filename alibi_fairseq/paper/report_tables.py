@@ -44,7 +44,8 @@ def table(item: str, results: ReportData) -> str:
     """Format one of Tables 1–15 as Markdown, e.g. ``table05``; without results, ours are missing.
 
     Each model has a line of the paper's numbers, one of ours, and one of their difference. Columns
-    are evaluation lengths, or the validation and the test split.
+    are evaluation lengths, or the validation and the test split. Some tables have further grids of
+    training costs or evaluation speeds.
     """
     if item == "table01":
         return speed_table(results.speeds())
@@ -70,15 +71,24 @@ def table(item: str, results: ReportData) -> str:
         )
         parts.append(_speed_grid(rows, columns if item in SWEEPS else ("valid",)))
     parts.append(legend(corpus) + "\n")
-    reasons = dict.fromkeys(
-        measurement.other_text for measurement in ours if measurement.other_text
-    )
-    if reasons:
-        parts.append(
-            f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
-            "than the paper's.\n"
-        )
+    note = _other_text_note(ours)
+    if note:
+        parts.append(note)
     return "\n".join(parts)
+
+
+def _other_text_note(ours: list[Measurement]) -> str:
+    """Return the reasons for which differences have no verdict, or an empty string."""
+    reasons = []
+    for measurement in ours:
+        if measurement.other_text and measurement.other_text not in reasons:
+            reasons.append(measurement.other_text)
+    if not reasons:
+        return ""
+    return (
+        f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
+        "than the paper's.\n"
+    )
 
 
 def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
