@@ -99,7 +99,7 @@ def write_page(folder: Path) -> Path:
 
 
 def write_readme_table(folder: Path, readme: Path) -> None:
-    """Write the table of the secondary models between its markers in the README.
+    """Write the table of the primary models between its markers in the README.
 
     Raises:
         UserInputError: a marker is missing.
@@ -111,7 +111,7 @@ def write_readme_table(folder: Path, readme: Path) -> None:
         raise UserInputError(
             f"{readme} has no markers for the table. Add {TABLE_BEGIN} and {TABLE_END}."
         )
-    table = readme_table(load_losses(folder / SECONDARY))
+    table = readme_table(load_losses(folder / PRIMARY))
     with atomic_write(readme) as stream:
         stream.write(f"{before}{begin}\n{table.rstrip()}\n{end}{after}")
 
@@ -126,7 +126,8 @@ def readme_table(losses: Losses) -> str:
         if not all(length in at for length in (short, middle, long)):
             continue
         perplexities = [markdown.perplexity(at[n].perplexity) for n in (short, middle, long)]
-        change, interval, seeds = estimate_cells(estimate_change(at[long], at[short]))
+        change, interval, _ = estimate_cells(estimate_change(at[long], at[short]))
+        seeds = str(len(at[short].seeds))
         rows.append([METHOD_NAMES[method], *perplexities, change, interval, seeds])
     lengths = [f"L = {short}", f"4 L = {middle}", f"16 L = {long}"]
     headers = ["method", *lengths, "change, L to 16 L", "95% interval", "seeds"]
