@@ -18,32 +18,34 @@ def test_document_starts(separator):
     tokens = torch.randint(EOS, EOS + 3, (4, 60))
     expected = []
     for row in tokens.tolist():
-        begin = 0
-        line = []
-        for place, token in enumerate(row):
-            behind_another = place > 0 and row[place - 1] == EOS
-            if token == EOS and (separator == "eos" or behind_another):
-                begin = place
-            line.append(begin)
-        expected.append(line)
+        start = 0
+        starts = []
+        for position, token in enumerate(row):
+            follows_eos = position > 0 and row[position - 1] == EOS
+            if token == EOS and (separator == "eos" or follows_eos):
+                start = position
+            starts.append(start)
+        expected.append(starts)
     assert document_starts(tokens, EOS, separator).tolist() == expected
     assert document_starts(tokens, EOS, "none") is None
 
 
-@pytest.mark.parametrize(
-    ("method", "separator"), [*((method, "eos") for method in METHODS), ("learned", "empty_line")]
-)
+METHODS_AND_SEPARATORS = [(method, "eos") for method in METHODS]
+METHODS_AND_SEPARATORS.append(("learned", "empty_line"))
+
+
+@pytest.mark.parametrize(("method", "separator"), METHODS_AND_SEPARATORS)
 @torch.no_grad()
 def test_packed_documents_match_separate_documents(method, separator):
     model = small_model(method, "--block-diagonal", separator)
-    texts = [torch.cat([torch.full((1, 1), EOS), random_tokens(1, n)], 1) for n in (9, 1, 14)]
+    documents = [torch.cat([torch.full((1, 1), EOS), random_tokens(1, n)], 1) for n in (9, 1, 14)]
     if separator == "empty_line":  # the first two are lines of one document
-        texts = [torch.cat([*texts[:2], torch.tensor([[EOS]])], 1), texts[2]]
-    alone = torch.cat([model(text)[0] for text in texts], 1)
-    torch.testing.assert_close(model(torch.cat(texts, 1))[0], alone, rtol=0, atol=1e-5)
+        documents = [torch.cat([*documents[:2], torch.tensor([[EOS]])], 1), documents[2]]
+    separate = torch.cat([model(document)[0] for document in documents], 1)
+    torch.testing.assert_close(model(torch.cat(documents, 1))[0], separate, rtol=0, atol=1e-5)
     plain = small_model(method)
     plain.load_state_dict(model.state_dict())
-    assert (plain(torch.cat(texts, 1))[0] - alone).abs().max() > 1e-3
+    assert (plain(torch.cat(documents, 1))[0] - separate).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("method", METHODS)

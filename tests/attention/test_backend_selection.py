@@ -28,7 +28,7 @@ def _nothing_logged_yet():
     flash._kernel.cache_clear()
 
 
-def chosen(call: Call, dropout_p: float = 0.0, device: str | None = None, **kwargs) -> str:
+def select_backend(call: Call, dropout_p: float = 0.0, device: str | None = None, **kwargs) -> str:
     q, k, v, _ = call.tensors()
     if device:
         q, k, v = (x.to(device) for x in (q, k, v))
@@ -36,44 +36,45 @@ def chosen(call: Call, dropout_p: float = 0.0, device: str | None = None, **kwar
 
 
 def test_auto_on_cpu():
-    assert chosen(Call(length=2048, width=64, batch=1)) == "skipping"
-    assert chosen(Call(length=128, cached=3000, width=64)) == "skipping"
-    assert chosen(Call()) == "sdpa"
-    assert chosen(Call(length=1, cached=4000)) == "sdpa"
-    assert chosen(Call(length=1024, padded=True)) == "sdpa"
-    assert chosen(LONG, dropout_p=0.1) == "sdpa"
+    assert select_backend(Call(length=2048, width=64, batch=1)) == "skipping"
+    assert select_backend(Call(length=128, cached=3000, width=64)) == "skipping"
+    assert select_backend(Call()) == "sdpa"
+    assert select_backend(Call(length=1, cached=4000)) == "sdpa"
+    assert select_backend(Call(length=1024, padded=True)) == "sdpa"
+    assert select_backend(LONG, dropout_p=0.1) == "sdpa"
     for method in ("none", "sinusoidal", "t5", "kerple", "sandwich", "transformer_xl"):
-        assert chosen(Call(method=method, length=1024)) == "sdpa"
+        assert select_backend(Call(method=method, length=1024)) == "sdpa"
 
 
-def measured() -> dict[tuple, dict[str, float]]:
+def measured_times() -> dict[tuple, dict[str, float]]:
     """Return the milliseconds by backend of each call measured by ``benchmarks.backends``.
 
     They are geometric means over both sizes of weights, which the selection does not know.
     """
-    document = load_results_file(ROOT / "results" / "benchmarks" / "backends-cpu.json")
+    results = load_results_file(ROOT / "results" / "benchmarks" / "backends-cpu.json")
+    names = ("threads", "phase", "batch", "heads", "length", "head_size")
     calls: dict[tuple, dict[str, float]] = {}
-    for cell in document["cells"]:
-        names = ("threads", "phase", "batch", "heads", "length", "head_size")
-        times = calls.setdefault(tuple(cell[name] for name in names), {})
-        times[cell["variant"]] = times.get(cell["variant"], 1.0) * cell["milliseconds"] ** 0.5
+    for record in results["cells"]:
+        times = calls.setdefault(tuple(record[name] for name in names), {})
+        backend = record["variant"]
+        times[backend] = times.get(backend, 1.0) * record["milliseconds"] ** 0.5
     return calls
 
 
 def test_auto_selects_fastest_measured_backend(monkeypatch):
     """Allow for the variation between measurements."""
     slower = {}
-    for call, milliseconds in measured().items():
+    for call, milliseconds in measured_times().items():
         threads, phase, *shape = call
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         q = torch.empty(shape, requires_grad=phase == "train")
         mask = FutureMask(LinearBias(shape[1]), shape[2], shape[2])
-        taken = backend_selection.choose("auto", q, q, q, mask, 0.0)
-        if milliseconds[taken] > 1.05 * min(milliseconds.values()):
-            slower[call] = taken, milliseconds
+        selected = backend_selection.choose("auto", q, q, q, mask, 0.0)
+        if milliseconds[selected] > 1.05 * min(milliseconds.values()):
+            slower[call] = selected, milliseconds
     assert not slower
-    assert {call[-1] for call in measured()} == {16, 32, 64, 128}
-    assert len(measured()) == 64
+    assert {call[-1] for call in measured_times()} == {16, 32, 64, 128}
+    assert len(measured_times()) == 64
 
 
 @pytest.mark.parametrize(
@@ -101,12 +102,11 @@ def test_auto_logs_backend_once(caplog):
     with caplog.at_level(logging.INFO, logger="alibi_fairseq"):
         attend(q, k, v, LONG.mask())
         attend(q, k, v, LONG.mask())
-    assert [r.getMessage() for r in caplog.records] == [
-        f"attention backend: {chosen(LONG)} (cpu, float32)"
-    ]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [f"attention backend: {select_backend(LONG)} (cpu, float32)"]
 
 
-REFUSED = {
+UNSUPPORTED = {
     "flash": (Call(), 0.0, "flash needs the package flash-attn"),
     "fold": (Call(method="t5"), 0.0, "fold supports no bias other than ALiBi"),
     "skipping": (Call(), 0.1, "skipping has no attention dropout"),
@@ -114,16 +114,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("backend", list(REFUSED))
+@pytest.mark.parametrize("backend", list(UNSUPPORTED))
 def test_unsupported_backend_names_reason_and_alternatives(backend, monkeypatch, caplog):
-    """Given on the command line it stops; stored in a checkpoint it is replaced, with one line."""
+    """Raise for a backend of the command line; replace that of a checkpoint, with one warning."""
     monkeypatch.setitem(sys.modules, "flash_attn", None)
-    call, dropout_p, reason = REFUSED[backend]
+    call, dropout_p, reason = UNSUPPORTED[backend]
     q, k, v, _ = (x.requires_grad_() for x in call.tensors())
-    with pytest.raises(UserInputError, match=reason) as stopped:
+    with pytest.raises(UserInputError, match=reason) as raised:
         attend(q, k, v, call.mask(), dropout_p, backend=backend, strict=True)
-    named = str(stopped.value).split("--attention-backend ")[1].split()[0]
-    attend(q, k, v, call.mask(), dropout_p, backend=named, strict=True)
+    alternative = str(raised.value).split("--attention-backend ")[1].split()[0]
+    attend(q, k, v, call.mask(), dropout_p, backend=alternative, strict=True)
     with caplog.at_level(logging.WARNING, logger="alibi_fairseq"):
         for _ in range(2):
             attend(q, k, v, call.mask(), dropout_p, backend=backend)
@@ -162,25 +162,25 @@ def flash_calls(monkeypatch):
 def test_flash_attention_call_follows_documentation(flash_calls, window):
     call = Call(cached=50, dtype=torch.bfloat16, window=window)
     q, k, v, _ = call.tensors()
-    found = flash.attend(q, k, v, call.mask(), 0.1)
-    torch.testing.assert_close(found, reference(call)[0], rtol=0, atol=1e-6)
+    output = flash.attend(q, k, v, call.mask(), 0.1)
+    torch.testing.assert_close(output, reference(call)[0], rtol=0, atol=1e-6)
     assert flash_calls[0][0] == 0.1
 
 
 def test_skipping_with_flash_attention(flash_calls):
-    """A call for each group of heads with similar windows, and the values of dense attention."""
+    """Check for fewer calls than heads, and for the values of dense attention."""
     call = Call(length=1500, cached=40, heads=12, batch=1)
     q, k, v, _ = call.tensors()
     slopes = call.bias().slopes(q.device)
     windows = certify(q, k, slopes).windows.amax(dim=0)
-    found = flash.attend_within(q, k, v, slopes, windows)
+    output = flash.attend_within(q, k, v, slopes, windows)
     expected, _ = attend(q, k, v, call.mask(), backend="eager")
-    torch.testing.assert_close(found.float(), expected, rtol=0, atol=2e-6)
+    torch.testing.assert_close(output.float(), expected, rtol=0, atol=2e-6)
     limits = [limit for _, limit, _ in flash_calls]
     assert len(limits) < 12
     assert 0 < sorted(limits)[1] < 400
     assert -1 in limits
-    assert torch.equal(torch.cat([seen for *_, seen in flash_calls]), slopes)
+    assert torch.equal(torch.cat([call_slopes for *_, call_slopes in flash_calls]), slopes)
 
 
 def test_heads_with_similar_windows_share_call():
@@ -193,31 +193,37 @@ def test_flash_rejects_unsupported_calls(monkeypatch):
     good = {"device": torch.device("cuda"), "dtype": torch.bfloat16, "shape": (1, 1, 8, 64)}
     bad = {"device": torch.device("cpu"), "dtype": torch.float32, "shape": (1, 1, 8, 512)}
     calls = [
-        (good, Call(**limit)) for limit in ({"padded": True}, {"documents": True}, {"method": "t5"})
+        (good, Call(padded=True)),
+        (good, Call(documents=True)),
+        (good, Call(method="t5")),
     ]
     calls += [({**good, name: value}, Call()) for name, value in bad.items()]
     monkeypatch.setattr(flash, "_kernel", lambda: print)
-    refused = [
-        flash.unsupported_reason(types.SimpleNamespace(**q), None, None, call.mask(), 0.0)
-        for q, call in [(good, Call()), *calls]
-    ]
-    assert refused[0] is None
-    assert all(refused[1:])
+
+    def reason(tensor: dict, call: Call) -> str | None:
+        q = types.SimpleNamespace(**tensor)
+        return flash.unsupported_reason(q, None, None, call.mask(), 0.0)
+
+    assert reason(good, Call()) is None
+    for tensor, call in calls:
+        assert reason(tensor, call)
 
 
 def test_skipping_on_gpu_requires_kernel(monkeypatch):
-    says = {}
+    reasons = {}
     for module in (flash, flex):
         name = module.__name__.rpartition(".")[2]
-        monkeypatch.setattr(module, "unsupported_reason", lambda *call, name=name: says.get(name))
+        monkeypatch.setattr(
+            module, "unsupported_reason", lambda *call, name=name: reasons.get(name)
+        )
 
     def reason(device: str) -> str | None:
         q = types.SimpleNamespace(device=torch.device(device))
         return skipping.unsupported_reason(q, q, q, Call().mask(), 0.0)
 
     assert reason("cuda") is None
-    says["flash"] = "flash does not"
+    reasons["flash"] = "flash does not"
     assert reason("cuda") is None
-    says["flex"] = "flex does not"
+    reasons["flex"] = "flex does not"
     assert reason("cuda") == "skipping uses flex on a GPU, and flex does not"
     assert reason("cpu") is None

@@ -1,4 +1,4 @@
-"""Every backend gives the values and gradients of the formula in float64."""
+"""Values and gradients of every backend, compared with the formula in float64."""
 
 from __future__ import annotations
 
@@ -26,28 +26,26 @@ LIMITS = [{"documents": True}, {"documents": True, "window": 90}]
 LIMITS += [{"window": window} for window in (2, 128, 200)]
 #: Methods that act on the scores.
 BIASED = [method for method in METHODS if Call(method).bias() is not None]
-CALLS = [
-    *(Call(heads=heads, cached=cached) for heads in (1, 12) for cached in (0, 170)),
-    *(Call(dtype=dtype) for dtype in TOLERANCE),
-    *(Call("fox", heads=6, dtype=t, cached=9) for t in (torch.float64, torch.bfloat16)),
-    *(Call(method, cached=33) for method in BIASED),
-    *(Call(method, padded=True) for method in BIASED if method != "fire"),
-    *(Call(heads=12, length=n, cached=20, padded=p) for n in (1, 63, 257) for p in (0, 1)),
-    *(
-        Call(method, cached=cached, heads=2, width=8, **limit)
-        for method, cached in (("alibi", 0), ("alibi", 70), ("none", 70), ("transformer_xl", 70))
-        for limit in LIMITS
-    ),
+CALLS = [Call(heads=heads, cached=cached) for heads in (1, 12) for cached in (0, 170)]
+CALLS += [Call(dtype=dtype) for dtype in TOLERANCE]
+CALLS += [Call("fox", heads=6, dtype=t, cached=9) for t in (torch.float64, torch.bfloat16)]
+CALLS += [Call(method, cached=33) for method in BIASED]
+CALLS += [Call(method, padded=True) for method in BIASED if method != "fire"]
+CALLS += [Call(heads=12, length=n, cached=20, padded=p) for n in (1, 63, 257) for p in (0, 1)]
+CALLS += [
+    Call(method, cached=cached, heads=2, width=8, **limit)
+    for method, cached in (("alibi", 0), ("alibi", 70), ("none", 70), ("transformer_xl", 70))
+    for limit in LIMITS
 ]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_values_and_gradients(call):
-    """Pad FIRE in tests/models/test_decoding.py instead, since it counts from the first token."""
+    """tests/models/test_decoding.py pads FIRE, which counts from the first token."""
     expected = reference(call)
     tolerance = TOLERANCE[call.dtype]
     if call.method == "fox" and call.dtype == torch.float32:
-        tolerance = 1e-5  # its gates are summed along the text before they are subtracted
+        tolerance = 1e-5  # its gates are summed along the sequence before they are subtracted
     for backend in (*supporting(call), "auto"):
         assert_close(results(call, backend), expected, tolerance)
 
@@ -87,18 +85,18 @@ def test_bias_gradients_match_reference(method):
             parameter.data.normal_()
     q, k, v, output_gradient = (x.double() for x in call.tensors())
 
-    def gradients(backend: str):
+    def parameter_gradients(backend: str):
         """Return the gradients of the parameters of the first layer."""
         mask = FutureMask(module.bias(0, 600), 600, 600)
         out, _ = attend(q, k, v, mask, backend=backend)
         parameters = [*module.parameters()]
-        found = torch.autograd.grad(out, parameters, output_gradient, allow_unused=True)
-        return [gradient for gradient in found if gradient is not None]
+        gradients = torch.autograd.grad(out, parameters, output_gradient, allow_unused=True)
+        return [gradient for gradient in gradients if gradient is not None]
 
-    expected = gradients("eager")
-    assert expected
-    for ours, theirs in zip(gradients("sdpa"), expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    reference_gradients = parameter_gradients("eager")
+    assert reference_gradients
+    for gradient, expected in zip(parameter_gradients("sdpa"), reference_gradients, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-6)
 
 
 LONG = {"heads": 6, "batch": 1, "length": 32, "width": 64}
@@ -107,21 +105,23 @@ LONG = {"heads": 6, "batch": 1, "length": 32, "width": 64}
 @pytest.mark.parametrize(
     "call",
     [
-        *(Call("alibi", cached=16_352, dtype=t, **LONG) for t in (torch.float32, torch.bfloat16)),
-        *(Call("fox", cached=16_352, dtype=t, **LONG) for t in (torch.float32, torch.bfloat16)),
+        Call("alibi", cached=16_352, dtype=torch.float32, **LONG),
+        Call("alibi", cached=16_352, dtype=torch.bfloat16, **LONG),
+        Call("fox", cached=16_352, dtype=torch.float32, **LONG),
+        Call("fox", cached=16_352, dtype=torch.bfloat16, **LONG),
         Call("alibi", cached=8_000, dtype=torch.float16, **LONG),
         Call("fox", heads=1, batch=1, length=2000),
     ],
     ids=str,
 )
 def test_long_input_keeps_precision(call):
-    """Check where absolute positions have errors of 8e-5, and FoX's sum is near −11,000."""
+    """At these lengths, absolute positions have errors of 8e-5, and FoX's sum is near −11,000."""
     q, k, v, _ = call.tensors()
     mask = call.mask()
     exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
     for backend in supporting(call) & {"sdpa", "fold"}:
-        found, _ = attend(q, k, v, mask, backend=backend)
-        error = (found.double() - exact).abs().max() / exact.abs().max()
+        output, _ = attend(q, k, v, mask, backend=backend)
+        error = (output.double() - exact).abs().max() / exact.abs().max()
         # In half precision the result itself is rounded.
         limit = 5e-6 if call.dtype == torch.float32 else 2 * torch.finfo(call.dtype).eps
         assert error < limit, backend
@@ -166,13 +166,13 @@ def test_extra_dimensions_hold_slopes_and_positions(dtype, width):
     slopes = alibi_slopes(12)
     mask = FutureMask(None, 3, 60_000)
     for_queries, for_keys = extra_dimensions(slopes, mask, width, dtype)
-    found = for_queries.double() @ for_keys.double().mT / width**0.5  # (H, T, S)
+    products = for_queries.double() @ for_keys.double().mT / width**0.5  # (H, T, S)
     distance = torch.arange(59_997, 60_000)[:, None] - torch.arange(60_000)
     expected = -slopes.double()[:, None, None] * distance
-    common = (found - expected)[..., :1] if dtype.itemsize == 2 else 0
+    common = (products - expected)[..., :1] if dtype.itemsize == 2 else 0
     # fp16 has no numbers below 6e-8.
     atol = 2e-3 if dtype == torch.float16 else 1e-6
-    torch.testing.assert_close(found - common, expected, rtol=3e-7, atol=atol)
+    torch.testing.assert_close(products - common, expected, rtol=3e-7, atol=atol)
 
 
 def test_weights_match_reference():
@@ -197,9 +197,9 @@ def test_dropout_matches_reference(call):
     after_eager = torch.rand(3)
 
     torch.manual_seed(5)
-    found = results(call, "sdpa", 0.3)
+    dropped = results(call, "sdpa", 0.3)
     after_sdpa = torch.rand(3)
-    assert_close(found, expected, 1e-5)
+    assert_close(dropped, expected, 1e-5)
     assert torch.equal(after_sdpa, after_eager)
 
     torch.manual_seed(5)
@@ -209,7 +209,7 @@ def test_dropout_matches_reference(call):
     torch.testing.assert_close(without_grad.double(), expected[0], rtol=0, atol=1e-5)
 
     without_dropout, *_ = results(call, "auto")
-    assert (found[0] - without_dropout).abs().max() > 0.01, "nothing was dropped"
+    assert (dropped[0] - without_dropout).abs().max() > 0.01, "nothing was dropped"
 
 
 @pytest.mark.parametrize("call", DROPOUT_CALLS, ids=str)

@@ -1,4 +1,4 @@
-"""Skipping changes no result by more than rounding, for any queries and keys."""
+"""Skipping changes results by rounding only, for any queries and keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.positions import alibi_slopes
 from alibi_fairseq.positions.alibi import LinearBias
 
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def gradients(attention, inputs, grad):
@@ -41,7 +41,7 @@ def dense(q, k, v):
     return torch.softmax(scores.masked_fill(distance < 0, -math.inf), dim=-1) @ v
 
 
-@FEW
+@SETTINGS
 @given(
     seed=st.integers(0, 2**16),
     heads=st.sampled_from([1, 2, 8, 12]),
@@ -66,23 +66,23 @@ def test_skipping_matches_dense_attention(
         k[:, :, :: max(1, length // 3)] *= 50
     if far_match:
         k[:, :, 0] = 5 * q.mean(dim=2)
-    found = gradients(skipping, (q, k, v), grad)
+    results = gradients(skipping, (q, k, v), grad)
     expected = gradients(dense, (q, k, v), grad)
 
-    # Only rounding may differ. That of scores is proportional to them. Gradients are sums that may
-    # cancel, so their rounding is proportional to the products and not to the sums.
+    # Only rounding may differ. The rounding of scores is proportional to them. Gradients are sums
+    # that may cancel, so their rounding is proportional to the products and not to the sums.
     largest_score = max(1.0, (q.norm(dim=-1).max() * k.norm(dim=-1).max() / 4).item())
     largest_product = (grad.norm(dim=-1).max() * v.norm(dim=-1).max()).item()
     largest_input = max(q.abs().max().item(), k.abs().max().item())
     input_gradient = largest_product * largest_input
     magnitudes = (1.0, input_gradient, input_gradient, 1.0)  # of the output, dq, dk, and dv
-    for ours, theirs, magnitude in zip(found, expected, magnitudes, strict=True):
-        magnitude = max(theirs.abs().max().item(), magnitude)
-        error = (ours - theirs).abs().max().item()
-        assert error <= 1e-13 * largest_score * magnitude
+    for result, exact, magnitude in zip(results, expected, magnitudes, strict=True):
+        largest = max(exact.abs().max().item(), magnitude)
+        error = (result - exact).abs().max().item()
+        assert error <= 1e-13 * largest_score * largest
 
 
-@settings(FEW, max_examples=12)
+@settings(SETTINGS, max_examples=12)
 @given(
     seed=st.integers(0, 2**16),
     size=st.sampled_from([0.3, 1.0, 3.0]),
@@ -183,13 +183,13 @@ def test_large_queries_and_keys_in_half_precision(size, dtype):
     grad = torch.randn(1, 8, 400, 16, generator=generator)
     q, k, v, grad = (x.to(dtype) for x in (q, k, v, grad))
     k[:, :, 0] = size * q[:, :, 200:].mean(2).sign()  # a far key that many queries score highest
-    found = gradients(skipping, (q, k, v), grad)
+    results = gradients(skipping, (q, k, v), grad)
     expected = gradients(dense, (q.double(), k.double(), v.double()), grad.double())
 
     # Scores grow with size². Their rounding, relative to 1, is an error of the weights.
     rounding_of_scores = torch.finfo(torch.float32).eps * max(1, 16 * size**2)
     rounding = rounding_of_scores + 2 * torch.finfo(dtype).eps
-    for ours, theirs in zip(found, expected, strict=True):
-        assert ours.isfinite().all()
-        largest = theirs.abs().max().clamp(min=1)
-        assert (ours - theirs).abs().max() <= 4 * rounding * largest
+    for result, exact in zip(results, expected, strict=True):
+        assert result.isfinite().all()
+        largest = exact.abs().max().clamp(min=1)
+        assert (result - exact).abs().max() <= 4 * rounding * largest

@@ -63,18 +63,17 @@ torch.testing.assert_close(attention(moved)[0][:, :-1], whole[:, :-1])
 def test_examples_run_without_fairseq():
     code = HIDE + "".join(example + check for example, check in zip(EXAMPLES, CHECKS, strict=True))
     code = code.replace("x = torch.randn(4, 128, 64)", "start = x = torch.randn(4, 128, 64)")
-    done = as_process("-c", code + "\nprint('done')")
-    assert done.stdout == "done\n", done.stderr[-1500:]
+    process = as_process("-c", code + "\nprint('done')")
+    assert process.stdout == "done\n", process.stderr[-1500:]
 
 
 def recorded_calls(decoder, *args, **kwargs) -> list[dict]:
     """Run a decoder; return the input, the context, and the output of each layer's attention."""
     calls: list[dict] = []
 
-    def record(module, args, given, output):
-        calls.append(
-            {"x": given["query"], "context": given["attn_mask"], "output": output[0]}  # (T, B, C)
-        )
+    def record(module, inputs, keywords, output):
+        x = keywords["query"]  # (T, B, C)
+        calls.append({"x": x, "context": keywords["attn_mask"], "output": output[0]})
 
     hooks = [
         layer.self_attn.register_forward_hook(record, with_kwargs=True) for layer in decoder.layers
@@ -88,13 +87,13 @@ def recorded_calls(decoder, *args, **kwargs) -> list[dict]:
 def documented_attention(page, decoder, layer: int):
     """Return the page's module with the weights of a decoder layer."""
     module = page["CausalAttention"](decoder.embed_positions, layer, decoder.score_scale)
-    for name, ours in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "out")):
-        projection = getattr(decoder.layers[layer].self_attn, f"{ours}_proj")
+    for name, prefix in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "out")):
+        projection = getattr(decoder.layers[layer].self_attn, f"{prefix}_proj")
         getattr(module, name).load_state_dict(projection.state_dict())
     return module.eval()
 
 
-def moved_off_zero(model):
+def randomize_zero_parameters(model):
     """Replace zero parameters of the position method, so that it changes the output."""
     for parameter in model.decoder.embed_positions.parameters():
         if not parameter.any():
@@ -114,11 +113,11 @@ def page() -> dict:
 @pytest.mark.parametrize("method", sorted(METHODS))
 @torch.no_grad()
 def test_documented_module_equals_decoder_layer(page, method, scaling):
-    """In one pass and in parts, with the decoder's input embeddings, past the training length."""
+    """Compare one pass and cached parts, with the input embeddings, past the training length."""
     options = ["--score-scaling", scaling]
     if method == "learned":
         options.append("--clamp-learned-positions")
-    decoder = moved_off_zero(small_model(method, *options)).decoder
+    decoder = randomize_zero_parameters(small_model(method, *options)).decoder
     tokens = random_tokens(2, 40)
     calls = recorded_calls(decoder, tokens)
 
@@ -133,8 +132,8 @@ def test_documented_module_equals_decoder_layer(page, method, scaling):
         attention = documented_attention(page, decoder, layer)
         x = call["x"].transpose(0, 1)  # (B, T, C)
         expected = call["output"].transpose(0, 1)
-        found, _ = attention(x)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        output, _ = attention(x)
+        torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
         parts = []
         cache = None
         for start, stop in ((0, 25), (25, 39), (39, 40)):
@@ -150,9 +149,9 @@ def test_documented_module_attends_to_memory(page):
     memory = decoder(random_tokens(2, 20))[1]["memory"]
     calls = recorded_calls(decoder, random_tokens(2, 9), memory=memory)
     for layer, call in enumerate(calls):
-        remembered = call["context"].memory.transpose(0, 1)  # (B, M, C)
-        assert remembered.shape == (2, 12, 64)
+        layer_memory = call["context"].memory.transpose(0, 1)  # (B, M, C)
+        assert layer_memory.shape == (2, 12, 64)
         attention = documented_attention(page, decoder, layer)
-        found, _ = attention(call["x"].transpose(0, 1), memory=remembered)
+        output, _ = attention(call["x"].transpose(0, 1), memory=layer_memory)
         expected = call["output"].transpose(0, 1)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)

@@ -45,8 +45,8 @@ def test_values_and_gradients_match_formula(kind, heads, dtype):
     output_gradient = torch.randn(2, heads, QUERIES, HEAD_DIM).to(dtype)
     factors = [*score_scale.parameters()][1:]  # of the second layer; logn has none
     mask = FutureMask(None, QUERIES, KEYS)
-    ours, _ = attend(score_scale(1, q, mask), k, v, mask)
-    our_gradients = torch.autograd.grad(ours, [q, *factors], output_gradient)
+    output, _ = attend(score_scale(1, q, mask), k, v, mask)
+    gradients = torch.autograd.grad(output, [q, *factors], output_gradient)
 
     exact_q, *exact_factors = [x.detach().double().requires_grad_() for x in (q, *factors)]
     expected = attention_in_float64(kind, exact_q, k.double(), v.double(), exact_factors)
@@ -55,9 +55,11 @@ def test_values_and_gradients_match_formula(kind, heads, dtype):
     )
 
     tolerance = 1e-5 if dtype == torch.float32 else 3e-2
-    assert (ours - expected).abs().max() < tolerance * expected.abs().max()
-    for found, exact in zip(our_gradients, expected_gradients, strict=True):
-        assert (found - exact).abs().max() < tolerance * exact.abs().max()
+    assert (output - expected).abs().max() < tolerance * expected.abs().max()
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        assert (
+            gradient - expected_gradient
+        ).abs().max() < tolerance * expected_gradient.abs().max()
 
 
 @pytest.mark.parametrize("length", [64, 1024])
@@ -68,7 +70,7 @@ def test_initial_ssmax_scales_average_to_one(length):
     assert scales.mean().item() == pytest.approx(1)
 
 
-def test_initial_ssmax_factor_is_as_published():
+def test_initial_ssmax_factor_matches_paper():
     factors = ScoreScale("ssmax", 8, 2, 1024).layers[0]["s"]
     assert factors[0].item() == pytest.approx(0.168, abs=5e-4)
 

@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 TRAIN_LENGTH = 32
 
 
-def test_slopes_of_8_heads_are_those_of_the_paper():
+def test_slopes_of_8_heads_match_paper():
     assert alibi_slopes(8).tolist() == [2.0**-n for n in range(1, 9)]
 
 
@@ -71,14 +71,14 @@ def test_attention_matches_bloom(heads, left_padding):
     # Slope · position of the key among the real tokens, at most 35 here and in fp32.
     bias = build_alibi_tensor(real.long(), heads, torch.float32).view(BATCH, heads, 1, LENGTH)
     scores = q @ k.transpose(2, 3) / HEAD_DIM**0.5 + bias.double()
-    theirs = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
+    expected = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v
     padding = ~real if left_padding else None
-    ours, _ = attend(q, k, v, FutureMask(LinearBias(heads), LENGTH, LENGTH, padding))
+    output, _ = attend(q, k, v, FutureMask(LinearBias(heads), LENGTH, LENGTH, padding))
     is_real_query = real[:, None, :, None]
-    ours = ours * is_real_query
-    theirs = theirs * is_real_query
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-    assert_same_gradients(ours, theirs, (q, k, v))
+    output = output * is_real_query
+    expected = expected * is_real_query
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
+    assert_same_gradients(output, expected, (q, k, v))
 
 
 @pytest.mark.parametrize(

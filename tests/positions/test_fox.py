@@ -44,7 +44,7 @@ def attention_with_gates(q, k, v, log_gates):
 @pytest.mark.parametrize("backend", ["eager", "sdpa", "fold", "auto"])
 @pytest.mark.parametrize(("call", "strength"), CALLS, ids=str)
 def test_values_and_gradients_match_formula(call, strength, backend):
-    """The gradients are those of queries, keys, values, and gates."""
+    """Compare the output and the gradients of queries, keys, values, and gates."""
     q, k, v, output_gradient = call.tensors()
     generator = torch.Generator().manual_seed(3)
     gate_scores = torch.randn(call.batch, call.heads, k.shape[2], generator=generator)
@@ -57,14 +57,14 @@ def test_values_and_gradients_match_formula(call, strength, backend):
 
     inputs = [x.requires_grad_() for x in (q, k, v, log_gates)]
     mask = FutureMask(GateBias(log_gates.cumsum(2)), q.shape[2], k.shape[2])
-    ours, _ = attend(q, k, v, mask, backend=backend, strict=True)
-    gradients = torch.autograd.grad(ours, inputs, output_gradient)
+    output, _ = attend(q, k, v, mask, backend=backend, strict=True)
+    gradients = torch.autograd.grad(output, inputs, output_gradient)
 
     tolerance = TOLERANCE[call.dtype]
     *qkv_gradients, gate_gradient = gradients
     *expected_qkv_gradients, expected_gate_gradient = expected_gradients
-    found = [x.double() for x in (ours, *qkv_gradients)]
-    assert_close(found, [expected, *expected_qkv_gradients], tolerance)
+    results = [x.double() for x in (output, *qkv_gradients)]
+    assert_close(results, [expected, *expected_qkv_gradients], tolerance)
     error = (gate_gradient - expected_gate_gradient).abs().max()
     assert error < 4 * tolerance * expected_gate_gradient.abs().max()
 
@@ -84,7 +84,7 @@ def test_constant_gates_equal_alibi(heads):
 
 @pytest.mark.parametrize("heads", [1, 6])
 def test_log_gates_match_paper(heads):
-    fox = gates_of(heads)
+    fox = fox_method(heads)
     x = torch.randn(7, 3, 8 * heads)  # (T, B, C)
     weight = fox.layers[1].weight.double()
     bias = fox.layers[1].bias.double()
@@ -95,15 +95,15 @@ def test_log_gates_match_paper(heads):
 
 @pytest.mark.parametrize("heads", [1, 6])
 def test_gates_start_half_open(heads):
-    log_gates = gates_of(heads).gate(1, torch.randn(7, 3, 8 * heads))
+    log_gates = fox_method(heads).gate(1, torch.randn(7, 3, 8 * heads))
     assert log_gates.mean().item() == pytest.approx(math.log(0.5), abs=0.05)
 
 
 def test_log_gates_are_fp32_in_half_precision():
-    fox = gates_of(heads=6).bfloat16()
+    fox = fox_method(heads=6).bfloat16()
     log_gates = fox.gate(1, torch.randn(7, 3, 48).bfloat16())
     assert log_gates.dtype == torch.float32
 
 
-def gates_of(heads: int):
+def fox_method(heads: int):
     return build_position_method("fox", PositionConfig(8 * heads, heads, 2, 16))

@@ -20,20 +20,20 @@ from alibi_fairseq.positions import (
     register_position_method,
 )
 
+METHODS_AND_OPTIONS = [(name, {}) for name in METHODS]
+METHODS_AND_OPTIONS.append(("alibi", {"alibi_slopes": "trainable"}))
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [*((name, {}) for name in METHODS), ("alibi", {"alibi_slopes": "trainable"})],
-)
-def test_equal_biases_are_one_bias(name, options):
-    """Compare biases, since layers with equal biases share one mask.
+
+@pytest.mark.parametrize(("name", "options"), METHODS_AND_OPTIONS)
+def test_biases_of_a_method_compare_equal(name, options):
+    """Layers with equal biases share one mask.
 
     The comparison must not compare tensors: from Python 3.13 on, dataclasses compare fields without
     checking identity first.
     """
-    first, second = (
-        build_position_method(name, PositionConfig(64, 8, 2, 16, **options)) for _ in range(2)
-    )
+    config = PositionConfig(64, 8, 2, 16, **options)
+    first = build_position_method(name, config)
+    second = build_position_method(name, config)
     bias = first.bias(0, 16)
     if bias is None or type(bias).__eq__ is object.__eq__:
         return
@@ -58,7 +58,7 @@ def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     import my_plugin
 
     monkeypatch.delitem(sys.modules, "my_plugin")
-    register_position_method("root", my_plugin.Root)  # the same again is no harm
+    register_position_method("root", my_plugin.Root)  # registering the same class again is allowed
     with pytest.raises(ValueError, match="'alibi' is registered already"):
         register_position_method("alibi", my_plugin.Root)
     model = small_model("root")
@@ -67,56 +67,62 @@ def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     ends = (1, 2, 17, 30, 40)
     chunks = [model.decoder(tokens[:, :end], incremental_state=state)[0] for end in ends]
     torch.testing.assert_close(torch.cat(chunks, 1), model(tokens)[0], rtol=0, atol=1e-5)
-    other = small_model("none")
-    other.load_state_dict(model.state_dict())
-    assert (other(tokens)[0] - model(tokens)[0]).abs().max() > 1e-3
+    unbiased = small_model("none")
+    unbiased.load_state_dict(model.state_dict())
+    assert (unbiased(tokens)[0] - model(tokens)[0]).abs().max() > 1e-3
 
 
-#: Method, option and value; the sentence names the option.
-BAD = [
-    *(("alibi", "alibi_bias_max", value) for value in (0.0, -8.0, math.inf, math.nan)),
-    *(("alibi", "alibi_scale", value) for value in ("dynamc", "-1", "0", "nan", "inf", "")),
-    *(("alibi", "alibi_slopes", value) for value in ("papier", "0.5,0.25", "none.txt")),
-    *(("alibi", "alibi_slopes", f"{value},1,1,1,1,1,1,1") for value in ("x", "-1", "nan", "inf")),
-    *(("rotary", "rotary_scaling", value) for value in ("yarn", "yarn:", "yarn:0.5", "pi:-2", "")),
-    *(("rotary", "rotary_scaling", value) for value in ("ntk:nan", "linear:4", "pi:4:0", "pi:4:x")),
-    *(("rotary", "rotary_scaling", value) for value in ("llama3:8:16:4:1", "yarn:4:16:1")),
-    *(("rotary", "rotary_scaling", value) for value in ("pi:4:16:1:4", "longrope:dynamic")),
-    *(("rotary", "rotary_base", value) for value in (0.5, 1.0, -1.0, math.inf, math.nan)),
-    *(("rotary", "rotary_percent", value) for value in (1.1, 0.0, -0.5, math.nan, 0.4, 0.1)),
-    *(("rotary", "p_rope", value) for value in (1.1, 0.0, -0.5, math.nan, 0.1)),
-    ("rotary", "longrope_short_factors", "1,1,1,1"),  # without the scaling
-    ("transformer_xl", "mem_len", -3),
+#: Method, option, and invalid values. The error message names the option.
+INVALID_VALUES = [
+    ("alibi", "alibi_bias_max", [0.0, -8.0, math.inf, math.nan]),
+    ("alibi", "alibi_scale", ["dynamc", "-1", "0", "nan", "inf", ""]),
+    ("alibi", "alibi_slopes", ["papier", "0.5,0.25", "none.txt"]),
+    ("alibi", "alibi_slopes", [f"{slope},1,1,1,1,1,1,1" for slope in ("x", "-1", "nan", "inf")]),
+    ("rotary", "rotary_scaling", ["yarn", "yarn:", "yarn:0.5", "pi:-2", ""]),
+    ("rotary", "rotary_scaling", ["ntk:nan", "linear:4", "pi:4:0", "pi:4:x"]),
+    ("rotary", "rotary_scaling", ["llama3:8:16:4:1", "yarn:4:16:1"]),
+    ("rotary", "rotary_scaling", ["pi:4:16:1:4", "longrope:dynamic"]),
+    ("rotary", "rotary_base", [0.5, 1.0, -1.0, math.inf, math.nan]),
+    ("rotary", "rotary_percent", [1.1, 0.0, -0.5, math.nan, 0.4, 0.1]),
+    ("rotary", "p_rope", [1.1, 0.0, -0.5, math.nan, 0.1]),
+    ("rotary", "longrope_short_factors", ["1,1,1,1"]),  # without the scaling
+    ("transformer_xl", "mem_len", [-3]),
     # Options of another method.
-    *((name, "rotary_scaling", "yarn:4") for name in ("alibi", "xpos")),
-    *(("rotary", "alibi_slopes", "random"), ("alibi", "mem_len", 4)),
-    # Odd head sizes cannot be turned in pairs.
-    *((name, "decoder_embed_dim", 60) for name in ("rotary", "xpos")),
-    *(("xpos", option, 0.5) for option in ("rotary_base", "rotary_percent", "p_rope")),
-    ("alibbi", "alibi", None),  # no method, with a hint
+    ("alibi", "rotary_scaling", ["yarn:4"]),
+    ("xpos", "rotary_scaling", ["yarn:4"]),
+    ("rotary", "alibi_slopes", ["random"]),
+    ("alibi", "mem_len", [4]),
+    # Odd head sizes cannot be rotated in pairs.
+    ("rotary", "decoder_embed_dim", [60]),
+    ("xpos", "decoder_embed_dim", [60]),
+    ("xpos", "rotary_base", [0.5]),
+    ("xpos", "rotary_percent", [0.5]),
+    ("xpos", "p_rope", [0.5]),
+    ("alibbi", "alibi", [None]),  # unknown method; the message suggests "alibi"
 ]
+INVALID = [(name, option, value) for name, option, values in INVALID_VALUES for value in values]
 
 
-@pytest.mark.parametrize(("name", "option", "value"), BAD)
+@pytest.mark.parametrize(("name", "option", "value"), INVALID)
 def test_invalid_options_are_rejected(name, option, value):
     width = value if option == "decoder_embed_dim" else 64
     heads = 4 if width == 60 else 8
-    given = {option: value} if hasattr(PositionConfig, option) else {}
+    options = {option: value} if hasattr(PositionConfig, option) else {}
     with pytest.raises(UserInputError, match=option.replace("_", "-")):
-        build_position_method(name, PositionConfig(width, heads, 2, 16, **given))
+        build_position_method(name, PositionConfig(width, heads, 2, 16, **options))
 
 
 @pytest.mark.parametrize("factors", ["none", "", "1,1,1", "1,1,1,1,1", "1,1,1,0", "1,1,1,x"])
-@pytest.mark.parametrize("wrong", ["longrope_short_factors", "longrope_long_factors"])
-def test_longrope_lists_must_fit(wrong, factors):
+@pytest.mark.parametrize("option", ["longrope_short_factors", "longrope_long_factors"])
+def test_longrope_lists_must_fit(option, factors):
     lists = {"longrope_short_factors": "1,1,1,1", "longrope_long_factors": "1,2,3,4"}
-    lists[wrong] = factors
+    lists[option] = factors
     config = PositionConfig(64, 8, 2, 16, rotary_scaling="longrope:4", **lists)
-    with pytest.raises(UserInputError, match="--" + wrong.replace("_", "-")):
+    with pytest.raises(UserInputError, match="--" + option.replace("_", "-")):
         build_position_method("rotary", config)
 
 
 def test_p_rope_is_not_combined_with_other_partial_rotations():
-    for other in ({"rotary_percent": 0.5}, {"rotary_scaling": "yarn:4"}):
+    for options in ({"rotary_percent": 0.5}, {"rotary_scaling": "yarn:4"}):
         with pytest.raises(UserInputError, match="--p-rope cannot be combined"):
-            build_position_method("rotary", PositionConfig(64, 8, 2, 16, p_rope=0.5, **other))
+            build_position_method("rotary", PositionConfig(64, 8, 2, 16, p_rope=0.5, **options))

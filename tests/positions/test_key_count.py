@@ -1,4 +1,4 @@
-"""``depends_on_key_count`` against what appending tokens does to the features of a prefix."""
+"""``depends_on_key_count`` compared with the effect of appended tokens on earlier features."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from alibi_fairseq.attention.score_scale import SCORE_SCALINGS
 from alibi_fairseq.positions import METHOD_OPTIONS, METHODS
 from alibi_fairseq.positions.rotary_frequencies import SCALINGS
 
+TRAIN_LENGTH = 16
 #: A scaling may begin past the training length, so the prefix ends there.
-TRAIN_LENGTH = PREFIX = 16
+PREFIX = TRAIN_LENGTH
 LENGTH = 48
 
 LONGROPE_FACTORS = ["--longrope-short-factors", "1,1,1,1", "--longrope-long-factors", "1,2,3,4"]
 
 
 def rotary_scaling_flags() -> list[list[str]]:
-    flags = [["--rotary-scaling", f"{kind}:2"] for kind in SCALINGS]
-    flags += [["--rotary-scaling", f"{kind}:dynamic"] for kind in SCALINGS if kind != "longrope"]
-    return [each + LONGROPE_FACTORS if "longrope:2" in each else each for each in flags]
+    fixed = []
+    dynamic = []
+    for kind in SCALINGS:
+        flags = ["--rotary-scaling", f"{kind}:2"]
+        if kind == "longrope":
+            flags += LONGROPE_FACTORS
+        else:
+            dynamic.append(["--rotary-scaling", f"{kind}:dynamic"])
+        fixed.append(flags)
+    return fixed + dynamic
 
 
 #: Flags that set each option of a method; every new option needs an entry here.
@@ -39,37 +47,42 @@ OPTION_FLAGS = {
     "mem_len": [["--mem-len", "8"]],
 }
 #: Options of models with any method.
-MODEL_OPTIONS = [
-    *(("alibi", "--score-scaling", kind) for kind in SCORE_SCALINGS),
+MODEL_OPTIONS = [("alibi", "--score-scaling", kind) for kind in SCORE_SCALINGS]
+MODEL_OPTIONS += [
     ("alibi", "--attention-window", "8"),
     ("alibi", "--block-diagonal", "eos"),
     ("alibi", "--block-diagonal", "empty_line"),
 ]
 
 
-CASES = [(method,) for method in METHODS]
-for _method, _class in METHODS.items():
-    for _option in _class.options:
-        CASES += [(_method, *flags) for flags in OPTION_FLAGS.get(_option, [])]
+def method_cases() -> list[tuple[str, ...]]:
+    """Return each method without options, and with each of its options."""
+    cases = [(method,) for method in METHODS]
+    for method, method_class in METHODS.items():
+        for option in method_class.options:
+            cases += [(method, *flags) for flags in OPTION_FLAGS.get(option, [])]
+    return cases
 
 
 def test_every_option_of_a_method_is_tested():
     assert OPTION_FLAGS.keys() == set(METHOD_OPTIONS)
 
 
-@pytest.mark.parametrize("flags", CASES + MODEL_OPTIONS, ids=" ".join)
+@pytest.mark.parametrize("flags", method_cases() + MODEL_OPTIONS, ids=" ".join)
 @torch.no_grad()
 def test_key_count_property_equals_measured_behavior(flags):
-    lengths = {"prefix": PREFIX, "whole": LENGTH}
+    prefix_length = PREFIX
+    length = LENGTH
     if flags == ("learned",):  # has no positions past the training length
-        lengths = {"prefix": TRAIN_LENGTH // 2, "whole": TRAIN_LENGTH}
+        prefix_length = TRAIN_LENGTH // 2
+        length = TRAIN_LENGTH
     model = small_model(*flags, tokens_per_sample=TRAIN_LENGTH, sequential=True).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    tokens = random_tokens(2, lengths["whole"])
+    tokens = random_tokens(2, length)
     tokens[:, 5:7] = model.decoder.dictionary.eos()
-    prefix = model.decoder.extract_features(tokens[:, : lengths["prefix"]])[0]
-    whole = model.decoder.extract_features(tokens)[0][:, : lengths["prefix"]]
+    prefix = model.decoder.extract_features(tokens[:, :prefix_length])[0]
+    whole = model.decoder.extract_features(tokens)[0][:, :prefix_length]
     change = (whole - prefix).abs().max().item()
     if model.decoder.embed_positions.depends_on_key_count:
         assert change > 1e-3

@@ -37,7 +37,7 @@ def test_kerple_matches_logarithmic_formula(heads):
 
 
 @pytest.mark.parametrize(("parameter", "largest"), [("log_p", 2), ("log_a", 1)])
-def test_kerple_starts_in_range_of_its_authors(parameter, largest):
+def test_kerple_initial_values_are_in_published_range(parameter, largest):
     kerple = method("kerple", heads=512, head_dim=2)
     values = getattr(kerple, parameter).exp()
     assert values.min() > 0.0099
@@ -68,7 +68,7 @@ def test_xpos_scores_match_complex_formula(heads, start):
     q, k = torch.randn(2, 1, heads, length, size, dtype=torch.float64).requires_grad_()
     rotation = method("xpos", heads, size).rotation(start, length, q.device)
     rotated_q, rotated_k = rotation(q, k)
-    ours = rotated_q @ rotated_k.transpose(2, 3)
+    output = rotated_q @ rotated_k.transpose(2, 3)
 
     pairs = torch.arange(size // 2, dtype=torch.float64)
     speeds = 10000.0 ** (-2 * pairs / size)
@@ -78,18 +78,20 @@ def test_xpos_scores_match_complex_formula(heads, start):
     factors = torch.polar(fading ** (distance / 512), distance * speeds)  # (T, T, D/2)
     complex_q = torch.complex(q[..., : size // 2], q[..., size // 2 :])
     complex_k = torch.complex(k[..., : size // 2], k[..., size // 2 :])
-    # A score is the real part of q · conjugate(k), turned and faded by the distance.
+    # A score is the real part of q · conjugate(k), rotated and decayed by the distance.
     scores = torch.einsum("bhic,bhjc,ijc->bhij", complex_q, complex_k.conj(), factors)
-    theirs = scores.real
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-3)
+    expected = scores.real
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-3)
 
-    assert_same_gradients(ours, theirs, (q, k), tolerance=1e-3)
+    assert_same_gradients(output, expected, (q, k), tolerance=1e-3)
 
 
-@pytest.mark.parametrize(("dtype", "about"), [(torch.float16, 2550), (torch.bfloat16, 34300)])
-def test_xpos_rejects_lengths_with_overflow(dtype, about):
+@pytest.mark.parametrize(
+    ("dtype", "approximate_limit"), [(torch.float16, 2550), (torch.bfloat16, 34300)]
+)
+def test_xpos_rejects_lengths_with_overflow(dtype, approximate_limit):
     last = last_position(dtype)
-    assert last == pytest.approx(about, rel=0.02)
+    assert last == pytest.approx(approximate_limit, rel=0.02)
     x = torch.full((1, 1, 1, 8), 64.0, dtype=dtype)
     q, k = method("xpos").rotation(last, 1, x.device)(x, x)
     assert q.isfinite().all()

@@ -18,8 +18,8 @@ from alibi_fairseq.positions import PositionConfig, build_position_method
 CPU = torch.device("cpu")
 LENGTH = 32
 HEAD_DIM = 16
-#: Names of transformers for scalings with another name.
-THEIR_NAMES = {"none": "linear", "pi": "linear", "ntk": "dynamic"}
+#: Rope types of transformers for scalings with another name.
+ROPE_TYPES = {"none": "linear", "pi": "linear", "ntk": "dynamic"}
 
 
 def rotary(heads: int = 1, head_dim: int = HEAD_DIM, length: int = LENGTH, **options):
@@ -42,7 +42,7 @@ def longrope_options(pairs: int) -> dict[str, str]:
     }
 
 
-def theirs(
+def transformers_config(
     kind: str,
     factor: float = 1.0,
     length: int = LENGTH,
@@ -50,19 +50,19 @@ def theirs(
     heads: int = 2,
     base: float = 10000.0,
     percent: float = 1.0,
-    **more,
+    **extra_parameters,
 ) -> GPTNeoXConfig:
-    """Return transformers' configuration of a scaling.
+    """Return the configuration of a scaling in transformers.
 
-    Their NTK is always dynamic. With a factor of 1 the base grows by the ratio of the lengths.
+    NTK is always dynamic there. With a factor of 1 the base grows by the ratio of the lengths.
     """
     parameters = {
-        "rope_type": THEIR_NAMES.get(kind, kind),
+        "rope_type": ROPE_TYPES.get(kind, kind),
         "rope_theta": base,
         "partial_rotary_factor": percent,
         "factor": 1.0 if kind == "ntk" else factor,
-        **more,
     }
+    parameters.update(extra_parameters)
     if kind in ("yarn", "llama3", "longrope"):
         parameters["original_max_position_embeddings"] = length
     if kind == "llama3":
@@ -96,7 +96,7 @@ def test_values_and_gradients_equal_gpt_neox(option, percent, heads, start):
         pytest.skip("transformers' base depends on the length of the text, not on the positions")
     q, k = torch.randn(2, 2, heads, tokens, HEAD_DIM).requires_grad_()
     factor = 1.0 if option == "none" else 4.0
-    config = theirs(kind, factor, heads=heads, base=500.0, percent=percent)
+    config = transformers_config(kind, factor, heads=heads, base=500.0, percent=percent)
     positions = torch.arange(start, start + tokens)[None]
     cos, sin = GPTNeoXRotaryEmbedding(config)(q, positions)
     expected_q, expected_k = apply_rotary_pos_emb(q, k, cos, sin)
@@ -104,11 +104,11 @@ def test_values_and_gradients_equal_gpt_neox(option, percent, heads, start):
     options = {"rotary_scaling": option, "rotary_base": 500.0, "rotary_percent": percent}
     if kind == "longrope":
         options.update(longrope_options(int(HEAD_DIM * percent) // 2))
-    found_q, found_k = rotary(heads, **options).rotation(start, tokens, CPU)(q, k)
-    torch.testing.assert_close(found_q, expected_q)
-    torch.testing.assert_close(found_k, expected_k)
-    assert_same_gradients(found_q, expected_q, [q])
-    assert_same_gradients(found_k, expected_k, [k])
+    rotated_q, rotated_k = rotary(heads, **options).rotation(start, tokens, CPU)(q, k)
+    torch.testing.assert_close(rotated_q, expected_q)
+    torch.testing.assert_close(rotated_k, expected_k)
+    assert_same_gradients(rotated_q, expected_q, [q])
+    assert_same_gradients(rotated_k, expected_k, [k])
 
 
 @pytest.mark.parametrize("start", [0, 1000])
@@ -130,16 +130,16 @@ def test_values_and_gradients_equal_complex_products(options, pairs, pair_dim, s
     for pair in range(pairs):
         frequencies[pair] = base ** (-2 * pair / pair_dim)
     angles = torch.arange(start, start + 50, dtype=torch.float64)[:, None] * frequencies
-    numbers = torch.complex(q[..., :half], q[..., half : 2 * half])
-    turned = numbers * torch.polar(torch.ones_like(angles), angles)
-    expected = torch.cat([turned.real, turned.imag, q[..., 2 * half :]], dim=-1)
-    found, _ = rotary(3, **options).rotation(start, 50, CPU)(q, q)
+    complex_q = torch.complex(q[..., :half], q[..., half : 2 * half])
+    products = complex_q * torch.polar(torch.ones_like(angles), angles)
+    expected = torch.cat([products.real, products.imag, q[..., 2 * half :]], dim=-1)
+    rotated, _ = rotary(3, **options).rotation(start, 50, CPU)(q, q)
     # The angles are fp32: at position 1,000 they are exact to 1,000 · 2^-24.
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 * (start + 50))
+    torch.testing.assert_close(rotated, expected, rtol=0, atol=1e-6 * (start + 50))
     weight = torch.randn_like(expected)
-    (ours,) = torch.autograd.grad((found * weight).sum(), q)
-    (reference,) = torch.autograd.grad((expected * weight).sum(), q)
-    torch.testing.assert_close(ours, reference, rtol=0, atol=1e-6 * (start + 50))
+    (gradient,) = torch.autograd.grad((rotated * weight).sum(), q)
+    (expected_gradient,) = torch.autograd.grad((expected * weight).sum(), q)
+    torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-6 * (start + 50))
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_angles_keep_precision_in_bf16():
     q = torch.randn(1, 1, 1, HEAD_DIM)
     rotation = rotary().rotation(16383, 1, CPU)
     expected, _ = rotation(q, q)
-    found, _ = rotation(q.bfloat16(), q.bfloat16())
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), expected, rtol=0.02, atol=0.02)
+    rotated, _ = rotation(q.bfloat16(), q.bfloat16())
+    assert rotated.dtype == torch.bfloat16
+    torch.testing.assert_close(rotated.float(), expected, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("base", [10000.0, 500000.0])
@@ -171,7 +171,7 @@ def test_angles_keep_precision_in_bf16():
 @pytest.mark.parametrize("length", [16, 512, 8192])
 @pytest.mark.parametrize("head_dim", [8, 64, 128])
 def test_frequencies_equal_transformers(head_dim, length, percent, base):
-    config = theirs("none", 1.0, length, head_dim, base=base, percent=percent)
+    config = transformers_config("none", 1.0, length, head_dim, base=base, percent=percent)
     expected, _ = expected_frequencies(config, length)
     method = rotary(1, head_dim, length, rotary_base=base, rotary_percent=percent)
     frequencies, scale = method.frequencies(7, CPU)
@@ -189,9 +189,9 @@ def test_scaled_frequencies_equal_transformers(kind, length, percent, base):
         if kind == "longrope":
             options.update(longrope_options(int(head_dim * percent) // 2))
         for factor in (1.0, 1.5, 8.0, 32.0):
-            config = theirs(kind, factor, length, head_dim, base=base, percent=percent)
+            config = transformers_config(kind, factor, length, head_dim, base=base, percent=percent)
             keys = int(factor * length)
-            expected, their_scale = expected_frequencies(config, keys)
+            expected, expected_scale = expected_frequencies(config, keys)
             scalings = [f"{kind}:{factor}"]
             if kind != "longrope":
                 scalings.append(f"{kind}:dynamic")
@@ -199,23 +199,23 @@ def test_scaled_frequencies_equal_transformers(kind, length, percent, base):
                 method = rotary(1, head_dim, length, rotary_scaling=scaling, **options)
                 frequencies, scale = method.frequencies(keys, CPU)
                 torch.testing.assert_close(frequencies, expected, rtol=1e-6, atol=0)
-                assert scale == pytest.approx(their_scale, rel=1e-6)
+                assert scale == pytest.approx(expected_scale, rel=1e-6)
 
 
 @pytest.mark.parametrize("keys", [1, LENGTH, LENGTH + 1, 4 * LENGTH])
 def test_longrope_selects_list_by_length(keys):
     method = rotary(rotary_scaling="longrope:4", **longrope_options(HEAD_DIM // 2))
-    found, size = method.frequencies(keys, CPU)
-    expected, their_size = expected_frequencies(theirs("longrope", 4.0), keys)
-    torch.testing.assert_close(found, expected)
-    assert size == pytest.approx(their_size)
+    frequencies, scale = method.frequencies(keys, CPU)
+    expected, expected_scale = expected_frequencies(transformers_config("longrope", 4.0), keys)
+    torch.testing.assert_close(frequencies, expected)
+    assert scale == pytest.approx(expected_scale)
 
 
 @pytest.mark.parametrize("fraction", [0.25, 0.5, 0.7, 0.75])
 @pytest.mark.parametrize(("scaling", "factor"), [("none", 1.0), ("pi:4", 4.0)])
 def test_p_rope_frequencies_equal_transformers(fraction, scaling, factor):
     for head_dim in (8, 16, 64, 128):
-        config = theirs("proportional", factor, head_dim=head_dim, percent=fraction)
+        config = transformers_config("proportional", factor, head_dim=head_dim, percent=fraction)
         expected, _ = expected_frequencies(config, LENGTH)
         method = rotary(1, head_dim, p_rope=fraction, rotary_scaling=scaling)
         frequencies, _ = method.frequencies(LENGTH, CPU)
@@ -228,19 +228,19 @@ def test_p_rope_frequencies_equal_transformers(fraction, scaling, factor):
     [("yarn", "beta_slow", "beta_fast"), ("llama3", "low_freq_factor", "high_freq_factor")],
 )
 def test_turns_equal_transformers_parameters(kind, few_key, many_key, few, many):
-    config = theirs(kind, 8.0, 512, 64, **{few_key: few, many_key: many})
-    expected, size = expected_frequencies(config, 512)
+    config = transformers_config(kind, 8.0, 512, 64, **{few_key: few, many_key: many})
+    expected, expected_scale = expected_frequencies(config, 512)
     method = rotary(1, 64, 2048, rotary_scaling=f"{kind}:8:512:{few}:{many}")
-    found, ours_size = method.frequencies(512, CPU)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
-    assert ours_size == pytest.approx(size)
+    frequencies, scale = method.frequencies(512, CPU)
+    torch.testing.assert_close(frequencies, expected, rtol=1e-6, atol=0)
+    assert scale == pytest.approx(expected_scale)
 
 
 @pytest.mark.parametrize(
     ("scaling", "depends"),
     [("none", False), ("yarn:4", False), ("yarn:dynamic", True), ("longrope:4", True)],
 )
-def test_dependence_on_the_key_count(scaling, depends):
+def test_depends_on_key_count(scaling, depends):
     lists = longrope_options(HEAD_DIM // 2) if "longrope" in scaling else {}
     method = rotary(rotary_scaling=scaling, **lists)
     assert method.depends_on_key_count == depends
@@ -269,5 +269,5 @@ def test_continued_model_keeps_original_length():
     continued, continued_scale = method.frequencies(100, CPU)
     assert torch.equal(continued, original)
     assert continued_scale == original_scale
-    other, _ = rotary(1, 64, 2048, rotary_scaling="yarn:4").frequencies(100, CPU)
-    assert not torch.equal(other, original)
+    without_original_length, _ = rotary(1, 64, 2048, rotary_scaling="yarn:4").frequencies(100, CPU)
+    assert not torch.equal(without_original_length, original)

@@ -109,17 +109,17 @@ def test_heads_without_bias_count_fully_in_typical_fraction():
     assert typical_fraction(slopes, 500, 500) == pytest.approx((1 + biased) / 2)
 
 
-@pytest.mark.parametrize("name", ["eager", "sdpa"])
-def test_heads_without_bias_respect_window(name):
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+def test_heads_without_bias_respect_window(backend):
     """In an attention window, heads without a bias weigh all visible keys by content alone."""
     call = Call(window=90)
     q, k, v, _ = call.tensors()
     bias = method(WITHOUT_BIAS).bias(0, call.keys)
     mask = FutureMask(bias, call.length, call.keys, window=90)
-    found, _ = attend(q, k, v, mask, backend=name)
+    output, _ = attend(q, k, v, mask, backend=backend)
     slopes = numbers_of(WITHOUT_BIAS)
     expected = attention_in_float64(q.double(), k.double(), v.double(), slopes, window=90)
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(output.double(), expected, rtol=0, atol=1e-5)
 
 
 @torch.no_grad()
@@ -129,8 +129,8 @@ def test_heads_without_bias_on_flex():
     bias = method(WITHOUT_BIAS).bias(0, call.keys)
     mask = FutureMask(bias, 130, 130)
     exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
-    found, _ = attend(q, k, v, mask, backend="flex", strict=True)
-    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
+    output, _ = attend(q, k, v, mask, backend="flex", strict=True)
+    torch.testing.assert_close(output.double(), exact, rtol=0, atol=1e-5)
 
 
 def test_heads_without_bias_are_not_exported():
@@ -139,7 +139,7 @@ def test_heads_without_bias_are_not_exported():
         conversion.describe(decoder, "alibi", 32)
 
 
-def test_trainable_slopes_start_at_those_of_the_paper():
+def test_trainable_slopes_start_at_paper_slopes():
     torch.testing.assert_close(slopes_of(method("trainable", 12)), alibi_slopes(12))
 
 
@@ -235,7 +235,7 @@ def test_option_keeps_names_and_numbers(text):
 
 
 def test_option_rejects_missing_and_binary_files(tmp_path):
-    (tmp_path / "picture").write_bytes(b"\xff\xfe\x00")
-    for path in ("none.txt", str(tmp_path / "picture")):
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for path in ("none.txt", str(tmp_path / "binary")):
         with pytest.raises(UserInputError, match="--alibi-slopes"):
             slopes_option(path)

@@ -1,4 +1,4 @@
-"""T5's buckets and bias against Hugging Face's T5Attention."""
+"""T5's buckets and bias compared with Hugging Face's T5Attention."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ HEAD_DIM = 4
 @pytest.mark.parametrize("max_distance", [20, 128, 512])
 def test_buckets_match_hugging_face(max_distance):
     distance = torch.arange(3000)
-    theirs = T5Attention._relative_position_bucket(-distance, False, 32, max_distance)
-    assert torch.equal(bucket_of(distance, max_distance), theirs)
-    assert theirs.max() == 31
+    expected = T5Attention._relative_position_bucket(-distance, False, 32, max_distance)
+    assert torch.equal(bucket_of(distance, max_distance), expected)
+    assert expected.max() == 31
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
@@ -37,15 +37,17 @@ def test_causal_attention_matches_hugging_face(heads, backend):
         torch.nn.init.normal_(parameter, std=0.3)
     x = torch.randn(BATCH, LENGTH, width, dtype=torch.float64)
     future = torch.full((1, 1, LENGTH, LENGTH), -torch.inf, dtype=torch.float64).triu(1)
-    theirs = module(x, mask=future)[0]
+    expected = module(x, mask=future)[0]
 
-    q, k, v = (
-        y.view(BATCH, LENGTH, heads, HEAD_DIM).transpose(1, 2)  # (B, H, T, D)
-        # T5 does not scale q·k; our attention does, so undo it beforehand.
-        for y in (module.q(x) * HEAD_DIM**0.5, module.k(x), module.v(x))
-    )
+    def split_heads(projected):
+        return projected.view(BATCH, LENGTH, heads, HEAD_DIM).transpose(1, 2)  # (B, H, T, D)
+
+    # T5 does not scale q·k; our attention does, so undo it beforehand.
+    q = split_heads(module.q(x) * HEAD_DIM**0.5)
+    k = split_heads(module.k(x))
+    v = split_heads(module.v(x))
     mask = FutureMask(BucketBias(module.relative_attention_bias), LENGTH, LENGTH)
-    output, _ = attend(q, k, v, mask, backend=backend)
-    ours = module.o(output.transpose(1, 2).flatten(2))
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
-    assert_same_gradients(ours, theirs, list(module.parameters()))
+    head_outputs, _ = attend(q, k, v, mask, backend=backend)
+    output = module.o(head_outputs.transpose(1, 2).flatten(2))
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-6)
+    assert_same_gradients(output, expected, list(module.parameters()))

@@ -1,4 +1,4 @@
-"""Transformer-XL against a naive double loop that follows the paper's four terms, in float64."""
+"""Transformer-XL compared with a naive double loop over the paper's four terms, in float64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alibi_fairseq.models.self_attention import AttentionContext
 from alibi_fairseq.positions.transformer_xl import RelativeTerms
 
 LENGTH = 6
-REMEMBERED = 4
+MEMORY_LENGTH = 4
 BATCH = 2
 
 
@@ -27,19 +27,14 @@ def xl_model(*flags: str, heads: int = 2):
 
 
 def naive_attention(attention, method, layer: int, x, memory):
-    """Section 3.3 of the paper, key by key: (T, B, C) from (T, B, C) and (M, B, C)."""
+    """Compute section 3.3 of the paper, key by key, for (T, B, C) inputs and (M, B, C) memory."""
     heads = attention.num_heads
     size = attention.head_dim
     width = x.shape[2]
-    everything = torch.cat([memory, x])
-    q, k, v = (
-        projection(states).unflatten(-1, (heads, size))  # (T or M + T, B, H, D)
-        for projection, states in (
-            (attention.q_proj, x),
-            (attention.k_proj, everything),
-            (attention.v_proj, everything),
-        )
-    )
+    states = torch.cat([memory, x])
+    q = attention.q_proj(x).unflatten(-1, (heads, size))  # (T, B, H, D)
+    k = attention.k_proj(states).unflatten(-1, (heads, size))  # (M + T, B, H, D)
+    v = attention.v_proj(states).unflatten(-1, (heads, size))
     speeds = [10000 ** (-2 * t / width) for t in range(width // 2)]
     rows = []
     for i in range(len(x)):
@@ -60,26 +55,26 @@ def naive_attention(attention, method, layer: int, x, memory):
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
-@pytest.mark.parametrize("remembered", [0, REMEMBERED])
+@pytest.mark.parametrize("memory_length", [0, MEMORY_LENGTH])
 @pytest.mark.parametrize("heads", [1, 6])
-def test_values_and_gradients_match_paper_terms(heads, remembered, backend, monkeypatch):
+def test_values_and_gradients_match_paper_terms(heads, memory_length, backend, monkeypatch):
     monkeypatch.setattr(eager, "QUERY_BLOCK", 4)  # so that blocks do not end where the tokens do
     model = xl_model(heads=heads).double()
     attention = model.decoder.layers[1].self_attn
     method = model.decoder.embed_positions
     attention.backend = backend
     x = torch.randn(LENGTH, BATCH, 8 * heads, dtype=torch.float64, requires_grad=True)
-    memory = torch.randn(remembered, BATCH, 8 * heads, dtype=torch.float64)
-    keys = remembered + LENGTH
+    memory = torch.randn(memory_length, BATCH, 8 * heads, dtype=torch.float64)
+    keys = memory_length + LENGTH
     mask = FutureMask(method.bias(1, keys), LENGTH, keys)
-    ours, _ = attention(
+    output, _ = attention(
         x, attn_mask=AttentionContext(mask, memory=memory), need_weights=backend == "eager"
     )
-    theirs = naive_attention(attention, method, 1, x, memory)
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)  # fp32 sinusoids
+    expected = naive_attention(attention, method, 1, x, memory)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-6)  # fp32 sinusoids
 
     inputs = [x, *attention.parameters(), method.u, method.v, method.layers[1].weight]
-    assert_same_gradients(ours, theirs, inputs)
+    assert_same_gradients(output, expected, inputs)
 
 
 @torch.no_grad()
