@@ -54,6 +54,7 @@ class TestUserDir:
         done = imported(PACKAGE, cwd=tmp_path, PYTHONPATH=second_copy.parent)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
+    @pytest.mark.slow
     def test_imported_installed_copy_is_named(self, second_copy, tmp_path):
         before = "sys.argv[0] = 'fairseq-train'; import alibi_fairseq"
         done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=second_copy.parent)

@@ -45,10 +45,12 @@ def wait_for_updates(log, run):
         time.sleep(0.05)
 
 
-CASES = [("fairseq-train", signal.SIGUSR1)]
+QUICK_CASE = ("fairseq-train", signal.SIGUSR1)
+CASES = []
 for command in ("train", "hydra-train", "fairseq-train"):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-        CASES.append(pytest.param(command, number, marks=pytest.mark.slow))
+        marks = () if (command, number) == QUICK_CASE else (pytest.mark.slow,)
+        CASES.append(pytest.param(command, number, marks=marks))
 
 
 @pytest.mark.parametrize(("command", "number"), CASES)

@@ -30,6 +30,7 @@ def test_unwritable_stdout_is_reported(output, monkeypatch, refuse):
         assert "The output" in refuse("models")
 
 
+@pytest.mark.slow
 def test_full_stdout_does_not_end_training(data_bin, tmp_path):
     """Log lines that cannot be written are dropped, without a traceback for each."""
     words = ["alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]

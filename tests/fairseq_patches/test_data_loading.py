@@ -57,7 +57,7 @@ def killed(index):
 
 
 @pytest.mark.parametrize("read", [unsendable, killed])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_failed_loader_process_raises(read, workers):
     found = batches(read, workers)
     with pytest.raises(UserInputError, match="A process that loads data failed .*--num-workers"):

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 # Runs the command in an environment without statsmodels.
@@ -22,6 +24,7 @@ runpy.run_module("studies", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_missing_package_names_install_command():
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_STATSMODELS], cwd=ROOT, capture_output=True, text=True
