@@ -44,10 +44,6 @@ class Estimate:
         """Return the one-sided p value of "the change is at least ``bound``"."""
         return float(stats.t.cdf(self._t(bound), self.degrees_of_freedom))
 
-    def p_within(self, bound: float) -> float:
-        """Return the p value of "the change is at least ``bound`` in size" (TOST)."""
-        return max(self.p_above(-bound), self.p_below(bound))
-
     def _t(self, bound: float) -> float:
         difference = self.value - bound
         if self.standard_error == 0:

@@ -16,7 +16,7 @@ from alibi_fairseq.results.labels import METHOD_NAMES
 
 from .estimates import Estimate, nats_to_percent
 from .losses import ArticleLosses, Losses, ValidationCurves
-from .primary_tests import PrimaryTest
+from .primary_tests import PrimaryTest, StudiedModels, recovered_gain, run_tests
 
 CONDITIONS_HELP = """\
 In E4, a negative change means that longer windows help. In E5, a positive change means that the
@@ -45,7 +45,21 @@ def estimate_cells(estimate: Estimate | None) -> list[str]:
 # The six tests
 
 
-def tests_table(tests: Sequence[PrimaryTest]) -> str:
+def tests_sections(losses: Losses, models: StudiedModels) -> list[str]:
+    """Return the outcomes and conditions of the tests, and how well E6's baseline is trained."""
+    tests = run_tests(losses, models)
+    sections = [_tests_table(tests), "Changes of perplexity:", _conditions_table(tests)]
+    sections.append(CONDITIONS_HELP)
+    recovered = recovered_gain(losses, models)
+    if recovered is not None:
+        sections.append(
+            f"At L = {4 * models.train_length}, sinusoidal embeddings recover "
+            f"{100 * recovered:.0f}% of ALiBi's gain over no positions."
+        )
+    return sections
+
+
+def _tests_table(tests: Sequence[PrimaryTest]) -> str:
     """Write the statement, p value, and outcome of each test."""
     rows = []
     for test in tests:
@@ -54,7 +68,7 @@ def tests_table(tests: Sequence[PrimaryTest]) -> str:
     return markdown.table(["", "statement", "p (Holm)", "outcome"], rows, left=2)
 
 
-def conditions_table(tests: Sequence[PrimaryTest]) -> str:
+def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
     """Write the estimated change of each condition of each test."""
     rows = []
     for test in tests:

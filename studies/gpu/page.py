@@ -6,17 +6,15 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 
-from ..losses import load_curves, load_losses, load_provenance, load_tuning
-from ..primary_tests import StudiedModels, recovered_gain, run_tests
+from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
+from ..primary_tests import StudiedModels
 from ..tables import (
-    CONDITIONS_HELP,
     at_train_length,
-    conditions_table,
     draw_lengths,
     perplexity_table,
     processors_table,
     published_gaps_table,
-    tests_table,
+    tests_sections,
     training_gaps_table,
     tuning_table,
 )
@@ -26,7 +24,7 @@ The tests are those of `studies/small_models/protocol.md`, with other models."""
 
 
 def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
-    """Write the page and its figure from the JSON of a study.
+    """Write the page and its figures from the JSON of a study.
 
     Args:
         folder: results of the study; holds ``cells/`` and ``tuning/``.
@@ -36,17 +34,9 @@ def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
         The path of the page.
     """
     losses = load_losses(folder)
-    tests = run_tests(losses, models)
     sections = [f"# {title}", INTRODUCTION, f"L = {models.train_length}."]
-    sections += ["## The six tests", tests_table(tests)]
-    sections += ["Changes of perplexity:", conditions_table(tests), CONDITIONS_HELP]
-    recovered = recovered_gain(losses, models)
-    if recovered is not None:
-        sections.append(
-            f"At L = {4 * models.train_length}, sinusoidal embeddings recover "
-            f"{100 * recovered:.0f}% of ALiBi's gain over no positions."
-        )
-    sections += ["## Perplexity", *_perplexity_sections(folder, models)]
+    sections += ["## The six tests", *tests_sections(losses, models)]
+    sections += ["## Perplexity", *_perplexity_sections(losses, models, folder)]
     gaps = training_gaps_table(load_curves(folder), models.corpus, models.train_length)
     if gaps:
         sections += ["## Validation perplexity during training", gaps]
@@ -63,8 +53,8 @@ def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
     return path
 
 
-def _perplexity_sections(folder: Path, models: StudiedModels) -> list[str]:
-    losses = load_losses(folder)
+def _perplexity_sections(losses: Losses, models: StudiedModels, folder: Path) -> list[str]:
+    """Return a table and a figure for each training length, and draw the figures."""
     train_lengths = sorted({key.train_length for key in losses})
     if not train_lengths:
         return ["No model is finished yet."]

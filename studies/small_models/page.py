@@ -12,17 +12,14 @@ from alibi_fairseq.results.labels import METHOD_NAMES
 
 from ..estimates import estimate_change
 from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
-from ..primary_tests import recovered_gain, run_tests
 from ..tables import (
-    CONDITIONS_HELP,
     at_train_length,
-    conditions_table,
     draw_lengths,
     estimate_cells,
     perplexity_table,
     processors_table,
     published_gaps_table,
-    tests_table,
+    tests_sections,
     training_gaps_table,
     tuning_table,
 )
@@ -77,10 +74,8 @@ def write_page(folder: Path) -> Path:
     """Write the page and its figures from the JSON in ``folder``; returns the page's path."""
     primary = load_losses(folder / PRIMARY)
     secondary = load_losses(folder / SECONDARY)
-    tests = run_tests(primary, MODELS)
     sections = ["# What small models show about length extrapolation", SCOPE]
-    sections += ["## The six tests", TESTS_SCOPE, tests_table(tests)]
-    sections += ["Changes of perplexity:", conditions_table(tests), CONDITIONS_HELP]
+    sections += ["## The six tests", TESTS_SCOPE, *tests_sections(primary, MODELS)]
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
     sections.append(published_gaps_table())
@@ -149,12 +144,6 @@ def _primary_sections(folder: Path, losses: Losses) -> list[str]:
     gaps = training_gaps_table(load_curves(folder / PRIMARY), CORPUS, MODELS.train_length)
     if gaps:
         sections += ["### Differences during training", TRAINING_GAPS, gaps]
-    recovered = recovered_gain(losses, MODELS)
-    if recovered is not None:
-        sections.append(
-            f"At L = {4 * MODELS.train_length}, sinusoidal embeddings recover "
-            f"{100 * recovered:.0f}% of ALiBi's gain over no positions."
-        )
     return sections
 
 

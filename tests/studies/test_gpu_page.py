@@ -41,8 +41,9 @@ def test_page_has_the_tables_of_the_same_results(page):
 
 
 def test_readme_belongs_to_the_small_models(tmp_path, capsys):
+    readme = str(tmp_path / "README.md")  # must not be written
     with pytest.raises(SystemExit) as stopped:
-        main([str(GPU_CONFIGS[0]), "--results", str(tmp_path), "--readme", "README.md"])
+        main([str(GPU_CONFIGS[0]), "--results", str(tmp_path), "--readme", readme])
     assert stopped.value.code == 2
     assert "--readme" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
