@@ -63,9 +63,8 @@ def test_signal_to_one_process(data_bin, tmp_path, command, number):
     assert state["optimizer_history"][-1]["num_updates"] > 0
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_to_one_of_two_processes(data_bin, tmp_path, port, number):
     """Start both processes like ``srun``, without torchrun."""
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": 2}
