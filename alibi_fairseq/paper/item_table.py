@@ -67,12 +67,12 @@ def printed_measurements(item: str) -> list[Measurement]:
     """Return the paper's measurements of an item, all with an update count.
 
     Figure 5's curves are included at :data:`.tables.CURVE_UPDATES`. The paper does not print these
-    perplexities, so they are None.
+    perplexities, so they are None, with a dash as their status.
     """
     measurements = []
     for recipe, measurement in recipes_and_measurements(item):
         updates = measurement.updates or recipe.updates
-        measurements.append(replace(measurement, updates=updates, status=NOTHING))
+        measurements.append(replace(measurement, updates=updates))
     if item != "figure05":
         return measurements
     for evaluation in curve_evaluations():
