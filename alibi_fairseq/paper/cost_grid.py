@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.paper.perplexity_grid import GridLine, format_grid, sides_of
-from alibi_fairseq.paper.table_rows import Row, has_update_count
+from alibi_fairseq.paper.perplexity_grid import GridLine, format_grid
+from alibi_fairseq.paper.table_rows import has_update_count
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.labels import model_label
 
@@ -17,32 +17,37 @@ COSTS = {
 }
 
 
-def cost_grid(item: str, rows: list[Row], validations: list[dict]) -> str:
-    """Format the training costs of each model, the paper's and ours.
+def cost_grid(item: str, validations: list[dict]) -> str:
+    """Format the training costs of each model, a line of the paper's and a line of ours.
 
     Args:
         item: table of the paper.
-        rows: the models.
         validations: result records of validations during our trainings, in order of their updates.
     """
     printed_costs = {}
     for row in published.rows(item):
+        # Rows of one model differ in the evaluation length only.
         printed_costs[model_label(row["position_method"], row["train_length"])] = row
     lines = []
-    for side in sides_of(rows):
-        costs = printed_costs[side.printed.name]
-        if not side.is_paper:
-            costs = _recorded_costs(costs, validations)
-        cells = [_cost(title, costs.get(key)) for title, key in COSTS[item].items()]
-        lines.append(GridLine(side.printed.name, side.source, cells))
+    for model, printed in printed_costs.items():
+        recorded = _recorded_costs(printed, validations)
+        lines.append(GridLine(model, "paper", _cost_cells(item, printed)))
+        lines.append(GridLine(model, "ours", _cost_cells(item, recorded)))
     return format_grid(lines, list(COSTS[item]), corner="model")
 
 
-def _cost(title: str, value: float | None) -> str:
-    """Format a training cost."""
-    if value is None:
-        return markdown.MISSING
-    return f"{value:.1f} GB" if title == "memory" else markdown.thousands(value)
+def _cost_cells(item: str, costs: dict) -> list[str]:
+    """Format the costs that a table has, which may be missing."""
+    cells = []
+    for title, key in COSTS[item].items():
+        cost = costs.get(key)
+        if cost is None:
+            cells.append(markdown.MISSING)
+        elif title == "memory":
+            cells.append(f"{cost:.1f} GB")
+        else:
+            cells.append(markdown.thousands(cost))
+    return cells
 
 
 def _recorded_costs(printed: dict, validations: list[dict]) -> dict:

@@ -131,3 +131,19 @@ def test_tables_11_and_12_distinguish_update_counts():
     rows = cells_of(table("table11", [early], [training, old]))
     assert rows[2][1:] == ["ours", "9.24", "–"]
     assert rows[at + 2][1:] == ["ours", "25.5 GB", "46.5k", "5.4k"]  # a difference was added above
+
+
+def test_costs_have_one_line_of_ours_per_model():
+    """Costs come from the training records, which do not distinguish variants."""
+    point = ours("table11", position_method="alibi", train_length=512)[0]
+    variants = [replace(point, updates=updates) for updates in (49900, 50000)]
+    record = {"position_method": "alibi", "train_length": 512, "updates": 50000}
+    record |= {"gpu_hours": 5432.1, "peak_memory_mb": 25500.0}
+    rows = cells_of(table("table11", variants, [record]))
+    sources = [row[1] for row in rows]
+    assert "ours (49900 updates)" in sources
+    assert "ours (50000 updates)" in sources
+    costs = rows[rows.index(["model", "", "memory", "updates", "GPU hours"]) + 1 :]
+    assert len(costs) == 2 * 4
+    at = costs.index(["ALiBi, L=512", "paper", "24.6 GB", "50.0k", "5.5k"])
+    assert costs[at + 1] == ["", "ours", "25.5 GB", "50.0k", "5.4k"]
