@@ -115,26 +115,19 @@ def collect(paths: Iterable[Path]) -> ReportData:
     """
     results = ReportData()
     # Measurements are equal whatever their perplexity. Each is the key of its first occurrence.
-    first: dict[Measurement, tuple[Path, Measurement]] = {}
+    first_occurrences: dict[Measurement, tuple[Path, Measurement]] = {}
     for path in _files(paths):
         document = load_results_file(path)
         results.documents.append((path, document))
         if document["kind"] != "evaluation":
             continue
         for measurement in _annotated_measurements(document):
-            if measurement not in first:
-                first[measurement] = (path, measurement)
+            if measurement in first_occurrences:
+                first_path, first = first_occurrences[measurement]
+                _check_agreement(path, measurement, first_path, first)
+            else:
+                first_occurrences[measurement] = (path, measurement)
                 results.measurements.append(measurement)
-                continue
-            other_path, other = first[measurement]
-            if not _agree(measurement, other):
-                raise UserInputError(
-                    f"{path} and {other_path} contain different perplexities "
-                    f"({measurement.perplexity:.4f} and {other.perplexity:.4f}) of one "
-                    f"measurement: {measurement.position_method}, trained at "
-                    f"{measurement.train_length}, evaluated at {measurement.length}, "
-                    f"{measurement.inference}, {measurement.subset}. Leave one file out."
-                )
     return results
 
 
@@ -147,10 +140,32 @@ def _annotated_measurements(document: dict) -> Iterator[Measurement]:
         yield replace(measurement, other_text=other_text, unlike_paper=unlike_paper)
 
 
-def _agree(measurement: Measurement, other: Measurement) -> bool:
-    """Return True if two perplexities of one measurement are equal within the tolerance."""
-    ratio = (other.perplexity or 1) / (measurement.perplexity or 1)
-    return abs(ratio - 1) <= _PERPLEXITY_TOLERANCE
+def _check_agreement(
+    path: Path, measurement: Measurement, first_path: Path, first: Measurement
+) -> None:
+    """Check that two files have the same perplexity of one measurement, within the tolerance.
+
+    Args:
+        path: file of ``measurement``.
+        measurement: measurement in an evaluation.
+        first_path: file of ``first``.
+        first: the same measurement in another evaluation.
+
+    Raises:
+        UserInputError: the perplexities differ.
+    """
+    # The schema requires a perplexity in every record of an evaluation.
+    assert measurement.perplexity is not None
+    assert first.perplexity is not None
+    relative_difference = abs(first.perplexity / measurement.perplexity - 1)
+    if relative_difference <= _PERPLEXITY_TOLERANCE:
+        return
+    raise UserInputError(
+        f"{path} and {first_path} contain different perplexities ({measurement.perplexity:.4f} "
+        f"and {first.perplexity:.4f}) of one measurement: {measurement.position_method}, trained "
+        f"at {measurement.train_length}, evaluated at {measurement.length}, "
+        f"{measurement.inference}, {measurement.subset}. Leave one file out."
+    )
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:

@@ -1,5 +1,6 @@
 """Reports: the page, its tables and figures, and contradicting results files."""
 
+import json
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -98,6 +99,20 @@ def test_collect_merges_files_and_rejects_contradictions(tmp_path):
         UserInputError, match=r"b\.json and .*a\.json contain different perplexities"
     ):
         collect([tmp_path])
+
+
+@pytest.mark.parametrize("change", ["remove", "null"])
+def test_collect_requires_perplexities_of_evaluations(tmp_path, change):
+    results = paper_results()
+    record = results["cells"][0]
+    if change == "remove":
+        del record["perplexity"]
+    else:
+        record["perplexity"] = None
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(results))
+    with pytest.raises(UserInputError, match=r"results\.json: cells\[0\]\.perplexity is"):
+        collect([path])
 
 
 def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
