@@ -76,7 +76,7 @@ def printed_measurements(item: str) -> list[Measurement]:
     if item != "figure05":
         return measurements
     for evaluation in curve_evaluations():
-        for length in evaluation.config.lengths:
+        for length in evaluation.lengths:
             measurement = Measurement(
                 position_method=evaluation.recipe.position_method,
                 train_length=evaluation.recipe.train_length,

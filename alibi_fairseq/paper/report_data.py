@@ -17,15 +17,16 @@ from alibi_fairseq.results.results_file import find_results_files, load_results_
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
 
-# Result keys of Table 1, by the name of the quantity in :data:`Cases`.
+# Keys of result records, by the name of the quantity in :data:`SpeedsAndMemory`.
 _SPEED_KEYS = {
     "train": "tokens_per_second",
     "evaluate": "evaluation_tokens_per_second",
     "memory": "peak_memory_mb",
 }
 
-#: By position method and length: tokens per second of ``train`` and ``evaluate``, MB of ``memory``.
-Cases = Mapping[tuple[str, int], dict[str, float]]
+#: Quantities of Table 1 by position method and length: tokens per second of ``train`` and
+#: ``evaluate``, MB of ``memory``.
+SpeedsAndMemory = Mapping[tuple[str, int], dict[str, float]]
 
 
 @dataclass
@@ -81,17 +82,18 @@ class ReportData:
                     validations.append(record)
         return sorted(validations, key=lambda record: record["updates"])
 
-    def speeds(self) -> dict[str, Cases]:
-        """Return the results of ``benchmarks.methods`` by machine, precision, and model."""
-        groups: dict[str, dict] = defaultdict(dict)
+    def speeds(self) -> dict[str, SpeedsAndMemory]:
+        """Return the results of ``benchmarks.methods``, sorted by machine, precision, and model."""
+        by_machine: dict[str, dict] = defaultdict(dict)
         for _, document in self.documents:
             machine = machine_of(document["provenance"])
             for record in document["cells"]:
                 measured = {name: record.get(key) for name, key in _SPEED_KEYS.items()}
-                if None not in measured.values():
-                    case = (record.get("position_method"), record.get("length"))
-                    groups[f"{machine}, {record.get('model')}"][case] = measured
-        return dict(sorted(groups.items()))
+                if None in measured.values():
+                    continue  # not a record of Table 1
+                speeds = by_machine[f"{machine}, {record.get('model')}"]
+                speeds[record.get("position_method"), record.get("length")] = measured
+        return dict(sorted(by_machine.items()))
 
 
 def machine_of(provenance: dict) -> str:

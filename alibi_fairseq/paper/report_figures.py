@@ -10,7 +10,7 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.paper.report_data import Cases, ReportData
+from alibi_fairseq.paper.report_data import ReportData, SpeedsAndMemory
 from alibi_fairseq.paper.report_tables import JOINED
 from alibi_fairseq.paper.speed_table import printed_speeds
 from alibi_fairseq.paper.table_rows import table_rows
@@ -26,8 +26,8 @@ WIKITEXT = "WikiText-103, validation"
 BOOKS = "Toronto BookCorpus, validation"
 LARGE = "CC100+RoBERTa, 1.3B parameters, validation"
 
-#: Tokens (or words) per second by position method and training length.
-Speeds = Mapping[tuple[str, int], float]
+#: Values by position method and training length, such as tokens per second.
+ValuesByModel = Mapping[tuple[str, int], float]
 
 
 class LengthPanel(NamedTuple):
@@ -90,22 +90,28 @@ def _line(
 def figure02(results: ReportData, *paths: str | os.PathLike) -> None:
     """Draw speed and memory of each method: the paper's (Table 1, one V100) and ours."""
     panels = speed_panels("the paper, one V100", printed_speeds(), "words")
-    for machine, cases in results.speeds().items():
-        panels += speed_panels(machine, cases, "tokens")
+    for machine, speeds in results.speeds().items():
+        panels += speed_panels(machine, speeds, "tokens")
     plots.draw("Speed and memory", panels, *paths)
 
 
-def speed_panels(machine: str, cases: Cases, unit: str) -> list[plots.Panel]:
-    """Return panels of training speed, evaluation speed, and memory against length."""
+def speed_panels(machine: str, speeds: SpeedsAndMemory, unit: str) -> list[plots.Panel]:
+    """Return panels of training speed, evaluation speed, and memory against length.
+
+    Args:
+        machine: title of the panels.
+        speeds: speeds and memory of each method.
+        unit: unit of the speeds, words or tokens.
+    """
     axis_labels = {
         "train": f"training (thousand {unit} per second)",
         "evaluate": f"evaluation (thousand {unit} per second)",
         "memory": "training memory (GB)",
     }
-    methods = sorted({method for method, _ in cases}, key=method_order)
+    methods = sorted({method for method, _ in speeds}, key=method_order)
     panels = []
-    for key, axis_label in axis_labels.items():
-        values = {case: measured[key] for case, measured in cases.items()}
+    for quantity, axis_label in axis_labels.items():
+        values = {model: measured[quantity] for model, measured in speeds.items()}
         lines = []
         for method in methods:
             lines.append(_line(method, _in_thousands(values, method)))
@@ -113,8 +119,8 @@ def speed_panels(machine: str, cases: Cases, unit: str) -> list[plots.Panel]:
     return panels
 
 
-def _in_thousands(values: Speeds, method: str) -> list[tuple[float, float]]:
-    """Return length and value / 1000 of a method's cases, in order of length."""
+def _in_thousands(values: ValuesByModel, method: str) -> list[tuple[float, float]]:
+    """Return length and value / 1000 of a method, in order of length."""
     lengths = sorted(length for name, length in values if name == method)
     return [(length, values[method, length] / 1000) for length in lengths]
 
@@ -195,7 +201,7 @@ def _checkpoint_perplexities(results: ReportData, corpus: str, row: dict) -> dic
     return perplexities
 
 
-def _printed_train_speeds() -> Speeds:
+def _printed_train_speeds() -> ValuesByModel:
     """Return the training speeds of Figure 7 in words per second."""
     speeds = {}
     for row in published.rows("figure07"):
@@ -212,12 +218,9 @@ def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
     ratios = []
     paper_source = "the paper, one V100 (words)"
     sources = {paper_source: _printed_train_speeds()}
-    for machine, cases in results.speeds().items():
-        measured_speeds = {}
-        for (method, length), measured in cases.items():
-            if method in PAIR:
-                measured_speeds[method, length] = measured["train"]
-        sources[f"{machine} (tokens)"] = measured_speeds
+    for machine, speeds_and_memory in results.speeds().items():
+        train_speeds = {model: measured["train"] for model, measured in speeds_and_memory.items()}
+        sources[f"{machine} (tokens)"] = train_speeds
     # A ratio belongs to no method. The styles of methods only distinguish the sources.
     styles = cycle(METHOD_NAMES)
     for source, speeds in sources.items():
@@ -236,7 +239,7 @@ def _train_speed_panel(title: str, lines: list[plots.PlotLine], y: str) -> plots
     return plots.Panel(title, lines, "Training length (tokens)", y, from_zero=True)
 
 
-def _alibi_ratios(speeds: Speeds) -> list[tuple[float, float]]:
+def _alibi_ratios(speeds: ValuesByModel) -> list[tuple[float, float]]:
     """Return training length and ALiBi's speed divided by sinusoidal's."""
     ratios: list[tuple[float, float]] = []
     for (method, length), speed in sorted(speeds.items()):
@@ -273,7 +276,7 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
     plots.draw(WIKITEXT, panels, *paths)
 
 
-def _recorded_train_speeds(results: ReportData) -> Speeds:
+def _recorded_train_speeds(results: ReportData) -> ValuesByModel:
     """Return the tokens per second and process of our runs on WikiText-103."""
     speeds = {}
     for record in results.trainings("wikitext-103"):
@@ -284,7 +287,11 @@ def _recorded_train_speeds(results: ReportData) -> Speeds:
 
 
 def _quality_panel(
-    title: str, unit: str, speeds: Speeds, measurements: Sequence[Measurement], is_paper: bool
+    title: str,
+    unit: str,
+    speeds: ValuesByModel,
+    measurements: Sequence[Measurement],
+    is_paper: bool,
 ) -> plots.Panel:
     """Return a panel of Figure 8.
 

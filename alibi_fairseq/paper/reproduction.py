@@ -177,7 +177,7 @@ class ReproductionExperiment(Experiment):
     def _update_counts(self, training: PaperTraining) -> list[int]:
         """Return the update counts of a run's kept checkpoints at this scale, ascending."""
         update_counts: list[int] = []
-        for paper_updates in training.stops:
+        for paper_updates in training.update_counts:
             updates = self.scale.updates_of(training.recipe, paper_updates)
             # Several update counts of a recipe can be the same one at a small scale.
             if updates not in update_counts:

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.paper.report_data import Cases
+from alibi_fairseq.paper.report_data import SpeedsAndMemory
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.labels import method_name, method_order
 
 
-def speed_table(machines: Mapping[str, Cases]) -> str:
-    """Format Table 1 and its counterpart for each machine, with every case that was measured."""
+def speed_table(speeds_by_machine: Mapping[str, SpeedsAndMemory]) -> str:
+    """Format Table 1, and our table of each machine with all that was measured there."""
     printed = printed_speeds()
-    parts = [f"The paper, one V100:\n\n{_speeds(printed, 'words')}"]
-    if not machines:
-        machines = {"not measured yet": {}}
-    for machine, cases in machines.items():
-        # A case of the paper that was not measured has empty table cells.
-        all_cases: dict[tuple[str, int], dict[str, float]] = dict.fromkeys(printed, {})
-        all_cases.update(cases)
-        parts.append(f"Ours, {markdown.literal(machine)}:\n\n{_speeds(all_cases, 'tokens')}")
+    parts = [f"The paper, one V100:\n\n{_speeds_grid(printed, 'words')}"]
+    if not speeds_by_machine:
+        speeds_by_machine = {"not measured yet": {}}
+    for machine, measured in speeds_by_machine.items():
+        speeds: dict[tuple[str, int], dict[str, float]] = {}
+        for model in printed:
+            speeds[model] = {}  # Models that were not measured have a row, too.
+        speeds.update(measured)
+        grid = _speeds_grid(speeds, "tokens")
+        parts.append(f"Ours, {markdown.literal(machine)}:\n\n{grid}")
     return "\n".join(parts)
 
 
-def printed_speeds() -> Cases:
+def printed_speeds() -> SpeedsAndMemory:
     """Return the paper's Table 1, in words per second and MB."""
     speeds = {}
     for row in published.rows("table01"):
@@ -36,30 +38,49 @@ def printed_speeds() -> Cases:
     return speeds
 
 
-def _speeds(cases: Cases, unit: str) -> str:
-    """Format speeds and memory with their relation to the sinusoidal model of the same length."""
+def _speeds_grid(speeds: SpeedsAndMemory, unit: str) -> str:
+    """Format speeds and memory with their relation to the sinusoidal model of the same length.
+
+    Args:
+        speeds: speeds and memory, in part or as a whole missing.
+        unit: unit of the speeds, words or tokens.
+    """
     headers = ["method", "L", f"train {unit}/s", "× sinusoidal", f"evaluation {unit}/s"]
     headers += ["× sinusoidal", "train memory (MB)", "− sinusoidal"]
-    lines = []
-    for method, length in sorted(cases, key=lambda case: (method_order(case[0]), case[1])):
-        values = cases[method, length]
-        reference = cases.get(("sinusoidal", length), {})
-        line = [method_name(method), str(length)]
-        for key in ("train", "evaluate", "memory"):
-            line += _value_and_relation(key, values.get(key), reference.get(key))
-        lines.append(line)
-    return markdown.table(headers, lines)
+    rows = []
+    for method, length in sorted(speeds, key=_table_order):
+        values = speeds[method, length]
+        reference = speeds.get(("sinusoidal", length), {})
+        row = [method_name(method), str(length)]
+        for quantity in ("train", "evaluate", "memory"):
+            value = values.get(quantity)
+            row += _value_and_relation(quantity, value, reference.get(quantity))
+        rows.append(row)
+    return markdown.table(headers, rows)
 
 
-def _value_and_relation(key: str, value: float | None, reference: float | None) -> tuple[str, str]:
+def _table_order(model: tuple[str, int]) -> tuple[tuple[int, str], int]:
+    """Return the sort key of a position method and length."""
+    method, length = model
+    return (method_order(method), length)
+
+
+def _value_and_relation(
+    quantity: str, value: float | None, reference: float | None
+) -> tuple[str, str]:
     """Format a speed or a memory size, and its relation to the reference.
 
     The relation of a speed is a ratio, that of a memory size a difference.
+
+    Args:
+        quantity: key of :data:`.SpeedsAndMemory`.
+        value: value of a model, or None if it was not measured.
+        reference: value of the sinusoidal model, or None if it was not measured.
     """
     if value is None:
         return markdown.MISSING, markdown.NOTHING
     relation = markdown.NOTHING
-    if key == "memory":
+    if quantity == "memory":
         text = f"{value:.0f}"
         if reference is not None:
             relation = f"{value - reference:+.0f}"

@@ -44,8 +44,11 @@ def table_rows(
         joined: True if each method except ALiBi has only one row, as in Tables 5 and 8.
         label: function that returns the label of a printed measurement's row.
     """
-    printed_cases = {_case_of(measurement) for measurement in printed}
-    ours_in_table = [measurement for measurement in ours if _case_of(measurement) in printed_cases]
+    printed_evaluations = {_evaluation_of(measurement) for measurement in printed}
+    ours_in_table = []
+    for measurement in ours:
+        if _evaluation_of(measurement) in printed_evaluations:
+            ours_in_table.append(measurement)
     printed_by_row: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in printed:
         if joined and measurement.position_method != "alibi":
@@ -56,7 +59,7 @@ def table_rows(
     return [_table_row(name, members, ours_in_table) for name, members in printed_by_row.items()]
 
 
-def _case_of(measurement: Measurement) -> tuple[str, int, int]:
+def _evaluation_of(measurement: Measurement) -> tuple[str, int, int]:
     """Return split, length, and stride of a measurement."""
     return (measurement.subset, measurement.length, measurement.stride)
 

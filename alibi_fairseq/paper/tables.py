@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
@@ -14,14 +15,26 @@ from ..results.measurements import Measurement
 from . import published
 from .recipe import RECIPES, Recipe
 
-#: Sources of figures that only draw numbers of tables: those tables, and the drawn position methods
-#: (None: all).
-DRAWN: dict[str, tuple[tuple[str, ...], set[str] | None]] = {
-    "figure01": (("table02", "table03"), None),
-    "figure04": (("table05",), {"alibi", "sinusoidal"}),
-    "figure05": (("table11", "table12"), None),
-    "figure09": (("table08",), None),
-    "figure11": (("table13", "table15"), None),
+
+class FigureSource(NamedTuple):
+    """Numbers that a figure draws.
+
+    Attributes:
+        items: tables, or the figure itself, with these numbers.
+        methods: position methods in the figure (default: all).
+    """
+
+    items: tuple[str, ...]
+    methods: tuple[str, ...] | None = None
+
+
+#: Sources of the figures that only draw numbers of tables.
+DRAWN = {
+    "figure01": FigureSource(("table02", "table03")),
+    "figure04": FigureSource(("table05",), methods=("alibi", "sinusoidal")),
+    "figure05": FigureSource(("table11", "table12")),
+    "figure09": FigureSource(("table08",)),
+    "figure11": FigureSource(("table13", "table15")),
 }
 _SPEED = (
     "It shows speed and memory of untrained models of the paper's size. Run "
@@ -35,34 +48,64 @@ UNTRAINED = {
     "figure07": _SPEED,
     "figure10": "It is a diagram of sliding-window inference and contains no data.",
 }
-_NUMBERED = (
-    *(f"table{number:02d}" for number in range(1, 16)),
-    *(f"figure{number:02d}" for number in range(1, 12)),
-)
+_TABLES = [f"table{number:02d}" for number in range(1, 16)]
+_FIGURES = [f"figure{number:02d}" for number in range(1, 12)]
 #: Items with trained models, in the paper's order.
-ITEMS = tuple(item for item in _NUMBERED if item not in UNTRAINED)
+ITEMS = tuple(item for item in _TABLES + _FIGURES if item not in UNTRAINED)
 #: Update counts of the checkpoints behind Figure 5's curves. Validations during training have the
 #: training length, so where the figure evaluates at another length, these checkpoints are kept and
 #: evaluated: five, as in section 4.2.
 CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
 
-#: Update count, splits, and strides of an evaluation. A stride of None stands for non-overlapping
-#: windows at any length.
-Case = tuple[int, tuple[str, ...], tuple[int | None, ...]]
+
+class SweepKey(NamedTuple):
+    """Settings of an evaluation sweep without its lengths.
+
+    Attributes:
+        recipe: path of the model's recipe.
+        updates: update count of the checkpoint.
+        subset: split.
+        stride: stride in tokens, or None for non-overlapping windows at any length.
+    """
+
+    recipe: str
+    updates: int
+    subset: str
+    stride: int | None
+
+    def with_lengths(self, lengths: Iterable[int]) -> PaperEvaluation:
+        """Return the evaluation with these settings at several lengths."""
+        recipe = RECIPES[self.recipe]
+        return PaperEvaluation(recipe, self.updates, self.subset, self.stride, tuple(lengths))
 
 
 @dataclass(frozen=True)
 class PaperEvaluation:
-    """Evaluation of a recipe's model after some updates on a split, with one stride."""
+    """Evaluation sweep of a recipe's model after some updates, on one split with one stride.
+
+    Attributes:
+        recipe: recipe of the model.
+        updates: update count of the checkpoint.
+        subset: split.
+        stride: stride in tokens, or None for non-overlapping windows at any length.
+        lengths: evaluation lengths.
+    """
 
     recipe: Recipe
     updates: int
-    config: SweepConfig
+    subset: str
+    stride: int | None
+    lengths: tuple[int, ...]
 
     @property
-    def subset(self) -> str:
-        """The split."""
-        return self.config.subsets[0]
+    def config(self) -> SweepConfig:
+        """Settings of ``alibi-fairseq eval``."""
+        return SweepConfig(lengths=self.lengths, strides=(self.stride,), subsets=(self.subset,))
+
+    @property
+    def key(self) -> SweepKey:
+        """Settings without the lengths. Evaluations with the same key can be merged."""
+        return SweepKey(self.recipe.path, self.updates, self.subset, self.stride)
 
 
 @dataclass(frozen=True)
@@ -73,8 +116,8 @@ class PaperTraining:
     evaluations: tuple[PaperEvaluation, ...]
 
     @property
-    def stops(self) -> tuple[int, ...]:
-        """Update counts of the kept checkpoints, ascending; the last one ends the run."""
+    def update_counts(self) -> tuple[int, ...]:
+        """Update counts at which a checkpoint is kept, ascending. The last one ends the run."""
         last = max(evaluation.updates for evaluation in self.evaluations)
         return tuple(updates for updates in checkpoint_updates(self.recipe) if updates <= last)
 
@@ -110,21 +153,20 @@ def title(item: str) -> str:
     """Return name, corpus, and content of an item, or the tables that a figure draws."""
     indexed = {row["item"] for row in published.rows("index")}
     if item in DRAWN and item not in indexed:
-        sources, _ = DRAWN[item]
-        names = ", ".join(published.about(source)["name"] for source in sources)
-        return f"{paper_name(item)} ({names})"
+        names = [published.about(source)["name"] for source in DRAWN[item].items]
+        return f"{paper_name(item)} ({', '.join(names)})"
     about = published.about(item)
     return f"{about['name']}. {about['corpus']}: {about['content']}"
 
 
 def recipes_and_measurements(item: str) -> list[tuple[Recipe, Measurement]]:
     """Return the perplexities of a table or figure, each with the recipe of its model."""
-    sources, methods = DRAWN.get(item, ((item,), None))
+    source = DRAWN.get(item, FigureSource((item,)))
     measurements = []
-    for source in sources:
-        for measurement in published.measurements(source):
-            if methods is None or measurement.position_method in methods:
-                measurements.append((recipe_of(source, measurement), measurement))
+    for source_item in source.items:
+        for measurement in published.measurements(source_item):
+            if source.methods is None or measurement.position_method in source.methods:
+                measurements.append((recipe_of(source_item, measurement), measurement))
     return measurements
 
 
@@ -135,26 +177,17 @@ def recipe_of(item: str, measurement: Measurement) -> Recipe:
     return RECIPES[f"{corpus}/{method}-{measurement.train_length}"]
 
 
-def _paper_evaluation(recipe: Recipe, case: Case, lengths: Iterable[int]) -> PaperEvaluation:
-    """Create the evaluation of a case at several lengths."""
-    updates, subsets, strides = case
-    config = SweepConfig(lengths=tuple(lengths), strides=strides, subsets=subsets)
-    return PaperEvaluation(recipe, updates, config)
-
-
 @cache
 def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
-    lengths_by_case: dict[tuple[str, Case], list[int]] = defaultdict(list)
+    lengths_by_key: dict[SweepKey, list[int]] = defaultdict(list)
     for recipe, measurement in recipes_and_measurements(item):
+        updates = measurement.updates or recipe.updates
         stride = None if measurement.nonoverlapping else measurement.stride
-        case: Case = (measurement.updates or recipe.updates, (measurement.subset,), (stride,))
-        lengths = lengths_by_case[recipe.path, case]
+        lengths = lengths_by_key[SweepKey(recipe.path, updates, measurement.subset, stride)]
         if measurement.length not in lengths:
             lengths.append(measurement.length)
-    item_evaluations = []
-    for (path, case), lengths in lengths_by_case.items():
-        item_evaluations.append(_paper_evaluation(RECIPES[path], case, lengths))
+    item_evaluations = [key.with_lengths(lengths) for key, lengths in lengths_by_key.items()]
     if item == "figure05":
         item_evaluations += curve_evaluations()
     return tuple(item_evaluations)
@@ -167,28 +200,24 @@ def curve_evaluations() -> tuple[PaperEvaluation, ...]:
         if measurement.length == measurement.train_length:
             continue
         recipe = recipe_of("figure05", measurement)
-        config = SweepConfig(lengths=(measurement.length,))
         for updates in CURVE_UPDATES:
-            curves.append(PaperEvaluation(recipe, updates, config))
+            key = SweepKey(recipe.path, updates, measurement.subset, stride=None)
+            curves.append(key.with_lengths([measurement.length]))
     return tuple(curves)
 
 
 def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
     """Return the trainings that the items need, each once, with all its evaluations."""
-    cases_by_recipe: dict[str, dict[Case, set[int]]] = {}
+    lengths_by_key: dict[SweepKey, set[int]] = defaultdict(set)
     for item in items:
         for evaluation in evaluations(item):
-            config = evaluation.config
-            case = (evaluation.updates, config.subsets, config.strides)
-            lengths_by_case = cases_by_recipe.setdefault(evaluation.recipe.path, {})
-            lengths_by_case.setdefault(case, set()).update(config.lengths)
+            lengths_by_key[evaluation.key].update(evaluation.lengths)
+    evaluations_by_recipe: dict[str, list[PaperEvaluation]] = defaultdict(list)
+    for key, lengths in lengths_by_key.items():
+        evaluations_by_recipe[key.recipe].append(key.with_lengths(sorted(lengths)))
     trainings = []
-    for path, lengths_by_case in cases_by_recipe.items():
-        recipe = RECIPES[path]
-        merged = []
-        for case, lengths in lengths_by_case.items():
-            merged.append(_paper_evaluation(recipe, case, sorted(lengths)))
-        trainings.append(PaperTraining(recipe, tuple(merged)))
+    for path, recipe_evaluations in evaluations_by_recipe.items():
+        trainings.append(PaperTraining(RECIPES[path], tuple(recipe_evaluations)))
     return trainings
 
 

@@ -44,7 +44,7 @@ def evaluations(corpus: str) -> dict:
         if paper.about(item)["corpus"] != corpus:
             continue
         for point in paper.measurements(item):
-            case = {
+            settings = {
                 "position_method": point.position_method,
                 "train_length": point.train_length,
                 "length": point.length,
@@ -52,12 +52,12 @@ def evaluations(corpus: str) -> dict:
                 "subset": point.subset,
                 "updates": point.updates or UPDATES[corpus],
             }
-            cell = evaluation_cell(point.perplexity or 99.0, **case, **SPEEDS)
-            cells.setdefault(tuple(case.values()), cell | {"model": model})
+            cell = evaluation_cell(point.perplexity or 99.0, **settings, **SPEEDS)
+            cells.setdefault(tuple(settings.values()), cell | {"model": model})
     if corpus == "cc100-roberta":
         for evaluation in curve_evaluations():
-            [length] = evaluation.config.lengths
-            case = {
+            [length] = evaluation.lengths
+            settings = {
                 "position_method": evaluation.recipe.position_method,
                 "train_length": evaluation.recipe.train_length,
                 "length": length,
@@ -65,8 +65,8 @@ def evaluations(corpus: str) -> dict:
                 "subset": "valid",
                 "updates": evaluation.updates,
             }
-            cell = evaluation_cell(9.0 + 5_000 / evaluation.updates, **case)
-            cells.setdefault(tuple(case.values()), cell | {"model": model})
+            cell = evaluation_cell(9.0 + 5_000 / evaluation.updates, **settings)
+            cells.setdefault(tuple(settings.values()), cell | {"model": model})
     return document(*cells.values(), corpus=corpus)
 
 
@@ -96,8 +96,8 @@ def trainings(corpus: str) -> dict:
 
 def speeds() -> dict:
     """Return results like those of ``benchmarks.methods`` for Table 1 and Figure 7."""
-    cases = {(r["position_method"], r["train_length"]) for r in paper.rows("table01")}
-    cases |= {(r["position_method"], r["train_length"]) for r in paper.rows("figure07")}
+    models = {(r["position_method"], r["train_length"]) for r in paper.rows("table01")}
+    models |= {(r["position_method"], r["train_length"]) for r in paper.rows("figure07")}
     cells = [
         {
             "name": f"table 1, {method}",
@@ -111,7 +111,7 @@ def speeds() -> dict:
             "evaluation_tokens_per_second": 80_000.0,
             "peak_memory_mb": 15_000.0,
         }
-        for method, length in sorted(cases)
+        for method, length in sorted(models)
     ]
     return document(
         *cells, kind="benchmark", corpus="random tokens", hardware=GPU, precision="bf16"

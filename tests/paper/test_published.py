@@ -19,13 +19,17 @@ GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
 
 
-def case_of(point):
+def model_and_evaluation(point):
     return (point.position_method, point.train_length, point.length, point.subset)
 
 
 def at(item, method, train_length, length, subset="valid"):
-    case = (method, train_length, length, subset)
-    [perplexity] = {p.perplexity for p in paper.measurements(item) if case_of(p) == case}
+    wanted = (method, train_length, length, subset)
+    [perplexity] = {
+        measurement.perplexity
+        for measurement in paper.measurements(item)
+        if model_and_evaluation(measurement) == wanted
+    }
     return perplexity
 
 
@@ -89,8 +93,8 @@ def test_sweeps_match_table_5(item, count):
 
 def test_table_5_is_complete():
     points = paper.measurements("table05")
-    cases = {(p.train_length, p.length) for p in points if p.position_method == "alibi"}
-    assert cases == {(a, b) for a in GRID for b in GRID if a <= b}
+    lengths = {(p.train_length, p.length) for p in points if p.position_method == "alibi"}
+    assert lengths == {(a, b) for a in GRID for b in GRID if a <= b}
     assert len(points) == 36 + 8 + 3 + 3
 
 
@@ -114,11 +118,11 @@ def test_longer_windows_of_table_5_help_alibi(train_length):
     ],
 )
 def test_repeated_perplexities_agree(item, other_item, count):
-    cases = {case_of(point) for point in paper.measurements(other_item)}
-    shared = [point for point in paper.measurements(item) if case_of(point) in cases]
+    keys = {model_and_evaluation(point) for point in paper.measurements(other_item)}
+    shared = [point for point in paper.measurements(item) if model_and_evaluation(point) in keys]
     assert len(shared) >= count
     for point in shared:
-        assert point.perplexity == at(other_item, *case_of(point))
+        assert point.perplexity == at(other_item, *model_and_evaluation(point))
 
 
 @pytest.mark.parametrize("item", ["table11", "table12"])
@@ -169,8 +173,8 @@ def test_stride_1_tables_are_complete(item, method):
     points = paper.measurements(item)
     assert {p.position_method for p in points} == {method}
     assert {p.stride for p in points} == {1}
-    cases = {(p.train_length, p.length) for p in points}
-    assert cases == {(a, b) for a in train_lengths for b in lengths if a <= b}
+    measured = {(p.train_length, p.length) for p in points}
+    assert measured == {(a, b) for a in train_lengths for b in lengths if a <= b}
     for length in train_lengths:
         assert at(item, method, length, length) < at("table05", method, length, length)
 

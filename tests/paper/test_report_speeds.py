@@ -36,18 +36,18 @@ def test_speed_ratios_use_our_sinusoidal_model():
     measured = (cell("sinusoidal", rate=2000.0, peak_memory_mb=500.0), cell(rate=3000.0))
     text = speed_table.speed_table(speeds(document(*measured, kind="benchmark")))
     assert "Ours, a processor, 2 threads, fp32, alibi_lm:" in text
-    by_case = {tuple(row[:2]): row[2:] for row in cells_of(text[text.index("Ours") :])[1:]}
-    assert by_case["Sinusoidal", "512"][:2] == ["2.0k", "1.00"]
-    assert by_case["ALiBi", "512"] == ["3.0k", "1.50", "9.0k", "1.50", "480", "-20"]
-    assert by_case["T5 bias", "3072"][:2] == ["missing", "–"]
-    assert len(by_case) == 12
+    by_model = {tuple(row[:2]): row[2:] for row in cells_of(text[text.index("Ours") :])[1:]}
+    assert by_model["Sinusoidal", "512"][:2] == ["2.0k", "1.00"]
+    assert by_model["ALiBi", "512"] == ["3.0k", "1.50", "9.0k", "1.50", "480", "-20"]
+    assert by_model["T5 bias", "3072"][:2] == ["missing", "–"]
+    assert len(by_model) == 12
 
 
 def test_printed_speed_ratios_use_printed_sinusoidal_model():
     rows = cells_of(speed_table.speed_table({}).partition("Ours")[0])
-    by_case = {tuple(row[:2]): row[2:] for row in rows[1:]}
-    assert by_case["T5 bias", "3072"][1] == "0.28"
-    assert by_case["ALiBi", "512"][3:] == ["1.05", "15300", "+0"]
+    by_model = {tuple(row[:2]): row[2:] for row in rows[1:]}
+    assert by_model["T5 bias", "3072"][1] == "0.28"
+    assert by_model["ALiBi", "512"][3:] == ["1.05", "15300", "+0"]
 
 
 def test_speeds_separate_machines():
@@ -69,8 +69,8 @@ def test_report_of_speeds_has_only_table_1(tmp_path):
     results = collect([tmp_path])
     write_report(results, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out" / "tables").iterdir()] == ["table01.md"]
-    [(machine, cases)] = results.speeds().items()
-    panel, _, _ = report_figures.speed_panels(machine, cases, "tokens")
+    [(machine, measured)] = results.speeds().items()
+    panel, _, _ = report_figures.speed_panels(machine, measured, "tokens")
     assert panel.y == "training (thousand tokens per second)"
     lines = {line.label: [*line.y] for line in panel.lines}
     assert lines == {"ALiBi": [1.0], "T5 bias": [1.0]}

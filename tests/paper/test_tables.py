@@ -70,17 +70,17 @@ def test_all_contains_each_run_once():
 
 
 def test_run_saves_paper_checkpoints_only():
-    def stops(item):
-        return {run.recipe.path: run.stops for run in tables.trainings_for((item,))}
+    def update_counts(item):
+        return {run.recipe.path: run.update_counts for run in tables.trainings_for((item,))}
 
-    assert stops("table11")["cc100-roberta/sinusoidal-1024"] == (46_700,)
-    assert stops("table12")["cc100-roberta/sinusoidal-1024"] == (46_700, 50_000)
-    assert stops("table12")["cc100-roberta/sinusoidal-2048"] == (44_200, 50_000)
-    assert stops("table05")["wikitext-103/alibi-512"] == (286_000,)
+    assert update_counts("table11")["cc100-roberta/sinusoidal-1024"] == (46_700,)
+    assert update_counts("table12")["cc100-roberta/sinusoidal-1024"] == (46_700, 50_000)
+    assert update_counts("table12")["cc100-roberta/sinusoidal-2048"] == (44_200, 50_000)
+    assert update_counts("table05")["wikitext-103/alibi-512"] == (286_000,)
     curve = (10_000, 20_000, 30_000, 40_000, 50_000)  # Figure 5: evaluated at twice the length
-    assert stops("figure05")["cc100-roberta/alibi-1024"] == curve
+    assert update_counts("figure05")["cc100-roberta/alibi-1024"] == curve
     [run] = [r for r in tables.trainings_for(("figure05",)) if r.recipe.name == "alibi-1024"]
-    at_2048 = {m.updates for m in run.evaluations if 2048 in m.config.lengths}
+    at_2048 = {m.updates for m in run.evaluations if 2048 in m.lengths}
     assert at_2048 == set(curve)
 
 
