@@ -16,18 +16,34 @@ _MIN_SPAN = 0.2
 
 
 def annotate(axes: Axes, text: str, at: tuple, offset: tuple[int, int], side: str) -> None:
-    """Write a text at a point in data coordinates, offset in points."""
+    """Write a text next to a point of a panel.
+
+    Args:
+        axes: axes of the panel.
+        text: the text.
+        at: x and y of the point in data coordinates.
+        offset: distance of the text from the point, in points (1/72 inch).
+        side: side of the text that is at this distance, ``left`` or ``right``.
+    """
     axes.annotate(
         text, at, xytext=offset, ha=side, textcoords="offset points", fontsize=8, va="center"
     )
 
 
 def length_axis(axes: Axes, first: float, last: float) -> None:
-    """Set up a logarithmic axis of tokens with ticks at powers of two."""
+    """Set up a logarithmic axis of tokens with ticks at powers of two.
+
+    Args:
+        axes: axes of the panel.
+        first: smallest length.
+        last: largest length.
+    """
     axes.set_xscale("log", base=2)
     powers = LogLocator(2, numticks=10)
-    has_power = any(first <= tick <= last for tick in powers.tick_values(first, last))
-    axes.xaxis.set_major_locator(powers if has_power else FixedLocator([first, last]))
+    if any(first <= tick <= last for tick in powers.tick_values(first, last)):
+        axes.xaxis.set_major_locator(powers)
+    else:
+        axes.xaxis.set_major_locator(FixedLocator([first, last]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
     axes.tick_params(axis="x", labelrotation=45 if last >= 10000 else 0)
@@ -44,10 +60,13 @@ def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[
         axes: axes of the panel.
         lines: x and y of each line.
     """
-    values = [value for _, line_values in lines for value in line_values]
+    values: list[float] = []
+    for _, y in lines:
+        values += y
     if not values:
         return
     lowest = min(values)
+    # The highest value that is not beyond the end of a logarithmic axis.
     highest = max(value for value in values if value <= _MAX_AXIS_RATIO * lowest)
     if max(values) <= 2.5 * lowest:
         _widen_axis(axes, middle_value=(lowest + highest) / 2)
@@ -59,16 +78,19 @@ def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for x, y in lines:
-        points = list(zip(y, x, strict=True))
-        if not points:
+        if not y or max(y) <= end:
             continue
-        worst, worst_x = max(points)
-        if worst > end:
-            annotate(axes, f"{worst:.3g} ↑", (worst_x, end), (-4, -6), "right")
+        highest_y, at_x = max(zip(y, x, strict=True))
+        annotate(axes, f"{highest_y:.3g} ↑", (at_x, end), (-4, -6), "right")
 
 
 def _widen_axis(axes: Axes, middle_value: float) -> None:
-    """Give the y axis at least the span ``_MIN_SPAN``."""
+    """Give the y axis at least the span ``_MIN_SPAN``.
+
+    Args:
+        axes: axes of the panel.
+        middle_value: mean of the lowest and the highest value.
+    """
     low, high = axes.get_ylim()
     min_span = _MIN_SPAN * middle_value
     if high - low < min_span:

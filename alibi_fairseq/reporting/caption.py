@@ -44,15 +44,21 @@ def caption(measurements: Iterable[Measurement]) -> str:
     if len(near_chance) > MAX_LISTED:
         parts.append(f"near chance: {len(near_chance)} models")
     elif near_chance:
-        parts.append(f"near chance: {', '.join(sorted(near_chance))}")
-    return "; ".join(part for part in parts if part)
+        parts.append(f"near chance: {_listed(near_chance)}")
+    known_parts = [part for part in parts if part]
+    return "; ".join(known_parts)
 
 
 def _seeds_texts(counts: set[int]) -> list[str]:
-    """Return the parts of a caption about numbers of seeds."""
-    if max(counts) == 1:
+    """Return the parts of a caption about numbers of seeds.
+
+    Args:
+        counts: numbers of seeds that were averaged.
+    """
+    most = max(counts)
+    if most == 1:
         return ["a single seed"]
-    texts = [f"mean and standard deviation of {max(counts)} seeds"]
+    texts = [f"mean and standard deviation of {most} seeds"]
     if 1 in counts:
         texts.append("a single seed for some models")
     return texts

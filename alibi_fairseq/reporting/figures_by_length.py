@@ -26,21 +26,31 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
         lengths: training lengths of the position method to distinguish.
     """
     # All lengths beyond the end of the text have the same longest window.
-    by_window: dict[int, Measurement] = {}
+    windows: list[int] = []
+    perplexities: list[float] = []
+    spread: list[float] = []
     failures = []
     for measurement in series.measurements:
         if measurement.perplexity is None:
             failures.append(measurement.status)
             continue
-        window = min(measurement.length, measurement.longest_window or measurement.length)
-        by_window.setdefault(window, measurement)
-    notes = [(-1, failures[0])] if failures and by_window else []
+        window = measurement.length
+        if measurement.longest_window is not None:
+            window = min(window, measurement.longest_window)
+        if window in windows:
+            continue
+        windows.append(window)
+        perplexities.append(measurement.perplexity)
+        spread.append(measurement.spread or 0.0)
+    notes = []
+    if failures and windows:
+        notes.append((-1, failures[0]))
     return plots.PlotLine(
         label=series.label,
-        x=list(by_window),
-        y=[measurement.perplexity or 0.0 for measurement in by_window.values()],
+        x=windows,
+        y=perplexities,
         style=method_style(series.position_method, series.train_length, lengths),
-        spread=[measurement.spread or 0.0 for measurement in by_window.values()],
+        spread=spread,
         hollow=series.printed,
         notes=notes,
     )
@@ -51,8 +61,8 @@ def draw_panels(
     panels: dict[str, list[Series]],
     *paths: str | os.PathLike,
     line_of: Callable[[Series, Sequence[int]], plots.PlotLine] = line_of,
-    x: str = plots.Panel.x,
-    y: str = plots.Panel.y,
+    x: str = plots.EVALUATION_LENGTH,
+    y: str = plots.PERPLEXITY,
 ) -> None:
     """Draw panels of models, given by title, with one legend.
 
@@ -73,27 +83,30 @@ def draw_panels(
     for name, models in panels.items():
         lines = []
         for series in models:
-            lines.append(line_of(series, train_lengths.get(series.position_method, ())))
+            lengths_of_method = train_lengths.get(series.position_method, ())
+            lines.append(line_of(series, lengths_of_method))
             measurements += series.measurements
         lengths_in_panel = {series.train_length for series in models}
-        trained_at = lengths_in_panel.pop() if len(lengths_in_panel) == 1 else None
+        trained_at = None
+        if len(lengths_in_panel) == 1:
+            trained_at = lengths_in_panel.pop()
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
     plots.draw(title, drawn, *paths, caption=caption(measurements))
 
 
 def _train_lengths_to_distinguish(panels: Mapping[str, list[Series]]) -> dict[str, list[int]]:
     """Return the training lengths of each position method; empty if no panel has several."""
-    lengths: dict[str, set[int]] = defaultdict(set)
+    lengths_by_method: dict[str, set[int]] = defaultdict(set)
     any_has_several = False
     for models in panels.values():
         if len({series.train_length for series in models}) > 1:
             any_has_several = True
         for series in models:
             if series.train_length is not None:
-                lengths[series.position_method].add(series.train_length)
+                lengths_by_method[series.position_method].add(series.train_length)
     if not any_has_several:
         return {}
-    return {method: sorted(of_method) for method, of_method in lengths.items()}
+    return {method: sorted(lengths) for method, lengths in lengths_by_method.items()}
 
 
 def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
@@ -101,22 +114,23 @@ def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.P
 
     Panels with a single evaluation length show no trend and are omitted if there are other panels.
     Models with different tokenizers are compared in bits per byte.
+
+    Args:
+        measurements: the measurements.
+        title: title of the figure.
+        paths: files to write.
     """
     if has_several_tokenizers(measurements):
-        panels = _panels(split_by_raw_text(measurements))
-        draw_panels(
-            title,
-            _informative(panels),
-            *paths,
-            line_of=_line_of_bits_per_byte,
-            y="Bits per byte (lower is better)",
-        )
+        panels = _informative(_panels(split_by_raw_text(measurements)))
+        y = "Bits per byte (lower is better)"
+        draw_panels(title, panels, *paths, line_of=_line_of_bits_per_byte, y=y)
     else:
-        draw_panels(title, _informative(panels_of(measurements)), *paths)
+        panels = _informative(panels_of(measurements))
+        draw_panels(title, panels, *paths)
 
 
 def _line_of_bits_per_byte(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
-    """Create the line of a model's bits per byte by evaluation length."""
+    """Create the line of a model's bits per byte by evaluation length; see :func:`line_of`."""
     # line_of draws the attribute ``perplexity``.
     measurements = []
     for measurement in series.measurements:
@@ -157,7 +171,8 @@ def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
         models = group_by_model(group)
         train_lengths = sorted({measurement.train_length for measurement in group})
         methods = {measurement.position_method for measurement in group}
-        if len(train_lengths) == 1 or len(methods) == 1 or group[0].is_raw_text:
+        has_one_kind = len(train_lengths) == 1 or len(methods) == 1
+        if has_one_kind or group[0].is_raw_text:
             panels[name] = models
             continue
         for train_length in train_lengths:

@@ -18,11 +18,11 @@ MIN_TOKENS = 100
 
 def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the measurements of :func:`longest_windows` that have enough tokens for a figure."""
-    return [
-        measurement
-        for measurement in longest_windows(measurements)
-        if max(measurement.position_tokens) >= MIN_TOKENS
-    ]
+    drawable_measurements = []
+    for measurement in longest_windows(measurements):
+        if max(measurement.position_tokens) >= MIN_TOKENS:
+            drawable_measurements.append(measurement)
+    return drawable_measurements
 
 
 def draw_positions(
@@ -35,9 +35,10 @@ def draw_positions(
         title: title of the figure.
         paths: files to write.
     """
+    panels = panels_of(drawable(measurements))
     draw_panels(
         title,
-        panels_of(drawable(measurements)),
+        panels,
         *paths,
         line_of=line_of,
         x="Position in the window (tokens)",

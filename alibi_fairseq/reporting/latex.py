@@ -8,7 +8,7 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Table
 
 HEADER = "% Written by `alibi-fairseq report --latex`. Requires \\usepackage{booktabs}.\n"
-#: LaTeX of each character that has a meaning of its own or is missing from LaTeX's default fonts.
+#: LaTeX of each character that LaTeX interprets or that is missing from LaTeX's default fonts.
 ESCAPES = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -51,6 +51,7 @@ def literal(text: str) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
+    """Format a row of a ``tabular`` environment."""
     return " & ".join(literal(cell) for cell in cells) + " \\\\\n"
 
 
@@ -83,6 +84,8 @@ def document_part(tables: Iterable[Table]) -> str:
             sentences.append(markdown.CHANCE_NOTE)
         caption = literal(" ".join(sentences))
         parts.append(
-            f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{tabular(table)}\\end{{table}}\n"
+            "\\begin{table}\n\\centering\n"
+            f"\\caption{{{caption}}}\n{tabular(table)}"
+            "\\end{table}\n"
         )
     return "\n".join(parts)

@@ -67,19 +67,24 @@ def method_style(method: str, length: int | None = None, lengths: Sequence[int] 
     if length is not None and len(lengths) > 1:
         longest_index = len(lengths) - 1
         length_index = sorted(lengths).index(length)
-        color = _lighter(color, 0.55 * (longest_index - length_index) / longest_index)
+        white_fraction = 0.55 * (longest_index - length_index) / longest_index
+        color = _lighter(color, white_fraction)
         marker_index = length_index
-    return LineStyle(color, _MARKERS[marker_index % len(_MARKERS)], linestyle)
+    marker = _MARKERS[marker_index % len(_MARKERS)]
+    return LineStyle(color, marker, linestyle)
 
 
 def _lighter(color: str, fraction: float) -> str:
     """Mix a color with a fraction of white."""
-    return to_hex([channel + (1 - channel) * fraction for channel in to_rgb(color)])
+    channels = [channel + (1 - channel) * fraction for channel in to_rgb(color)]
+    return to_hex(channels)
 
 
 def variant_style(style: LineStyle, index: int) -> LineStyle:
     """Return the style of the next line in a panel where ``index`` lines already use ``style``."""
     if index == 0:
         return style
-    markers = _MARKERS.replace(style.marker, "")
-    return replace(style, color=_lighter(style.color, 0.4), marker=markers[index % len(markers)])
+    other_markers = _MARKERS.replace(style.marker, "")
+    marker = other_markers[index % len(other_markers)]
+    color = _lighter(style.color, 0.4)
+    return replace(style, color=color, marker=marker)

@@ -24,13 +24,13 @@ def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
     """
     longest: dict[tuple, Measurement] = {}
     for measurement in measurements:
-        if not measurement.position_ends or measurement.is_past_end:
+        has_losses = bool(measurement.position_ends)
+        if not has_losses or measurement.is_past_end or not measurement.nonoverlapping:
             continue
-        if not measurement.nonoverlapping:
+        run_and_text = (measurement.identity(Role.MODEL, Role.RUN), measurement.text)
+        if run_and_text in longest and longest[run_and_text].length >= measurement.length:
             continue
-        key = (measurement.identity(Role.MODEL, Role.RUN), measurement.text)
-        if key not in longest or measurement.length > longest[key].length:
-            longest[key] = measurement
+        longest[run_and_text] = measurement
     return list(longest.values())
 
 
@@ -42,29 +42,33 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
     """
     tables = []
     for name, group in split_by_evaluation(longest_windows(measurements)).items():
-        same_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
+        by_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
         for measurement in group:
             buckets = (
                 measurement.length,
                 tuple(measurement.position_ends),
                 tuple(measurement.position_tokens),
             )
-            same_buckets[buckets].append(measurement)
-        for (length, _, _), members in same_buckets.items():
+            by_buckets[buckets].append(measurement)
+        for same_buckets in by_buckets.values():
+            length = same_buckets[0].length
             caption = f"Bits per token on {name}, by position in windows of {length}"
-            tables.append(_by_position(members, caption))
+            tables.append(_by_position(same_buckets, caption))
     return tables
 
 
 def _by_position(measurements: list[Measurement], caption: str) -> Table:
-    """Create the table of models with the same buckets."""
+    """Create the table of models with the same evaluation length and the same buckets."""
     models = group_by_model(measurements)
+    ranges = bucket_ranges(measurements[0].position_ends)
     rows = []
-    for index, (first, last) in enumerate(bucket_ranges(measurements[0].position_ends)):
-        tokens = measurements[0].position_tokens[index]
+    for index, tokens in enumerate(measurements[0].position_tokens):
         if tokens == 0:
             continue
-        positions = str(last) if first == last else f"{first}–{last}"
+        first, last = ranges[index]
+        positions = f"{first}–{last}"
+        if first == last:
+            positions = str(last)
         row = [positions, f"{tokens:,}"]
         for model in models:
             row.append(_loss_text(model.measurements[0], index))
@@ -86,9 +90,15 @@ def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _loss_text(measurement: Measurement, index: int) -> str:
-    """Format the mean loss of a bucket in bits per token, with the spread of averaged seeds."""
+    """Format the mean loss of a bucket in bits per token, with the spread of averaged seeds.
+
+    Args:
+        measurement: a measurement with losses by position.
+        index: number of the bucket, which has tokens.
+    """
     tokens = measurement.position_tokens[index]
     text = f"{measurement.position_bits[index] / tokens:.3f}"
     if measurement.position_spread:
-        text += f" ± {measurement.position_spread[index] / tokens:.3f} ({measurement.seeds} seeds)"
+        spread = measurement.position_spread[index] / tokens
+        text += f" ± {spread:.3f} ({measurement.seeds} seeds)"
     return text

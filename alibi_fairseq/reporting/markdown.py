@@ -50,7 +50,13 @@ def literal(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Format a Markdown table with padded columns, the first ``left`` of them left-aligned."""
+    """Format a Markdown table with padded columns.
+
+    Args:
+        headers: one text per column.
+        rows: rows of one text per column.
+        left: number of columns that are left-aligned; the others are right-aligned.
+    """
     columns = []
     for index, column in enumerate(zip(headers, *rows, strict=True)):
         columns.append(_padded_column(column, align_left=index < left))
@@ -63,15 +69,20 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
 def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
     """Pad the cells of a column to one width, and insert the rule below the header.
 
-    The first cell is the header.
+    Args:
+        column: the header, and then the other cells.
+        align_left: whether to align the cells on the left.
     """
-    header, *cells = [literal(cell) for cell in column]
-    width = max(3, len(header), *map(len, cells))
+    cells = [literal(cell) for cell in column]
+    width = max(len(cell) for cell in cells)
+    width = max(3, width)
     if align_left:
         rule = "-" * width
-        return [cell.ljust(width) for cell in (header, rule, *cells)]
-    rule = "-" * (width - 1) + ":"
-    return [cell.rjust(width) for cell in (header, rule, *cells)]
+        padded = [cell.ljust(width) for cell in cells]
+    else:
+        rule = "-" * (width - 1) + ":"
+        padded = [cell.rjust(width) for cell in cells]
+    return [padded[0], rule, *padded[1:]]
 
 
 def to_markdown(tables: Iterable[Table]) -> str:
@@ -80,7 +91,8 @@ def to_markdown(tables: Iterable[Table]) -> str:
     for item in tables:
         body = table(item.headers, item.rows, item.left)
         parts.append(f"{literal(item.caption)}:\n\n{body}")
-        parts += [f"{note}\n" for note in item.notes]
+        for note in item.notes:
+            parts.append(f"{note}\n")
     text = "\n".join(parts)
     if CHANCE in text:
         text += f"\n{CHANCE_NOTE}\n"
@@ -97,7 +109,11 @@ def perplexity(value: float) -> str:
 
 
 def measurement(measured: Measurement | None) -> str:
-    """Format a perplexity, with the spread of averaged seeds, or ``missing`` for None."""
+    """Format a perplexity, with the spread of averaged seeds.
+
+    Args:
+        measured: the measurement; None for one that has not been made, which is ``missing``.
+    """
     if measured is None:
         return MISSING
     if measured.perplexity is None:
@@ -114,9 +130,13 @@ def measurement(measured: Measurement | None) -> str:
 
 def difference(value: float) -> str:
     """Format a difference of perplexities with its sign."""
-    return f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.2g}"
+    if abs(value) >= 1000:
+        return f"{value:+.2g}"
+    return f"{value:+.2f}"
 
 
 def thousands(value: float) -> str:
     """Format a number as the paper prints speeds: ``28.3k``, or plain below one thousand."""
-    return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"
+    if value >= 1000:
+        return f"{value / 1000:.1f}k"
+    return f"{value:.0f}"

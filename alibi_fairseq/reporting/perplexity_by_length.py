@@ -15,14 +15,15 @@ from alibi_fairseq.results.model_groups import ModelKey, Series, group_by_model
 Columns = Mapping[str, Mapping[ModelKey, str]]
 
 
-def length_table(measurements: Iterable[Measurement], more: Columns | None = None) -> str:
+def length_table(measurements: Iterable[Measurement], extra_columns: Columns | None = None) -> str:
     """Format the tables of :func:`length_tables` in Markdown."""
-    return markdown.to_markdown(length_tables(measurements, more))
+    tables = length_tables(measurements, extra_columns)
+    return markdown.to_markdown(tables)
 
 
 def length_tables(
     measurements: Iterable[Measurement],
-    more: Columns | None = None,
+    extra_columns: Columns | None = None,
     columns: Sequence[str] = (),
 ) -> list[Table]:
     """Return the perplexities by model and length, one table per group of comparable measurements.
@@ -35,7 +36,7 @@ def length_tables(
 
     Args:
         measurements: measurements of any models.
-        more: additional columns, such as training costs.
+        extra_columns: additional columns, such as training costs.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
     """
@@ -43,7 +44,7 @@ def length_tables(
     tables = []
     for name, group in split_by_evaluation(measurements).items():
         caption = f"Perplexity on {name}"
-        tables.append(_by_length(caption, group, markdown.measurement, more, columns))
+        tables.append(_by_length(caption, group, markdown.measurement, extra_columns, columns))
         has_bits_per_byte = any(measurement.bits_per_byte is not None for measurement in group)
         if has_bits_per_byte and not group[0].is_raw_text:
             tables.append(_bits_per_byte_table(name, group, columns))
@@ -59,21 +60,33 @@ def length_tables(
 def _bits_per_byte_table(
     name: str, measurements: list[Measurement], columns: Sequence[str]
 ) -> Table:
-    """Create a table of bits per byte."""
-    return _by_length(f"Bits per byte on {name}", measurements, _bits_per_byte, None, columns)
+    """Create a table of bits per byte.
+
+    Args:
+        name: name of the group of measurements.
+        measurements: comparable measurements.
+        columns: see :func:`length_tables`.
+    """
+    caption = f"Bits per byte on {name}"
+    return _by_length(caption, measurements, _bits_per_byte, None, columns)
 
 
 def available_columns(measurements: Iterable[Measurement]) -> list[str]:
     """Return the names that :func:`length_tables` accepts as columns."""
+    return _length_names(measurements) + list(MODEL_COLUMNS)
+
+
+def _length_names(measurements: Iterable[Measurement]) -> list[str]:
+    """Return the evaluation lengths, ascending, as names of columns."""
     lengths = sorted({measurement.length for measurement in measurements})
-    return [*map(str, lengths), *MODEL_COLUMNS]
+    return [str(length) for length in lengths]
 
 
 def _by_length(
     caption: str,
     measurements: list[Measurement],
     show: Callable[[Measurement | None], str],
-    more: Columns | None,
+    extra_columns: Columns | None,
     columns: Sequence[str],
 ) -> Table:
     """Create a table with a row per model and a column per evaluation length.
@@ -82,12 +95,11 @@ def _by_length(
         caption: caption of the table.
         measurements: comparable measurements.
         show: function that formats a measurement, or None for a missing one.
-        more: additional columns.
+        extra_columns: additional columns.
         columns: see :func:`length_tables`.
     """
-    extra_columns = more or {}
-    lengths = sorted({measurement.length for measurement in measurements})
-    names = [str(length) for length in lengths]
+    extra_columns = extra_columns or {}
+    names = _length_names(measurements)
     if columns:
         names = [name for name in columns if name in names or name in MODEL_COLUMNS]
     rows = []
@@ -109,6 +121,11 @@ def _at_length(model: Series, length: int, show: Callable[[Measurement | None], 
 
     A measurement below the training length is not missing, because models are usually evaluated at
     their training length and beyond.
+
+    Args:
+        model: measurements of the model.
+        length: evaluation length.
+        show: function that formats a measurement, or None for a missing one.
     """
     for measurement in model.measurements:
         if measurement.length == length:
@@ -121,14 +138,17 @@ def _at_length(model: Series, length: int, show: Callable[[Measurement | None], 
 def _parameters(model: Series) -> str:
     """Format the number of parameters of a model."""
     count = model.measurements[0].parameters
-    return markdown.NOTHING if count is None else f"{count / 1e6:.1f}M"
+    if count is None:
+        return markdown.NOTHING
+    return f"{count / 1e6:.1f}M"
 
 
 def _updates(model: Series) -> str:
     """Format the update counts of a model's checkpoints."""
-    counts = {
-        measurement.updates for measurement in model.measurements if measurement.updates is not None
-    }
+    counts = set()
+    for measurement in model.measurements:
+        if measurement.updates is not None:
+            counts.add(measurement.updates)
     if not counts:
         return markdown.NOTHING
     return ", ".join(f"{count:,}" for count in sorted(counts))
@@ -152,5 +172,7 @@ def _bits_per_byte(measurement: Measurement | None) -> str:
     """Format bits per byte, or ``missing`` for None."""
     if measurement is None or measurement.bits_per_byte is None:
         return markdown.MISSING
-    mark = f" {markdown.PAST_END}" if measurement.is_past_end else ""
-    return f"{measurement.bits_per_byte:.4f}{mark}"
+    text = f"{measurement.bits_per_byte:.4f}"
+    if measurement.is_past_end:
+        text += f" {markdown.PAST_END}"
+    return text

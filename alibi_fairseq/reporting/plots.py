@@ -20,6 +20,10 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.axes import annotate, length_axis, perplexity_axis
 from alibi_fairseq.reporting.line_styles import LineStyle, variant_style
 
+#: Titles of the axes of a panel of perplexity by length.
+EVALUATION_LENGTH = "Evaluation length (tokens)"
+PERPLEXITY = "Perplexity (lower is better)"
+
 # Width of a panel in inches, by the number of columns.
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)
 _LEGEND_ROWS = 18
@@ -54,6 +58,10 @@ class PlotLine:
     """A line of a panel.
 
     Attributes:
+        label: label in the legend.
+        x: x of each point.
+        y: y of each point.
+        style: style of the line.
         spread: half the height of a band around each point.
         hollow: True for the paper's numbers, which have hollow markers.
         notes: texts next to points, as pairs of the point's index and the text.
@@ -73,6 +81,8 @@ class Panel:
     """Lines on one pair of axes.
 
     Attributes:
+        title: title of the panel.
+        lines: the lines.
         x: title of the x axis.
         y: title of the y axis.
         over_length: True if the x values are lengths in tokens, on a logarithmic axis.
@@ -83,8 +93,8 @@ class Panel:
 
     title: str
     lines: Sequence[PlotLine]
-    x: str = "Evaluation length (tokens)"
-    y: str = "Perplexity (lower is better)"
+    x: str = EVALUATION_LENGTH
+    y: str = PERPLEXITY
     over_length: bool = True
     from_zero: bool = False
     trained_at: int | None = None
@@ -92,23 +102,30 @@ class Panel:
 
 @matplotlib.rc_context(SETTINGS)
 def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption: str = "") -> None:
-    """Write a figure of panels to paths; see :func:`save`."""
-    save(compose(title, panels, caption), *paths)
+    """Write a figure of panels to paths; see :func:`compose` and :func:`save`."""
+    figure = compose(title, panels, caption)
+    save(figure, *paths)
 
 
 def save(figure: Figure, *paths: str | os.PathLike) -> None:
     """Write a figure atomically, in the formats given by the suffixes, with reproducible bytes."""
     for path in paths:
         suffix = Path(path).suffix.lstrip(".")
-        varying = _VARYING_METADATA.get(suffix, ("Software",))
-        metadata = dict.fromkeys(varying)  # None removes an entry
+        varying_keys = _VARYING_METADATA.get(suffix, ("Software",))
+        metadata = dict.fromkeys(varying_keys)  # None removes an entry
         with atomic_write(path, "wb") as stream:
             figure.savefig(stream, format=suffix, dpi=150, metadata=metadata)
 
 
 @matplotlib.rc_context(SETTINGS)
 def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
-    """Create a figure with up to three panels per row, one legend, and a caption below."""
+    """Create a figure with up to three panels per row, one legend, and a caption below.
+
+    Args:
+        title: title of the figure.
+        panels: panels of the figure.
+        caption: text below the panels (default: none).
+    """
     columns = min(len(panels), len(_PANEL_WIDTHS))
     rows = math.ceil(len(panels) / columns)
     width = _PANEL_WIDTHS[columns - 1] * columns
@@ -161,10 +178,15 @@ def plot(axes: Axes, panel: Panel) -> None:
             linestyle=(0, (4, 3)),
             zorder=1.9,  # above the grid, below the lines
         )
-    axes.margins(x=0.04 if panel.over_length else 0.15)
-    lengths = [x for line in panel.lines for x in line.x]
-    if panel.over_length and lengths:
-        length_axis(axes, min(lengths), max(lengths))
+    all_x: list[float] = []
+    for line in panel.lines:
+        all_x += line.x
+    if panel.over_length:
+        axes.margins(x=0.04)
+    else:
+        axes.margins(x=0.15)
+    if panel.over_length and all_x:
+        length_axis(axes, min(all_x), max(all_x))
     if panel.from_zero:
         axes.set_ylim(bottom=0)
     else:
@@ -172,7 +194,16 @@ def plot(axes: Axes, panel: Panel) -> None:
 
 
 def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
-    """Draw a line with its band and notes."""
+    """Draw a line with its band and notes.
+
+    Args:
+        axes: axes of the panel.
+        line: the line.
+        style: style of the line in this panel.
+    """
+    line_width = 1.1 if line.hollow else 1.7
+    marker_color = "white" if line.hollow else style.color
+    marker_spacing = 0.03 if len(line.x) > 12 else 1  # dense markers would hide the line
     axes.plot(
         line.x,
         line.y,
@@ -180,10 +211,10 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
         color=style.color,
         marker=style.marker,
         linestyle=style.linestyle,
-        linewidth=1.1 if line.hollow else 1.7,
+        linewidth=line_width,
         markersize=5,
-        markerfacecolor="white" if line.hollow else style.color,
-        markevery=0.03 if len(line.x) > 12 else 1,  # dense markers would hide the line
+        markerfacecolor=marker_color,
+        markevery=marker_spacing,
     )
     if any(line.spread):
         low = []
@@ -193,4 +224,5 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
             high.append(y + spread)
         axes.fill_between(line.x, low, high, color=style.color, alpha=0.2, linewidth=0, zorder=1)
     for index, text in line.notes:
-        annotate(axes, text, (line.x[index], line.y[index]), (6, 4), "left")
+        point = (line.x[index], line.y[index])
+        annotate(axes, text, point, (6, 4), "left")

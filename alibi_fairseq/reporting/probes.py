@@ -51,15 +51,11 @@ def probed_models(results: dict) -> list[ProbedModel]:
 
     As in tables of perplexity, only seeds of the same model share a row.
     """
-    return [
-        ProbedModel(
-            key=series.key,
-            label=series.label,
-            measurements=series.measurements,
-            accuracies=_accuracies(series),
-        )
-        for series in split_by_model(measurements_of(results))
-    ]
+    models = []
+    for series in split_by_model(measurements_of(results)):
+        accuracies = _accuracies(series)
+        models.append(ProbedModel(series.key, series.label, series.measurements, accuracies))
+    return models
 
 
 def _accuracies(series: Series) -> dict[float, list[float]]:
@@ -67,22 +63,27 @@ def _accuracies(series: Series) -> dict[float, list[float]]:
 
     They are averaged over depths.
     """
-    # length → run → accuracies at all depths
-    by_length: dict[int, dict[tuple, list[float]]] = defaultdict(lambda: defaultdict(list))
+    over_depths: dict[tuple[int, tuple], list[float]] = defaultdict(list)  # by length and run
     for measurement in series.measurements:
         if measurement.accuracy is not None:
-            run = measurement.identity(Role.RUN)
-            by_length[measurement.length][run].append(measurement.accuracy)
-    accuracies = {}
+            length_and_run = (measurement.length, measurement.identity(Role.RUN))
+            over_depths[length_and_run].append(measurement.accuracy)
+    by_length: dict[int, list[float]] = defaultdict(list)
+    for (length, _), accuracies in over_depths.items():
+        by_length[length].append(statistics.fmean(accuracies))
+    by_multiple = {}
     for length in sorted(by_length):
         multiple = length / (series.train_length or length)
-        at_length = by_length[length]
-        accuracies[multiple] = [statistics.fmean(depths) for depths in at_length.values()]
-    return accuracies
+        by_multiple[multiple] = by_length[length]
+    return by_multiple
 
 
 def format_accuracy(values: Sequence[float] | None) -> str:
-    """Format the mean over seeds in percent, with the standard deviation of several seeds."""
+    """Format the mean over seeds in percent, with the standard deviation of several seeds.
+
+    Args:
+        values: accuracies of the seeds; None or empty if there are none.
+    """
     if not values:
         return markdown.NOTHING
     text = f"{100 * statistics.fmean(values):.0f} %"
@@ -93,10 +94,13 @@ def format_accuracy(values: Sequence[float] | None) -> str:
 
 def is_learned(models: Sequence[ProbedModel]) -> bool:
     """Return True if any model has learned the task, or none was tested at its training length."""
-    accuracies = [
-        statistics.fmean(model.accuracies[1]) for model in models if 1 in model.accuracies
-    ]
-    return max(accuracies, default=1.0) >= MIN_LEARNED_ACCURACY
+    at_train_length = []
+    for model in models:
+        if 1 in model.accuracies:
+            at_train_length.append(statistics.fmean(model.accuracies[1]))
+    if not at_train_length:
+        return True
+    return max(at_train_length) >= MIN_LEARNED_ACCURACY
 
 
 def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]:
@@ -104,18 +108,23 @@ def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]
 
     There are no columns if no model has learned the task. A cell for several models with the same
     key has their accuracies, separated by slashes.
+
+    Args:
+        name: name of the probe.
+        results: results file of the probe.
     """
     models = probed_models(results)
     if not models or not is_learned(models):
         return {}
     columns: dict[str, Mapping[ModelKey, str]] = {}
     for multiple in COLUMN_MULTIPLES:
-        texts: dict[ModelKey, list[str]] = defaultdict(list)
+        texts: dict[ModelKey, str] = {}
         for model in models:
-            texts[model.key].append(format_accuracy(model.accuracies.get(multiple)))
-        columns[f"{name} at {multiple} L"] = {
-            key: " / ".join(accuracies) for key, accuracies in texts.items()
-        }
+            text = format_accuracy(model.accuracies.get(multiple))
+            if model.key in texts:
+                text = f"{texts[model.key]} / {text}"
+            texts[model.key] = text
+        columns[f"{name} at {multiple} L"] = texts
     return columns
 
 
@@ -128,18 +137,30 @@ def accuracy_table(results: dict) -> str:
         results: results file of a probe.
     """
     models = probed_models(results)
-    multiples = sorted({multiple for model in models for multiple in model.accuracies})
+    distinct_multiples: set[float] = set()
+    for model in models:
+        distinct_multiples.update(model.accuracies)
+    multiples = sorted(distinct_multiples)
+    headers = ["trained ↓ tested at →"]
+    for multiple in multiples:
+        headers.append(f"{multiple:g} L")
     rows = []
     for model in models:
-        values = [format_accuracy(model.accuracies.get(multiple)) for multiple in multiples]
-        rows.append([model.label, *values])
-    headers = [f"{multiple:g} L" for multiple in multiples]
-    table = markdown.table(["trained ↓ tested at →", *headers], rows)
+        row = [model.label]
+        for multiple in multiples:
+            row.append(format_accuracy(model.accuracies.get(multiple)))
+        rows.append(row)
+    table = markdown.table(headers, rows)
     return f"{table}\n{_task_note(results['cells'], models)}"
 
 
 def _task_note(records: list[dict], models: Sequence[ProbedModel]) -> str:
-    """Describe the test sequences of a probe, and state whether no model has learned the task."""
+    """Describe the test sequences of a probe, and state whether no model has learned the task.
+
+    Args:
+        records: result records of the probe.
+        models: models of these records.
+    """
     sequences = records[0]["trials"]
     chance = records[0]["chance"]
     depths = len({record["depth"] for record in records})
@@ -182,17 +203,24 @@ def draw_heat_maps(results: dict, title: str, *paths: str | os.PathLike) -> None
 
 
 def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> AxesImage:
-    """Draw the heat map of one model, with a row per depth."""
-    accuracies: dict[tuple[float | None, int], list[float]] = defaultdict(list)
+    """Draw the heat map of one model, with a row per depth.
+
+    Args:
+        axes: axes of the heat map.
+        model: the model.
+        depths: depths of all models.
+    """
+    over_seeds: dict[tuple[float | None, int], list[float]] = defaultdict(list)
     for measurement in model.measurements:
         if measurement.accuracy is not None:
-            accuracies[measurement.depth, measurement.length].append(measurement.accuracy)
-    lengths = sorted({length for _, length in accuracies})
+            over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)
+    lengths = sorted({length for _, length in over_seeds})
     grid = []
     for depth in depths:
         row = []
         for length in lengths:
-            row.append(statistics.fmean(accuracies.get((depth, length), [math.nan])))
+            accuracies = over_seeds.get((depth, length), [math.nan])
+            row.append(statistics.fmean(accuracies))
         grid.append(row)
     image = axes.imshow(grid, vmin=0, vmax=1, aspect="auto", cmap="viridis")
     for y, row in enumerate(grid):
@@ -200,7 +228,7 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
             color = "black" if value > 0.6 else "white"
             axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", color=color)
     axes.set_title(model.label)
-    axes.set_xticks(range(len(lengths)), map(str, lengths))
+    axes.set_xticks(range(len(lengths)), [str(length) for length in lengths])
     axes.set_yticks(range(len(depths)), [f"{depth:.0%}" for depth in depths])
     axes.set_xlabel("Length (tokens)")
     axes.set_ylabel("Depth of the repeated block")
