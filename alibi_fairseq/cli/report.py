@@ -57,7 +57,7 @@ class ReportCommand(CliCommand):
         page = write_report(
             results, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
-        measured = sum(len(document["cells"]) for _, document in results.documents)
+        measured = sum(len(results_file["cells"]) for _, results_file in results.files)
         comparable = sum(not measurement.unlike_paper for measurement in results.measurements)
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")

@@ -28,7 +28,7 @@ def why_other_text(corpus: str, text: dict | None) -> str | None:
 
     Args:
         corpus: corpus of the results.
-        text: tokenizer and sizes (``provenance.text``).
+        text: tokenizer and sizes of the text (``provenance.text``); None if not recorded.
     """
     setting = published.settings(corpus)
     if setting is None or setting["vocabulary"] is None:
@@ -47,7 +47,12 @@ def why_other_text(corpus: str, text: dict | None) -> str | None:
 
 
 def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
-    """Return why a measurement is not comparable with the paper's, or None."""
+    """Return why a measurement is not comparable with the paper's, or None.
+
+    Args:
+        corpus: corpus of the results.
+        measurement: one of the results.
+    """
     setting = published.settings(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"

@@ -50,7 +50,12 @@ class RunCost:
 
 
 def stated_number(recipe: Recipe, unit: str) -> int | None:
-    """Return the number in front of a unit in the comment at the head of a recipe's file."""
+    """Return the number in front of a unit in the comment at the head of a recipe's file.
+
+    Args:
+        recipe: the recipe.
+        unit: text after the number, such as ``V100 hours``.
+    """
     path = CONFIGS / recipe.folder / f"{recipe.name}.yaml"
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -58,7 +63,9 @@ def stated_number(recipe: Recipe, unit: str) -> int | None:
             break
         lines.append(line.removeprefix("#").strip())
     match = re.search(rf"([\d,]+) {unit}", " ".join(lines))
-    return int(match[1].replace(",", "")) if match else None
+    if match is None:
+        return None
+    return int(match[1].replace(",", ""))
 
 
 def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCost:
@@ -66,7 +73,7 @@ def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCo
 
     Args:
         recipe: the recipe.
-        updates: number of updates of the run, at most those of the recipe.
+        updates: number of updates of the run, at most as many as in the recipe.
         gpus: number of GPUs; 0 for a CPU, whose speed is unknown.
         checkpoints: number of checkpoints that the run keeps.
     """
@@ -92,21 +99,28 @@ def cost_table(costs: Iterable[RunCost]) -> str:
     rows = []
     for cost in costs:
         gpus = str(cost.gpus) if cost.gpus else "CPU"
-        numbers = (cost.v100_hours, cost.hours, cost.checkpoint_gb)
-        rows.append([cost.name, gpus, *map(_number, numbers)])
-    totals = (
-        _total(cost.v100_hours for cost in costs),
-        _total(cost.hours for cost in costs),
-        _total(cost.checkpoint_gb for cost in costs),
-    )
-    rows.append(["total", "", *map(_number, totals)])
+        rows.append(
+            [
+                cost.name,
+                gpus,
+                _number(cost.v100_hours),
+                _number(cost.hours),
+                _number(cost.checkpoint_gb),
+            ]
+        )
+    v100_hours = _total(cost.v100_hours for cost in costs)
+    hours = _total(cost.hours for cost in costs)
+    checkpoint_gb = _total(cost.checkpoint_gb for cost in costs)
+    rows.append(["total", "", _number(v100_hours), _number(hours), _number(checkpoint_gb)])
     headers = ["run", "GPUs", "V100 hours", "hours", "checkpoints (GB)"]
     return f"{markdown.table(headers, rows)}\n{BASIS}"
 
 
 def _number(value: float | None) -> str:
     """Format a number, or a dash if it is unknown."""
-    return markdown.NOTHING if value is None else f"{value:,.0f}"
+    if value is None:
+        return markdown.NOTHING
+    return f"{value:,.0f}"
 
 
 def _total(values: Iterable[float | None]) -> float | None:

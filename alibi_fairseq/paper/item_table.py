@@ -43,12 +43,14 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
             f"'{dataset.name_in_results}'). The paper's numbers stand beside them for orientation "
             "only.\n"
         )
-    for (subset, stride), group in _by_split_and_stride(printed_measurements(item)).items():
-        windows = "non-overlapping windows" if stride is None else f"sliding windows, S={stride}"
-        rows = table_rows(group, ours, label=partial(row_label, recipe_updates))
-        lengths = sorted({measurement.length for measurement in group})
-        table = perplexity_grid(rows, lengths, our_name)
-        parts.append(f"Perplexity on {subset}, {windows}:\n\n{table}")
+    for (subset, stride), printed in _by_split_and_stride(printed_measurements(item)).items():
+        windows = "non-overlapping windows"
+        if stride is not None:
+            windows = f"sliding windows, S={stride}"
+        rows = table_rows(printed, ours, label=partial(row_label, recipe_updates))
+        lengths = sorted({measurement.length for measurement in printed})
+        grid = perplexity_grid(rows, lengths, our_name)
+        parts.append(f"Perplexity on {subset}, {windows}:\n\n{grid}")
     return "\n".join(parts)
 
 
@@ -93,7 +95,14 @@ def printed_measurements(item: str) -> list[Measurement]:
 
 
 def row_label(recipe_updates: int, measurement: Measurement) -> str:
-    """Return ``ALiBi, L=512``, or ``ALiBi, L=512, 20.0% trained`` before the recipe's end."""
-    fraction = (measurement.updates or 0) / recipe_updates
+    """Return ``ALiBi, L=512``, or ``ALiBi, L=512, 20.0% trained`` before the recipe's end.
+
+    Args:
+        recipe_updates: number of updates of the model's recipe.
+        measurement: one of :func:`printed_measurements`.
+    """
     name = model_label(measurement.position_method, measurement.train_length)
-    return name if fraction == 1 else f"{name}, {fraction:.1%} trained"
+    if measurement.updates == recipe_updates:
+        return name
+    assert measurement.updates is not None  # printed_measurements sets it
+    return f"{name}, {measurement.updates / recipe_updates:.1%} trained"

@@ -27,16 +27,24 @@ def format_grid(lines: list[GridLine], columns: Sequence, corner: str = markdown
     """Format lines in Markdown, each under the name of its model.
 
     A grid of many columns is transposed.
+
+    Args:
+        lines: lines of the grid; the lines of one model are consecutive.
+        columns: evaluation lengths, or other titles of the columns.
+        corner: header of the column of models.
     """
     if len(columns) > _MAX_COLUMNS:
         return _format_transposed(lines, columns)
+    headers = [corner, ""]
+    for column in columns:
+        headers.append(str(column))
     rows = []
     previous = ""
     for line in lines:
         name = line.model if line.model != previous else ""
         rows.append([name, line.source, *line.cells])
         previous = line.model
-    return markdown.table([corner, "", *map(str, columns)], rows, left=2)
+    return markdown.table(headers, rows, left=2)
 
 
 def _format_transposed(lines: list[GridLine], columns: Sequence) -> str:
@@ -93,7 +101,12 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
 
 
 def by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
-    """Return the measurement of each column, which is an evaluation length or a split."""
+    """Return the measurement of each column, or None.
+
+    Args:
+        series: measurements of one model.
+        columns: evaluation lengths or splits.
+    """
     # Lengths are integers and splits are strings, so one dict can have both as keys.
     measurements: dict[int | str, Measurement] = {}
     for measurement in series.measurements:
@@ -123,8 +136,10 @@ def perplexity_grid(
         cells = []
         differences = []
         for measurement, printed_measurement in zip(measurements, printed, strict=True):
-            is_empty = measurement is None and printed_measurement is None
-            cells.append(markdown.NOTHING if is_empty else markdown.measurement(measurement))
+            if measurement is None and printed_measurement is None:
+                cells.append(markdown.NOTHING)
+            else:
+                cells.append(markdown.measurement(measurement))
             if corpus:
                 differences.append(difference(corpus, measurement, printed_measurement))
         lines.append(GridLine(side.printed.name, side.source, cells))
@@ -135,4 +150,6 @@ def perplexity_grid(
             lines.append(GridLine(side.printed.name, "difference", differences))
     grid = format_grid(lines, columns)
     note = markdown.past_end_note(our_measurements)
-    return f"{grid}\n{note}" if note else grid
+    if note:
+        grid += f"\n{note}"
+    return grid

@@ -17,14 +17,15 @@ SPLITS = ("valid", "test")
 @cache
 def rows(item: str) -> tuple[dict, ...]:
     """Return the rows of a CSV file such as ``table05``, with parsed numbers and None if empty."""
+    parsed = []
     with open(FOLDER / f"{item}.csv", encoding="utf-8", newline="") as stream:
-        return tuple(
-            {column: _value(text) for column, text in line.items()}
-            for line in csv.DictReader(stream, strict=True)
-        )
+        for line in csv.DictReader(stream, strict=True):
+            parsed.append({column: _value(text) for column, text in line.items()})
+    return tuple(parsed)
 
 
 def _value(text: str) -> int | float | str | None:
+    """Parse an integer or a float. Other texts are returned as they are, and None if empty."""
     if re.fullmatch(r"\d+", text):
         return int(text)
     if re.fullmatch(r"\d+\.\d+", text):
@@ -34,7 +35,8 @@ def _value(text: str) -> int | float | str | None:
 
 def about(item: str) -> dict:
     """Return the row of ``index.csv``: name, page, corpus, subset, content, and source."""
-    return next(row for row in rows("index") if row["item"] == item)
+    by_item = {row["item"]: row for row in rows("index")}
+    return by_item[item]
 
 
 def notes(item: str) -> list[str]:
@@ -44,17 +46,19 @@ def notes(item: str) -> list[str]:
 
 def settings(corpus: str) -> dict | None:
     """Return the paper's model and update count on a corpus, or None for other corpora."""
-    return next((row for row in rows("settings") if row["corpus"] == corpus), None)
+    by_corpus = {row["corpus"]: row for row in rows("settings")}
+    return by_corpus.get(corpus)
 
 
 def model(corpus: str) -> str:
     """Return the name of the model that the paper trains on one of its corpora."""
-    return next(row["model"] for row in rows("settings") if row["corpus"] == corpus)
+    by_corpus = {row["corpus"]: row for row in rows("settings")}
+    return by_corpus[corpus]["model"]
 
 
 @cache
 def measurements(item: str) -> tuple[Measurement, ...]:
-    """Return the perplexities of a table or figure, without those of models by other authors."""
+    """Return the perplexities of a table or figure, without models by other authors."""
     printed = []
     for row in rows(item):
         for column, perplexity in row.items():
@@ -78,7 +82,7 @@ def _measurement(
         prefix: beginning of the column's name: a split, a position method, or nothing. In Tables
             2–4, a row is an evaluation length and has a column per position method. In all others,
             a row is a model.
-        perplexity: value of the column.
+        perplexity: value of the column, a number, ``OOM``, or None.
     """
     is_model_row = prefix in ("", *SPLITS)
     if is_model_row:
@@ -94,15 +98,19 @@ def _measurement(
         train_length = rows(item)[0]["length"]
         stride = row["length"]
         speed = row.get(f"{prefix}_words_per_second")
-    failed = perplexity == OUT_OF_MEMORY
+    subset = prefix if prefix in SPLITS else about(item)["subset"]
+    status = ""
+    if perplexity == OUT_OF_MEMORY:
+        perplexity = None
+        status = OUT_OF_MEMORY
     return Measurement(
         position_method=method,
         train_length=train_length,
         length=row["length"],
         stride=stride,
-        subset=prefix if prefix in SPLITS else about(item)["subset"],
-        perplexity=None if failed else perplexity,  # type: ignore[arg-type]
+        subset=subset,
+        perplexity=perplexity,  # type: ignore[arg-type]
         updates=row.get("updates"),
         tokens_per_second_batch_1=speed,
-        status=OUT_OF_MEMORY if failed else "",
+        status=status,
     )

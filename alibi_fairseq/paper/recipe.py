@@ -76,7 +76,9 @@ class Batch:
         sequences_per_gpu = total // gpus
         divisors = [n for n in range(1, self.sequences + 1) if sequences_per_gpu % n == 0]
         sequences = max(divisors)
-        max_tokens = self.max_tokens if sequences == self.sequences else sequences * self.length
+        max_tokens = self.max_tokens
+        if sequences != self.sequences:
+            max_tokens = sequences * self.length
         return Batch(self.length, max_tokens, sequences_per_gpu // sequences, gpus)
 
 
@@ -88,7 +90,10 @@ class Recipe:
         folder: folder of the recipe's file in ``configs/``.
         name: name of the file without suffix, e.g. ``alibi-512``.
         corpus: corpus of the training data.
-        options: settings without those of the other attributes.
+        position_method: position method of the model.
+        batch: sequences of an update.
+        updates: number of updates.
+        options: all other settings, by fairseq group.
         starts_from_another: whether training starts from the weights of a trained model.
     """
 
@@ -149,11 +154,12 @@ def read(path: Path) -> Recipe:
     updates = options["optimization"].pop("max_update")
     start_model = options["checkpoint"].pop("finetune_from_model", None)
     folder = path.parent.name
+    # The recipes of "extend" continue models of WikiText-103.
+    corpus = folder if folder in CORPORA else "wikitext-103"
     return Recipe(
         folder=folder,
         name=path.stem,
-        # The recipes of "extend" continue models of WikiText-103.
-        corpus=folder if folder in CORPORA else "wikitext-103",
+        corpus=corpus,
         position_method=position_method,
         batch=batch,
         updates=updates,
@@ -198,17 +204,22 @@ def merge(*parts: Settings) -> Settings:
 
 def flags(settings: Settings) -> list[str]:
     """Convert settings to command-line arguments."""
-    arguments = []
+    arguments: list[str] = []
     for group, options in settings.items():
         for option, value in options.items():
-            name = option
-            if option == "_name":  # "_name" selects the component
-                name = "arch" if group == "model" else group
-            flag = "--" + name.replace("_", "-")
-            if isinstance(value, bool):
-                if value:  # every switch in the recipes is off by default
-                    arguments.append(flag)
-            else:
-                values = value if isinstance(value, list) else [value]
-                arguments += [flag, ",".join(map(str, values))]
+            flag = _flag(group, option)
+            if value is True:
+                arguments.append(flag)
+            elif isinstance(value, list):
+                arguments += [flag, ",".join(str(element) for element in value)]
+            elif value is not False:  # every switch in the recipes is off by default
+                arguments += [flag, str(value)]
     return arguments
+
+
+def _flag(group: str, option: str) -> str:
+    """Return the flag of an option in a fairseq group."""
+    name = option
+    if option == "_name":  # "_name" selects the component
+        name = "arch" if group == "model" else group
+    return "--" + name.replace("_", "-")

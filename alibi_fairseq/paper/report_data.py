@@ -34,11 +34,11 @@ class ReportData:
     """Contents of a report.
 
     Attributes:
-        documents: each results file with its path.
+        files: path and content of each results file.
         measurements: every measurement of perplexity once.
     """
 
-    documents: list[tuple[Path, dict]] = field(default_factory=list)
+    files: list[tuple[Path, dict]] = field(default_factory=list)
     measurements: list[Measurement] = field(default_factory=list)
 
     def comparable(self, corpus: str) -> list[Measurement]:
@@ -59,35 +59,36 @@ class ReportData:
         for measurement in self.measurements:
             if measurement.corpus == corpus and measurement.model == model:
                 texts.append(measurement.text)
-        names = text_names(texts)
-        distinct_names = sorted(set(names.values()) - {""})
-        if not distinct_names:
+        name_by_text = text_names(texts)
+        names = sorted(set(name_by_text.values()) - {""})
+        if not names:
             yield "", self
-        for name in distinct_names:
+        for name in names:
             measurements = []
             for measurement in self.measurements:
-                # What has no name, such as the only text of a split, is part of all results.
-                if names.get(measurement.text, "") in ("", name):
+                # A text without a name, such as the only one of a split, is part of all results.
+                if name_by_text.get(measurement.text, "") in ("", name):
                     measurements.append(measurement)
             yield name, replace(self, measurements=measurements)
 
     def trainings(self, corpus: str) -> list[dict]:
         """Return the validation records of trainings of the paper's model, in order of updates."""
+        model = published.model(corpus)
         validations = []
-        for _, document in self.documents:
-            if document["kind"] != "training" or document["corpus"] != corpus:
+        for _, results_file in self.files:
+            if results_file["kind"] != "training" or results_file["corpus"] != corpus:
                 continue
-            for record in document["cells"]:
-                if record["subset"] == "valid" and record.get("model") == published.model(corpus):
+            for record in results_file["cells"]:
+                if record["subset"] == "valid" and record.get("model") == model:
                     validations.append(record)
         return sorted(validations, key=lambda record: record["updates"])
 
     def speeds(self) -> dict[str, SpeedsAndMemory]:
         """Return the results of ``benchmarks.methods``, sorted by machine, precision, and model."""
         by_machine: dict[str, dict] = defaultdict(dict)
-        for _, document in self.documents:
-            machine = machine_of(document["provenance"])
-            for record in document["cells"]:
+        for _, results_file in self.files:
+            machine = machine_of(results_file["provenance"])
+            for record in results_file["cells"]:
                 measured = {name: record.get(key) for name, key in _SPEED_KEYS.items()}
                 if None in measured.values():
                     continue  # not a record of Table 1
@@ -98,18 +99,19 @@ class ReportData:
 
 def machine_of(provenance: dict) -> str:
     """Describe the machine of a result: GPU, or processor and threads, and precision."""
-    gpu = provenance["hardware"]["gpu"]
+    hardware = provenance["hardware"]
     threads = provenance["threads"]
-    parts = [gpu or provenance["hardware"]["cpu"] or "an unknown machine"]
-    if gpu is None and threads:
-        parts.append(f"{threads} threads" if threads > 1 else "1 thread")
+    parts = [hardware["gpu"] or hardware["cpu"] or "an unknown machine"]
+    if hardware["gpu"] is None and threads:
+        unit = "thread" if threads == 1 else "threads"
+        parts.append(f"{threads} {unit}")
     if provenance["precision"]:
         parts.append(provenance["precision"])
     return ", ".join(parts)
 
 
 def collect(paths: Iterable[Path]) -> ReportData:
-    """Load results files, and those of folders (:func:`.find_results_files`).
+    """Load results files and folders of them (:func:`.find_results_files`).
 
     Raises:
         UserInputError: A path does not exist, a file violates the schema, or two files contradict
@@ -119,11 +121,11 @@ def collect(paths: Iterable[Path]) -> ReportData:
     # Measurements are equal whatever their perplexity. Each is the key of its first occurrence.
     first_occurrences: dict[Measurement, tuple[Path, Measurement]] = {}
     for path in _files(paths):
-        document = load_results_file(path)
-        results.documents.append((path, document))
-        if document["kind"] != "evaluation":
+        results_file = load_results_file(path)
+        results.files.append((path, results_file))
+        if results_file["kind"] != "evaluation":
             continue
-        for measurement in _annotated_measurements(document):
+        for measurement in _annotated_measurements(results_file):
             if measurement in first_occurrences:
                 first_path, first = first_occurrences[measurement]
                 _check_agreement(path, measurement, first_path, first)
@@ -133,11 +135,12 @@ def collect(paths: Iterable[Path]) -> ReportData:
     return results
 
 
-def _annotated_measurements(document: dict) -> Iterator[Measurement]:
-    """Yield the measurements of a results file with the reasons against a comparison."""
-    corpus = document["corpus"]
-    other_text = why_other_text(corpus, document["provenance"].get("text")) or ""
-    for measurement in measurements_of(document):
+def _annotated_measurements(results_file: dict) -> Iterator[Measurement]:
+    """Yield the measurements of an evaluation, with the reasons against a comparison."""
+    corpus = results_file["corpus"]
+    text = results_file["provenance"].get("text")
+    other_text = why_other_text(corpus, text) or ""
+    for measurement in measurements_of(results_file):
         unlike_paper = why_not_comparable(corpus, measurement) or ""
         yield replace(measurement, other_text=other_text, unlike_paper=unlike_paper)
 
@@ -174,7 +177,9 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     """Return the results files of paths, each once."""
     files: list[Path] = []
     for path in paths:
-        results_files = find_results_files(path) if path.is_dir() else [path]
+        results_files = [path]
+        if path.is_dir():
+            results_files = find_results_files(path)
         if not results_files:
             raise UserInputError(f"{path} contains no results files (*.json). Pass another folder.")
         files += results_files

@@ -58,30 +58,41 @@ def by_length(
     """
     drawn = {}
     for panel in panels:
-        lines: list[Series] = []
-        for item in panel.items:
-            ours = results.comparable(published.about(item)["corpus"])
-            rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
-            lines += [row.paper for row in rows]
-            for row in rows:
-                lines += row.ours
-        if panel.train_length is not None:
-            lines = [line for line in lines if line.train_length == panel.train_length]
-            drawn[panel.title] = without_length(lines)
-        else:
-            drawn[panel.title] = [line for line in lines if line.position_method in PAIR]
+        drawn[panel.title] = _panel_models(panel, results)
     draw_panels(title, drawn, *paths)
 
 
+def _panel_models(panel: LengthPanel, results: ReportData) -> list[Series]:
+    """Return the lines of a panel, for each item the paper's and then ours."""
+    models: list[Series] = []
+    for item in panel.items:
+        ours = results.comparable(published.about(item)["corpus"])
+        rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
+        for row in rows:
+            models.append(row.paper)
+        for row in rows:
+            models += row.ours
+    if panel.train_length is None:
+        return [series for series in models if series.position_method in PAIR]
+    same_length = [series for series in models if series.train_length == panel.train_length]
+    return without_length(same_length)
+
+
 def _line(
-    method: str, points: Iterable[tuple[float, float]], label: str = "", **options: Any
+    method: str, points: Sequence[tuple[float, float]], label: str = "", **options: Any
 ) -> plots.PlotLine:
-    """Create a line in a method's style through points (x, y)."""
-    pairs = list(points)
+    """Create a line in a method's style.
+
+    Args:
+        method: position method.
+        points: x and y of each point.
+        label: label in the legend (default: name of the method).
+        options: other attributes of the line.
+    """
     return plots.PlotLine(
         label=label or method_name(method),
-        x=[x for x, _ in pairs],
-        y=[y for _, y in pairs],
+        x=[x for x, _ in points],
+        y=[y for _, y in points],
         style=method_style(method),
         **options,
     )
@@ -131,22 +142,30 @@ def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
     for name, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
         lines = []
         for row in published.rows("figure05"):
-            if row["panel"] == name:
-                label = model_label(row["position_method"], row["train_length"])
-                lines.append(_end_point(row, label))
-                lines.append(_line(row["position_method"], time_curve(results, row), label))
+            if row["panel"] != name:
+                continue
+            label = model_label(row["position_method"], row["train_length"])
+            curve = time_curve(results, row)
+            lines.append(_end_point(row, label))
+            lines.append(_line(row["position_method"], curve, label))
         panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
     plots.draw(LARGE, panels, *paths)
 
 
 def _end_point(row: dict, label: str) -> plots.PlotLine:
-    """Create the single point that the paper reports for a run in Figure 5."""
+    """Create the single point that the paper reports for a run in Figure 5.
+
+    Args:
+        row: row of the figure's data.
+        label: name of the model.
+    """
+    perplexity = row["perplexity"]
     point = _line(
         row["position_method"],
-        [(row["gpu_hours"], row["perplexity"])],
+        [(row["gpu_hours"], perplexity)],
         f"{label} (paper, end point)",
         hollow=True,
-        notes=[(0, f"{row['perplexity']:.2f}")],
+        notes=[(0, f"{perplexity:.2f}")],
     )
     return replace(point, style=replace(point.style, linestyle="none"))
 
@@ -157,6 +176,10 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     If the row evaluates at the training length, the points are the training's own validations.
     Otherwise they are evaluations of checkpoints of the run, at the hours that its validation after
     the same number of updates recorded.
+
+    Args:
+        results: our results.
+        row: row of the figure's data.
     """
     corpus = published.about("figure05")["corpus"]
     model = (row["position_method"], row["train_length"])
@@ -214,28 +237,32 @@ def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
 
     The paper's speeds come first, then ours by machine.
     """
-    panels = []
-    ratios = []
     paper_source = "the paper, one V100 (words)"
-    sources = {paper_source: _printed_train_speeds()}
+    speeds_by_source = {paper_source: _printed_train_speeds()}
     for machine, speeds_and_memory in results.speeds().items():
         train_speeds = {model: measured["train"] for model, measured in speeds_and_memory.items()}
-        sources[f"{machine} (tokens)"] = train_speeds
+        speeds_by_source[f"{machine} (tokens)"] = train_speeds
+    panels = []
+    ratio_lines = []
     # A ratio belongs to no method. The styles of methods only distinguish the sources.
     styles = cycle(METHOD_NAMES)
-    for source, speeds in sources.items():
-        hollow = source == paper_source
-        lines = []
+    for source, speeds in speeds_by_source.items():
+        is_paper = source == paper_source
+        speed_lines = []
         for method in PAIR:
-            lines.append(_line(method, _in_thousands(speeds, method), hollow=hollow))
-        panels.append(_train_speed_panel(source, lines, "Training speed (thousands per second)"))
+            points = _in_thousands(speeds, method)
+            speed_lines.append(_line(method, points, hollow=is_paper))
+        y = "Training speed (thousands per second)"
+        panels.append(_train_length_panel(source, speed_lines, y))
         label = f"ALiBi / sinusoidal, {source}"
-        ratios.append(_line(next(styles), _alibi_ratios(speeds), label, hollow=hollow))
-    panels.append(_train_speed_panel("as a ratio to sinusoidal", ratios, "ALiBi / sinusoidal"))
+        ratio_lines.append(_line(next(styles), _alibi_ratios(speeds), label, hollow=is_paper))
+    title = "as a ratio to sinusoidal"
+    panels.append(_train_length_panel(title, ratio_lines, "ALiBi / sinusoidal"))
     plots.draw("Training speed by training length", panels, *paths)
 
 
-def _train_speed_panel(title: str, lines: list[plots.PlotLine], y: str) -> plots.Panel:
+def _train_length_panel(title: str, lines: list[plots.PlotLine], y: str) -> plots.Panel:
+    """Create a panel over the training length, with ``y`` as the title of the y axis."""
     return plots.Panel(title, lines, "Training length (tokens)", y, from_zero=True)
 
 
@@ -260,13 +287,16 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
         )
     ]
     recorded = _recorded_train_speeds(results)
-    models = {(measurement.position_method, measurement.train_length) for measurement in printed}
+    printed_models = {_model_of(measurement) for measurement in printed}
     usable = []
     for measurement in results.comparable("wikitext-103"):
-        model = (measurement.position_method, measurement.train_length)
-        if model not in models or model not in recorded:
-            continue
-        if measurement.subset == "valid" and measurement.length == measurement.stride == 3072:
+        is_evaluation = (
+            measurement.subset == "valid"
+            and measurement.length == 3072
+            and measurement.nonoverlapping
+        )
+        model = _model_of(measurement)
+        if is_evaluation and model in printed_models and model in recorded:
             usable.append(measurement)
     ours: list[Measurement] = []
     for series in group_by_model(usable):
@@ -274,6 +304,11 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
     if ours:
         panels.append(_quality_panel("ours, per process", "tokens", recorded, ours, is_paper=False))
     plots.draw(WIKITEXT, panels, *paths)
+
+
+def _model_of(measurement: Measurement) -> tuple[str, int]:
+    """Return position method and training length, the keys of :data:`ValuesByModel`."""
+    return (measurement.position_method, measurement.train_length)
 
 
 def _recorded_train_speeds(results: ReportData) -> ValuesByModel:
@@ -304,15 +339,18 @@ def _quality_panel(
     """
     lines = []
     for method in PAIR:
-        label = method_name(method) + (" (paper)" if is_paper else "")
-        pairs: list[tuple[float, float]] = []
+        label = method_name(method)
+        if is_paper:
+            label += " (paper)"
+        points: list[tuple[float, float]] = []
         notes = []
         for measurement in measurements:
-            if measurement.position_method == method and measurement.perplexity:
-                notes.append((len(pairs), f"L={measurement.train_length}"))
-                speed = speeds[method, measurement.train_length]
-                pairs.append((speed / 1000, measurement.perplexity))
-        lines.append(_line(method, pairs, label, hollow=is_paper, notes=notes))
+            if measurement.position_method != method or measurement.perplexity is None:
+                continue
+            notes.append((len(points), f"L={measurement.train_length}"))
+            speed = speeds[_model_of(measurement)]
+            points.append((speed / 1000, measurement.perplexity))
+        lines.append(_line(method, points, label, hollow=is_paper, notes=notes))
     return plots.Panel(
         title,
         lines,
@@ -328,7 +366,7 @@ class PaperFigure(NamedTuple):
     Attributes:
         table: table that the figure follows in the report.
         caption: caption of the figure.
-        draw: function that takes results and the paths to write.
+        draw: function of our results and the paths to write.
     """
 
     table: str

@@ -41,11 +41,15 @@ _SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "to
 
 
 def table(item: str, results: ReportData) -> str:
-    """Format one of Tables 1–15 as Markdown, e.g. ``table05``; without results, ours are missing.
+    """Format a table of the paper as Markdown; without results, our numbers are missing.
 
     Each model has a line of the paper's numbers, one of ours, and one of their difference. Columns
     are evaluation lengths, or the validation and the test split. Some tables have further grids of
     training costs or evaluation speeds.
+
+    Args:
+        item: one of :data:`TABLES`, e.g. ``table05``.
+        results: our results.
     """
     if item == "table01":
         return speed_table(results.speeds())
@@ -55,7 +59,7 @@ def table(item: str, results: ReportData) -> str:
     rows = table_rows(printed, ours, joined=item in JOINED)
     columns: Sequence = sorted({measurement.length for measurement in printed})
     if item in TEST_SETS:
-        columns = ("valid", "test")
+        columns = published.SPLITS
         rows = _with_other_authors(item, rows)
     parts = [perplexity_grid(rows, columns, corpus=corpus)]
     if item in COSTS:
@@ -69,7 +73,8 @@ def table(item: str, results: ReportData) -> str:
             "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; "
             "ours: the machine named in the sources):\n"
         )
-        parts.append(_speed_grid(rows, columns if item in SWEEPS else ("valid",)))
+        speed_columns = columns if item in SWEEPS else ("valid",)
+        parts.append(_speed_grid(rows, speed_columns))
     parts.append(legend(corpus) + "\n")
     note = _other_text_note(ours)
     if note:
@@ -100,14 +105,17 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
     all_rows = []
     for printed in published.rows(item):
         model = (printed["position_method"], printed["train_length"])
-        all_rows.append(row_by_model.get(model) or _row_as_printed(printed))
+        if model in row_by_model:
+            all_rows.append(row_by_model[model])
+        else:
+            all_rows.append(_row_as_printed(printed))
     return all_rows
 
 
 def _row_as_printed(printed: dict) -> Row:
     """Create the row of a model by other authors."""
     measurements = []
-    for subset in ("valid", "test"):
+    for subset in published.SPLITS:
         perplexity = printed[f"{subset}_perplexity"]
         if perplexity:
             measurements.append(Measurement("", 0, 0, 0, subset, perplexity))
@@ -115,7 +123,12 @@ def _row_as_printed(printed: dict) -> Row:
 
 
 def _speed_grid(rows: list[Row], columns: Sequence) -> str:
-    """Format evaluation speeds; the paper's are at batch size 1."""
+    """Format evaluation speeds; the paper's are at batch size 1.
+
+    Args:
+        rows: the models.
+        columns: evaluation lengths or splits.
+    """
     lines: list[GridLine] = []
     for side in sides_of(rows):
         measurements = by_column(side.series, columns)
@@ -129,7 +142,13 @@ def _speed_grid(rows: list[Row], columns: Sequence) -> str:
 
 
 def _speed(measurement: Measurement | None, attribute: str, missing: str) -> str:
-    """Format a speed of a measurement, or the reason why there is none."""
+    """Format a speed of a measurement, or the reason why there is none.
+
+    Args:
+        measurement: the measurement, or None if it has not been made.
+        attribute: attribute of the measurement with the speed.
+        missing: text if the reason is unknown.
+    """
     if measurement is None:
         return missing
     speed = getattr(measurement, attribute)

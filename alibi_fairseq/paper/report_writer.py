@@ -11,7 +11,13 @@ from alibi_fairseq.reporting.markdown import literal
 
 
 class ReportWriter:
-    """Writer of tables (``tables/*.md``), figures (``figures/*``), and the text of the page."""
+    """Writer of tables (``tables/*.md``), figures (``figures/*``), and the text of the page.
+
+    Attributes:
+        out: output folder.
+        names: folder and name of each written file, without suffix.
+        page: parts of the page.
+    """
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -38,9 +44,10 @@ class ReportWriter:
         section = f"{literal(title)}\n\n{body}"
         if notes:
             section += "\n"
-        for note in notes or ():
-            section += f"- {note}\n"
-        path = self.out / "tables" / f"{self._unique('tables', name)}.md"
+            for note in notes:
+                section += f"- {note}\n"
+        unique = self._unique("tables", name)
+        path = self.out / "tables" / f"{unique}.md"
         with atomic_write(path) as stream:
             stream.write(f"# {section}")
         if latex_text:
@@ -49,15 +56,21 @@ class ReportWriter:
         self.page.append(f"### {section}")
 
     def figure(self, name: str, caption: str, draw: Callable[..., None]) -> None:
-        """Write a figure as PNG, SVG, and PDF and add it to the page; ``draw`` takes the paths."""
-        name = self._unique("figures", name)
+        """Write a figure as PNG, SVG, and PDF and add it to the page.
+
+        Args:
+            name: file name, which may have any characters.
+            caption: caption of the figure.
+            draw: function that takes the paths to write.
+        """
+        unique = self._unique("figures", name)
         folder = self.out / "figures"
-        draw(folder / f"{name}.png", folder / f"{name}.svg", folder / f"{name}.pdf")
-        caption = literal(caption)
-        self.page.append(f"![{caption}](figures/{name}.png)\n\n*{caption}*\n")
+        draw(folder / f"{unique}.png", folder / f"{unique}.svg", folder / f"{unique}.pdf")
+        text = literal(caption)
+        self.page.append(f"![{text}](figures/{unique}.png)\n\n*{text}*\n")
 
     def _unique(self, folder: str, name: str) -> str:
-        """Return a file name without suffix that is not yet used in a folder."""
+        """Convert a name to a file name without suffix that is not yet used in a folder."""
         base = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:150]
         unique = base
         number = 1

@@ -156,9 +156,9 @@ class ReproductionExperiment(Experiment):
         if last == recipe.updates:
             # At the end of a run the paper evaluates the best checkpoint on validation.
             final_checkpoint = BEST_CHECKPOINT
-        evaluation_steps = [
-            self._eval_step(training, evaluation, devices) for evaluation in training.evaluations
-        ]
+        evaluation_steps = []
+        for evaluation in training.evaluations:
+            evaluation_steps.append(self._eval_step(training, evaluation, devices))
         return Run(
             name=recipe.path,
             folder=self.folder / "runs" / dataset.folder.name / recipe.name,

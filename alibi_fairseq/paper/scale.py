@@ -87,7 +87,7 @@ def read_scale(path: Path) -> Scale:
     return Scale(path.stem, **yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-#: The paper's scale and those of ``configs/scales/``, by name.
+#: The paper's scale and the scales of ``configs/scales/``, by name.
 SCALES = {"paper": Scale("paper", "the paper's runs")}
 for _path in sorted((CONFIGS / "scales").glob("*.yaml")):
     SCALES[_path.stem] = read_scale(_path)

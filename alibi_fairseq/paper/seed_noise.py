@@ -29,6 +29,10 @@ class Noise:
 
         It is ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside,
         and empty for a printed perplexity above :attr:`highest`.
+
+        Args:
+            ours: our perplexity.
+            printed: the paper's perplexity.
         """
         if printed > self.highest:
             return ""
@@ -51,18 +55,26 @@ def noise_of(corpus: str, train_length: int) -> Noise | None:
         return None
     largest = max(deviations, key=lambda row: row["perplexity"])
     same_length = [row for row in deviations if row["train_length"] == train_length]
-    row = same_length[0] if same_length else largest
+    deviation = same_length[0] if same_length else largest
     ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
     return Noise(
-        spread=row["perplexity"],
+        spread=deviation["perplexity"],
         range=max(ranges, default=None),
-        highest=2 * row["measured_at_perplexity"],
+        highest=2 * deviation["measured_at_perplexity"],
     )
 
 
 def difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
-    """Format our perplexity minus the paper's, with a verdict if the text is the paper's."""
-    if ours is None or printed is None or ours.perplexity is None or printed.perplexity is None:
+    """Format our perplexity minus the paper's, with a verdict if the text is the paper's.
+
+    Args:
+        corpus: corpus of the paper.
+        ours: our measurement, or None if it has not been made.
+        printed: the paper's measurement, or None if it does not print one.
+    """
+    if ours is None or printed is None:
+        return markdown.NOTHING
+    if ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
     gap = markdown.difference(ours.perplexity - printed.perplexity)
     noise = noise_of(corpus, printed.train_length)

@@ -42,7 +42,7 @@ def _speeds_grid(speeds: SpeedsAndMemory, unit: str) -> str:
     """Format speeds and memory with their relation to the sinusoidal model of the same length.
 
     Args:
-        speeds: speeds and memory, in part or as a whole missing.
+        speeds: speeds and memory of each model; empty for a model that was not measured.
         unit: unit of the speeds, words or tokens.
     """
     headers = ["method", "L", f"train {unit}/s", "× sinusoidal", f"evaluation {unit}/s"]

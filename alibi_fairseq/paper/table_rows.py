@@ -78,8 +78,9 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
     ours_in_row = []
     for measurement in ours:
         # A row of several training lengths has each model at its training length only.
-        has_row_length = train_length is not None or measurement.length == measurement.train_length
-        if has_row_length and any(_is_same_model(measurement, other) for other in printed):
+        if train_length is None and measurement.length != measurement.train_length:
+            continue
+        if any(_is_same_model(measurement, in_paper) for in_paper in printed):
             ours_in_row.append(measurement)
     # A row of several training lengths joins models that have the same variant.
     variants: dict[str, list[Measurement]] = defaultdict(list)
@@ -93,7 +94,12 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
 
 
 def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
-    """Return True if method, training length, and update count are those of a printed one."""
+    """Return True if method, training length, and update count match a printed measurement.
+
+    Args:
+        measurement: one of our measurements.
+        printed: one of the paper's.
+    """
     return (
         measurement.position_method == printed.position_method
         and measurement.train_length == printed.train_length
@@ -102,5 +108,12 @@ def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
 
 
 def has_update_count(updates: int, printed: int | None) -> bool:
-    """Return True if an update count equals the printed one within a tolerance. None allows any."""
-    return printed is None or abs(updates - printed) <= _UPDATES_TOLERANCE * printed
+    """Return True if an update count equals the printed one within a tolerance.
+
+    Args:
+        updates: update count of our model.
+        printed: update count in the paper, or None if the paper does not print it.
+    """
+    if printed is None:
+        return True
+    return abs(updates - printed) <= _UPDATES_TOLERANCE * printed

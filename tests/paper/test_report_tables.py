@@ -9,29 +9,41 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import ReportData
 
-MODELS = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}
+#: Update count of our models by corpus.
+UPDATES = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}
 
 
-def ours(item, shift=0.0, **values):
-    """Return the paper's measurements with these values as ours, with shifted perplexity."""
+def ours(item, shift=0.0, **settings):
+    """Return the paper's measurements as ours.
+
+    Args:
+        item: table of the paper.
+        shift: difference of our perplexities from the paper's.
+        settings: attributes of the measurements to return (default: all measurements).
+    """
     corpus = paper.about(item)["corpus"]
-    points = []
-    for point in paper.measurements(item):
-        selected = all(getattr(point, key) == value for key, value in values.items())
-        if selected and point.perplexity is not None:
-            perplexity = point.perplexity + shift
-            updates = point.updates or MODELS[corpus]
-            points.append(replace(point, perplexity=perplexity, updates=updates, corpus=corpus))
-    return points
+    measurements = []
+    for printed in paper.measurements(item):
+        if printed.perplexity is None:
+            continue
+        if any(getattr(printed, key) != value for key, value in settings.items()):
+            continue
+        perplexity = printed.perplexity + shift
+        updates = printed.updates or UPDATES[corpus]
+        measurement = replace(printed, perplexity=perplexity, updates=updates, corpus=corpus)
+        measurements.append(measurement)
+    return measurements
 
 
-def table(item, measurements=(), training=()):
+def table(item, measurements=(), validations=()):
     """Format a table from measurements and validations in the paper's setting."""
     corpus = paper.about(item)["corpus"]
-    results = ReportData(measurements=list(measurements))
     model = paper.settings(corpus)["model"]
-    cells = [{"model": model, "subset": "valid"} | cell for cell in training]
-    results.documents.append((None, {"kind": "training", "corpus": corpus, "cells": cells}))
+    records = []
+    for validation in validations:
+        records.append({"model": model, "subset": "valid", **validation})
+    training = {"kind": "training", "corpus": corpus, "cells": records}
+    results = ReportData(files=[(None, training)], measurements=list(measurements))
     return report_tables.table(item, results)
 
 
@@ -52,10 +64,12 @@ def test_table_5_has_rows_and_columns_of_the_paper():
         "Rotary, L = evaluation length",
         "T5 bias, L = evaluation length",
     ]
-    at = next(i for i, row in enumerate(rows) if row[0] == "ALiBi, L=512")
-    assert rows[at][-1] == "18.40"
-    assert rows[at + 1][1:] == ["ours", "–", "–", "–", "20.03", "19.11", "18.80", "18.78", "18.70"]
-    assert rows[at + 2][1:] == ["difference", "–", "–", "–", *["+0.30 ~"] * 5]
+    names = [row[0] for row in rows]
+    index = names.index("ALiBi, L=512")
+    assert rows[index][-1] == "18.40"
+    ours_line = ["ours", "–", "–", "–", "20.03", "19.11", "18.80", "18.78", "18.70"]
+    assert rows[index + 1][1:] == ours_line
+    assert rows[index + 2][1:] == ["difference", "–", "–", "–", *["+0.30 ~"] * 5]
     assert rows[-1][1:] == ["ours", "–", "–", "–", "missing", "missing", "–", "–", "missing"]
 
 
@@ -69,17 +83,20 @@ def test_table_5_has_rows_and_columns_of_the_paper():
 )
 def test_table_ignores_other_models_strides_and_lengths(item, changes):
     method = changes.pop("position_method", "alibi")
-    point = ours(item, position_method=method, length=3072)[-1]
-    text = table(item, [replace(point, perplexity=77.77, **changes)])
-    assert "77.77" not in text
-    assert "77.77" in table(item, [replace(point, perplexity=77.77)])
+    measurement = ours(item, position_method=method, length=3072)[-1]
+    shown = replace(measurement, perplexity=77.77)
+    ignored = replace(shown, **changes)
+    assert "77.77" in table(item, [shown])
+    assert "77.77" not in table(item, [ignored])
 
 
 def test_variants_have_separate_lines():
-    points = ours("table15", train_length=3072)
-    points += [replace(point, updates=280000, perplexity=17.5) for point in points]
-    rows = cells_of(table("table15", points))
-    variants = [f"ours ({updates} updates)" for updates in (280000, 286000)]
+    measurements = ours("table15", train_length=3072)
+    earlier = [
+        replace(measurement, updates=280000, perplexity=17.5) for measurement in measurements
+    ]
+    rows = cells_of(table("table15", measurements + earlier))
+    variants = ["ours (280000 updates)", "ours (286000 updates)"]
     expected = ["paper", variants[0], "difference", variants[1], "difference"]
     assert [row[1] for row in rows[-5:]] == expected
 
@@ -95,55 +112,64 @@ def test_test_set_tables_keep_models_by_other_authors():
     ]
 
 
-def test_speeds_come_from_evaluation_and_training_record():
-    fast = {"tokens_per_second": 9000.0, "tokens_per_second_batch_1": 4000.0}
-    points = [replace(p, **fast) for p in ours("table02", position_method="alibi")]
-    rows = cells_of(table("table02", points))
+SPEEDS = {"tokens_per_second": 9000.0, "tokens_per_second_batch_1": 4000.0}
+
+
+def test_evaluation_speeds_come_from_evaluations():
+    measurements = ours("table02", position_method="alibi")
+    measurements = [replace(measurement, **SPEEDS) for measurement in measurements]
+    rows = cells_of(table("table02", measurements))
     headers = next(row for row in rows if "ALiBi, L=512: ours, batch 1" in row)
-    speeds = dict(zip(headers, rows[rows.index(headers) + 1], strict=True))
+    first_length = rows[rows.index(headers) + 1]
+    speeds = dict(zip(headers, first_length, strict=True))
     assert speeds["ALiBi, L=512: paper, batch 1"] == "14726"
     assert speeds["ALiBi, L=512: ours, batch 1"] == "4000"
     assert speeds["ALiBi, L=512: ours, full batches"] == "9000"
 
-    points = [replace(p, **fast) for p in ours("table06", train_length=512)]
-    record = {"position_method": "alibi", "train_length": 512, "updates": 9}
-    record |= {"tokens_per_second": 240000.0, "processes": 8}
-    rows = cells_of(table("table06", points, [record]))
-    at = rows.index(["ALiBi, L=512", "paper", "28.3k"])
-    assert rows[at + 1] == ["", "ours", "30.0k"]
-    at = rows.index(["ALiBi, L=512", "paper, batch 1", "13600"])
-    assert rows[at + 1 : at + 3] == [
-        ["", "ours, batch 1", "4000"],
-        ["", "ours, full batches", "9000"],
-    ]
+
+def test_table_6_has_speeds_of_training_and_evaluation():
+    measurements = ours("table06", train_length=512)
+    measurements = [replace(measurement, **SPEEDS) for measurement in measurements]
+    validation = {"position_method": "alibi", "train_length": 512, "updates": 9}
+    validation |= {"tokens_per_second": 240000.0, "processes": 8}
+    rows = cells_of(table("table06", measurements, [validation]))
+    index = rows.index(["ALiBi, L=512", "paper", "28.3k"])
+    assert rows[index + 1] == ["", "ours", "30.0k"]
+    index = rows.index(["ALiBi, L=512", "paper, batch 1", "13600"])
+    assert rows[index + 1] == ["", "ours, batch 1", "4000"]
+    assert rows[index + 2] == ["", "ours, full batches", "9000"]
 
 
 def test_tables_11_and_12_distinguish_update_counts():
-    points = ours("table12", position_method="sinusoidal")  # 50k updates; Table 11 has 46.7k
-    rows = cells_of(table("table11", points))
+    measurements = ours("table12", position_method="sinusoidal")  # 50k updates; Table 11 has 46.7k
+    rows = cells_of(table("table11", measurements))
     assert rows[2][1:] == ["ours", "missing", "–"]
-    at = rows.index(["Sinusoidal, L=1024", "paper", "26.2 GB", "46.7k", "5.5k"])
-    assert rows[at + 1][1:] == ["ours", "missing", "missing", "missing"]
-    training = {"position_method": "sinusoidal", "train_length": 1024, "updates": 46500}
-    training |= {"gpu_hours": 5432.1, "peak_memory_mb": 25500.0}
-    early = replace(ours("table11")[0], updates=46500)
-    old = training | {"updates": 50000, "gpu_hours": 9999.0}
-    rows = cells_of(table("table11", [early], [training, old]))
+    printed_costs = ["Sinusoidal, L=1024", "paper", "26.2 GB", "46.7k", "5.5k"]
+    index = rows.index(printed_costs)
+    assert rows[index + 1][1:] == ["ours", "missing", "missing", "missing"]
+
+    early = {"position_method": "sinusoidal", "train_length": 1024, "updates": 46500}
+    early |= {"gpu_hours": 5432.1, "peak_memory_mb": 25500.0}
+    late = early | {"updates": 50000, "gpu_hours": 9999.0}
+    measurement = replace(ours("table11")[0], updates=46500)
+    rows = cells_of(table("table11", [measurement], [early, late]))
     assert rows[2][1:] == ["ours", "9.24", "–"]
-    assert rows[at + 2][1:] == ["ours", "25.5 GB", "46.5k", "5.4k"]  # a difference was added above
+    index = rows.index(printed_costs)
+    assert rows[index + 1][1:] == ["ours", "25.5 GB", "46.5k", "5.4k"]
 
 
 def test_costs_have_one_line_of_ours_per_model():
     """Costs come from the training records, which do not distinguish variants."""
-    point = ours("table11", position_method="alibi", train_length=512)[0]
-    variants = [replace(point, updates=updates) for updates in (49900, 50000)]
-    record = {"position_method": "alibi", "train_length": 512, "updates": 50000}
-    record |= {"gpu_hours": 5432.1, "peak_memory_mb": 25500.0}
-    rows = cells_of(table("table11", variants, [record]))
+    measurement = ours("table11", position_method="alibi", train_length=512)[0]
+    variants = [replace(measurement, updates=updates) for updates in (49900, 50000)]
+    validation = {"position_method": "alibi", "train_length": 512, "updates": 50000}
+    validation |= {"gpu_hours": 5432.1, "peak_memory_mb": 25500.0}
+    rows = cells_of(table("table11", variants, [validation]))
     sources = [row[1] for row in rows]
     assert "ours (49900 updates)" in sources
     assert "ours (50000 updates)" in sources
-    costs = rows[rows.index(["model", "", "memory", "updates", "GPU hours"]) + 1 :]
+    header = rows.index(["model", "", "memory", "updates", "GPU hours"])
+    costs = rows[header + 1 :]
     assert len(costs) == 2 * 4
-    at = costs.index(["ALiBi, L=512", "paper", "24.6 GB", "50.0k", "5.5k"])
-    assert costs[at + 1] == ["", "ours", "25.5 GB", "50.0k", "5.4k"]
+    index = costs.index(["ALiBi, L=512", "paper", "24.6 GB", "50.0k", "5.5k"])
+    assert costs[index + 1] == ["", "ours", "25.5 GB", "50.0k", "5.4k"]
