@@ -6,6 +6,7 @@ figure needs and no results file provides is reported as missing.
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -38,22 +39,22 @@ OURS = {
 
 def evaluations(corpus: str) -> dict:
     """Return results for every printed perplexity of a corpus and the curves of Figure 5."""
-    cells = {}
-    model = paper.settings(corpus)["model"]
+    records = {}  # by settings, because several items print the same perplexity
     for item in (*report_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
         if paper.about(item)["corpus"] != corpus:
             continue
-        for point in paper.measurements(item):
+        for measurement in paper.measurements(item):
             settings = {
-                "position_method": point.position_method,
-                "train_length": point.train_length,
-                "length": point.length,
-                "stride": point.stride,
-                "subset": point.subset,
-                "updates": point.updates or UPDATES[corpus],
+                "position_method": measurement.position_method,
+                "train_length": measurement.train_length,
+                "length": measurement.length,
+                "stride": measurement.stride,
+                "subset": measurement.subset,
+                "updates": measurement.updates or UPDATES[corpus],
             }
-            cell = evaluation_cell(point.perplexity or 99.0, **settings, **SPEEDS)
-            cells.setdefault(tuple(settings.values()), cell | {"model": model})
+            perplexity = measurement.perplexity or 99.0
+            record = evaluation_cell(perplexity, **settings, **SPEEDS)
+            records.setdefault(tuple(settings.values()), record)
     if corpus == "cc100-roberta":
         for evaluation in curve_evaluations():
             [length] = evaluation.lengths
@@ -65,18 +66,23 @@ def evaluations(corpus: str) -> dict:
                 "subset": "valid",
                 "updates": evaluation.updates,
             }
-            cell = evaluation_cell(9.0 + 5_000 / evaluation.updates, **settings)
-            cells.setdefault(tuple(settings.values()), cell | {"model": model})
-    return document(*cells.values(), corpus=corpus)
+            record = evaluation_cell(9.0 + 5_000 / evaluation.updates, **settings)
+            records.setdefault(tuple(settings.values()), record)
+    for record in records.values():
+        record["model"] = paper.model(corpus)
+    return document(*records.values(), corpus=corpus)
 
 
 def trainings(corpus: str) -> dict:
     """Return a training record of every evaluated run, with validations up to its end."""
-    checkpoints = {*CURVE_UPDATES, 44_200, 46_700, UPDATES[corpus]}
-    runs = {(c["position_method"], c["train_length"]) for c in evaluations(corpus)["cells"]}
-    cells = [
-        {
-            "model": paper.settings(corpus)["model"],
+    models = set()
+    for record in evaluations(corpus)["cells"]:
+        models.add((record["position_method"], record["train_length"]))
+    update_counts = sorted({*CURVE_UPDATES, 44_200, 46_700, UPDATES[corpus]})
+    records = []
+    for (method, train_length), updates in itertools.product(sorted(models), update_counts):
+        record = {
+            "model": paper.model(corpus),
             "position_method": method,
             "train_length": train_length,
             "length": train_length,
@@ -88,18 +94,18 @@ def trainings(corpus: str) -> dict:
             "tokens_per_second": 8 * 25_000.0,
             "processes": 8,
         }
-        for method, train_length in sorted(runs)
-        for updates in sorted(checkpoints)
-    ]
-    return document(*cells, kind="training", corpus=corpus)
+        records.append(record)
+    return document(*records, kind="training", corpus=corpus)
 
 
 def speeds() -> dict:
     """Return results like those of ``benchmarks.methods`` for Table 1 and Figure 7."""
-    models = {(r["position_method"], r["train_length"]) for r in paper.rows("table01")}
-    models |= {(r["position_method"], r["train_length"]) for r in paper.rows("figure07")}
-    cells = [
-        {
+    models = set()
+    for row in (*paper.rows("table01"), *paper.rows("figure07")):
+        models.add((row["position_method"], row["train_length"]))
+    records = []
+    for method, length in sorted(models):
+        record = {
             "name": f"table 1, {method}",
             "phase": "train",
             "position_method": method,
@@ -111,15 +117,15 @@ def speeds() -> dict:
             "evaluation_tokens_per_second": 80_000.0,
             "peak_memory_mb": 15_000.0,
         }
-        for method, length in sorted(models)
-    ]
+        records.append(record)
     return document(
-        *cells, kind="benchmark", corpus="random tokens", hardware=GPU, precision="bf16"
+        *records, kind="benchmark", corpus="random tokens", hardware=GPU, precision="bf16"
     )
 
 
-def saved(folder, *documents):
-    for number, results in enumerate(documents):
+def saved(folder, *results_files):
+    """Write results files to a folder, and return it."""
+    for number, results in enumerate(results_files):
         save_results_file(results, folder / f"{number}.json")
     return folder
 
@@ -128,8 +134,10 @@ def saved(folder, *documents):
 def complete(tmp_path_factory):
     """Folder of the complete report, written by the command."""
     folder = tmp_path_factory.mktemp("complete")
-    documents = [make(corpus) for make in (evaluations, trainings) for corpus in UPDATES]
-    saved(folder / "in", *documents, speeds())
+    results_files = [speeds()]
+    for corpus in UPDATES:
+        results_files += [evaluations(corpus), trainings(corpus)]
+    saved(folder / "in", *results_files)
     with figures_as_svg():
         assert cli.main(["report", str(folder / "in"), "--out", str(folder / "out")]) == 0
     return folder / "out"
@@ -138,11 +146,13 @@ def complete(tmp_path_factory):
 @pytest.mark.parametrize("item", report_tables.TABLES)
 def test_table_has_ours_for_every_printed_perplexity(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()
-    shown = [cell for row in cells_of(text) for cell in row]
+    shown = list(itertools.chain(*cells_of(text)))
     printed = []
     if item != "table01":
-        printed = [point for point in paper.measurements(item) if point.perplexity]
-    assert {f"{point.perplexity:.2f}" for point in printed} <= set(shown)
+        for measurement in paper.measurements(item):
+            if measurement.perplexity is not None:
+                printed.append(f"{measurement.perplexity:.2f}")
+    assert set(printed) <= set(shown)
     assert sum(cell.startswith("+0.00") for cell in shown) == len(printed)
     assert "missing" not in text
 

@@ -20,10 +20,9 @@ def shell_words(path: Path, *arguments: str) -> list[str]:
     """Return the arguments that bash passes to ``fairseq-train``."""
     script = path.read_text().replace("exec fairseq-train", "printf '%s\\0'")
     script = script.replace("${BASH_SOURCE[0]}", str(path))
-    words = subprocess.run(
-        ["bash", "-c", script, "bash", *arguments], capture_output=True, text=True, check=True
-    )
-    return words.stdout.split("\0")[:-1]
+    command = ["bash", "-c", script, "bash", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.split("\0")[:-1]
 
 
 def test_shell_flags_match_yaml():
@@ -33,8 +32,10 @@ def test_shell_flags_match_yaml():
         user_dir, plugin, *words = shell_words(script, "DATA", *start)
         assert user_dir == "--user-dir"
         assert Path(plugin).samefile(CONFIGS.parent / "alibi_fairseq")
-        start_flags = ["--finetune-from-model", *start] if start else []
-        assert words == [*flags(recipe.settings()), *start_flags, "DATA"], path
+        expected = flags(recipe.settings())
+        if recipe.starts_from_another:
+            expected += ["--finetune-from-model", "CHECKPOINT"]
+        assert words == [*expected, "DATA"], path
         assert script.stat().st_mode & 0o111, path
 
 
@@ -54,11 +55,24 @@ def test_yaml_and_flags_give_equal_configurations(path):
 
 
 def overlay_name(recipe, world: str) -> str:
-    """Return the overlay for a machine from the header of the recipe."""
+    """Return the overlay for a machine from the header of the recipe; empty if there is none."""
     text = (CONFIGS / f"{recipe.path}.yaml").read_text()
-    (gpus,) = re.findall(r"^# GPUs(.*?)^# \w", text.replace("#          ", ""), re.S | re.M)
-    match = re.search(rf"\b{OVERLAY_GPUS[world]}: \+run_config=(\w[\w-]*)", " ".join(gpus.split()))
+    one_line_per_key = text.replace("#          ", "")
+    (gpus_text,) = re.findall(r"^# GPUs(.*?)^# \w", one_line_per_key, re.S | re.M)
+    gpus_text = " ".join(gpus_text.split())
+    match = re.search(rf"\b{OVERLAY_GPUS[world]}: \+run_config=(\w[\w-]*)", gpus_text)
     return match[1] if match else ""
+
+
+def values_with_overlay(recipe, overlay: str) -> dict:
+    """Return the values of a recipe's file, changed by an overlay."""
+    folder = CONFIGS / recipe.folder
+    values = yaml.safe_load((folder / f"{recipe.name}.yaml").read_text())
+    text = (folder / "run_config" / f"{overlay}.yaml").read_text()
+    assert text.startswith("# @package _global_\n")
+    for group, options in yaml.safe_load(text).items():
+        values[group].update(options)
+    return values
 
 
 @pytest.mark.parametrize("world", OVERLAY_GPUS)
@@ -66,21 +80,19 @@ def test_overlays_keep_tokens_per_update(world):
     """Multiply GPUs, passes, sequences per pass, and length of the YAML files."""
     gpus = OVERLAY_GPUS[world]
     for path, recipe in RECIPES.items():
-        if recipe.batch.sequences_per_update % gpus:
+        batch = recipe.batch
+        if batch.sequences_per_update % gpus:
             assert not overlay_name(recipe, world)
-        elif gpus != recipe.batch.gpus:
-            folder = CONFIGS / recipe.folder
-            values = yaml.safe_load((folder / f"{recipe.name}.yaml").read_text())
-            overlay = (folder / "run_config" / f"{overlay_name(recipe, world)}.yaml").read_text()
-            assert overlay.startswith("# @package _global_\n")
-            for group, options in yaml.safe_load(overlay).items():
-                values[group].update(options)
-            length = values["task"]["tokens_per_sample"]
-            sequences = values["dataset"]["max_tokens"] // length
-            (passes,) = values["optimization"]["update_freq"]
-            assert values["distributed_training"]["distributed_world_size"] == gpus
-            assert sequences <= recipe.batch.sequences
-            assert gpus * passes * sequences * length == recipe.batch.tokens_per_update, path
+            continue
+        if gpus == batch.gpus:
+            continue
+        values = values_with_overlay(recipe, overlay_name(recipe, world))
+        length = values["task"]["tokens_per_sample"]
+        sequences = values["dataset"]["max_tokens"] // length
+        (passes,) = values["optimization"]["update_freq"]
+        assert values["distributed_training"]["distributed_world_size"] == gpus
+        assert sequences <= batch.sequences
+        assert gpus * passes * sequences * length == batch.tokens_per_update, path
 
 
 def test_hydra_applies_overlays():

@@ -19,22 +19,43 @@ GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
 
 
-def model_and_evaluation(point):
-    return (point.position_method, point.train_length, point.length, point.subset)
+def model_and_evaluation(measurement):
+    """Return method, training length, evaluation length, and split of a measurement."""
+    return (
+        measurement.position_method,
+        measurement.train_length,
+        measurement.length,
+        measurement.subset,
+    )
 
 
 def at(item, method, train_length, length, subset="valid"):
-    wanted = (method, train_length, length, subset)
-    [perplexity] = {
-        measurement.perplexity
-        for measurement in paper.measurements(item)
-        if model_and_evaluation(measurement) == wanted
-    }
+    """Return the perplexity that a table or figure prints."""
+    perplexities = set()
+    for measurement in paper.measurements(item):
+        if model_and_evaluation(measurement) == (method, train_length, length, subset):
+            perplexities.add(measurement.perplexity)
+    [perplexity] = perplexities
     return perplexity
 
 
 def by_model(item):
+    """Return the rows of a table by method and training length."""
     return {(row["position_method"], row["train_length"]): row for row in paper.rows(item)}
+
+
+def lengths_of(measurements):
+    """Return the pairs of training length and evaluation length."""
+    return {(measurement.train_length, measurement.length) for measurement in measurements}
+
+
+def longer_pairs(train_lengths, lengths):
+    """Return the pairs of a training length and an evaluation length that is not shorter."""
+    pairs = set()
+    for train_length, length in itertools.product(train_lengths, lengths):
+        if length >= train_length:
+            pairs.add((train_length, length))
+    return pairs
 
 
 def test_index_lists_every_table():
@@ -74,14 +95,14 @@ def test_sweeps_have_published_lengths(item, count):
 @SWEEPS
 def test_sweeps_state_where_t5_ran_out_of_memory(item, count):
     first = paper.rows(item)[0]["length"]
-    for point in paper.measurements(item):
-        assert point.nonoverlapping
-        assert point.train_length == first
-        is_long = point.length > 13000 and point.length != 13072
-        failed = point.position_method == "t5" and is_long
-        assert point.status == ("OOM" if failed else "")
-        assert (point.perplexity is None) == failed
-        assert (point.tokens_per_second_batch_1 is None) == failed
+    for measurement in paper.measurements(item):
+        assert measurement.nonoverlapping
+        assert measurement.train_length == first
+        is_long = measurement.length > 13000 and measurement.length != 13072
+        failed = measurement.position_method == "t5" and is_long
+        assert measurement.status == ("OOM" if failed else "")
+        assert (measurement.perplexity is None) == failed
+        assert (measurement.tokens_per_second_batch_1 is None) == failed
 
 
 @SWEEPS
@@ -92,10 +113,12 @@ def test_sweeps_match_table_5(item, count):
 
 
 def test_table_5_is_complete():
-    points = paper.measurements("table05")
-    lengths = {(p.train_length, p.length) for p in points if p.position_method == "alibi"}
-    assert lengths == {(a, b) for a in GRID for b in GRID if a <= b}
-    assert len(points) == 36 + 8 + 3 + 3
+    measurements = paper.measurements("table05")
+    of_alibi = [
+        measurement for measurement in measurements if measurement.position_method == "alibi"
+    ]
+    assert lengths_of(of_alibi) == longer_pairs(GRID, GRID)
+    assert len(measurements) == 36 + 8 + 3 + 3
 
 
 @pytest.mark.parametrize("train_length", GRID)
@@ -118,11 +141,13 @@ def test_longer_windows_of_table_5_help_alibi(train_length):
     ],
 )
 def test_repeated_perplexities_agree(item, other_item, count):
-    keys = {model_and_evaluation(point) for point in paper.measurements(other_item)}
-    shared = [point for point in paper.measurements(item) if model_and_evaluation(point) in keys]
-    assert len(shared) >= count
-    for point in shared:
-        assert point.perplexity == at(other_item, *model_and_evaluation(point))
+    in_other_item = {model_and_evaluation(printed) for printed in paper.measurements(other_item)}
+    num_shared = 0
+    for measurement in paper.measurements(item):
+        if model_and_evaluation(measurement) in in_other_item:
+            assert measurement.perplexity == at(other_item, *model_and_evaluation(measurement))
+            num_shared += 1
+    assert num_shared >= count
 
 
 @pytest.mark.parametrize("item", ["table11", "table12"])
@@ -132,8 +157,8 @@ def test_perplexities_of_the_text_are_in_tables(item):
 
 
 def test_table_1_is_complete():
-    lengths = (512, 1024, 3072)
-    assert set(by_model("table01")) == {(m, n) for m in SWEEP_METHODS for n in lengths}
+    models = itertools.product(SWEEP_METHODS, (512, 1024, 3072))
+    assert set(by_model("table01")) == set(models)
 
 
 @pytest.mark.parametrize(("length", "ratio"), [(512, 0.993), (1024, 0.992), (3072, 1.013)])
@@ -148,7 +173,8 @@ def test_table_1_agrees_with_statements_of_the_text(length, ratio):
 
 
 def test_figure_7_is_complete():
-    assert set(by_model("figure07")) == {(m, n) for m in ("alibi", "sinusoidal") for n in GRID}
+    models = itertools.product(("alibi", "sinusoidal"), GRID)
+    assert set(by_model("figure07")) == set(models)
 
 
 @pytest.mark.parametrize(("item", "count", "tolerance"), [("table06", 5, 0), ("figure07", 6, 100)])
@@ -170,11 +196,10 @@ def test_speeds_agree_with_table_1(item, count, tolerance):
 def test_stride_1_tables_are_complete(item, method):
     train_lengths = (512, 1024, 3072)
     lengths = (512, 1024, 1536, 2048, 3072)
-    points = paper.measurements(item)
-    assert {p.position_method for p in points} == {method}
-    assert {p.stride for p in points} == {1}
-    measured = {(p.train_length, p.length) for p in points}
-    assert measured == {(a, b) for a in train_lengths for b in lengths if a <= b}
+    measurements = paper.measurements(item)
+    assert {measurement.position_method for measurement in measurements} == {method}
+    assert {measurement.stride for measurement in measurements} == {1}
+    assert lengths_of(measurements) == longer_pairs(train_lengths, lengths)
     for length in train_lengths:
         assert at(item, method, length, length) < at("table05", method, length, length)
 
@@ -199,7 +224,8 @@ def test_largest_gap_is_that_of_replications():
             item = "table05" if row["stride"] > 1 else "table13"
             printed = at(item, "sinusoidal", row["length"], row["length"])
             gaps.append(abs(row["perplexity"] - printed))
-    [stated] = [r["perplexity"] for r in paper.rows("noise") if r["statistic"] == "largest_gap"]
+    noise = {row["statistic"]: row for row in paper.rows("noise")}
+    stated = noise["largest_gap"]["perplexity"]
     assert stated == 0.23
     assert round(max(gaps), 2) == stated
     assert len(gaps) == 10

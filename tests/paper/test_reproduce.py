@@ -53,9 +53,12 @@ def texts(tmp_path):
 
 @pytest.fixture
 def reproduce(commands, texts, tmp_path):
-    """Return a function that runs tables on different text, with exit code and commands."""
+    """Return a function that reproduces an item from another text.
 
-    def run(item="table12", scale="smoke", work="work", *options):
+    The function returns the exit code and the names of the commands that were run.
+    """
+
+    def run(item="table12", *options, scale="smoke", work="work"):
         commands.ran = []
         words = [item, "--scale", scale, "--allow-other-text"]
         words += [f"--corpus={name}={path}" for name, path in texts.items()]
@@ -214,7 +217,7 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
 
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 2)
     monkeypatch.setattr(child_process, "execute", run)
-    code, ran = reproduce("table12", "mini", "work", "--parallel", "2")
+    code, ran = reproduce("table12", "--parallel", "2", scale="mini")
     assert code == 0
     assert logs["eval"] is not None
     assert logs["train"] is not None
@@ -304,7 +307,7 @@ def test_concurrent_use_of_folder_is_rejected(reproduce, tmp_path):
 @pytest.mark.parametrize("genuine", [True, False])
 def test_paper_text_gives_no_warning(reproduce, commands, capsys, genuine):
     commands.genuine = genuine
-    assert reproduce("table12", "paper")[0] == 0
+    assert reproduce("table12", scale="paper")[0] == 0
     printed = capsys.readouterr().out
     assert ("Not a replication" in printed) == (not genuine)
     assert ("text 'some-text'" in printed) == (not genuine)
@@ -335,25 +338,25 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     trainings = tables.trainings_for(("figure05",))
     (training,) = [training for training in trainings if training.recipe.path == recipe]
     root = tmp_path / "work"
-    machine = reproduction.DeviceConfig(1, cpu=True)
-    data = {
-        "cc100-roberta": datasets.PaperDataset(
-            root / "data", "cc100-roberta", text, True, SCALES["smoke"]
-        )
-    }
+    scale = SCALES["smoke"]
+    dataset = datasets.PaperDataset(root / "data", "cc100-roberta", text, True, scale)
     experiment = reproduction.ReproductionExperiment(
-        root, (), [training], data, SCALES["smoke"], machine
+        folder=root,
+        items=(),
+        trainings=[training],
+        data={"cc100-roberta": dataset},
+        scale=scale,
+        devices=reproduction.DeviceConfig(1, cpu=True),
     )
     assert execute_experiment(experiment) == 0
     results = load_results_file(experiment.results(training, "valid"))
     assert results["corpus"] == "generated-smoke"
-    measured = {(c["updates"], c["length"], c["position_method"]) for c in results["cells"]}
-    assert measured == {
-        (9, 1024, "sinusoidal"),
-        (10, 1024, "sinusoidal"),
-        (10, 2048, "sinusoidal"),
-    }
-    assert all(2 < cell["perplexity"] < 5000 for cell in results["cells"])
+    measured = set()
+    for record in results["cells"]:
+        assert record["position_method"] == "sinusoidal"
+        assert 2 < record["perplexity"] < 5000
+        measured.add((record["updates"], record["length"]))
+    assert measured == {(9, 1024), (10, 1024), (10, 2048)}
     assert "generated-smoke is not a text of the paper" in experiment.page.read_text()
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.pt")}
     assert execute_experiment(experiment) == 0

@@ -35,53 +35,70 @@ SIZES = {
 }
 
 
-def measurements_of(runs) -> set[tuple]:
+def measurements_of(trainings) -> set[tuple]:
+    """Return recipe, update count, split, length, and stride of all measurements of trainings."""
     measurements = set()
-    for run in runs:
-        for evaluation in run.evaluations:
+    for training in trainings:
+        for evaluation in training.evaluations:
             for case in evaluation.config.cases():
-                measurements.add((run.recipe.path, evaluation.updates, *case))
+                measurements.add((training.recipe.path, evaluation.updates, *case))
     return measurements
+
+
+def trainings_by_recipe(item: str) -> dict:
+    """Return the trainings of an item by the path of their recipe."""
+    return {training.recipe.path: training for training in tables.trainings_for((item,))}
 
 
 def test_runs_and_perplexities_of_each_item():
     for item, (count, perplexities) in SIZES.items():
-        runs = tables.trainings_for((item,))
-        assert len(runs) == len({run.recipe.path for run in runs}) == count, item
+        trainings = tables.trainings_for((item,))
+        assert len(trainings) == count, item
+        assert len(trainings_by_recipe(item)) == count, item
         if perplexities is not None:
-            assert len(measurements_of(runs)) == perplexities, item
+            assert len(measurements_of(trainings)) == perplexities, item
 
 
 def test_every_printed_perplexity_is_measured():
     for item in set(SIZES) - set(tables.DRAWN):
         printed = set()
-        for point in paper.measurements(item):
-            recipe = recipe_of(item, point)
-            updates = point.updates or recipe.updates
-            printed.add((recipe.path, updates, point.subset, point.length, point.stride))
+        for measurement in paper.measurements(item):
+            recipe = recipe_of(item, measurement)
+            updates = measurement.updates or recipe.updates
+            evaluation = (measurement.subset, measurement.length, measurement.stride)
+            printed.add((recipe.path, updates, *evaluation))
         assert measurements_of(tables.trainings_for((item,))) >= printed, item
 
 
 def test_all_contains_each_run_once():
-    runs = tables.trainings_for(tables.find_items("all"))
-    assert len(runs) == 22 + 6 + 6
+    trainings = tables.trainings_for(tables.find_items("all"))
+    assert len(trainings) == 22 + 6 + 6
+    all_measurements = measurements_of(trainings)
     for item in tables.ITEMS:
-        assert measurements_of(runs) >= measurements_of(tables.trainings_for((item,)))
+        assert all_measurements >= measurements_of(tables.trainings_for((item,)))
 
 
-def test_run_saves_paper_checkpoints_only():
-    def update_counts(item):
-        return {run.recipe.path: run.update_counts for run in tables.trainings_for((item,))}
+@pytest.mark.parametrize(
+    ("item", "recipe", "update_counts"),
+    [
+        ("table11", "cc100-roberta/sinusoidal-1024", (46_700,)),
+        ("table12", "cc100-roberta/sinusoidal-1024", (46_700, 50_000)),
+        ("table12", "cc100-roberta/sinusoidal-2048", (44_200, 50_000)),
+        ("table05", "wikitext-103/alibi-512", (286_000,)),
+        ("figure05", "cc100-roberta/alibi-1024", tables.CURVE_UPDATES),
+    ],
+)
+def test_run_saves_paper_checkpoints_only(item, recipe, update_counts):
+    assert trainings_by_recipe(item)[recipe].update_counts == update_counts
 
-    assert update_counts("table11")["cc100-roberta/sinusoidal-1024"] == (46_700,)
-    assert update_counts("table12")["cc100-roberta/sinusoidal-1024"] == (46_700, 50_000)
-    assert update_counts("table12")["cc100-roberta/sinusoidal-2048"] == (44_200, 50_000)
-    assert update_counts("table05")["wikitext-103/alibi-512"] == (286_000,)
-    curve = (10_000, 20_000, 30_000, 40_000, 50_000)  # Figure 5: evaluated at twice the length
-    assert update_counts("figure05")["cc100-roberta/alibi-1024"] == curve
-    [run] = [r for r in tables.trainings_for(("figure05",)) if r.recipe.name == "alibi-1024"]
-    at_2048 = {m.updates for m in run.evaluations if 2048 in m.lengths}
-    assert at_2048 == set(curve)
+
+def test_checkpoints_of_figure_5_are_evaluated_at_twice_the_length():
+    training = trainings_by_recipe("figure05")["cc100-roberta/alibi-1024"]
+    updates_at_2048 = set()
+    for evaluation in training.evaluations:
+        if 2048 in evaluation.lengths:
+            updates_at_2048.add(evaluation.updates)
+    assert updates_at_2048 == {10_000, 20_000, 30_000, 40_000, 50_000}
 
 
 @pytest.mark.parametrize("scale", [SCALES["mini"], SCALES["smoke"]])
@@ -93,9 +110,9 @@ def test_small_scale_keeps_recipe_settings(scale):
         "optimizer": ("_name",),
         "lr_scheduler": ("_name",),
     }
-    for run in tables.trainings_for(tables.ITEMS):
-        recipe = run.recipe
-        small = scale.recipe(run.recipe)
+    for training in tables.trainings_for(tables.ITEMS):
+        recipe = training.recipe
+        small = scale.recipe(recipe)
         settings = recipe.settings()
         small_settings = small.settings()
         for group, options in unchanged.items():
@@ -105,6 +122,8 @@ def test_small_scale_keeps_recipe_settings(scale):
         assert small_settings["criterion"]["_name"] == f"chunked_{criterion}"
         assert small_settings["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
-        checkpoints = [scale.updates_of(recipe, n) for n in tables.checkpoint_updates(recipe)]
+        checkpoints = []
+        for updates in tables.checkpoint_updates(recipe):
+            checkpoints.append(scale.updates_of(recipe, updates))
         assert checkpoints == sorted(set(checkpoints))
         assert checkpoints[-1] == scale.updates

@@ -18,19 +18,29 @@ def draw(measured, path):
     draw_lengths(measurements_of(measured), "demo", path)
 
 
-def axes_of(*lines, **panel):
+def axes_of(*lines):
     """Return the axes of a figure with one panel."""
-    figure = plots.compose("title", [plots.Panel("panel", lines, **panel)])
+    figure = plots.compose("title", [plots.Panel("panel", lines)])
     return figure.axes[0]
 
 
+def axes_of_results(*results_files):
+    """Return the axes of a figure with a line per model of results files."""
+    models = group_by_model(measurements_of(*results_files))
+    return axes_of(*[line_of(series) for series in models])
+
+
 def two_methods(**perplexities):
-    """Return results of methods at 64 and 128 tokens."""
-    cells = []
+    """Return results of methods at 64 and 128 tokens.
+
+    Args:
+        perplexities: the two perplexities of each method.
+    """
+    records = []
     for method, (short, long) in perplexities.items():
-        cells.append(evaluation_cell(short, position_method=method, length=64))
-        cells.append(evaluation_cell(long, position_method=method, length=128))
-    return document(*cells)
+        records.append(evaluation_cell(short, position_method=method, length=64))
+        records.append(evaluation_cell(long, position_method=method, length=128))
+    return document(*records)
 
 
 MEASURED = two_methods(alibi=(60, 58), sinusoidal=(61, 400))
@@ -51,7 +61,7 @@ def test_figure_files_are_reproducible(tmp_path, suffix, start):
 
 
 def test_lines_have_measured_points_and_axes_units():
-    axes = axes_of(*map(line_of, group_by_model(measurements_of(MEASURED))))
+    axes = axes_of_results(MEASURED)
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
     assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
@@ -66,42 +76,50 @@ def test_methods_differ_without_color():
     styles = [method_style(method) for method in METHOD_NAMES]
     assert len({style.color for style in styles}) == len(METHOD_NAMES)
     assert len({style.marker for style in styles}) == len(METHOD_NAMES)
-    assert len({method_style(f"mine{n}").color for n in range(3)}) == 3
-    by_length = [method_style("alibi", n, range(8)) for n in range(8)]
-    assert len({style.marker for style in by_length}) == 8
 
 
-def cells_by(**values):
+def test_unknown_methods_have_different_colors():
+    styles = [method_style(method) for method in ("mine0", "mine1", "mine2")]
+    assert len({style.color for style in styles}) == 3
+
+
+def test_training_lengths_of_a_method_have_different_markers():
+    lengths = range(8)
+    styles = [method_style("alibi", length, lengths) for length in lengths]
+    assert len({style.marker for style in styles}) == 8
+
+
+def records_by(**values):
     """Return a result record for each combination of values."""
-    cells = []
+    records = []
     for combination in itertools.product(*values.values()):
-        keys = dict(zip(values, combination))
-        cells.append(evaluation_cell(**keys))
-    return cells
+        settings = dict(zip(values, combination))
+        records.append(evaluation_cell(**settings))
+    return records
 
 
 TWO = {"train_length": (32, 64), "length": (64, 128)}
 
 
 @pytest.mark.parametrize(
-    ("cells", "shown", "hidden"),
+    ("records", "shown", "hidden"),
     [
         (
-            cells_by(subset=("valid", "test"), stride=(1, 128)),
+            records_by(subset=("valid", "test"), stride=(1, 128)),
             ["valid, S=1", "valid, non-overlapping", "test, S=1", "test, non-overlapping"],
             [],
         ),
         # The panels give the length, so that one legend serves all.
         (
-            cells_by(position_method=("alibi", "t5"), **TWO),
+            records_by(position_method=("alibi", "t5"), **TWO),
             ["valid, non-overlapping, trained at L=64", "T5 bias"],
             ["T5 bias, L=64"],
         ),
-        (cells_by(**TWO), ["valid, non-overlapping", "ALiBi, L=32", "ALiBi, L=64"], ["ALiBi"]),
+        (records_by(**TWO), ["valid, non-overlapping", "ALiBi, L=32", "ALiBi, L=64"], ["ALiBi"]),
     ],
 )
-def test_panels_separate_splits_strides_and_lengths(tmp_path, cells, shown, hidden):
-    draw(document(*cells), tmp_path / "panels.svg")
+def test_panels_separate_splits_strides_and_lengths(tmp_path, records, shown, hidden):
+    draw(document(*records), tmp_path / "panels.svg")
     text = (tmp_path / "panels.svg").read_text()
     for name in shown:
         assert text.count(f"<!-- {name} -->") == 1, name
@@ -119,11 +137,11 @@ def test_ticks_are_round():
 
 
 def test_failed_evaluation_is_noted_at_line_end():
-    points = [
+    measurements = [
         Measurement("t5", 512, 512, 512, "valid", 19.65),
         Measurement("t5", 512, 13512, 13512, "valid", None, status="OOM"),
     ]
-    axes = axes_of(line_of(Series("t5", 512, points)))
+    axes = axes_of(line_of(Series("t5", 512, measurements)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 
@@ -135,7 +153,7 @@ def test_seeds_have_one_line_with_standard_deviation_band():
         document(evaluation_cell(22.0, length=64), seed=2),
         document(evaluation_cell(20.0, length=128), seed=2),
     ]
-    axes = axes_of(*map(line_of, group_by_model(measurements_of(*seeds))))
+    axes = axes_of_results(*seeds)
     [line] = axes.get_lines()
     assert line.get_xydata().tolist() == [[64, 21.0], [128, 19.0]]
     [band] = axes.collections
@@ -146,7 +164,7 @@ def test_seeds_have_one_line_with_standard_deviation_band():
 
 def test_diverged_model_is_cut_off():
     measured = two_methods(alibi=(20.0, 19.0), sinusoidal=(21.0, 5.9e9))
-    axes = axes_of(*map(line_of, group_by_model(measurements_of(measured))))
+    axes = axes_of_results(measured)
     assert axes.get_ylim()[1] < 30
     assert [text.get_text() for text in axes.texts] == ["5.9e+09 ↑"]
 

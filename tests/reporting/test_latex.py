@@ -53,11 +53,11 @@ def test_latex_compiles(tmp_path):
 @pytest.fixture
 def report(tmp_path):
     """Return a function that reports a model at three lengths and returns the exit code."""
-    cells = []
+    records = []
     for length, value in ((64, 60.0), (256, 59.0), (512, 58.5)):
         facts = {"parameters": 700_000, "updates": 1000, "display_name": "50%_off"}
-        cells.append(evaluation_cell(value, length=length, **facts))
-    save_results_file(document(*cells), tmp_path / "mine.json")
+        records.append(evaluation_cell(value, length=length, **facts))
+    save_results_file(document(*records), tmp_path / "mine.json")
 
     def run(*options: str) -> int:
         with figures_as_svg():

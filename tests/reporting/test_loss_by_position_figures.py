@@ -22,18 +22,26 @@ def record_of(*losses: float, length: int = 6, **changes) -> dict:
     """Return a result record with these mean losses by position, in bits per token."""
     bits = [tokens * loss for tokens, loss in zip(TOKENS, losses, strict=True)]
     loss_bits = math.fsum(bits) / sum(TOKENS)
-    positions = {"position_ends": ENDS, "position_tokens": TOKENS, "position_bits": bits}
-    sizes = {"tokens": sum(TOKENS), "train_length": 3, "length": length}
-    values = sizes | positions | {"loss_bits": loss_bits} | changes
-    return evaluation_cell(2**loss_bits, **values)
+    values = {
+        "tokens": sum(TOKENS),
+        "train_length": 3,
+        "length": length,
+        "position_ends": ENDS,
+        "position_tokens": TOKENS,
+        "position_bits": bits,
+        "loss_bits": loss_bits,
+    }
+    return evaluation_cell(2**loss_bits, **{**values, **changes})
 
 
-def points_of(*records: dict, **provenance) -> list:
-    return measurements_of(document(*records, **provenance))
+def measurements_in(*records: dict) -> list:
+    """Return the measurements of result records."""
+    return measurements_of(document(*records))
 
 
-def position_table(points) -> str:
-    return to_markdown(position_tables(points))
+def position_table(measurements) -> str:
+    """Format the tables of the loss by position."""
+    return to_markdown(position_tables(measurements))
 
 
 ALIBI = record_of(9, 8, 7, 6, 5)
@@ -41,7 +49,7 @@ ALIBI = record_of(9, 8, 7, 6, 5)
 
 def test_table_has_row_per_bucket_and_column_per_model():
     sinusoidal = record_of(9, 8, 7, 6.25, 11, position_method="sinusoidal")
-    table = position_table(points_of(sinusoidal, ALIBI))
+    table = position_table(measurements_in(sinusoidal, ALIBI))
     assert table.startswith(
         "Bits per token on valid, non-overlapping, by position in windows of 6:"
     )
@@ -60,16 +68,16 @@ def test_table_has_longest_non_overlapping_windows_only():
     sliding = record_of(9, 8, 7, 6, 2, length=12, stride=1)
     past_end = record_of(9, 8, 7, 6, 3, length=24, longest_window=12)
     earlier_version = evaluation_cell(length=48, tokens=1050)
-    points = points_of(shorter, sliding, ALIBI, past_end, earlier_version)
-    assert [point.length for point in longest_windows(points)] == [6]
-    assert position_table(points) == position_table(points_of(ALIBI))
-    assert position_table(points_of(earlier_version)) == ""
+    measurements = measurements_in(shorter, sliding, ALIBI, past_end, earlier_version)
+    assert [measurement.length for measurement in longest_windows(measurements)] == [6]
+    assert position_table(measurements) == position_table(measurements_in(ALIBI))
+    assert position_table(measurements_in(earlier_version)) == ""
 
 
 def test_lengths_and_splits_have_separate_tables():
     longer = record_of(9, 8, 7, 6, 5, length=12, train_length=6)
     test = record_of(9, 8, 7, 6, 4, subset="test")
-    table = position_table(points_of(ALIBI, longer, test))
+    table = position_table(measurements_in(ALIBI, longer, test))
     titles = [line.split(" on ")[1] for line in table.splitlines() if line.startswith("Bits")]
     assert titles == [
         "valid, non-overlapping, by position in windows of 6:",
@@ -81,40 +89,40 @@ def test_lengths_and_splits_have_separate_tables():
 def test_buckets_without_tokens_are_omitted():
     tokens = [0, 0, 0, 650, 400]
     record = {**record_of(0, 0, 0, 78, 5), "position_tokens": tokens}
-    assert [row[0] for row in cells_of(position_table(points_of(record)))[1:]] == ["4", "5–6"]
+    assert [row[0] for row in cells_of(position_table(measurements_in(record)))[1:]] == ["4", "5–6"]
 
 
 def test_seeds_are_averaged_with_spread():
-    seeds = [record_of(9, 8, 7, 6, last, seed=seed) for seed, last in ((1, 5.0), (2, 5.5))]
-    points = points_of(*seeds)
+    seeds = [record_of(9, 8, 7, 6, 5.0, seed=1), record_of(9, 8, 7, 6, 5.5, seed=2)]
+    measurements = measurements_in(*seeds)
     spread = math.sqrt(0.125)
-    assert cells_of(position_table(points))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
-    (model,) = group_by_model(points)
+    assert cells_of(position_table(measurements))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
+    (model,) = group_by_model(measurements)
     line = line_of(model)
     assert line.y == pytest.approx([9, 8, 7, 5.25])
     assert line.spread == pytest.approx([0, 0, 0, spread])
     for key in ("position_ends", "position_tokens", "position_bits"):
         del seeds[1][key]
-    (model,) = group_by_model(points_of(*seeds))
+    (model,) = group_by_model(measurements_in(*seeds))
     assert model.measurements[0].position_ends == ()
 
 
 def test_line_has_middle_of_buckets_with_enough_tokens():
-    (model,) = group_by_model(points_of(ALIBI))
+    (model,) = group_by_model(measurements_in(ALIBI))
     line = line_of(model)
     assert (line.x, line.y) == ([1, 2, 3, 5.5], [9, 8, 7, 5])
     assert line.style == method_style("alibi")
     few = [tokens // 5 for tokens in TOKENS]
     bits = [bits / 5 for bits in ALIBI["position_bits"]]
     short_text = {**ALIBI, "position_tokens": few, "position_bits": bits, "tokens": sum(few)}
-    assert drawable(points_of(ALIBI))
-    assert not drawable(points_of(short_text))
+    assert drawable(measurements_in(ALIBI))
+    assert not drawable(measurements_in(short_text))
 
 
 def test_figure_has_line_per_model_and_units(tmp_path):
     sinusoidal = record_of(9, 8, 7, 6, 11, position_method="sinusoidal")
     path = tmp_path / "figure.svg"
-    draw_positions(points_of(ALIBI, sinusoidal), "Loss by position", path)
+    draw_positions(measurements_in(ALIBI, sinusoidal), "Loss by position", path)
     comments = path.read_text()
     for text in ("ALiBi, L=3", "Sinusoidal, L=3", "training length", "Loss by position"):
         assert f"<!-- {text} -->" in comments

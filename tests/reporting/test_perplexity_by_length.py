@@ -15,12 +15,12 @@ from alibi_fairseq.results.model_groups import group_by_model
 from alibi_fairseq.results.results_file import load_results_file
 
 
-def length_table(*cells):
-    return perplexity_by_length.length_table(measurements_of(document(*cells)))
+def length_table(*records):
+    return perplexity_by_length.length_table(measurements_of(document(*records)))
 
 
-def rows_of(*cells):
-    return cells_of(length_table(*cells))[1:]
+def rows_of(*records):
+    return cells_of(length_table(*records))[1:]
 
 
 def test_numbers_have_the_papers_format():
@@ -62,8 +62,8 @@ def test_tables_mark_lengths_past_the_end():
     assert "†: no window is this long" in shown
     assert "has 1,548 tokens" in shown
     assert "†" not in length_table(SHORT_TEXT[0])
-    points = measurements_of(document(*SHORT_TEXT))
-    grid = perplexity_grid(table_rows(points, points), [1024, 4096])
+    measurements = measurements_of(document(*SHORT_TEXT))
+    grid = perplexity_grid(table_rows(measurements, measurements), [1024, 4096])
     assert cells_of(grid)[2][2:] == ["60.00", "59.00 †"]
     assert "has 1,548 tokens" in grid
 
@@ -97,12 +97,12 @@ def test_splits_and_strides_have_separate_tables():
 
 def test_bits_per_byte_are_averaged_where_known():
     known = {"bits_per_byte": 1.5, "seed": 1}
-    cells = [evaluation_cell(10.0, **known), evaluation_cell(12.0, bits_per_byte=None, seed=2)]
-    cells.append(evaluation_cell(9.0, position_method="none"))
-    cells.append(evaluation_cell(9.0, position_method="t5", bytes=500))  # 1000 tokens
-    rows = [row[1] for row in rows_of(*cells)]
+    records = [evaluation_cell(10.0, **known), evaluation_cell(12.0, bits_per_byte=None, seed=2)]
+    records.append(evaluation_cell(9.0, position_method="none"))
+    records.append(evaluation_cell(9.0, position_method="t5", bytes=500))  # 1000 tokens
+    rows = [row[1] for row in rows_of(*records)]
     assert rows[:3] == ["11.00 ± 1.41 (2 seeds)", "9.00", "9.00"]
-    assert rows[4:] == ["1.5000", f"{cells[-1]['loss_bits'] * 2:.4f}", "missing"]
+    assert rows[4:] == ["1.5000", f"{records[-1]['loss_bits'] * 2:.4f}", "missing"]
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_bits_per_byte_are_averaged_where_known():
     ],
 )
 def test_different_runs_have_separate_rows(runs, variants):
-    cells = []
+    records = []
     expected = []
     for index, (run, variant) in enumerate(zip(runs, variants, strict=True)):
-        cells.append(evaluation_cell(10.0 + index, **run))
+        records.append(evaluation_cell(10.0 + index, **run))
         expected.append([f"ALiBi, L=64 ({variant})", f"{10 + index:.2f}"])
-    assert rows_of(*cells) == expected
+    assert rows_of(*records) == expected
 
 
 TRAINING = "fairseq-train data --arch alibi_lm --lr {lr} --seed {seed} --save-dir runs/{seed} --cpu"
@@ -196,10 +196,10 @@ def test_best_checkpoints_of_seeds_are_averaged():
 
 
 def test_best_checkpoints_of_two_models_have_separate_rows():
-    cells = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
-    for cell in cells[2:]:
-        cell["lr"] = 0.5
-    rows = rows_of(*cells)
+    records = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
+    for record in records[2:]:
+        record["lr"] = 0.5
+    rows = rows_of(*records)
     assert [row[1] for row in rows] == ["12.50 ± 0.71 (2 seeds)", "10.50 ± 0.71 (2 seeds)"]
 
 
@@ -222,28 +222,28 @@ def test_score_ranges_are_different_texts():
     assert "valid, non-overlapping, tokens 0 to 500:" in shown
     assert "valid, non-overlapping, tokens 500 to the end:" in shown
     (model,) = group_by_model(measurements_of(document(*seeds(first, last))))
-    assert {point.perplexity for point in model.measurements} == {10.0, 12.0}
+    assert {measurement.perplexity for measurement in model.measurements} == {10.0, 12.0}
 
 
 def test_unknown_methods_keep_order_and_name():
     methods = ("none", "mine", "alibi", "another", "learned")
     names = {"another": {"display_name": "Another"}}
-    cells = []
+    records = []
     for method in methods:
-        cells.append(evaluation_cell(position_method=method, **names.get(method, {})))
-    rows = rows_of(*cells)
+        records.append(evaluation_cell(position_method=method, **names.get(method, {})))
+    rows = rows_of(*records)
     labels = [row[0].partition(",")[0] for row in rows]
     assert labels == ["ALiBi", "Another", "Learned", "No positions", "mine"]
 
 
 def test_chance_level_is_marked():
-    cells = [
+    records = [
         evaluation_cell(20.0, length=64, vocabulary=600),
         evaluation_cell(450.0, length=128, vocabulary=600),
     ]
-    assert rows_of(*cells) == [["ALiBi, L=64", "20.00", "450.00 (chance)"]]
-    assert length_table(*cells).endswith(f"\n{markdown.CHANCE_NOTE}\n")
-    assert "chance" not in length_table(cells[0])
+    assert rows_of(*records) == [["ALiBi, L=64", "20.00", "450.00 (chance)"]]
+    assert length_table(*records).endswith(f"\n{markdown.CHANCE_NOTE}\n")
+    assert "chance" not in length_table(records[0])
 
 
 COMMITTED = Path(__file__).parents[2] / "results"

@@ -10,9 +10,18 @@ from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
 
 def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> dict:
     """Return a result record of a probe."""
-    model = {"position_method": method, "train_length": 64, "seed": seed}
-    case = {"length": length, "depth": depth, "gap": 5, "trials": 64, "chance": 0.1}
-    return {**model, **case, "accuracy": accuracy, **changes}
+    values = {
+        "position_method": method,
+        "train_length": 64,
+        "seed": seed,
+        "length": length,
+        "depth": depth,
+        "gap": 5,
+        "trials": 64,
+        "chance": 0.1,
+        "accuracy": accuracy,
+    }
+    return {**values, **changes}
 
 
 def probe_results(*records: dict) -> dict:
