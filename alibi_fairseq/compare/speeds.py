@@ -21,7 +21,7 @@ import torch
 
 from ..data.worker_pool import cores, progress
 from ..errors import PROGRAM
-from ..evaluation.checkpoint import position_method
+from ..models.method_names import recorded_method_name
 from ..reporting.perplexity_by_length import Columns
 from ..results.data_folder import DataFolder
 from ..results.model_groups import ModelKey
@@ -53,7 +53,7 @@ class TimedModel:
         argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
         args = options.parse_args_and_arch(options.get_training_parser(), argv)
         self.cfg = convert_namespace_to_omegaconf(args)
-        self.method = position_method(self.cfg.model)  # its name in results
+        self.method = recorded_method_name(self.cfg.model)
         # Windows may be longer than the table of learned positions. Training is not affected.
         self.cfg.model.clamp_learned_positions = self.method == "learned"
         self.task = tasks.setup_task(self.cfg.task)

@@ -24,9 +24,8 @@ from ..criterions.chunked_losses import adaptive_cross_entropy, excluded_symbols
 from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
-from ..models.decoder import AlibiDecoder, parse_windows
-from ..positions import METHODS, PositionConfig, cycle_over_layers, name_layers
-from ..positions.alibi import SLOPE_KINDS
+from ..models.decoder import AlibiDecoder
+from ..models.method_names import method_facts
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .config import PRECISIONS
 from .scoring import Scorer
@@ -221,69 +220,6 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
             model[name] = value
     overwrite_args_by_name(cfg, overrides)  # also options of these names in other groups
     check_options(cfg, f"{path} with --model-overrides")
-
-
-def method_facts(options) -> dict[str, str]:
-    """Return the position method of a model, with the name that a plugin gives it."""
-    name = position_method(options)
-    facts = {"position_method": name}
-    if name in METHODS and METHODS[name].display_name:
-        facts["display_name"] = METHODS[name].display_name
-    return facts
-
-
-def position_method(options) -> str:
-    """Return the position method of a model of this package or of fairseq's own ``transformer_lm``.
-
-    Options that change the method are part of its name in results, so that no table confuses it
-    with the paper's:
-
-    - ALiBi with other slopes: ``alibi_trainable_slopes``, ``alibi_random_slopes``,
-      ``alibi_given_slopes``
-    - rotary with another base, or on a part of the features: ``rotary_percent_0.25``
-    - any method with ``--score-scaling``: ``rotary_logn``, ``alibi_ssmax``
-    - methods or attention windows that differ between layers, in order: ``rotary×3+none``,
-      ``rotary@512×3+none``
-    """
-    if "position_method" in options:
-        name = _layers_name(options)
-        scaling = getattr(options, "score_scaling", "none")
-        if scaling != "none":
-            name += f"_{scaling}"
-        return name
-    if options.no_token_positional_embeddings:
-        return "none"
-    return "learned" if options.decoder_learned_pos else "sinusoidal"
-
-
-def _layers_name(options) -> str:
-    """Return the name of the methods and, where they differ, of the windows of all layers."""
-    layers = options.decoder_layers
-    methods = cycle_over_layers("--position-method", options.position_method, layers)
-    windows = parse_windows(getattr(options, "attention_window", "0"), layers)
-    windows_differ = len(set(windows)) > 1
-    labels = []
-    for method, window in zip(methods, windows, strict=True):
-        label = _variant(method, options)
-        if windows_differ and window:
-            label += f"@{window}"
-        labels.append(label)
-    return name_layers(labels)
-
-
-def _variant(method: str, options) -> str:
-    """Return the name of a method with its options that make it another method in results."""
-    slopes = getattr(options, "alibi_slopes", "paper")
-    if method == "alibi" and slopes != "paper":
-        kind = slopes if slopes in SLOPE_KINDS else "given"
-        return f"alibi_{kind}_slopes"
-    if method == "rotary":
-        for option in ("rotary_base", "rotary_percent", "p_rope"):
-            default = getattr(PositionConfig, option)
-            value = getattr(options, option, default)
-            if value != default:
-                method += f"_{option.removeprefix('rotary_')}_{value:g}"
-    return method
 
 
 def check_dictionary(state: dict, path: Path, data: Path) -> None:

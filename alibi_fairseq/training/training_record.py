@@ -89,7 +89,7 @@ class TrainingRecord:
         return {"cells": self.cells, "totals": dict(self.totals)}
 
     def _facts(self) -> dict:
-        from ..evaluation.checkpoint import method_facts
+        from ..models.method_names import method_facts
 
         common = self.cfg.common
         task = self.cfg.task

@@ -10,8 +10,8 @@ from conftest import random_tokens, small_model
 
 from alibi_fairseq.attention import FutureMask, ScoreScale, attend
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
+from alibi_fairseq.models.method_names import recorded_method_name
 
 TRAIN_LENGTH = 9
 QUERIES = 19
@@ -103,7 +103,7 @@ def test_hidden_keys_do_not_count():
 
 def test_results_name_score_scaling():
     model = small_model("alibi", "--score-scaling", "logn")
-    assert position_method(model.decoder.args) == "alibi_logn"
+    assert recorded_method_name(model.decoder.args) == "alibi_logn"
 
 
 def test_export_rejects_score_scaling():

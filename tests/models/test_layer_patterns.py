@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy
 
 from alibi_fairseq.attention import BACKENDS
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.checkpoint import load_checkpoint, position_method
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.huggingface.conversion import convert
+from alibi_fairseq.models.method_names import recorded_method_name
 
 #: Methods, windows and number of layers; the first is RNoPE-SWA.
 PATTERNS = [
@@ -154,7 +155,7 @@ def test_layers_share_masks_of_equal_bias_and_window():
     ],
 )
 def test_layer_patterns_are_named_in_results(flags, found):
-    assert position_method(OmegaConf.create({"decoder_layers": 6, **flags})) == found
+    assert recorded_method_name(OmegaConf.create({"decoder_layers": 6, **flags})) == found
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from fairseq_runs import run_train, write_corpus
 from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.attention.skipping import certify, typical_fraction
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.checkpoint import position_method
 from alibi_fairseq.huggingface import conversion
+from alibi_fairseq.models.method_names import recorded_method_name
 from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.alibi import random_slopes, slopes_option
 
@@ -188,7 +188,7 @@ def train(folder: Path, slopes: str, *flags: str) -> Path:
 def load(path: Path):
     """Return the slopes of a checkpoint, and the name of its method in results."""
     (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
-    return slopes_of(model.decoder.embed_positions), position_method(cfg.model)
+    return slopes_of(model.decoder.embed_positions), recorded_method_name(cfg.model)
 
 
 def test_checkpoint_holds_given_slopes(tmp_path):
