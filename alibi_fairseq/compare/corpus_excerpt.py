@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ..data.documents import DocumentBeginnings, write_document_starts
+from ..data.document_beginnings import DocumentBeginnings, write_document_starts
 from ..data.truncation import Choice, excerpt, first
 from ..evaluation.data import load_dictionary, load_split
 from ..results import manifest as manifests

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..data.custom_text import CustomTextBuilder
-from ..data.documents import sample_documents
+from ..data.document_sampling import sample_documents
 from ..data.pipeline import prepare as prepare_text
 from ..data.probes import PROBES
 from ..data.probes import prepare as prepare_probe

@@ -4,9 +4,10 @@
 corpora are methods of ``corpus_builder.CorpusBuilder``; each corpus has a subclass in a module of
 its name. ``binarization`` tokenizes the text and writes the binary files.
 
-Four modules serve other commands than ``prepare``:
+Five modules serve other commands than ``prepare``:
 
-- ``documents`` samples documents of a text.
+- ``document_sampling`` draws documents of a raw text.
+- ``document_beginnings`` selects the beginnings of documents of a prepared text.
 - ``shared_vocabulary`` trains one vocabulary for several texts.
 - ``truncation`` copies excerpts of binary data.
 - ``probes`` generates synthetic sequences.

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from ..data.documents import TITLE
+from ..data.document_sampling import ARTICLE_START
 from ..errors import UserInputError
 from ..evaluation.data import TextSize
 from ..evaluation.scoring import SplitTensors
@@ -29,7 +29,7 @@ from .model_folder import ModelFolder
 #: Pattern that matches at the beginning of a document, by rule. With ``empty-lines``, this is a
 #: non-empty line that follows an empty one.
 BOUNDARIES = {
-    "titles": re.compile(TITLE.pattern.decode(), re.MULTILINE),
+    "titles": re.compile(ARTICLE_START.pattern.decode(), re.MULTILINE),
     "empty-lines": re.compile(r"(?<=\n)(?<![^\n]\n)(?=[^\n])"),
 }
 

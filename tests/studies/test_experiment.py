@@ -13,7 +13,8 @@ import yaml
 from alibi_fairseq.compare.comparison_runs import runs_of
 from alibi_fairseq.compare.config_files import load
 from alibi_fairseq.compare.config_values import at_length, tokens_at
-from alibi_fairseq.data.documents import TITLE, documents_in
+from alibi_fairseq.data.document_beginnings import documents_in
+from alibi_fairseq.data.document_sampling import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
@@ -185,7 +186,7 @@ def test_lengths_and_flags_by_training_length():
 
 def test_documents():
     text = b"ahead \n = One = \n a \n = = Section = = \n b \n = Two of a = \n c \n"
-    assert TITLE.split(text)[1:] == [
+    assert ARTICLE_START.split(text)[1:] == [
         b" = One = \n a \n = = Section = = \n b \n",
         b" = Two of a = \n c \n",
     ]

@@ -1,76 +1,19 @@
-"""Documents of a corpus: samples of a raw text, and document beginnings of a prepared text."""
+"""Beginnings of the documents of a prepared text."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UserInputError
-from ..files import atomic_folder, atomic_write
-from ..results.completion import CompletionMarker
+from ..files import atomic_write
 from ..results.data_folder import DOCUMENTS_FILE
-from .custom_text import ENDINGS
 from .iterables import take_until
-from .sources import text_files, texts
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-#: Beginning of a WikiText article: " = Title = ". A section has more marks: " = = Section = = ".
-#: The match is empty, so a split at it keeps the title.
-TITLE = re.compile(rb"(?=^ ?= (?!= ).* = ?$)", re.MULTILINE)
-
-
-def sample_documents(
-    sources: Sequence[str], folder: Path, boundaries: str, sample: int | None
-) -> None:
-    """Write a sample of documents, one file each, unless it is already complete.
-
-    The order of the draw depends only on the contents of the documents.
-
-    Args:
-        sources: files, archives, or folders.
-        folder: the folder to create or replace. A completion marker is written next to it.
-        boundaries: ``files``: a file is a document. ``titles``: a title begins a document.
-        sample: number of bytes to reach. None: write all documents.
-    """
-    by_title = boundaries == "titles"
-    file_endings: tuple[str, ...]
-    if by_title:
-        file_endings = (".tokens",)
-        ending_in_archives = ".tokens"
-    else:
-        file_endings = ENDINGS
-        ending_in_archives = ".txt"
-    files = text_files(sources, file_endings)
-    settings = {"documents": boundaries, "sample": sample}
-    marker = CompletionMarker(folder.with_suffix(".json"), settings, files)
-    if folder.is_dir() and marker.holds():
-        return
-    documents: list[bytes] = []
-    for file in files:
-        for _, stream in texts(file, ending_in_archives):
-            text = stream.read()
-            if by_title:
-                _, *articles = TITLE.split(text)  # text before the first title is no document
-                documents += articles
-            else:
-                documents.append(text)
-    hashed = [(hashlib.sha256(document).hexdigest(), document) for document in documents]
-    shutil.rmtree(folder, ignore_errors=True)
-    with atomic_folder(folder) as unfinished:
-        size = 0
-        for digest, document in sorted(hashed):
-            if sample and size >= sample:
-                break
-            (unfinished / f"{digest[:16]}.txt").write_bytes(document)
-            size += len(document)
-    marker.write()
 
 
 def documents_in(lines: Sequence) -> Iterator[list[int]]:
