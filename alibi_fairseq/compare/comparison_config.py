@@ -17,14 +17,14 @@ from pydantic.dataclasses import dataclass
 from ..data.probes import PROBES
 from ..results.manifest import Name
 from .config_values import (
-    AnyNumber,
     Flags,
+    LearningRate,
     Length,
+    ListOrItem,
     Method,
     Methods,
+    NonEmptyListOrItem,
     PositiveInt,
-    Rate,
-    Several,
     Stride,
 )
 
@@ -70,7 +70,7 @@ class CorpusConfig:
     """
 
     name: Name
-    text: AnyNumber[str] = ()
+    text: ListOrItem[str] = ()
     data: str | None = None
     tokenizer: Literal["sentencepiece", "words"] = Field(
         default="sentencepiece",
@@ -132,14 +132,18 @@ class ComparisonConfig:
         "seven published up to ALiBi; later: the others; A+B: A and B in alternate layers; "
         "A/OPTION=VALUE: A with an option of the model",
     )
-    train_lengths: Several[PositiveInt] = Field((128,), description="training lengths in tokens")
-    eval_lengths: Several[Length] = Field(
+    train_lengths: NonEmptyListOrItem[PositiveInt] = Field(
+        (128,), description="training lengths in tokens"
+    )
+    eval_lengths: NonEmptyListOrItem[Length] = Field(
         (128, 256, 512, 1024),
         description="evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens "
         "more than the training length",
     )
-    seeds: Several[int] = Field((1,), description="seeds for initialization and data order")
-    strides: Several[Stride] = Field(
+    seeds: NonEmptyListOrItem[int] = Field(
+        (1,), description="seeds for initialization and data order"
+    )
+    strides: NonEmptyListOrItem[Stride] = Field(
         ("full",),
         description="tokens scored per window; full: the evaluation length, in windows that do not "
         "overlap",
@@ -149,7 +153,7 @@ class ComparisonConfig:
     tokens_per_update: PositiveInt = Field(
         4096, description="tokens per update at every training length"
     )
-    lr: Several[Rate] = Field(
+    lr: NonEmptyListOrItem[LearningRate] = Field(
         (0.001,),
         description="peak learning rate of Adam, reached after a sixth of the updates; several are "
         "tried for each method and training length, and the best by validation is used",
@@ -181,12 +185,12 @@ class ComparisonConfig:
     )
     title: str = Field("Perplexity by evaluation length", description="title of table and figure")
     user_dir: str | None = None
-    train_on: AnyNumber[str] = ()
-    also_on: AnyNumber[str] = ()
+    train_on: ListOrItem[str] = ()
+    also_on: ListOrItem[str] = ()
     shared_vocabulary: PositiveInt | None = None
     batches_per_update: PositiveInt = 1
-    order: Several[str] = AXES
-    sliding: dict[PositiveInt, Several[Length]] = field(default_factory=dict)
+    order: NonEmptyListOrItem[str] = AXES
+    sliding: dict[PositiveInt, NonEmptyListOrItem[Length]] = field(default_factory=dict)
     variants: dict[Method, dict[Name, dict[str, Any]]] = field(default_factory=dict)
     method_flags: dict[Method, Flags] = field(default_factory=dict)
 

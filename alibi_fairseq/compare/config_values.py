@@ -119,12 +119,12 @@ def at_length(text: str, train_length: int) -> str:
 PositiveInt = Annotated[int, Field(ge=1)]
 Length = Annotated[int | str, BeforeValidator(as_length)]
 Stride = Annotated[str, AfterValidator(check_stride)]
-Rate = Annotated[float, Field(gt=0)]
+LearningRate = Annotated[float, Field(gt=0)]
 Item = TypeVar("Item")
 #: Zero or more items. A single item may be given without a list.
-AnyNumber = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
+ListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
 #: The same, but at least one item.
-Several = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
+NonEmptyListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
 Method = Annotated[str, AfterValidator(check_notation)]
-Methods = Annotated[Several[Method], BeforeValidator(as_methods)]
+Methods = Annotated[NonEmptyListOrItem[Method], BeforeValidator(as_methods)]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]

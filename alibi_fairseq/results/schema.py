@@ -22,7 +22,7 @@ NonNegativeInt = Annotated[int, Field(ge=0, lt=2**63)]  # signed 64-bit
 PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 Bits = Annotated[float, Field(ge=0, lt=1024)]
 TotalBits = Annotated[float, Field(ge=0, lt=2**73)]  # 2**63 tokens of less than 1024 bits
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -127,10 +127,10 @@ class ResultRecord(JsonObject):
     phase: Literal["train", "evaluate"] = _ABSENT
     baseline: NonEmptyStr | None = None
     ratio: Positive | None = None
-    depth: Share = _ABSENT
+    depth: Fraction = _ABSENT
     trials: PositiveCount = _ABSENT
-    accuracy: Share = _ABSENT
-    chance: Share = _ABSENT
+    accuracy: Fraction = _ABSENT
+    chance: Fraction = _ABSENT
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> ResultRecord:
