@@ -32,14 +32,14 @@ from .iterables import take_until
 from .near_duplicates import near_duplicates, shingles
 from .sources import (
     describe_files,
+    errors_naming,
     file_list_digest,
     is_archive,
-    naming,
+    open_texts,
     shuffle_key,
     single_spaced,
     text_bytes,
     text_files,
-    texts,
 )
 from .tokenization import Tokenizer, WordPiece
 from .worker_pool import map_in_order, progress
@@ -119,7 +119,7 @@ class BookCorpus(CorpusBuilder):
             split_books(books, self.held_out, self.seed)
             books.sort(key=lambda book: shuffle_key(self.seed, book.sha256))
         end_of_book = b"" if has_blocks else b"\n"
-        for split, path in self.texts(work).items():
+        for split, path in self.split_files(work).items():
             with open(path, "wb") as out:
                 for book in books:
                     if book.split == split:
@@ -207,7 +207,7 @@ def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
 def _texts_of(files: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
     """Yield the name and a stream of each text in several files."""
     for file in files:
-        yield from texts(file)
+        yield from open_texts(file)
 
 
 def _read_books(files: list[Path]) -> Iterator[tuple[str, bytes]]:
@@ -236,7 +236,7 @@ def _normalize_book(folder: Path, raw_book: tuple[str, bytes]) -> tuple[int, Boo
     digest = hashlib.sha256(raw).hexdigest()
     path = folder / f"{digest}.txt"
     if not path.exists():
-        with naming(name):
+        with errors_naming(name):
             text = raw.decode("utf-8-sig")
         normalize = _punctuation_normalizer().normalize
         with atomic_write(path) as out:

@@ -90,13 +90,13 @@ class CorpusBuilder:
         """
         raise NotImplementedError
 
-    def texts(self, work: Path) -> dict[str, Path]:
+    def split_files(self, work: Path) -> dict[str, Path]:
         """Return the file with the lines of each split."""
         return {split: work / f"{split}.txt" for split in SPLITS}
 
     def sample(self, work: Path) -> Iterator[str]:
         """Yield lines spread evenly over the training split, to train a tokenizer on."""
-        path = self.texts(work)["train"]
+        path = self.split_files(work)["train"]
         interval = math.ceil(path.stat().st_size / _SAMPLE_BYTES)
         with open(path, encoding="utf-8", newline="\n") as stream:
             for number, line in enumerate(stream):
@@ -119,6 +119,6 @@ class CorpusBuilder:
     def parts(self, work: Path, tokenizer: Tokenizer) -> list[Part]:
         """Return the parts of the binary data, in the order of its files. An item is a line."""
         parts = []
-        for split, path in self.texts(work).items():
+        for split, path in self.split_files(work).items():
             parts += text_parts(path, split)
         return parts

@@ -25,12 +25,12 @@ from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder
 from .iterables import take_until
 from .sources import (
     describe_files,
-    naming,
+    errors_naming,
+    open_texts,
     shuffle_key,
     single_spaced,
     text_bytes,
     text_files,
-    texts,
 )
 from .tokenization import RESERVED, SPECIAL, Tokenizer, Words
 from .worker_pool import progress
@@ -99,7 +99,7 @@ class CustomTextBuilder(CorpusBuilder):
             spans = list(zip(split_of_document, sizes))
         else:
             spans = self._hold_out_end(sizes)
-        _write_splits(joined, spans, self.texts(work))
+        _write_splits(joined, spans, self.split_files(work))
         return {
             "corpus": other_name(self.sources[0]),
             "identified_by": None,
@@ -133,7 +133,7 @@ class CustomTextBuilder(CorpusBuilder):
             return Words(work / "dict.txt")
         if self.vocab_size:
             return self.train_tokenizer(work, self.vocab_size)
-        size = text_bytes(self.texts(work).values())
+        size = text_bytes(self.split_files(work).values())
         entries = min(16_000, max(1_000, size // 1000))
         print(
             f"The dictionary has {entries:,} entries, for {size:,} bytes of text. Pass "
@@ -179,9 +179,9 @@ class CustomTextBuilder(CorpusBuilder):
 
 def _document_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of each document in a file, and an empty line at its end."""
-    for name, stream in texts(file):
+    for name, stream in open_texts(file):
         is_empty = True
-        with naming(name):
+        with errors_naming(name):
             for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):
                 normalized = single_spaced(line)
                 if normalized:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..files import atomic_folder
 from ..results.completion import CompletionMarker
 from .custom_text import ENDINGS
-from .sources import text_files, texts
+from .sources import open_texts, text_files
 
 #: Pattern that matches at the title of a WikiText article: " = Title = ". A section has more marks:
 #: " = = Section = = ". The match is empty, so a split at it keeps the title.
@@ -46,7 +46,7 @@ def sample_documents(
         return
     documents: list[bytes] = []
     for file in files:
-        for _, stream in texts(file, ending_in_archives):
+        for _, stream in open_texts(file, ending_in_archives):
             text = stream.read()
             if by_title:
                 # Text before the first title is no document.

@@ -22,7 +22,7 @@ import numpy as np
 from ..files import atomic_write
 from ..results.completion import CompletionMarker, run_cached
 from .iterables import batches
-from .sources import single_spaced, text_bytes, texts
+from .sources import open_texts, single_spaced, text_bytes
 from .worker_pool import map_in_order, progress
 
 #: Number of possible keys; all keys are smaller.
@@ -51,7 +51,7 @@ def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, b
         most: about the number of bytes of text to read. None: all.
     """
     begin = 0
-    for _, stream in texts(path):
+    for _, stream in open_texts(path):
         end = begin
         for offset, text in _split_documents(stream, begin, most):
             yield offset, text

@@ -86,7 +86,7 @@ def text_bytes(files: Iterable[Path]) -> int:
     return total
 
 
-def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
+def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
     """Yield the name and a stream of each text in a file.
 
     Each stream must be read before the next one is requested.
@@ -98,7 +98,7 @@ def texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO]]:
     Raises:
         UserInputError: the file is damaged.
     """
-    with open_input(path) as raw, naming(path):
+    with open_input(path) as raw, errors_naming(path):
         if is_archive(path):
             if raw.peek(8).startswith(b"PK"):
                 yield from _zip_members(path, raw, ending)
@@ -150,7 +150,7 @@ class _NamedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer) -> int:
-        with naming(self._path):
+        with errors_naming(self._path):
             return self._stream.readinto(buffer)
 
 
@@ -159,7 +159,7 @@ def _buffered(path: Path, stream: IO[bytes]) -> io.BufferedReader:
 
 
 @contextmanager
-def naming(path: str | os.PathLike) -> Iterator[None]:
+def errors_naming(path: str | os.PathLike) -> Iterator[None]:
     """Convert exceptions raised for a damaged file to a UserInputError that names the file.
 
     These exceptions have no common type. Errors of the disk are raised unchanged.

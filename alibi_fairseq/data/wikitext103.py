@@ -22,7 +22,7 @@ from ..options import option
 from ..results.manifest import other_name
 from .corpus_builder import SPLITS, CorpusBuilder
 from .iterables import take_until
-from .sources import describe_files, naming, texts
+from .sources import describe_files, errors_naming, open_texts
 from .tokenization import Words
 
 CORPUS = "wikitext-103"
@@ -87,7 +87,7 @@ class WikiText103(CorpusBuilder):
             )
         return {"source": "official" if self._is_official else self._sha256}
 
-    def texts(self, work: Path) -> dict[str, Path]:
+    def split_files(self, work: Path) -> dict[str, Path]:
         paths = self._whole_texts(work)
         if self.excerpt:
             paths["train"] = work / "train.txt"
@@ -111,7 +111,7 @@ class WikiText103(CorpusBuilder):
         sources = self._describe_sources(source, paths, is_genuine)
         if self.excerpt:
             # After the dictionary, since an excerpt has that of the whole text.
-            beginning = self.texts(work)["train"]
+            beginning = self.split_files(work)["train"]
             _write_beginning(paths["train"], beginning, self.excerpt)
             counts["train"] = count_words(beginning)
         identified_by = None
@@ -221,7 +221,7 @@ def _extract(archive: Path, folder: Path) -> None:
     """Extract the files of the three splits, in whatever folder of the archive they are."""
     folder.mkdir(exist_ok=True)
     names = {f"wiki.{split}.tokens" for split in SPLITS}
-    for member, stream in texts(archive, ".tokens"):
+    for member, stream in open_texts(archive, ".tokens"):
         name = Path(member).name
         if name in names:
             with open(folder / name, "wb") as out:
@@ -237,7 +237,7 @@ def count_words(path: Path) -> dict:
     lines = 0
     words = 0
     # Universal newlines, as fairseq-preprocess reads.
-    with naming(path), open(path, encoding="utf-8") as stream:
+    with errors_naming(path), open(path, encoding="utf-8") as stream:
         for line in stream:
             lines += 1
             words += len(line.split())
