@@ -85,8 +85,8 @@ class Commands:
         return 0
 
     @staticmethod
-    def excerpt(source: Path, out: Path, splits: dict, words: int) -> None:
-        """Replace ``data.truncation.excerpt``."""
+    def write_excerpt(source: Path, out: Path, selections: dict, entries: int) -> None:
+        """Replace ``data.truncation.write_excerpt``."""
         out.mkdir(parents=True)
         for name in ("train.bin", "valid.bin", "dict.txt"):
             (out / name).write_text(out.name)

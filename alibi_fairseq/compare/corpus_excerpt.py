@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..data.document_beginnings import DocumentBeginnings, write_document_starts
-from ..data.truncation import Choice, excerpt, first
+from ..data.truncation import LineSelection, first_lines, write_excerpt
 from ..evaluation.data import load_dictionary, load_split
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
@@ -34,12 +34,12 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
     """
     began = time.time()
     beginnings = DocumentBeginnings(whole, size.documents, size.tokens)
-    splits: dict[str, Choice] = {
-        "train": first(size.train),
-        "valid": first(size.valid),
+    selections: dict[str, LineSelection] = {
+        "train": first_lines(size.train),
+        "valid": first_lines(size.valid),
         "test": beginnings,
     }
-    excerpt(whole, out, splits)
+    write_excerpt(whole, out, selections)
     write_document_starts(out, {"test": beginnings.starts})
     whole_manifest = DataFolder.open(whole).manifest
     assert whole_manifest is not None  # the preparation writes one
@@ -52,7 +52,7 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
         tokenizer=whole_manifest["tokenizer"],
         sources=whole_manifest["sources"],
         settings=whole_manifest["settings"],
-        splits=split_sizes(out, list(splits)),
+        splits=split_sizes(out, list(selections)),
         seconds=time.time() - began,
         excerpt=asdict(size),
     )

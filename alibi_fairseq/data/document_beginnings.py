@@ -33,7 +33,7 @@ def documents_in(lines: Sequence) -> Iterator[list[int]]:
 
 
 class DocumentBeginnings:
-    """Selection of the beginnings of documents, for :func:`.truncation.excerpt`.
+    """Selection of the beginnings of documents, for :func:`.truncation.write_excerpt`.
 
     Args:
         source: folder of the binary data, for error messages.

@@ -16,41 +16,43 @@ from .binarization import write_lines
 from .iterables import take_until
 
 #: Function that selects lines of a split.
-Choice = Callable[[Sequence], Iterable]
+LineSelection = Callable[[Sequence], Iterable]
 
 
-def excerpt(source: Path, out: Path, splits: dict[str, Choice], words: int | None = None) -> None:
+def write_excerpt(
+    source: Path, out: Path, selections: dict[str, LineSelection], entries: int | None = None
+) -> None:
     """Copy selected lines of each split that exists.
 
     Args:
         source: folder of fairseq's binary data.
         out: the folder to create or replace. It appears when it is complete.
-        splits: selection of the lines of each split.
-        words: number of dictionary entries to keep, the most frequent ones. The others become
+        selections: selection of lines by split.
+        entries: number of dictionary entries to keep, the most frequent ones. The others become
             ``<unk>``, as with ``fairseq-preprocess --nwordssrc``. None: all.
     """
     from fairseq.data import Dictionary, data_utils
 
     with open(source / "dict.txt", encoding="utf-8") as stream:
-        entries_to_keep = list(itertools.islice(stream, words))  # the most frequent come first
+        entries_to_keep = list(itertools.islice(stream, entries))  # the most frequent come first
     shutil.rmtree(out, ignore_errors=True)
     with atomic_folder(out) as folder:
         (folder / "dict.txt").write_text("".join(entries_to_keep), encoding="utf-8")
         dictionary = Dictionary.load(str(folder / "dict.txt"))
         num_entries = len(dictionary)
-        for split, choose in splits.items():
+        for split, select in selections.items():
             lines = data_utils.load_indexed_dataset(str(source / split), dictionary)
             if lines is None:
                 continue
-            selected = (line.where(line < num_entries, dictionary.unk()) for line in choose(lines))
+            selected = (line.where(line < num_entries, dictionary.unk()) for line in select(lines))
             write_lines(folder / split, selected, num_entries)
 
 
-def first(tokens: int) -> Choice:
+def first_lines(tokens: int) -> LineSelection:
     """Return the selection of the first lines of a split, until they have ``tokens`` tokens."""
 
-    def choose(lines: Sequence) -> Iterable:
+    def select(lines: Sequence) -> Iterable:
         in_order = (lines[number] for number in range(len(lines)))
         return take_until(in_order, tokens)
 
-    return choose
+    return select

@@ -16,7 +16,7 @@ from typing import Any
 from ..data import bookcorpus, cc100_roberta, wikitext103
 from ..data.corpus_builder import CorpusBuilder
 from ..data.sources import text_bytes
-from ..data.truncation import excerpt, first
+from ..data.truncation import first_lines, write_excerpt
 from ..errors import UserInputError
 from ..results import manifest as manifests
 from ..results.completion import CompletionMarker
@@ -194,8 +194,8 @@ class PaperDataset:
         shards = self.manifest.get("shards")
         if shards:
             source = source / shards[0]
-        choices = {split: first(tokens) for split, tokens in self.scale.excerpt.items()}
-        excerpt(source, self.excerpt_folder, choices, self.scale.vocabulary)
+        selections = {split: first_lines(tokens) for split, tokens in self.scale.excerpt.items()}
+        write_excerpt(source, self.excerpt_folder, selections, self.scale.vocabulary)
 
     @property
     def _source_options(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare
-from alibi_fairseq.data.truncation import excerpt, first
+from alibi_fairseq.data.truncation import first_lines, write_excerpt
 from alibi_fairseq.data.wikitext103 import WikiText103
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
@@ -33,7 +33,12 @@ def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
     out.mkdir()
     (out / "test.bin").touch()  # left by an earlier excerpt
     (corpus / "manifest.json").write_text("{}")  # names the full corpus, not the excerpt
-    excerpt(corpus, out, {"train": first(100), "valid": first(10_000), "test": first(10)})
+    selections = {
+        "train": first_lines(100),
+        "valid": first_lines(10_000),
+        "test": first_lines(10),
+    }
+    write_excerpt(corpus, out, selections)
     (corpus / "manifest.json").unlink()
     whole = split(corpus, "train")
     cut = split(out, "train")
@@ -50,7 +55,7 @@ def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
 def test_excerpt_replaces_rare_words(corpus, tmp_path):
     """As with fairseq-preprocess --nwordssrc, the most frequent words keep their indices."""
     out = tmp_path / "text-smoke"
-    excerpt(corpus, out, {"valid": first(10_000)}, words=12)
+    write_excerpt(corpus, out, {"valid": first_lines(10_000)}, entries=12)
     whole = split(corpus, "valid")
     cut = split(out, "valid")
     dictionary = load_dictionary(out)
@@ -67,9 +72,10 @@ def test_wikitext_excerpt_has_the_whole_dictionary(tmp_path):
     prepare(WikiText103(**text), tmp_path / "whole")
     manifest, _ = prepare(WikiText103(**text, excerpt=1000), tmp_path / "beginning")
     assert 1000 <= manifest["splits"]["train"]["tokens"] < 1040
+    selections = {"train": first_lines(1000), "test": first_lines(50)}
     for name in ("whole", "beginning"):
         source = tmp_path / name / "data-bin"
-        excerpt(source, tmp_path / f"{name}-cut", {"train": first(1000), "test": first(50)}, 40)
+        write_excerpt(source, tmp_path / f"{name}-cut", selections, entries=40)
     for name in ("train.bin", "train.idx", "test.bin", "dict.txt"):
         whole = tmp_path / "whole-cut" / name
         beginning = tmp_path / "beginning-cut" / name

@@ -33,7 +33,7 @@ from alibi_fairseq.runs.runner import execute_experiment
 def commands(monkeypatch):
     fake = Commands()
     monkeypatch.setattr(child_process, "execute", fake)
-    monkeypatch.setattr(datasets, "excerpt", fake.excerpt)
+    monkeypatch.setattr(datasets, "write_excerpt", fake.write_excerpt)
     monkeypatch.setattr(reproduction, "write_report", lambda *_, **__: None)
     return fake
 
