@@ -56,7 +56,7 @@ def read_checkpoint(path: str | os.PathLike) -> dict:
     Raises:
         UserInputError: it is damaged or no checkpoint, or it holds anything but values.
     """
-    with safe_types_allowed(), reading(path):
+    with safe_types_allowed(), reading_checkpoint(path):
         # Since torch 1.6 a file is a zip archive, whose tensors can stay on the disk until used.
         mmap = zipfile.is_zipfile(path)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
@@ -106,7 +106,7 @@ def require_file(path: str | os.PathLike) -> None:
 
 
 @contextmanager
-def reading(path: str | os.PathLike) -> Iterator[None]:
+def reading_checkpoint(path: str | os.PathLike) -> Iterator[None]:
     """Compare a checkpoint's checksums, which torch stores and never compares, before the block.
 
     Any error of the block that reads a corrupted file becomes a UserInputError. Files of torch

@@ -15,7 +15,7 @@ import fairseq
 from fairseq import checkpoint_utils, file_utils
 from fairseq.logging import meters
 
-from ..checkpoints.loading import check_finite, reading, safe_types_allowed, wrong_parts
+from ..checkpoints.loading import check_finite, reading_checkpoint, safe_types_allowed, wrong_parts
 from ..checkpoints.option_validation import check_options, plain
 from ..errors import UserInputError
 from ..training.resume import check_same_model
@@ -37,7 +37,7 @@ def load_validated_checkpoint(load, path, *arguments, **keywords):
     Every command of fairseq, ``from_pretrained``, and our evaluator load checkpoints with this
     function.
     """
-    with safe_types_allowed(), reading(path):
+    with safe_types_allowed(), reading_checkpoint(path):
         state = load(path, *arguments, **keywords)
     with wrong_parts(path):
         check_options(state.get("cfg") or {}, path)
