@@ -14,7 +14,7 @@ import torch
 
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
-from alibi_fairseq.huggingface.conversion import convert
+from alibi_fairseq.huggingface.conversion import convert_decoder
 from alibi_fairseq.positions import alibi_slopes
 from alibi_fairseq.results.data_folder import DataFolder
 
@@ -25,7 +25,7 @@ DATA = RUN / "data-bin"
 # %%
 loaded = load_checkpoint(CHECKPOINT, DATA)
 length = loaded.facts["train_length"]
-model = convert(loaded.decoder, "alibi", length).model
+model = convert_decoder(loaded.decoder, "alibi", length).model
 model.set_attn_implementation("eager")  # the only one that returns weights
 split = load_split(DataFolder.open(DATA), "valid", load_dictionary(DATA))
 tokens = torch.from_numpy(split.tokens[: 4 * length])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from alibi_fairseq import errors
 from alibi_fairseq.cli.reproduce import corpus_paths
-from alibi_fairseq.compare.config_files import load
+from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.options import positive
 from alibi_fairseq.runs.dry_run import format_dry_run
 from alibi_fairseq.runs.runner import execute_experiment
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     from .small_models.page import write_page as write_small_models_page
     from .small_models.page import write_readme_table
 
-    config = load(args.config, StudyConfig)
+    config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
     if config.tests:
         if args.readme:

@@ -24,7 +24,7 @@ from alibi_fairseq.compare.comparison_config import (
 )
 from alibi_fairseq.compare.comparison_runs import ComparisonRun, runs_of, sha256_if_present
 from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare
+from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare_corpora
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.completion import check_settings, read_json_if_present
@@ -239,7 +239,7 @@ class Study(Experiment):
         if missing and self.corpora and first.shared_vocabulary:
             flags = " ".join(f"--corpus {name}=PATH" for name in missing)
             raise UserInputError(f"The dictionary is learned from all texts. Pass {flags} as well.")
-        prepare(self.corpora, (), first.shared_vocabulary, self.folder)
+        prepare_corpora(self.corpora, (), first.shared_vocabulary, self.folder)
         for run in self.runs:
             run.check_kept_results()
 

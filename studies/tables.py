@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.reporting.plots import Panel, PlotLine, draw
+from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.results.labels import METHOD_NAMES
 
 from .estimates import Estimate, nats_to_percent
@@ -129,7 +129,7 @@ def draw_lengths(
         y = [at[n].perplexity for n in x]
         spread = [_spread(at[n]) for n in x]
         lines.append(PlotLine(METHOD_NAMES[method], x, y, method_style(method), spread))
-    draw("", [Panel("", lines, trained_at=train_length)], *paths)
+    plots.draw("", [Panel("", lines, trained_at=train_length)], *paths)
 
 
 def _spread(losses: ArticleLosses) -> float:

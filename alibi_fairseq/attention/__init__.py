@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from . import eager
-from .backend_selection import BACKENDS, check_backend, choose
+from .backend_selection import BACKENDS, check_backend, choose_backend
 from .future_mask import SEPARATORS, FutureMask, document_starts
 from .score_scale import SCORE_SCALINGS, ScoreScale
 
@@ -48,7 +48,7 @@ def attend(
     mask.check(q, k, v)
     if need_weights:
         return eager.attend_with_weights(q, k, v, mask, dropout_p)
-    name = choose(backend, q, k, v, mask, dropout_p, strict)
+    name = choose_backend(backend, q, k, v, mask, dropout_p, strict)
     return BACKENDS[name].attend(q, k, v, mask, dropout_p), None
 
 

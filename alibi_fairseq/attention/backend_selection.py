@@ -77,7 +77,7 @@ def check_backend(name: str) -> None:
         )
 
 
-def choose(
+def choose_backend(
     name: str,
     q: Tensor,
     k: Tensor,

@@ -45,7 +45,7 @@ def check_options(cfg, path) -> None:
         UserInputError: an option may do more than describe a language model.
     """
     try:
-        for group, options in plain(cfg).items():
+        for group, options in plain_values(cfg).items():
             for name in component_names(group, options):
                 check_component(group, name)
                 if group == "model" and isinstance(options, dict):
@@ -59,7 +59,7 @@ def check_options(cfg, path) -> None:
         ) from error
 
 
-def plain(value):
+def plain_values(value):
     """Return a configuration as dictionaries, lists, and scalars.
 
     Raises:
@@ -72,9 +72,9 @@ def plain(value):
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain_values(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain_values(item) for item in value]
     if isinstance(value, str) and "${" in value:
         raise ValueError(f"{value[:60]!r} refers to something outside of the checkpoint")
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -24,7 +24,7 @@ from ..errors import UserInputError
 from ..files import atomic_folder, open_input
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .loading import check_finite, check_ties, wrong_parts
-from .option_validation import check_options, plain
+from .option_validation import check_options, plain_values
 
 ARCHITECTURE = "alibi_lm_wiki103"
 #: Buffers of the fork's unused sinusoidal module in the state dict; nothing reads them.
@@ -33,7 +33,7 @@ LEFTOVERS = ("decoder.embed_positions._float_tensor", "decoder.embed_positions.w
 PLACES = ("data", "save_dir", "user_dir", "tensorboard_logdir", "log_file", "restore_file")
 
 
-def save(state: dict, dictionary: Dictionary, out: Path) -> None:
+def save_checkpoint(state: dict, dictionary: Dictionary, out: Path) -> None:
     """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder."""
     with atomic_folder(out) as folder:
         torch.save(state, folder / "checkpoint_best.pt")
@@ -85,8 +85,8 @@ def import_released(
 
 def options_of(state: dict, source: str | os.PathLike) -> dict:
     """Return the options the model was trained with, without groups."""
-    options = plain(state.get("args"))
-    groups = plain(state.get("cfg"))
+    options = plain_values(state.get("args"))
+    groups = plain_values(state.get("cfg"))
     if not options and not groups:
         raise UserInputError(f"{source} does not say which options its model was trained with.")
     if not options:

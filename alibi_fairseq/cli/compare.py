@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from ..compare.comparison_config import ComparisonConfig, CorpusConfig
-from ..compare.config_files import from_mapping, load
+from ..compare.config_files import from_mapping, load_config
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import UserInputError, did_you_mean
 from .experiments import ExperimentOptions
@@ -133,7 +133,7 @@ class CompareCommand(ExperimentOptions):
                     f"{path} cannot be combined with other options. Edit it instead, and give it "
                     "alone."
                 )
-            comparison = load(path)
+            comparison = load_config(path)
             if comparison.user_dir and not self.user_dir:
                 raise UserInputError(
                     f"{path}: user_dir names a plugin, which must be imported before the file is "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..checkpoints.loading import read_checkpoint, wrong_parts
-from ..checkpoints.released import import_released, read_dictionary, save
+from ..checkpoints.released import import_released, read_dictionary, save_checkpoint
 from ..files import open_input
 from .options import CliCommand, option
 
@@ -42,14 +42,14 @@ class Export(CliCommand):
     )
 
     def __call__(self) -> None:
-        from ..huggingface.export import export
+        from ..huggingface.export import export_checkpoint
         from ..huggingface.model_card import check_license
 
         if self.license is not None:
             check_license(self.license)
         for file in self.tokenizer_files:
             open_input(file).close()
-        converted = export(
+        converted = export_checkpoint(
             self.path, self.data, self.out, self.tokenizer_files, self.results, self.license
         )
         print(f"Wrote {self.out} as {converted.architecture}. {converted.reason}")
@@ -91,5 +91,5 @@ class ImportCheckpoint(CliCommand):
     def __call__(self) -> None:
         dictionary = read_dictionary(self.dictionary)
         state = import_released(read_checkpoint(self.checkpoint), dictionary, self.checkpoint)
-        save(state, dictionary, self.out)
+        save_checkpoint(state, dictionary, self.out)
         print(f"Wrote {self.out}/checkpoint_best.pt and {self.out}/dict.txt.")

@@ -14,7 +14,7 @@ from ..errors import UserInputError
 from ..paper.recipe import find_recipe, flags
 from ..paper.reproduction import NO_GPU, DeviceConfig
 from ..runs import torchrun
-from ..runs.execution import execute
+from ..runs.execution import execute_command
 from ..runs.run import ALIBI
 from .options import CliCommand, option
 
@@ -84,7 +84,7 @@ class Launch(CliCommand):
         if self.dry_run:
             print(shlex.join(command))
             return 0
-        return execute(command)
+        return execute_command(command)
 
 
 def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:

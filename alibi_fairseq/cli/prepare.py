@@ -9,7 +9,7 @@ from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.corpus_builder import CorpusBuilder
 from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.wikitext103 import WikiText103
 from alibi_fairseq.data.worker_pool import cores
 from alibi_fairseq.options import positive
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepare a corpus, and print the sizes of its splits."""
-    manifest, done = prepare(fill_dataclass(args.kind, args), args.out, args.workers)
+    manifest, done = prepare_corpus(fill_dataclass(args.kind, args), args.out, args.workers)
     if not done:
         print(
             f"{args.out}/data-bin already exists, from the same text and settings; nothing to do."

@@ -15,7 +15,7 @@ from ..files import open_input
 from .comparison_config import ComparisonConfig
 
 
-def load(path: str | Path, kind: type = ComparisonConfig) -> Any:
+def load_config(path: str | Path, kind: type = ComparisonConfig) -> Any:
     """Load a configuration from a YAML file.
 
     Args:

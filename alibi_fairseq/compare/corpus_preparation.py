@@ -7,9 +7,8 @@ from pathlib import Path
 
 from ..data.custom_text import CustomTextBuilder
 from ..data.document_sampling import sample_documents
-from ..data.pipeline import prepare as prepare_text
-from ..data.probes import PROBES
-from ..data.probes import prepare as prepare_probe
+from ..data.pipeline import prepare_corpus
+from ..data.probes import PROBES, prepare_probe
 from ..data.shared_vocabulary import SharedVocabularyBuilder, train_shared_model
 from ..data.worker_pool import cores
 from ..errors import UserInputError
@@ -48,7 +47,7 @@ def is_prepared(corpus: CorpusConfig, train_lengths: Sequence[int], out: Path) -
     return not corpus.excerpt or is_excerpt(text_folder(corpus, out), corpus.excerpt)
 
 
-def prepare(
+def prepare_corpora(
     corpora: Sequence[CorpusConfig],
     train_lengths: Sequence[int],
     shared_vocabulary: int | None,
@@ -73,7 +72,7 @@ def prepare(
         # A corpus has a text, binary data, a probe, or a probe whose filler is one of the others.
         data = text_folder(corpus, out)
         if corpus.text:
-            prepare_corpus(corpus, builders[corpus.name], data)
+            prepare_text(corpus, builders[corpus.name], data)
         if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
             raise UserInputError(
                 f"{data} has dict.txt, as binary data has, but no train.bin. "
@@ -97,16 +96,16 @@ def builder_of(corpus: CorpusConfig, out: Path) -> CustomTextBuilder:
     return CustomTextBuilder(sources, corpus.tokenizer, corpus.vocabulary, held_out)
 
 
-def prepare_corpus(corpus: CorpusConfig, builder: CustomTextBuilder, data: Path) -> None:
+def prepare_text(corpus: CorpusConfig, builder: CustomTextBuilder, data: Path) -> None:
     """Prepare a text, and cut its excerpt if the corpus has one.
 
     Args:
         data: the folder of binary data to write.
     """
     if not corpus.excerpt:
-        prepare_text(builder, data.parent, cores())
+        prepare_corpus(builder, data.parent, cores())
         return
     whole = data.parent / "prepared"
-    prepare_text(builder, whole, cores())
+    prepare_corpus(builder, whole, cores())
     if not is_excerpt(data, corpus.excerpt):
         cut_excerpt(whole / "data-bin", data, corpus.excerpt)

@@ -29,7 +29,7 @@ from ..runs.tuning import tuning_table
 from .comparison_config import ComparisonConfig
 from .comparison_runs import ComparisonRun, run_of, runs_of
 from .config_files import as_mapping
-from .corpus_preparation import is_prepared, prepare
+from .corpus_preparation import is_prepared, prepare_corpora
 from .speeds import speed_columns
 from .undertrained import undertrained_warning, unigram_entropy
 
@@ -83,7 +83,7 @@ class ComparisonExperiment(Experiment):
         comparison = self.comparison
         with atomic_write(self.folder / COMPARISON_FILE) as file:
             yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
-        prepare(
+        prepare_corpora(
             comparison.corpora,
             comparison.train_lengths,
             comparison.shared_vocabulary,

@@ -1,8 +1,8 @@
 """Conversion of text to fairseq's binary data, for ``alibi-fairseq prepare`` and ``data-prep/``.
 
-``pipeline.prepare`` has the steps, which are the same for every corpus. The differences between
-corpora are methods of ``corpus_builder.CorpusBuilder``; each corpus has a subclass in a module of
-its name. ``binarization`` tokenizes the text and writes the binary files.
+``pipeline.prepare_corpus`` has the steps, which are the same for every corpus. The differences
+between corpora are methods of ``corpus_builder.CorpusBuilder``; each corpus has a subclass in a
+module of its name. ``binarization`` tokenizes the text and writes the binary files.
 
 Five modules serve other commands than ``prepare``:
 

@@ -25,9 +25,10 @@ _SAMPLE_BYTES = 256_000_000
 class CorpusBuilder:
     """Corpus to prepare, with methods to read, split, tokenize, and check it.
 
-    The fields are the options of ``alibi-fairseq prepare``. :func:`.pipeline.prepare` calls the
-    methods in this order: :meth:`settings`, :meth:`read`, :meth:`build_tokenizer`, :meth:`parts`.
-    An interrupted preparation calls them again, but :meth:`read` only if it had not finished.
+    The fields are the options of ``alibi-fairseq prepare``. :func:`.pipeline.prepare_corpus` calls
+    the methods in this order: :meth:`settings`, :meth:`read`, :meth:`build_tokenizer`,
+    :meth:`parts`. An interrupted preparation calls them again, but :meth:`read` only if it had not
+    finished.
 
     Attributes:
         name: name on the command line.

@@ -32,7 +32,9 @@ _READ_MARKER = "text.json"
 _ADVICE = "choose another --out or delete that folder"
 
 
-def prepare(corpus: CorpusBuilder, out: str | os.PathLike, workers: int = 1) -> tuple[dict, bool]:
+def prepare_corpus(
+    corpus: CorpusBuilder, out: str | os.PathLike, workers: int = 1
+) -> tuple[dict, bool]:
     """Create ``OUT/data-bin``, or resume an interrupted preparation from ``OUT/work``.
 
     Args:

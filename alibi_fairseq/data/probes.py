@@ -314,7 +314,7 @@ def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
     return probe, marker, text
 
 
-def prepare(probe: Probe, length: int, text: Path | None, out: Path, seed: int = 1) -> None:
+def prepare_probe(probe: Probe, length: int, text: Path | None, out: Path, seed: int = 1) -> None:
     """Write fairseq's binary data of a probe, unless it already exists.
 
     The sequences are the blocks of ``--sample-break-mode none``.

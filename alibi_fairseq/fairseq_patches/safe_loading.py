@@ -16,7 +16,7 @@ from fairseq import checkpoint_utils, file_utils
 from fairseq.logging import meters
 
 from ..checkpoints.loading import check_finite, reading_checkpoint, safe_types_allowed, wrong_parts
-from ..checkpoints.option_validation import check_options, plain
+from ..checkpoints.option_validation import check_options, plain_values
 from ..errors import UserInputError
 from ..training.resume import check_same_model
 from . import patch_method
@@ -56,7 +56,7 @@ def reject_interpolations(upgrade, state):
     args = state.get("args")
     try:
         if isinstance(args, Namespace):
-            plain(vars(args))
+            plain_values(vars(args))
     except ValueError as error:
         raise UserInputError(
             f"The options of the checkpoint cannot be loaded safely: {error}."

@@ -13,7 +13,7 @@ from fairseq.distributed import utils as distributed_utils
 from ..checkpoints.loading import wrong_parts
 from ..errors import option_errors
 from ..training import progress, save_dir, shutdown
-from ..training.training_record import record
+from ..training.training_record import record_training
 from . import distributed, patch_method, startup
 from .resumed_training import resume_early_stopping, skip_finished_training
 from .safe_loading import replace_eval_in_fairseq
@@ -60,7 +60,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     path = Path(cfg.save_dir) / cfg.restore_file
     with wrong_parts(path) if path.exists() else nullcontext():
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
-    record(trainer, extra_state)
+    record_training(trainer, extra_state)
     shutdown.save_and_stop_on_request(trainer, epochs)
     resume_early_stopping(trainer, extra_state)
     skip_finished_training(trainer, epochs, extra_state)

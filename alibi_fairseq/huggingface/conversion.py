@@ -63,13 +63,13 @@ class Converted:
     difference: float
 
 
-def convert(decoder: Any, position_method: str, train_length: int) -> Converted:
+def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Converted:
     """Convert a decoder of ours or of ``transformer_lm`` to a model of transformers.
 
     Raises:
         UserInputError: if no such model computes the same scores.
     """
-    description = describe(decoder, position_method, train_length)
+    description = describe_decoder(decoder, position_method, train_length)
     native = NATIVE.get(position_method)
     mismatches = []
     if native is not None:
@@ -99,12 +99,12 @@ def convert(decoder: Any, position_method: str, train_length: int) -> Converted:
     copies = {key: weight.detach().clone() for key, weight in weights.items()}
     model.load_state_dict(copies, strict=True)
     model.eval()
-    difference = compare(decoder, lambda tokens: model(tokens).logits, train_length)
+    difference = compare_scores(decoder, lambda tokens: model(tokens).logits, train_length)
     return Converted(model, name, reason, difference)
 
 
 @torch.no_grad()
-def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int) -> float:
+def compare_scores(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int) -> float:
     """Return the largest difference between the log-probabilities of two models.
 
     Args:
@@ -129,7 +129,7 @@ def compare(decoder: Any, scores: Callable[[Tensor], Tensor], train_length: int)
     return difference
 
 
-def describe(decoder: Any, position_method: str, train_length: int) -> AlibiLmConfig:
+def describe_decoder(decoder: Any, position_method: str, train_length: int) -> AlibiLmConfig:
     """Convert decoder options to :class:`AlibiLmConfig`.
 
     Raises:

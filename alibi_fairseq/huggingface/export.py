@@ -29,7 +29,7 @@ from ..evaluation.data import (
 from ..files import atomic_folder
 from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig
-from .conversion import NAME, Converted, convert
+from .conversion import NAME, Converted, convert_decoder
 from .model_card import measurements_with, model_card
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
@@ -40,7 +40,7 @@ NUM_CHECKED_LINES = 200
 MIN_UNCHANGED = 0.95
 
 
-def export(
+def export_checkpoint(
     checkpoint: Path,
     data: Path,
     out: Path,
@@ -73,8 +73,8 @@ def export(
         # Results name a method with other options differently, so the option takes precedence.
         method = getattr(loaded.decoder.args, "position_method", loaded.facts["position_method"])
         length = loaded.facts["train_length"]
-        converted = convert(loaded.decoder, method, length)
-        save(converted.model, folder)
+        converted = convert_decoder(loaded.decoder, method, length)
+        save_model(converted.model, folder)
         is_custom_tokenizer = isinstance(tokenizer, AlibiLmTokenizer)
         if is_custom_tokenizer:
             tokenizer.register_for_auto_class("AutoTokenizer")
@@ -97,7 +97,7 @@ def export(
     return converted
 
 
-def save(model: PreTrainedModel, folder: Path) -> None:
+def save_model(model: PreTrainedModel, folder: Path) -> None:
     """Write configuration and weights, with the modeling files if the model needs them."""
     if isinstance(model, AlibiLmForCausalLM):
         AlibiLmConfig.register_for_auto_class()

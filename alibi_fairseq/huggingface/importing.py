@@ -27,12 +27,12 @@ from transformers import (
     PreTrainedModel,
 )
 
-from ..checkpoints.released import checkpoint_state, read_dictionary, save
+from ..checkpoints.released import checkpoint_state, read_dictionary, save_checkpoint
 from ..errors import UserInputError
 from ..files import read_json
 from .architectures import ACTIVATIONS, NATIVE, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
-from .conversion import compare
+from .conversion import compare_scores
 from .rope_parameters import rotary_options
 
 BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
@@ -95,10 +95,10 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
         # Symbols without a token ID have no probability: index −1 selects the added −inf.
         return pad(logits, (0, 1), value=-torch.inf)[..., token_ids]
 
-    difference = compare(decoder, scores, description.train_length)
+    difference = compare_scores(decoder, scores, description.train_length)
     weights = {f"decoder.{name}": tensor for name, tensor in decoder.state_dict().items()}
     history = {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
-    save(checkpoint_state(cfg, weights, dictionary, history), dictionary, out)
+    save_checkpoint(checkpoint_state(cfg, weights, dictionary, history), dictionary, out)
     return flags, difference
 
 

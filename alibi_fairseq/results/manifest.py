@@ -17,7 +17,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write, is_plain_name, json_text, read_json, sha256_file
 from alibi_fairseq.results.data_hashes import dictionary_sha256
 from alibi_fairseq.results.provenance import collect_provenance, version_of
-from alibi_fairseq.results.schema import JsonObject, check
+from alibi_fairseq.results.schema import JsonObject, check_json
 
 FILE_NAME = "manifest.json"
 # Parts of names that are reserved for the paper's corpora.
@@ -83,7 +83,7 @@ def read_manifest(path: Path) -> dict:
     """
     try:
         manifest = read_json(path)
-        check(Manifest, manifest, str(path))
+        check_json(Manifest, manifest, str(path))
     except UserInputError as error:
         raise UserInputError(f"{error} Prepare the data again.") from error
     return manifest
@@ -92,7 +92,7 @@ def read_manifest(path: Path) -> dict:
 def save(manifest: dict, folder: str | os.PathLike) -> None:
     """Write a manifest made by :func:`describe` into a folder."""
     path = Path(folder) / FILE_NAME
-    check(Manifest, manifest, str(path))
+    check_json(Manifest, manifest, str(path))
     with atomic_write(path) as stream:
         stream.write(json_text(manifest))
 

@@ -181,7 +181,7 @@ def validate_results(results: Any, source: str = "the results") -> dict:
     Raises:
         UserInputError: naming ``source`` and the first key that is wrong.
     """
-    check(ResultsFile, results, source)
+    check_json(ResultsFile, results, source)
     kind: str = results["kind"]
     first_index: dict[tuple, int] = {}
     for index, record in enumerate(results["cells"]):
@@ -198,7 +198,7 @@ def validate_results(results: Any, source: str = "the results") -> dict:
     return results
 
 
-def check(model: type[BaseModel], content: object, source: str) -> None:
+def check_json(model: type[BaseModel], content: object, source: str) -> None:
     """Check that JSON content has the keys and types of a model.
 
     Raises:

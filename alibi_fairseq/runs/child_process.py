@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from ..data.worker_pool import progress
 from ..errors import INTERRUPTED, STOPPED_EARLY
-from .execution import DEFAULT_SLOT, Slot, Stopped, execute
+from .execution import DEFAULT_SLOT, Slot, Stopped, execute_command
 
 
 class CommandFailedError(Exception):
@@ -70,7 +70,7 @@ class ChildProcess:
             code, advice = self._run_with_log(stop_signal, slot)
         else:
             # Nothing runs concurrently, so an evaluation can show its progress.
-            code = execute(self.argv, stop_signal, slot=slot)
+            code = execute_command(self.argv, stop_signal, slot=slot)
             advice = "See the output above."
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
@@ -95,7 +95,7 @@ class ChildProcess:
             log.flush()
             output.seek(0, os.SEEK_END)
             reader = _LogReader(output, bar)
-            code = execute(self.argv, stop_signal, log, reader.read, slot)
+            code = execute_command(self.argv, stop_signal, log, reader.read, slot)
         return code, f"See {self.log}. Its last line is: {reader.reason}"
 
 

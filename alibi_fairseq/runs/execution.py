@@ -124,7 +124,7 @@ class Slot:
 DEFAULT_SLOT = Slot()
 
 
-def execute(
+def execute_command(
     command: list[str],
     stop_signal: signal.Signals = signal.SIGUSR1,
     log: IO | None = None,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
-from .execution import Slot, execute, stop_requests
+from .execution import Slot, execute_command, stop_requests
 from .run import ALIBI, all_trials, unfinished_trials
 from .runner import Experiment, run_with_exit_code
 
@@ -215,7 +215,7 @@ def run_command(argv: list[str]) -> None:
             one.
     """
     with stop_requests() as stop:
-        code = execute([*ALIBI, *argv], slot=Slot(stop=stop))
+        code = execute_command([*ALIBI, *argv], slot=Slot(stop=stop))
     if code == STOPPED_EARLY and stop.signal == signal.SIGUSR1:
         print("saved; requeuing the job", flush=True)
         from submitit import JobEnvironment

@@ -142,7 +142,7 @@ class TrainingRecord:
             logger.warning(f"{path} could not be written ({error.strerror})")
 
 
-def record(trainer, extra_state: dict | None) -> None:
+def record_training(trainer, extra_state: dict | None) -> None:
     """Record a training of a language model from its first update on.
 
     Args:

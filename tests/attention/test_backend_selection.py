@@ -32,7 +32,7 @@ def select_backend(call: Call, dropout_p: float = 0.0, device: str | None = None
     q, k, v, _ = call.tensors()
     if device:
         q, k, v = (x.to(device) for x in (q, k, v))
-    return backend_selection.choose("auto", q, k, v, call.mask(), dropout_p, **kwargs)
+    return backend_selection.choose_backend("auto", q, k, v, call.mask(), dropout_p, **kwargs)
 
 
 def test_auto_on_cpu():
@@ -69,7 +69,7 @@ def test_auto_selects_fastest_measured_backend(monkeypatch):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         q = torch.empty(shape, requires_grad=phase == "train")
         mask = FutureMask(LinearBias(shape[1]), shape[2], shape[2])
-        selected = backend_selection.choose("auto", q, q, q, mask, 0.0)
+        selected = backend_selection.choose_backend("auto", q, q, q, mask, 0.0)
         if milliseconds[selected] > 1.05 * min(milliseconds.values()):
             slower[call] = selected, milliseconds
     assert not slower

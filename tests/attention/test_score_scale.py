@@ -109,4 +109,4 @@ def test_results_name_score_scaling():
 def test_export_rejects_score_scaling():
     model = small_model("alibi", "--score-scaling", "logn")
     with pytest.raises(UserInputError, match="--score-scaling"):
-        conversion.describe(model.decoder, "alibi", 16)
+        conversion.describe_decoder(model.decoder, "alibi", 16)

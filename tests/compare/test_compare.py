@@ -39,7 +39,7 @@ def few_timed_rounds(monkeypatch):
 
 def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     """Learned positions are evaluated past their table, and completed runs are not repeated."""
-    monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setattr(child_process, "execute_command", in_this_process)
     monkeypatch.setattr(figures_by_position, "MIN_TOKENS", 10)  # the text is short
     out = tmp_path / "out"
     words = ["compare", data_bin, "--out", out, "--methods", "alibi,learned", *SMALL]
@@ -84,7 +84,7 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
 def test_layer_patterns_and_options_share_one_table(
     data_bin, tmp_path, monkeypatch, few_timed_rounds
 ):
-    monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setattr(child_process, "execute_command", in_this_process)
     methods = "rotary/p_rope=0.75,rotary+none/attention_window=8+0"
     words = ["compare", data_bin, "--out", tmp_path / "out", "--methods", methods]
     words += ["--parallel", "1", "--train-lengths", "16", "--lengths", "16,32"]
@@ -118,7 +118,7 @@ def test_wrong_training_options_are_rejected_first(tmp_path, refuse, methods, fl
 
 def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     """Changed settings would repeat the runs of earlier versions."""
-    monkeypatch.setattr(child_process, "execute", Commands())
+    monkeypatch.setattr(child_process, "execute_command", Commands())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "transformer_xl"]
     words += ["--updates", "60"]
@@ -218,7 +218,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
         threads.append(slot.environment.get("OMP_NUM_THREADS"))
         return commands(words, stop_signal, log, watch, slot)
 
-    monkeypatch.setattr(child_process, "execute", execute)
+    monkeypatch.setattr(child_process, "execute_command", execute)
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 12)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi,none", "--lr", "0.1,0.2"]
     words = [*map(str, words), *SMALL, "--train-lengths", "16", "--lengths", "16"]
@@ -232,7 +232,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
 
 def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds):
     """The row has its name, a probe, and speeds relative to sinusoidal."""
-    monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setattr(child_process, "execute_command", in_this_process)
     monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
     del METHODS["root"]
     guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")

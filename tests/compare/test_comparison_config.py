@@ -6,7 +6,7 @@ import yaml
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareCommand
 from alibi_fairseq.compare.comparison_runs import runs_of
-from alibi_fairseq.compare.config_files import as_mapping, from_mapping, load
+from alibi_fairseq.compare.config_files import as_mapping, from_mapping, load_config
 from alibi_fairseq.compare.config_values import PAPER_METHODS
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import METHODS
@@ -32,17 +32,17 @@ order: [train_lengths, methods, corpora, seeds]
 def test_yaml_round_trip(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
-    study = load(path)
+    study = load_config(path)
     assert study.corpora[0].text == ("wiki-1.txt", "wiki-2.txt")
     assert study.corpora[1].text == ()
     assert study.train_flags == ("--dropout", "0.2", "--clip-norm", "0.5")
     assert study.tokens == 600 * 2048
     path.write_text(yaml.safe_dump(as_mapping(study)))
-    assert load(path) == study
+    assert load_config(path) == study
     for text in ("- a list", "{broken", ""):
         path.write_text(text)
         with pytest.raises(UserInputError, match=r"study\.yaml"):
-            load(path)
+            load_config(path)
 
 
 def test_model_specs_follow_order():

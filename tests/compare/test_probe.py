@@ -9,7 +9,7 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probes
-from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe, prepare
+from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe, prepare_probe
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.data import load_dictionary
@@ -156,7 +156,7 @@ def test_seed_determines_sequences(probe):
 
 @pytest.mark.parametrize("probe", [COPY, MQAR], ids=lambda probe: probe.name)
 def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
-    prepare(probe, 64, None, tmp_path / "data")
+    prepare_probe(probe, 64, None, tmp_path / "data")
     loaded, marker, text = probes.load(tmp_path / "data")
     assert loaded == probe
     assert text is None
@@ -170,23 +170,23 @@ def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
 def test_training_blocks_are_sequences(few_sequences, tmp_path):
     from fairseq.data import TokenBlockDataset, data_utils
 
-    prepare(COPY, 64, None, tmp_path / "data")
+    prepare_probe(COPY, 64, None, tmp_path / "data")
     lines = data_utils.load_indexed_dataset(str(tmp_path / "data" / "train"))
     blocks = TokenBlockDataset(lines, lines.sizes, 64, pad=1, eos=2, break_mode="none")
     assert len(blocks) == len(lines) == 64
     assert all((blocks[n] == lines[n]).all() for n in range(64))
     assert len(load_dictionary(tmp_path / "data")) == 4 + 2 + COPY.symbols
     before = (tmp_path / "data" / "train.bin").stat().st_mtime_ns
-    prepare(COPY, 64, None, tmp_path / "data")
+    prepare_probe(COPY, 64, None, tmp_path / "data")
     assert (tmp_path / "data" / "train.bin").stat().st_mtime_ns == before
-    prepare(COPY, 64, None, tmp_path / "again")
+    prepare_probe(COPY, 64, None, tmp_path / "again")
     same = [(tmp_path / name / "train.bin").read_bytes() for name in ("data", "again")]
     assert same[0] == same[1]
 
 
 def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch):
     """Learned positions are tested past their table, and completed runs are not repeated."""
-    monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setattr(child_process, "execute_command", in_this_process)
     out = tmp_path / "out"
     words = ["compare", "--probes", "copy", "--methods", "learned", "--updates", "2"]
     words += ["--train-lengths", "48", "--tokens-per-update", "192", "--train-flags", TINY]
@@ -232,7 +232,7 @@ def check_accuracy(data, checkpoint):
 
 def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("alibi_fairseq.reporting.probes.MIN_LEARNED_ACCURACY", 0.0)
-    monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setattr(child_process, "execute_command", in_this_process)
     data = tmp_path / "data"
     data.mkdir()
     write_corpus(data, train=1000, valid=500)

@@ -49,7 +49,7 @@ def test_warning_counts_each_seed():
 @pytest.mark.parametrize(("updates", "is_warned"), [(2, True), (150, False)])
 def test_report_warns_at_small_budget(tmp_path, monkeypatch, capsys, updates, is_warned):
     """The next token of this corpus is one of two, so a few updates are enough."""
-    monkeypatch.setattr(child_process, "execute", in_this_process)
+    monkeypatch.setattr(child_process, "execute_command", in_this_process)
     data = tmp_path / "data"
     data.mkdir()
     torch.manual_seed(1)

@@ -4,7 +4,7 @@ from sacremoses import MosesPunctNormalizer
 
 from alibi_fairseq.data import bookcorpus
 from alibi_fairseq.data.bookcorpus import BookCorpus
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.tokenization import SentencePiece
 from alibi_fairseq.errors import UserInputError
 
@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("prepared") / "out"
-    manifest, done = prepare(BookCorpus([folder], **SETTINGS), out, workers=2)
+    manifest, done = prepare_corpus(BookCorpus([folder], **SETTINGS), out, workers=2)
     assert done
     return out, manifest
 
@@ -93,9 +93,9 @@ def test_line_edition_is_checked_and_split_into_blocks(
         UserInputError,
         match=f"1,000 lines and {tokens:,} tokens, expected 74,004,228 and 984,846,357",
     ):
-        prepare(BookCorpus([line_file], **settings), tmp_path / "out")
+        prepare_corpus(BookCorpus([line_file], **settings), tmp_path / "out")
     assert not (tmp_path / "out" / "work").exists()
-    manifest, _ = prepare(
+    manifest, _ = prepare_corpus(
         BookCorpus([line_file], allow_other_text=True, **settings), tmp_path / "other"
     )
     assert (manifest["corpus"], manifest["unit"]) == ("other-text", "block of lines")
@@ -103,7 +103,7 @@ def test_line_edition_is_checked_and_split_into_blocks(
     monkeypatch.setattr(bookcorpus, "TOKENS", tokens)
     packed = tarred(line_file.parent, tmp_path / "packed.tar.bz2")
     for name, source in (("file", line_file), ("archive", packed)):
-        manifest, _ = prepare(BookCorpus([source], **settings), tmp_path / name)
+        manifest, _ = prepare_corpus(BookCorpus([source], **settings), tmp_path / name)
         assert (manifest["corpus"], manifest["identified_by"]) == ("bookcorpus", "lines and tokens")
     splits = list(split_of(tmp_path / "file").values())
     assert len(splits) == 20
@@ -120,7 +120,9 @@ def test_bookcorpus_uses_given_wordpiece(folder, tmp_path):
     vocabulary.write_text(
         "\n".join(["[SEP]", "[UNK]", "[CLS]", *letters, *("##" + x for x in letters)])
     )
-    manifest, _ = prepare(BookCorpus([folder], held_out=10, wordpiece=vocabulary), tmp_path / "out")
+    manifest, _ = prepare_corpus(
+        BookCorpus([folder], held_out=10, wordpiece=vocabulary), tmp_path / "out"
+    )
     assert manifest["tokenizer"]["kind"] == "wordpiece"
     assert manifest["dictionary"]["entries"] == 3 + 2 * len(letters) + 4
     assert (tmp_path / "out" / "data-bin" / "vocab.txt").exists()

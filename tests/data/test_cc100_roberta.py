@@ -8,7 +8,7 @@ from process_control import files_of
 
 from alibi_fairseq.data import binarization, cc100_roberta, shuffling
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.tokenization import SentencePiece
 
 SETTINGS = dict(vocab_size=350, valid_tokens=300, shards=3)
@@ -22,7 +22,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(source, tmp_path_factory):
     out = tmp_path_factory.mktemp("prepared") / "out"
-    manifest, done = prepare(Cc100Roberta([source], **SETTINGS), out, workers=2)
+    manifest, done = prepare_corpus(Cc100Roberta([source], **SETTINGS), out, workers=2)
     assert done
     return out, manifest
 
@@ -110,14 +110,14 @@ def test_packing_chunks_and_workers_keep_the_bytes(prepared, source, tmp_path, m
     monkeypatch.setattr(shuffling, "CHUNK_BYTES", 3000)
     monkeypatch.setattr(binarization, "_PART_BYTES", (1000, 1000))
     for name, path in (("packed", packed), ("plain", source)):
-        prepare(Cc100Roberta([path], **SETTINGS), tmp_path / name)
+        prepare_corpus(Cc100Roberta([path], **SETTINGS), tmp_path / name)
         assert files_of(tmp_path / name) == files_of(prepared[0])
 
 
 def test_cc100_uses_gpt2_files(source, tmp_path):
     encoder, merges = train_byte_level_bpe(sentences(7, 500), tmp_path / "bpe", 300).files
     corpus = Cc100Roberta([source], encoder_json=encoder, vocab_bpe=merges, **SETTINGS)
-    manifest, _ = prepare(corpus, tmp_path / "out")
+    manifest, _ = prepare_corpus(corpus, tmp_path / "out")
     assert manifest["tokenizer"]["kind"] == "byte-level-bpe"
     assert manifest["dictionary"]["entries"] == 300
     assert (tmp_path / "out" / "data-bin" / "vocab.bpe").exists()

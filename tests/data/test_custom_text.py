@@ -6,7 +6,7 @@ from preparations import sentences, stored
 from alibi_fairseq.cli import main
 from alibi_fairseq.data.corpus_builder import SPLITS
 from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.data_folder import DataFolder
 
@@ -33,7 +33,7 @@ def builder(folder, **options):
 
 
 def test_text_holds_out_whole_documents(documents, tmp_path):
-    prepare(builder(documents), tmp_path / "out")
+    prepare_corpus(builder(documents), tmp_path / "out")
     names = {}
     for split in SPLITS:
         lines, _ = stored(tmp_path / "out" / "data-bin", split)
@@ -49,7 +49,7 @@ def test_text_holds_out_whole_documents(documents, tmp_path):
 
 
 def test_text_is_described_by_its_manifest(documents, tmp_path):
-    manifest, done = prepare(builder(documents), tmp_path / "out")
+    manifest, done = prepare_corpus(builder(documents), tmp_path / "out")
     assert done
     # An empty line follows each document.
     assert manifest["splits"]["train"]["lines"] == 26 * 32
@@ -59,10 +59,10 @@ def test_text_is_described_by_its_manifest(documents, tmp_path):
 
 
 def test_text_is_prepared_once(documents, tmp_path):
-    manifest, _ = prepare(builder(documents), tmp_path / "out")
-    assert prepare(builder(documents), tmp_path / "out") == (manifest, False)
+    manifest, _ = prepare_corpus(builder(documents), tmp_path / "out")
+    assert prepare_corpus(builder(documents), tmp_path / "out") == (manifest, False)
     with pytest.raises(UserInputError, match="seed: 1 there, 2 now"):
-        prepare(builder(documents, seed=2), tmp_path / "out")
+        prepare_corpus(builder(documents, seed=2), tmp_path / "out")
 
 
 def test_single_file_is_split_and_keeps_its_text(tmp_path, capsys):

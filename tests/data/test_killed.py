@@ -7,7 +7,7 @@ from process_control import files_of, killed_at
 from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.wikitext103 import WikiText103
 
 
@@ -39,9 +39,9 @@ def corpora(folder):
 def test_killed_preparation_gives_the_same_bytes(tmp_path, name):
     """Each run is killed at a later file than the run before."""
     builder, same_data = corpora(tmp_path)[name]
-    prepare(same_data, tmp_path / "whole", workers=2)
+    prepare_corpus(same_data, tmp_path / "whole", workers=2)
     kills = 0
-    while killed_at(kills + 1, kills % 2 == 0, prepare, builder, tmp_path / "killed"):
+    while killed_at(kills + 1, kills % 2 == 0, prepare_corpus, builder, tmp_path / "killed"):
         kills += 1
     assert kills >= 5
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["data-bin"]

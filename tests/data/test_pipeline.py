@@ -10,7 +10,7 @@ from preparations import sentences
 from alibi_fairseq.data import binarization, pipeline
 from alibi_fairseq.data.binarization import binarize, text_parts
 from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.sources import single_spaced
 from alibi_fairseq.data.tokenization import Words, train_sentencepiece
 from alibi_fairseq.data.wikitext103 import count_words
@@ -90,7 +90,7 @@ def interrupted(tmp_path, monkeypatch):
     def run(seed: int):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(pipeline, "binarize", interrupt)
-            prepare(CustomTextBuilder([tmp_path / "text.txt"], "words", seed=seed), tmp_path)
+            prepare_corpus(CustomTextBuilder([tmp_path / "text.txt"], "words", seed=seed), tmp_path)
 
     return run
 
@@ -118,5 +118,5 @@ def test_prepare_keeps_foreign_data(tmp_path):
     (tmp_path / "data-bin").mkdir()
     (tmp_path / "data-bin" / "train.bin").write_bytes(b"precious")
     with pytest.raises(UserInputError, match=r"has no manifest\.json"):
-        prepare(CustomTextBuilder([tmp_path / "text.txt"]), tmp_path)
+        prepare_corpus(CustomTextBuilder([tmp_path / "text.txt"]), tmp_path)
     assert (tmp_path / "data-bin" / "train.bin").read_bytes() == b"precious"

@@ -10,7 +10,7 @@ from alibi_fairseq.data import bookcorpus, cc100_roberta
 from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.truncation import first_lines, write_excerpt
 from alibi_fairseq.data.wikitext103 import WikiText103
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
@@ -69,8 +69,8 @@ def test_wikitext_excerpt_has_the_whole_dictionary(tmp_path):
     """Its binary excerpt is bitwise identical to the binary excerpt of the full text."""
     wikitext_files(tmp_path / "text")
     text = {"from_folder": tmp_path / "text", "allow_other_text": True}
-    prepare(WikiText103(**text), tmp_path / "whole")
-    manifest, _ = prepare(WikiText103(**text, excerpt=1000), tmp_path / "beginning")
+    prepare_corpus(WikiText103(**text), tmp_path / "whole")
+    manifest, _ = prepare_corpus(WikiText103(**text, excerpt=1000), tmp_path / "beginning")
     assert 1000 <= manifest["splits"]["train"]["tokens"] < 1040
     selections = {"train": first_lines(1000), "test": first_lines(50)}
     for name in ("whole", "beginning"):
@@ -104,7 +104,7 @@ def test_excerpt_option_prepares_the_beginning(tmp_path, monkeypatch, name):
     corpus = corpora(tmp_path)[name]
     # With this size, the full text would count as the paper's.
     monkeypatch.setattr(cc100_roberta, "PAPER_BYTES", 1000)
-    manifest, _ = prepare(corpus, tmp_path / "out")
+    manifest, _ = prepare_corpus(corpus, tmp_path / "out")
     assert manifest["corpus"] in ("books", "lines", "documents")
     assert manifest["identified_by"] is None
     sizes = {split: counts["bytes"] for split, counts in manifest["splits"].items()}

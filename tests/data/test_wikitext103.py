@@ -6,7 +6,7 @@ from preparations import stored, wikitext_zip
 
 from alibi_fairseq.data import wikitext103
 from alibi_fairseq.data.corpus_builder import SPLITS
-from alibi_fairseq.data.pipeline import prepare
+from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.wikitext103 import WikiText103, count_words
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import sha256_file
@@ -21,7 +21,7 @@ def archive(tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(archive, tmp_path_factory):
     out = tmp_path_factory.mktemp("prepared") / "out"
-    manifest, done = prepare(WikiText103(archive, allow_other_text=True), out)
+    manifest, done = prepare_corpus(WikiText103(archive, allow_other_text=True), out)
     assert done
     return out, manifest
 
@@ -59,16 +59,16 @@ def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, m
     monkeypatch.setattr(wikitext103, "TOKENS", {s: c["tokens"] for s, c in counts.items()})
     monkeypatch.setattr(wikitext103, "URL", archive.as_uri())
     with pytest.raises(UserInputError, match=r"invalid hash value.* with --archive FILE"):
-        prepare(WikiText103(), tmp_path / "out")
+        prepare_corpus(WikiText103(), tmp_path / "out")
     monkeypatch.setattr(wikitext103, "ZIP_SHA256", sha256_file(archive))
     with pytest.raises(UserInputError, match=r"dictionary has [\d,]+ entries, expected 267,744"):
-        prepare(WikiText103(), tmp_path / "out")
+        prepare_corpus(WikiText103(), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
     entries = prepared[1]["dictionary"]["entries"]
     monkeypatch.setattr(wikitext103, "DICTIONARY", entries)
-    manifest, _ = prepare(WikiText103(), tmp_path / "out")
+    manifest, _ = prepare_corpus(WikiText103(), tmp_path / "out")
     assert manifest["corpus"] == "wikitext-103"
     assert manifest["identified_by"] == "archive hash, lines, tokens and dictionary size"
     assert manifest["sources"][0]["url"] == archive.as_uri()
     assert manifest["dictionary"]["entries"] == entries
-    assert not prepare(WikiText103(archive), tmp_path / "out")[1]
+    assert not prepare_corpus(WikiText103(archive), tmp_path / "out")[1]

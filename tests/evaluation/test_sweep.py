@@ -160,7 +160,7 @@ def probe(tmp_path, monkeypatch):
     """Return data of the probe ``copy`` and a model trained on them."""
     monkeypatch.setattr(probes, "TOKENS", 4096)
     data = tmp_path / "probe"
-    probes.prepare(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
+    probes.prepare_probe(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
     return data, train(data, tmp_path / "model", Trained.FLAGS["alibi"])
 
 

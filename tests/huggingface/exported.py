@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from conftest import small_model
 
-from alibi_fairseq.huggingface.conversion import Converted, convert
+from alibi_fairseq.huggingface.conversion import Converted, convert_decoder
 
 BLOOM = "--layernorm-embedding --activation-fn gelu_accurate"
 ADAPTIVE = (
@@ -31,4 +31,4 @@ def perturbed(method: str, flags: str = "", heads: int = 8, length: int = 32, no
 
 
 def converted(model, method: str, length: int = 32) -> Converted:
-    return convert(model.decoder, method, length)
+    return convert_decoder(model.decoder, method, length)

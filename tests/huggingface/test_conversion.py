@@ -9,7 +9,7 @@ from exported import ADAPTIVE, BLOOM, LONGROPE, TIED, converted, perturbed
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.huggingface.export import save
+from alibi_fairseq.huggingface.export import save_model
 from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 
 EOS = 2
@@ -211,7 +211,7 @@ def test_save_and_load_round_trip(method, flags, tmp_path):
     model = perturbed(method, flags)
     tokens = random_tokens(2, 32)
     first = converted(model, method).model
-    save(first, tmp_path / "once")
+    save_model(first, tmp_path / "once")
     second = AutoModelForCausalLM.from_pretrained(tmp_path / "once", trust_remote_code=True)
     second.save_pretrained(tmp_path / "twice")
     third = AutoModelForCausalLM.from_pretrained(tmp_path / "twice", trust_remote_code=True)

@@ -23,8 +23,8 @@ from transformers import AutoModelForCausalLM
 from alibi_fairseq.criterions.chunked_losses import ChunkedCrossEntropy
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import token_losses
-from alibi_fairseq.huggingface.conversion import convert
-from alibi_fairseq.huggingface.export import save
+from alibi_fairseq.huggingface.conversion import convert_decoder
+from alibi_fairseq.huggingface.export import save_model
 from alibi_fairseq.models.output_projection import OutputProjection
 
 CRITERIA = (CrossEntropyCriterion, ChunkedCrossEntropy)
@@ -159,8 +159,8 @@ def test_chunked_gradient_skips_excluded_symbols(name, tmp_path):
 def test_exported_import_keeps_exclusions(name, tmp_path):
     imported = import_with_negative_scores(name, tmp_path)
     decoder = imported.model.decoder
-    converted = convert(decoder, decoder.args.position_method, LENGTH)
-    save(converted.model, tmp_path / "exported")
+    converted = convert_decoder(decoder, decoder.args.position_method, LENGTH)
+    save_model(converted.model, tmp_path / "exported")
     exported = AutoModelForCausalLM.from_pretrained(tmp_path / "exported", trust_remote_code=True)
     tokens = imported.random_words()
     log_probabilities = exported(tokens).logits.log_softmax(-1)

@@ -13,7 +13,7 @@ from exported import BLOOM, converted, perturbed
 from torch.nn.functional import pad
 from transformers import AutoModelForCausalLM, StaticCache
 
-from alibi_fairseq.huggingface.export import save
+from alibi_fairseq.huggingface.export import save_model
 from alibi_fairseq.huggingface.modeling_alibi_lm import CACHE
 
 PAD = 1
@@ -38,7 +38,7 @@ def left_padded(prompts):
 
 def saved_and_loaded(model, method, folder):
     """Convert a model, save it, and load the copy that users get."""
-    save(converted(model, method, 32).model, folder)
+    save_model(converted(model, method, 32).model, folder)
     return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from alibi_fairseq.attention import BACKENDS
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.huggingface.conversion import convert
+from alibi_fairseq.huggingface.conversion import convert_decoder
 from alibi_fairseq.models.method_names import recorded_method_name
 
 #: Methods, windows and number of layers; the first is RNoPE-SWA.
@@ -42,7 +42,7 @@ def gpt_neox(model, methods: str, windows: str, layers: int, heads: int):
     """
     plain = small_model("rotary", "--decoder-layers", str(layers), heads=heads)
     plain.load_state_dict(model.state_dict())
-    theirs = convert(plain.decoder, "rotary", 32).model
+    theirs = convert_decoder(plain.decoder, "rotary", 32).model
     theirs.set_attn_implementation("eager")
     names = methods.split(",")
     limits = windows.split(",")
@@ -185,7 +185,7 @@ def test_export_rejects_layer_patterns(flags):
     methods = "rotary" if flags else "rotary,none"
     model = small_model(methods, *flags)
     with pytest.raises(UserInputError, match="Cannot export"):
-        convert(model.decoder, methods, 32)
+        convert_decoder(model.decoder, methods, 32)
 
 
 def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, caplog):

@@ -32,7 +32,7 @@ from alibi_fairseq.runs.runner import execute_experiment
 @pytest.fixture
 def commands(monkeypatch):
     fake = Commands()
-    monkeypatch.setattr(child_process, "execute", fake)
+    monkeypatch.setattr(child_process, "execute_command", fake)
     monkeypatch.setattr(datasets, "write_excerpt", fake.write_excerpt)
     monkeypatch.setattr(reproduction, "write_report", lambda *_, **__: None)
     return fake
@@ -74,7 +74,7 @@ def reproduce(commands, texts, tmp_path):
 class TestDryRun:
     @pytest.fixture(autouse=True)
     def nothing_may_run(self, monkeypatch, tmp_path):
-        monkeypatch.setattr(child_process, "execute", None)
+        monkeypatch.setattr(child_process, "execute_command", None)
         monkeypatch.chdir(tmp_path)
 
     @staticmethod
@@ -216,7 +216,7 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
         return commands(words, log=log, watch=watch)
 
     monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 2)
-    monkeypatch.setattr(child_process, "execute", run)
+    monkeypatch.setattr(child_process, "execute_command", run)
     code, ran = reproduce("table12", "--parallel", "2", scale="mini")
     assert code == 0
     assert logs["eval"] is not None

@@ -136,7 +136,7 @@ def test_heads_without_bias_on_flex():
 def test_heads_without_bias_are_not_exported():
     decoder = small_model("alibi", "--alibi-slopes", WITHOUT_BIAS).decoder
     with pytest.raises(UserInputError, match="--alibi-slopes"):
-        conversion.describe(decoder, "alibi", 32)
+        conversion.describe_decoder(decoder, "alibi", 32)
 
 
 def test_trainable_slopes_start_at_paper_slopes():

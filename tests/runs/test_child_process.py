@@ -18,7 +18,7 @@ from commands import ROOT
 from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
 from alibi_fairseq.runs import execution
 from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError
-from alibi_fairseq.runs.execution import Slot, execute
+from alibi_fairseq.runs.execution import Slot, execute_command
 from alibi_fairseq.runs.run import read_update_count
 from alibi_fairseq.runs.runner import run_with_exit_code
 from alibi_fairseq.runs.scheduler import WorkItem, run_all
@@ -80,7 +80,7 @@ def short_polls(monkeypatch):
 )
 def test_execute_returns_exit_code_and_restores_handlers(program, code):
     before = [signal.getsignal(number) for number in execution.STOP_SIGNALS]
-    assert execute([sys.executable, "-c", program]) == code
+    assert execute_command([sys.executable, "-c", program]) == code
     assert [signal.getsignal(number) for number in execution.STOP_SIGNALS] == before
 
 
@@ -96,7 +96,7 @@ STOP_CASES += [
 @pytest.mark.parametrize(("signals", "when", "options", "expected"), STOP_CASES)
 def test_stop_request_is_distinguished_from_normal_end(tmp_path, signals, when, options, expected):
     send(*signals, when=tmp_path / f"a{when}")
-    assert execute(saving(tmp_path / "a", **options)) == expected
+    assert execute_command(saving(tmp_path / "a", **options)) == expected
 
 
 def test_evaluation_is_interrupted_once(tmp_path):
@@ -131,7 +131,7 @@ time.sleep(60)
 def test_second_interrupt_kills_all_processes(tmp_path):
     send(signal.SIGINT, signal.SIGINT, when=tmp_path / "mark")
     command = [sys.executable, "-c", IGNORES_SIGUSR1.format(mark=str(tmp_path / "mark"))]
-    assert execute(command) == 128 + signal.SIGKILL
+    assert execute_command(command) == 128 + signal.SIGKILL
     child = int((tmp_path / "mark").read_text())
     # It was killed together with its parent, but may end a moment later.
     deadline = time.monotonic() + 10
@@ -152,7 +152,7 @@ def ended(pid: int) -> bool:
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.runs.execution import Slot, stop_requests, execute
+from alibi_fairseq.runs.execution import Slot, stop_requests, execute_command
 {call}
 """
 
@@ -176,13 +176,13 @@ def wait_until(condition, seconds=180):  # imports take long on a busy machine
 
 IN_A_THREAD = """
 with stop_requests() as stop:
-    thread = threading.Thread(target=lambda: execute({words}, slot=Slot(stop=stop)))
+    thread = threading.Thread(target=lambda: execute_command({words}, slot=Slot(stop=stop)))
     thread.start()
     thread.join()
 """
 IN_A_TERMINAL = """
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-code = execute({words})
+code = execute_command({words})
 pathlib.Path({code!r}).write_text(str(code))
 """
 
@@ -190,7 +190,7 @@ pathlib.Path({code!r}).write_text(str(code))
 @pytest.mark.skipif(
     sys.platform != "linux", reason="only the Linux kernel signals children of a killed parent"
 )
-@pytest.mark.parametrize("call", ["execute({words})", IN_A_THREAD])
+@pytest.mark.parametrize("call", ["execute_command({words})", IN_A_THREAD])
 def test_killed_parent_stops_its_command(tmp_path, call):
     parent, child = child_of(call, tmp_path)
     parent.kill()
@@ -225,7 +225,7 @@ def test_sighup_is_ignored_under_nohup(tmp_path):
     try:
         send(signal.SIGHUP, when=tmp_path / "mark")
         program = f"open({str(tmp_path / 'mark')!r}, 'w').close(); import time; time.sleep(1)"
-        assert execute([sys.executable, "-c", program]) == 0
+        assert execute_command([sys.executable, "-c", program]) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
 

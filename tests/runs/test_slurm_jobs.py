@@ -111,7 +111,7 @@ def test_bad_slurm_options_are_rejected(data_bin, tmp_path, capsys, options, sen
 
 def test_jobs_and_one_machine_resume_each_other(data_bin, tmp_path, monkeypatch, capsys):
     commands = Commands()
-    monkeypatch.setattr(child_process, "execute", commands)
+    monkeypatch.setattr(child_process, "execute_command", commands)
     out = tmp_path / "out"
     name = f"{data_bin.parent.name}/alibi-16-seed1"
     assert main(compare(data_bin, out, "--slurm", "--job", f"run:{name}")) == 0
@@ -132,7 +132,7 @@ def test_warned_job_saves_and_requeues(monkeypatch, capsys):
         os.kill(os.getpid(), stopped.signal)
         return slurm.STOPPED_EARLY if slot.stop.count else 0
 
-    monkeypatch.setattr(slurm, "execute", stopped)
+    monkeypatch.setattr(slurm, "execute_command", stopped)
     environment = SimpleNamespace(_requeue=requeued.append)
     monkeypatch.setattr(submitit, "JobEnvironment", lambda: environment)
     stopped.signal = signal.SIGUSR1

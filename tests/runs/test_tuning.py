@@ -29,7 +29,7 @@ def commands(monkeypatch):
     fake = Commands()
     for method, perplexities in PERPLEXITIES.items():
         fake.validation[method] = dict(perplexities)
-    monkeypatch.setattr(child_process, "execute", fake)
+    monkeypatch.setattr(child_process, "execute_command", fake)
     return fake
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from alibi_fairseq.compare.comparison_runs import runs_of
-from alibi_fairseq.compare.config_files import load
+from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.document_beginnings import documents_in
 from alibi_fairseq.data.document_sampling import ARTICLE_START
@@ -83,7 +83,7 @@ def texts(tmp_path, monkeypatch) -> dict[str, Path]:
 
 def test_models_are_listed_once_in_order(texts):
     results = Path("results")
-    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
+    study = Study(load_config("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
     assert [run.name for run in study.runs] == [
         "tales-alibi-16-seed1",
         "tales-t5-16-seed1",
@@ -130,7 +130,7 @@ def test_models_are_listed_once_in_order(texts):
 
 def test_study_run_equals_comparison_run_except_name(texts):
     results = Path("results")
-    study = Study(load("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
+    study = Study(load_config("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
     study_runs = {run.name: run for run in study.runs}
     models = runs_of(study.parts[1], study.folder, results / "tuning")
     assert len(models) == len(study_runs)
@@ -143,7 +143,7 @@ def test_study_run_equals_comparison_run_except_name(texts):
 
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.yaml")), ids=lambda path: path.name)
 def test_shipped_windows_divide_scored_tokens(path):
-    parts = load(path, StudyConfig).comparisons({})
+    parts = load_config(path, StudyConfig).comparisons({})
     assert {cell for part in parts for cell in part.model_specs()}
     for part in parts:
         scored = part.score_to - part.score_from
@@ -165,13 +165,13 @@ def test_invalid_configurations_are_rejected(tmp_path, changes, named):
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(DESCRIPTION | changes))
     with pytest.raises(UserInputError, match=named):
-        load(path, StudyConfig)
+        load_config(path, StudyConfig)
 
 
 def test_shared_dictionary_needs_all_texts(texts):
     with pytest.raises(UserInputError, match="--corpus wiki=PATH"):
         Study(
-            config=load("study.yaml", StudyConfig),
+            config=load_config("study.yaml", StudyConfig),
             texts={"tales": texts["tales"]},
             folder=Path("work"),
             results=Path("results"),

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from alibi_fairseq.compare.comparison_runs import runs_of
-from alibi_fairseq.compare.config_files import load
+from alibi_fairseq.compare.config_files import load_config
 from studies.__main__ import main
 from studies.experiment import StudyConfig
 
@@ -59,7 +59,7 @@ def test_page_without_results_states_that_no_test_was_run(tmp_path):
 
 @pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)
 def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
-    config = load(path, StudyConfig)
+    config = load_config(path, StudyConfig)
     assert config.tests is not None
     short = config.tests.train_length
     evaluations = set()
