@@ -128,7 +128,7 @@ def measure_layers(args, layers: list, weights: str) -> list[dict]:
     """Return one result record per variant."""
     batch, heads, length, head_size = layers[0][0].shape
     bias = LinearBias(heads)
-    kept = statistics.mean(kept_fraction(q, k, bias) for q, k, _ in layers)
+    mean_kept_fraction = statistics.mean(kept_fraction(q, k, bias) for q, k, _ in layers)
     return common.compare(
         make_variants(layers, common.device()),
         args.rounds,
@@ -140,7 +140,7 @@ def measure_layers(args, layers: list, weights: str) -> list[dict]:
         heads=heads,
         head_size=head_size,
         layers=len(layers),
-        kept_share=round(kept, 3),
+        kept_share=round(mean_kept_fraction, 3),
     )
 
 

@@ -51,8 +51,8 @@ class StudyConfig:
         parts: comparisons, in the order of training.
         training: keys that all parts share.
         evaluation: likewise.
-        tests: models of the six tests. The results then have a page of their own. None: they
-            belong to the page of the small models.
+        tests: models of the six tests. The results then have a separate page. None: they belong to
+            the page of the small models.
     """
 
     title: str
@@ -94,17 +94,17 @@ class StudyRun(Run):
         part: the comparison that the run belongs to.
         corpus: name of the corpus it is trained on.
         tuning: choice of its learning rate. None: the comparison has only one rate.
-        kept: folder of its results.
+        results_folder: folder of its results.
     """
 
     part: ComparisonConfig
     corpus: str
     tuning: Tuning | None
-    kept: Path
+    results_folder: Path
 
     @classmethod
     def of_comparison(
-        cls, name: str, part: ComparisonConfig, model: ComparisonRun, kept: Path
+        cls, name: str, part: ComparisonConfig, model: ComparisonRun, results_folder: Path
     ) -> StudyRun:
         """Return the run of a comparison's model under the study's name.
 
@@ -124,7 +124,7 @@ class StudyRun(Run):
             part=part,
             corpus=model.spec.corpus,
             tuning=model.tuning,
-            kept=kept,
+            results_folder=results_folder,
         )
 
     @property
@@ -151,27 +151,28 @@ class StudyRun(Run):
     @property
     def done(self) -> bool:
         """True if the results exist."""
-        return read_json_if_present(self.kept / SETTINGS_FILE) is not None
+        return read_json_if_present(self.results_folder / SETTINGS_FILE) is not None
 
-    def check_kept_results(self) -> None:
+    def check_existing_results(self) -> None:
         """Reject results of the same name that were made with other settings.
 
         Raises:
             UserInputError: a setting differs. Hashes are not compared before the data exists.
         """
-        kept = read_json_if_present(self.kept / SETTINGS_FILE)
-        if kept is None:
+        existing = read_json_if_present(self.results_folder / SETTINGS_FILE)
+        if existing is None:
             return
         wanted = self.result_settings
         if None in wanted["data"].values():
-            wanted["data"] = kept["settings"]["data"]
+            wanted["data"] = existing["settings"]["data"]
         advice = "choose another --results or move that folder away"
-        check_settings(kept["settings"], wanted, f"{self.kept} holds a model that was made", advice)
+        work = f"{self.results_folder} holds a model that was made"
+        check_settings(existing["settings"], wanted, work, advice)
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Run the evaluations that are missing, and keep the results."""
         if self.done:
-            self.check_kept_results()
+            self.check_existing_results()
             return
         super().evaluate(slot)
         command = self.training_command().line
@@ -185,14 +186,15 @@ class StudyRun(Run):
             name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
             files.setdefault(name, []).append({**document, "cells": cells})
         for name, documents in files.items():
-            save_results_file(merge_results_files(documents), self.kept / name)
+            save_results_file(merge_results_files(documents), self.results_folder / name)
         record = load_results_file(self.folder / TRAINING_FILE)
         record["provenance"]["command"] = command  # without this machine's interpreter
-        save_results_file(record, self.kept / TRAINING_FILE)
+        save_results_file(record, self.results_folder / TRAINING_FILE)
         outcome = self.tuning.outcome if self.tuning else None
-        kept = {"name": self.name, "settings": self.result_settings, "tuning": outcome}
-        with atomic_write(self.kept / SETTINGS_FILE) as stream:  # last: it marks the results
-            json.dump(kept, stream, indent=1)
+        description = {"name": self.name, "settings": self.result_settings, "tuning": outcome}
+        # Written last, because it marks the results as complete.
+        with atomic_write(self.results_folder / SETTINGS_FILE) as stream:
+            json.dump(description, stream, indent=1)
             stream.write("\n")
 
 
@@ -233,7 +235,7 @@ class Study(Experiment):
         return all(is_prepared(corpus, (), self.folder) for corpus in self.corpora)
 
     def prepare(self) -> None:
-        """Prepare the data, and reject kept results with other settings."""
+        """Prepare the data, and reject existing results with other settings."""
         first = self.parts[0]
         missing = [corpus.name for corpus in first.corpora if corpus.name not in self.texts]
         if missing and self.corpora and first.shared_vocabulary:
@@ -241,7 +243,7 @@ class Study(Experiment):
             raise UserInputError(f"The dictionary is learned from all texts. Pass {flags} as well.")
         prepare_corpora(self.corpora, (), first.shared_vocabulary, self.folder)
         for run in self.runs:
-            run.check_kept_results()
+            run.check_existing_results()
 
     @property
     def runs(self) -> list[StudyRun]:
@@ -255,8 +257,8 @@ class Study(Experiment):
                 if corpus not in available or not fnmatch.fnmatch(name, self.pattern):
                     continue
                 if name not in runs:
-                    kept = self.results / "cells" / name
-                    runs[name] = StudyRun.of_comparison(name, part, model, kept)
+                    results_folder = self.results / "cells" / name
+                    runs[name] = StudyRun.of_comparison(name, part, model, results_folder)
         return list(runs.values())
 
     def report(self) -> None:

@@ -97,13 +97,13 @@ def _range(low: float | None, high: float | None) -> str:
 
 def at_train_length(losses: Losses, corpus: str, train_length: int) -> MethodLosses:
     """Return the evaluations without overlap and variant of the models of a training length."""
-    found: dict[str, dict[int, ArticleLosses]] = defaultdict(dict)
+    by_method: dict[str, dict[int, ArticleLosses]] = defaultdict(dict)
     for key, article_losses in losses.items():
         if key.stride != key.length or key.variant:
             continue
         if (key.corpus, key.tested_on, key.train_length) == (corpus, corpus, train_length):
-            found[key.method][key.length] = article_losses
-    return dict(sorted(found.items()))
+            by_method[key.method][key.length] = article_losses
+    return dict(sorted(by_method.items()))
 
 
 def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
@@ -143,7 +143,7 @@ def _spread(losses: ArticleLosses) -> float:
 
 
 def training_gaps_table(curves: ValidationCurves, corpus: str, train_length: int) -> str:
-    """Write how far each method is from ALiBi in validation perplexity as training goes on.
+    """Write how far each method is from ALiBi in validation perplexity during training.
 
     The columns are an eighth, a quarter, half, and all of the updates, where ALiBi
     was validated then. The text is empty without ALiBi or without another method.

@@ -221,13 +221,14 @@ def eval_steps_of(
     yield from _sliding_steps(comparison, spec, as_trained)
     yield from _variant_steps(comparison, spec, as_trained)
 
-    for other in comparison.corpora:
-        if other.name in comparison.also_on and other != corpus and not other.probe:
+    for test_corpus in comparison.corpora:
+        is_other_text = test_corpus != corpus and not test_corpus.probe
+        if is_other_text and test_corpus.name in comparison.also_on:
             yield replace(
                 as_trained,
-                name=f"on {other.name}",
-                results=results / f"results-on-{other.name}.json",
-                data=str(text_folder(other, folder)),
+                name=f"on {test_corpus.name}",
+                results=results / f"results-on-{test_corpus.name}.json",
+                data=str(text_folder(test_corpus, folder)),
             )
 
 

@@ -287,9 +287,9 @@ def baseline_of(record: dict, records: Sequence[dict]) -> dict | None:
     A model of the same name with more options, such as an attention window, is not the baseline.
     """
     candidates = []
-    for other in records:
-        same_phase = other["phase"] == record["phase"]
-        same_length = other["train_length"] == record["train_length"]
-        if other["position_method"] == BASELINE and same_phase and same_length:
-            candidates.append(other)
-    return min(candidates, key=lambda other: len(training_options_of(other)), default=None)
+    for candidate in records:
+        same_phase = candidate["phase"] == record["phase"]
+        same_length = candidate["train_length"] == record["train_length"]
+        if candidate["position_method"] == BASELINE and same_phase and same_length:
+            candidates.append(candidate)
+    return min(candidates, key=lambda baseline: len(training_options_of(baseline)), default=None)

@@ -96,8 +96,8 @@ class Architecture:
             options: further keys of the configuration.
         """
         values = dict(SYMBOLS)
-        for ours, theirs in self.all_fields().items():
-            values[theirs] = getattr(description, ours)
+        for field, key in self.all_fields().items():
+            values[key] = getattr(description, field)
         values.update(options)
         # Scaled embeddings are exported as scaled weights, which the output layer does not share.
         same_scale = self.scales or description.embedding_scale == 1
@@ -114,11 +114,11 @@ class Architecture:
             "train_length": 2048,
             "position_method": self.position_method(config),
         }
-        for ours, theirs in self.all_fields().items():
+        for field, key in self.all_fields().items():
             # Some keys of a configuration are not fields of its class, and may be missing.
-            value = getattr(config, theirs, None)
+            value = getattr(config, key, None)
             if value is not None:
-                values[ours] = value
+                values[field] = value
         description = AlibiLmConfig(**values)
         for field, value in self.required(description).items():
             setattr(description, field, value)
@@ -140,15 +140,15 @@ class Architecture:
             ours["embed_tokens.weight"] = ours["embed_tokens.weight"] * description.embedding_scale
         if "layers.{}.self_attn.qkv_proj" in self.modules:
             ours = fuse_projections(ours, description.num_attention_heads)
-        theirs = {
+        native = {
             self.prefix + rename_weight(name, self.modules): weight for name, weight in ours.items()
         }
-        theirs["lm_head.weight"] = output
-        return theirs
+        native["lm_head.weight"] = output
+        return native
 
     def imported(self, description: AlibiLmConfig, weights: Weights) -> Weights:
         """Convert weights with transformers' names to the weights of our decoder."""
-        modules = {theirs: ours for ours, theirs in self.modules.items()}
+        modules = {native_name: our_name for our_name, native_name in self.modules.items()}
         ours = {}
         for name, weight in weights.items():
             if name.startswith(self.prefix) and name.endswith((".weight", ".bias")):

@@ -117,10 +117,10 @@ def compare_scores(decoder: Any, scores: Callable[[Tensor], Tensor], train_lengt
     shape = (2, min(256, train_length))
     first_word = decoder.dictionary.nspecial
     tokens = torch.randint(first_word, len(decoder.dictionary), shape, generator=rng)
-    ours = decoder.get_normalized_probs(decoder(tokens), log_probs=True)
-    theirs = scores(tokens).log_softmax(-1)
+    original = decoder.get_normalized_probs(decoder(tokens), log_probs=True)
+    converted = scores(tokens).log_softmax(-1)
     # Symbols without probability have -inf on both sides, whose difference is NaN.
-    difference = (ours - theirs).masked_fill(ours == theirs, 0).abs().max().item()
+    difference = (original - converted).masked_fill(original == converted, 0).abs().max().item()
     if not difference <= TOLERANCE:  # also rejects NaN
         raise UserInputError(
             f"The converted model gives other scores (largest difference {difference:.1e}). The "
@@ -146,7 +146,7 @@ def describe_decoder(decoder: Any, position_method: str, train_length: int) -> A
             flag = "--" + option.replace("_", "-")
             raise UserInputError(f"Cannot export a model with {flag}. Train without it.")
     # gelu_accurate has two names in transformers, of which the last one counts.
-    activations = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+    activations = {our_name: native_name for native_name, our_name in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
     window = _attention_window(decoder)
     layer = decoder.layers[0]
@@ -225,10 +225,10 @@ def _attention_window(decoder: Any) -> int:
     window = windows.pop()
     memory = getattr(args, "mem_len", 0)
     if window == 1 or (window and memory):
-        other = "--mem-len" if memory else "a window of 1"
+        unsupported = "--mem-len" if memory else "a window of 1"
         raise UserInputError(
-            f"Cannot export --attention-window with {other}, which the caches of transformers do "
-            "not support. Train without it."
+            f"Cannot export --attention-window with {unsupported}, which the caches of "
+            "transformers do not support. Train without it."
         )
     return window
 

@@ -123,7 +123,7 @@ def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, A
 
 def _scaling_options(rope_type: str, rest: dict[str, Any], train_length: int) -> dict[str, str]:
     """Return the options of a scaling, whose keys are removed from ``rest``."""
-    kinds = {theirs: ours for ours, theirs in ROPE_TYPES.items()}
+    kinds = {native_name: kind for kind, native_name in ROPE_TYPES.items()}
     kind = kinds.get(rope_type)
     factor = rest.pop("factor", None)
     if kind is None or factor is None or (kind == "ntk" and factor != 1):

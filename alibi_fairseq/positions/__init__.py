@@ -89,7 +89,7 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
     layers = cycle_over_layers("--position-method", name, config.num_layers)
     names = [known_method(layer_name) for layer_name in dict.fromkeys(layers)]
     for option in METHOD_OPTIONS:
-        readers = [other for other, method in METHODS.items() if option in method.options]
+        readers = [reader for reader, method in METHODS.items() if option in method.options]
         changed = getattr(config, option) != getattr(PositionConfig, option)
         if changed and not set(names).intersection(readers):
             flag = "--" + option.replace("_", "-")

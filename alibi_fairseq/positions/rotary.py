@@ -117,8 +117,8 @@ def check_rotary_options(config: PositionConfig) -> None:
         )
     kind = config.rotary_scaling.partition(":")[0]
     if config.p_rope < 1 and (config.rotary_percent < 1 or kind not in ("none", "pi")):
-        other = "--rotary-percent" if config.rotary_percent < 1 else f"--rotary-scaling {kind}"
-        raise UserInputError(f"--p-rope cannot be combined with {other}. Drop one of the two.")
+        conflict = "--rotary-percent" if config.rotary_percent < 1 else f"--rotary-scaling {kind}"
+        raise UserInputError(f"--p-rope cannot be combined with {conflict}. Drop one of the two.")
 
 
 def check_even_head_dim(config: PositionConfig, name: str) -> None:

@@ -89,9 +89,9 @@ class Scaling:
             (r/2,) in fp32, and a number.
         """
         factor = max(1.0, keys / self.length) if self.factor is None else self.factor
-        plain = pair_frequencies(features, device, base)
+        unscaled = pair_frequencies(features, device, base)
         if self.kind == "pi":
-            return plain / factor, 1.0
+            return unscaled / factor, 1.0
         if self.kind == "ntk":
             return pair_frequencies(features, device, ntk_base(base, factor, features)), 1.0
         if self.kind == "longrope":
@@ -100,14 +100,16 @@ class Scaling:
             divisors = torch.tensor(factors, device=device)
             return 1.0 / (divisors * _inverse_frequencies(features, device, base)), size
         if self.kind == "llama3":
-            turns = plain * self.length / (2 * math.pi)
-            kept = ((turns - self.few_turns) / (self.many_turns - self.few_turns)).clamp(0, 1)
-            return plain / factor * (1 - kept) + plain * kept, 1.0
+            turns = unscaled * self.length / (2 * math.pi)
+            unscaled_weight = (turns - self.few_turns) / (self.many_turns - self.few_turns)
+            unscaled_weight = unscaled_weight.clamp(0, 1)
+            return unscaled / factor * (1 - unscaled_weight) + unscaled * unscaled_weight, 1.0
         low = max(math.floor(self._pair_that_turns(self.many_turns, features, base)), 0)
         high = min(math.ceil(self._pair_that_turns(self.few_turns, features, base)), features - 1)
         pairs = torch.arange(features // 2, dtype=torch.float32, device=device)
-        divided = ((pairs - low) / (high - low if high != low else 0.001)).clamp(0, 1)
-        return plain / factor * divided + plain * (1 - divided), 0.1 * math.log(factor) + 1
+        scaled_weight = ((pairs - low) / (high - low if high != low else 0.001)).clamp(0, 1)
+        frequencies = unscaled / factor * scaled_weight + unscaled * (1 - scaled_weight)
+        return frequencies, 0.1 * math.log(factor) + 1
 
     def _pair_that_turns(self, times: float, features: int, base: float) -> float:
         """Return the pair, with a fraction, that turns so many times in L tokens."""

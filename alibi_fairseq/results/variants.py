@@ -115,10 +115,10 @@ def _updates_text(measurement: Measurement) -> str:
     return f"{measurement.updates} updates"
 
 
-def _run_name(measurement: Measurement, measurements: list[Measurement]) -> str:
+def _run_name(measurement: Measurement, members: list[Measurement]) -> str:
     """Return the difference of a run from the other runs of its model."""
-    checkpoints = {other.checkpoint for other in measurements}
-    runs = {other.identity(Role.RUN) for other in measurements}
+    checkpoints = {member.checkpoint for member in members}
+    runs = {member.identity(Role.RUN) for member in members}
     parts = []
     if len(checkpoints) > 1:
         parts.append(measurement.checkpoint or "unnamed")

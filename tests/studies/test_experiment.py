@@ -125,7 +125,7 @@ def test_models_are_listed_once_in_order(texts):
     assert run.result_settings["data"] == dict.fromkeys(
         ("train.bin", "dict.txt", "test.bin", "on wiki test.bin")
     )
-    assert run.kept == Path("results/cells/tales-alibi-16-seed1")
+    assert run.results_folder == Path("results/cells/tales-alibi-16-seed1")
 
 
 def test_study_run_equals_comparison_run_except_name(texts):
