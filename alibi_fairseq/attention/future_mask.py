@@ -71,7 +71,7 @@ class FutureMask:
         if self.queries > self.keys:
             raise ValueError(
                 f"A causal mask cannot have more queries ({self.queries}) than keys ({self.keys}): "
-                "the queries are those of the last keys."
+                "the queries have the positions of the last keys."
             )
         for name in ("key_padding", "document_start"):
             tensor = getattr(self, name)
@@ -114,7 +114,7 @@ class FutureMask:
         if isinstance(self.bias, GateBias) and self.bias.total.shape != k.shape[:3]:
             raise ValueError(
                 f"The running sums of gates must be (B, H, S) = {tuple(k.shape[:3])}, not "
-                f"{tuple(self.bias.total.shape)}: include those of cached keys."
+                f"{tuple(self.bias.total.shape)}: include the sums of cached keys."
             )
 
     def with_bias(self, bias: ScoreBias) -> FutureMask:

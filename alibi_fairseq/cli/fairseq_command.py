@@ -33,7 +33,7 @@ def run(command: str, arguments: list[str]) -> int:
 
 
 def training_help() -> None:
-    """Print the options of ``fairseq-train`` with those of the model and the task.
+    """Print the options of ``fairseq-train``, of the model, and of the task.
 
     fairseq's own ``--help`` ends before it has read ``--arch`` and ``--task``.
     """

@@ -55,7 +55,7 @@ class Reproduce(ExperimentOptions):
         "a folder"
     )
     allow_other_text: bool = option(
-        "accept texts other than the paper's; results then have names of their own", False
+        "accept texts other than the paper's; results then have separate names", False
     )
     scale: str = option(
         "size of the runs; "

@@ -164,7 +164,7 @@ class ComparisonConfig:
         "last update",
     )
     tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.25, description="updates of a learning-rate trial, as a fraction of those of a run"
+        0.25, description="updates of a learning-rate trial, as a fraction of a run's updates"
     )
     train_flags: Flags = Field((), description="additional options of fairseq-train, as one string")
     subset: str = Field("valid", description="split to evaluate on")

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from ..positions import METHODS
 from .method_notation import check_notation
 
-#: Methods selected by ``all``: those of the paper's tables, learned, Transformer-XL, and none.
+#: Methods selected by ``all``: the paper's four, learned, Transformer-XL, and none.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
 #: Options of ``fairseq-train`` that the configuration determines.
 RESERVED = (

@@ -46,7 +46,7 @@ def text_files(
         endings: endings of text files. Compressed ones have a further suffix.
 
     Returns:
-        The files in the order of the sources. Those of a folder are sorted.
+        The files in the order of the sources. Files of a folder are sorted.
 
     Raises:
         UserInputError: a source does not exist, or a folder has no such file.

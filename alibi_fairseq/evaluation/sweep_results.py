@@ -18,7 +18,7 @@ from .config import SweepConfig
 
 
 class SweepResults:
-    """Results of a sweep: those of its output file, if that exists, and new ones.
+    """Results of a sweep: the results in its output file, if that exists, and new ones.
 
     Args:
         path: results file.

@@ -1,4 +1,4 @@
-"""Workarounds that load untrusted files and those of older fairseq without running their code.
+"""Workarounds that load untrusted files and files of older fairseq without running their code.
 
 See ``SECURITY.md``.
 """

@@ -22,7 +22,7 @@ from .folder_model import load_folder_model
 from .model_folder import ModelFolder
 from .text_file import TextFile, read_text_file
 
-#: Packages whose versions results record, besides those of every result.
+#: Packages whose versions these results record in addition to the ones in every result.
 _LIBRARIES = ("transformers", "tokenizers", "safetensors")
 
 

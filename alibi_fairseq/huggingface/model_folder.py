@@ -152,7 +152,7 @@ class ModelFolder:
         return "Fetch the folder again."
 
     def _check_weights(self, loading_info: dict) -> None:
-        """Check that the weights are those of the configuration.
+        """Check that the weights have the names and shapes of the configuration.
 
         transformers leaves out the keys that the class of the model declares as ignorable.
 
