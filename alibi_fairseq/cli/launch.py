@@ -67,9 +67,8 @@ class Launch(CliCommand):
         )
         parser = options.get_training_parser()
         parser.set_defaults(save_dir=None)
-        args = options.parse_args_and_arch(
-            parser, train
-        )  # rejects bad options before a process starts
+        # This rejects bad options before a process starts.
+        args = options.parse_args_and_arch(parser, train)
         if recipe.starts_from_another and not args.finetune_from_model:
             raise UserInputError(
                 f"{recipe.path} continues the training of a model. "

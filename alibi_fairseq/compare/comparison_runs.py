@@ -85,24 +85,7 @@ def run_of(
         lr: peak learning rate.
         suffix: end of the run's name.
     """
-    length = spec.train_length
-    task = ["--task", "language_modeling"]
-    if method_of(spec.method) == "transformer_xl":
-        task = ["--task", "segment_language_modeling", "--mem-len", str(length)]
-    # These options and the data determine the trained model.
-    options = [
-        *task,
-        *("--arch", comparison.arch, *training_options(spec.method)),
-        *("--tokens-per-sample", str(length), "--sample-break-mode", "none"),
-        *("--max-tokens", str(comparison.tokens_per_batch), *_accumulation_flags(comparison)),
-        *("--required-batch-size-multiple", "1"),
-        *("--max-update", str(comparison.updates), "--seed", str(spec.seed)),
-        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"),
-        *("--lr", str(lr), *_schedule_flags(comparison)),
-        *_user_dir_flags(comparison),
-        *comparison.train_flags,
-        *(at_length(flag, length) for flag in comparison.method_flags.get(spec.method, ())),
-    ]
+    options = options_for_weights(comparison, spec, lr)
     settings = {
         "options": options,
         "train": sha256_if_present(data / "train.bin"),
@@ -110,12 +93,10 @@ def run_of(
     }
     name = f"{model_name(spec)}-seed{spec.seed}{suffix}"
     save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
-    flags = [
-        *options,
-        *("--tensorboard-logdir", str(folder / name / "tensorboard")),
-        *("--save-interval-updates", str(save_every), "--keep-interval-updates", "1"),
-        *("--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"),
-    ]
+    flags = list(options)
+    flags += ["--tensorboard-logdir", str(folder / name / "tensorboard")]
+    flags += ["--save-interval-updates", str(save_every), "--keep-interval-updates", "1"]
+    flags += ["--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"]
     if not torch.cuda.is_available():
         flags.append("--cpu")
     return Run(
@@ -129,24 +110,40 @@ def run_of(
     )
 
 
-def _accumulation_flags(comparison: ComparisonConfig) -> list[str]:
-    """Return the option for several batches per update; without one, fairseq takes one batch."""
-    if comparison.batches_per_update == 1:
-        return []
-    return ["--update-freq", str(comparison.batches_per_update)]
+def options_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) -> list[str]:
+    """Return the options of ``fairseq-train`` that determine the weights, together with the data.
 
-
-def _schedule_flags(comparison: ComparisonConfig) -> list[str]:
-    """Return the options of the learning-rate schedule and its warm-up."""
+    Args:
+        lr: peak learning rate.
+    """
+    options = ["--task", "language_modeling"]
+    if method_of(spec.method) == "transformer_xl":
+        options = ["--task", "segment_language_modeling", "--mem-len", str(spec.train_length)]
+    options += ["--arch", comparison.arch]
+    options += training_options(spec.method)
+    options += ["--tokens-per-sample", str(spec.train_length), "--sample-break-mode", "none"]
+    options += ["--max-tokens", str(comparison.tokens_per_batch)]
+    if comparison.batches_per_update > 1:
+        options += ["--update-freq", str(comparison.batches_per_update)]
+    options += ["--required-batch-size-multiple", "1"]
+    options += ["--max-update", str(comparison.updates), "--seed", str(spec.seed)]
+    options += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"]
+    options += ["--lr", str(lr)]
     if comparison.lr_schedule == "inverse_sqrt":
-        flags = ["--lr-scheduler", "inverse_sqrt"]
+        options += ["--lr-scheduler", "inverse_sqrt"]
     else:
         # fairseq's command line does not take --total-num-update from --max-update.
-        total = str(comparison.updates)
-        flags = ["--lr-scheduler", "polynomial_decay", "--total-num-update", total]
+        options += ["--lr-scheduler", "polynomial_decay"]
+        options += ["--total-num-update", str(comparison.updates)]
     warmup_updates = max(1, comparison.updates // 6)
     warmup_updates = min(warmup_updates, MAX_WARMUP_UPDATES)
-    return [*flags, "--warmup-updates", str(warmup_updates)]
+    options += ["--warmup-updates", str(warmup_updates)]
+    if comparison.user_dir:
+        options += ["--user-dir", comparison.user_dir]
+    options += comparison.train_flags
+    for flag in comparison.method_flags.get(spec.method, ()):
+        options.append(at_length(flag, spec.train_length))
+    return options
 
 
 def model_name(spec: ModelSpec) -> str:
@@ -200,7 +197,9 @@ def eval_steps_of(
     overrides: dict = {}
     if method_of(spec.method) == "learned":  # the table of positions ends at the training length
         overrides["clamp_learned_positions"] = True
-    flags = _user_dir_flags(comparison)
+    flags: tuple[str, ...] = ()
+    if comparison.user_dir:
+        flags = ("--user-dir", comparison.user_dir)
     if corpus.probe:
         lengths = tuple(multiple * spec.train_length for multiple in MULTIPLES)
         probe_config = SweepConfig(lengths=lengths, overrides=overrides)
@@ -260,13 +259,6 @@ def _variant_steps(
             results=as_trained.results.with_name(f"results-{name}.json"),
             config=replace(as_trained.config, overrides=overrides),
         )
-
-
-def _user_dir_flags(comparison: ComparisonConfig) -> tuple[str, ...]:
-    """Return the option that imports the plugin, if there is one."""
-    if not comparison.user_dir:
-        return ()
-    return ("--user-dir", comparison.user_dir)
 
 
 def sha256_if_present(path: Path) -> str | None:

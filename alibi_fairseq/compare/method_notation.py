@@ -17,11 +17,8 @@ from ..positions import METHOD_OPTIONS, PositionConfig, build_position_method, k
 #: Options of :class:`PositionConfig` that the comparison itself sets.
 _SET_BY_COMPARISON = ("mem_len", "clamp_learned_positions")
 #: Options that the notation accepts.
-OPTIONS = (
-    *(option for option in METHOD_OPTIONS if option not in _SET_BY_COMPARISON),
-    "attention_window",
-    "score_scaling",
-)
+OPTIONS = [option for option in METHOD_OPTIONS if option not in _SET_BY_COMPARISON]
+OPTIONS += ["attention_window", "score_scaling"]
 
 
 def check_notation(notation: str) -> str:
