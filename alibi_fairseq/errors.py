@@ -253,15 +253,29 @@ _CALLED_BY_FAIRSEQ = (FOLDER / "fairseq_patches", FOLDER / "training")
 _FEW_CHOICES = 20
 #: Types of exceptions that Python raises for an unusable value.
 _OPTION_ERRORS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError),
-    *(SyntaxError, TypeError, ValueError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    SyntaxError,
+    TypeError,
+    ValueError,
 )
 #: Messages of PyTorch's errors that no option causes alone.
 _OF_A_DEVICE = "memory|CUDA|CUBLAS|cuDNN|NCCL|DataLoader worker"
 #: OS errors that only the user can fix.
 _OF_THE_MACHINE = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.EPIPE),
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.EPIPE,
 }
 #: Optional packages and their install commands.
 _OPTIONAL = {

@@ -14,8 +14,19 @@ from .errors import FOLDER, PACKAGE, UserInputError
 
 #: Parts of this package that need PyTorch at most, or themselves import what needs fairseq.
 WITHOUT_FAIRSEQ = {
-    *("attention", "positions", "errors", "files"),
-    *("results", "paper", "reporting", "data", "evaluation", "runs", "compare", "cli", "__main__"),
+    "attention",
+    "positions",
+    "errors",
+    "files",
+    "results",
+    "paper",
+    "reporting",
+    "data",
+    "evaluation",
+    "runs",
+    "compare",
+    "cli",
+    "__main__",
 }
 
 #: The release that setup.py chooses.

@@ -34,7 +34,12 @@ SAFE_TYPES = [
     Metadata,
     AnyNode,
     defaultdict,
-    *(bool, dict, float, int, list, str),
+    bool,
+    dict,
+    float,
+    int,
+    list,
+    str,
     (typing.Any, "typing.Any"),
     numpy.dtype,
     *(type(numpy.dtype(kind)) for kind in ("float32", "float64", "int64")),
@@ -45,8 +50,13 @@ SAFE_TYPES = [
 _PREFERRED = ("checkpoint_best.pt", "checkpoint_last.pt")
 #: Errors that Python raises where a part of a checkpoint has another type or form than needed.
 _OF_PARTS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError),
-    *(TypeError, ValueError),
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
 )
 
 

@@ -24,8 +24,16 @@ from ..errors import UserInputError
 
 #: Text encoders that read local files only, and fairseq's that fetches OpenAI's vocabulary.
 ENCODERS = {
-    *("sentencepiece", "subword_nmt", "fastbpe", "bytes", "characters", "byte_bpe", "gpt2"),
-    *("moses", "nltk", "space"),
+    "sentencepiece",
+    "subword_nmt",
+    "fastbpe",
+    "bytes",
+    "characters",
+    "byte_bpe",
+    "gpt2",
+    "moses",
+    "nltk",
+    "space",
 }
 #: fairseq's losses for language models.
 CRITERIONS = ("cross_entropy", "adaptive_loss", "label_smoothed_cross_entropy")

@@ -16,8 +16,17 @@ from .method_notation import check_notation
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
 #: Options of ``fairseq-train`` that the configuration determines.
 RESERVED = (
-    *("--arch", "--position-method", "--tokens-per-sample", "--max-tokens", "--max-update"),
-    *("--seed", "--save-dir", "--lr", "--lr-scheduler", "--warmup-updates", "--user-dir"),
+    "--arch",
+    "--position-method",
+    "--tokens-per-sample",
+    "--max-tokens",
+    "--max-update",
+    "--seed",
+    "--save-dir",
+    "--lr",
+    "--lr-scheduler",
+    "--warmup-updates",
+    "--user-dir",
     "--update-freq",
 )
 

@@ -32,14 +32,23 @@ ACTIVATIONS = {
 }
 #: Fields of :class:`AlibiLmConfig` that must have their defaults in all these architectures.
 OWN = (
-    *("embedding_bands", "softmax_bands", "alibi_scale", "alibi_bias_max"),
-    *("clamp_learned_positions", "rotary_parameters", "sliding_window", "memory_length"),
+    "embedding_bands",
+    "softmax_bands",
+    "alibi_scale",
+    "alibi_bias_max",
+    "clamp_learned_positions",
+    "rotary_parameters",
+    "sliding_window",
+    "memory_length",
     "excluded_symbols",
 )
 #: Fields that have the same name in all these architectures.
 COMMON = (
-    *("vocab_size", "hidden_size", "attention_dropout"),
-    *("num_hidden_layers", "num_attention_heads"),
+    "vocab_size",
+    "hidden_size",
+    "attention_dropout",
+    "num_hidden_layers",
+    "num_attention_heads",
 )
 
 Weights = dict[str, Tensor]

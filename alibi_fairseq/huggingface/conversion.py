@@ -27,8 +27,15 @@ from .rope_parameters import rope_parameters
 NAME = "alibi_lm"
 #: Our options that exported models support, or that do not affect the scores.
 SUPPORTED_OPTIONS = {
-    *("position_method", "attention_backend", "train_length", "train_seed"),
-    *("mem_len", "attention_window", "alibi_scale", "alibi_bias_max", "clamp_learned_positions"),
+    "position_method",
+    "attention_backend",
+    "train_length",
+    "train_seed",
+    "mem_len",
+    "attention_window",
+    "alibi_scale",
+    "alibi_bias_max",
+    "clamp_learned_positions",
     "excluded_symbols",
     *Rotary.options,
 }

@@ -25,8 +25,13 @@ from .output_layer import OutputLayer
 
 #: Keys of configurations for the training length, the most specific first.
 TRAIN_LENGTHS = (
-    *("train_length", "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
-    *("seq_length", "context_length"),
+    "train_length",
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_seq_len",
+    "seq_length",
+    "context_length",
 )
 #: Keys for the training length that also limit the length of windows if there is no rotation.
 MAX_LENGTHS = ("n_positions", "n_ctx", "max_seq_len")

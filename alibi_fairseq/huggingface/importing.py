@@ -52,8 +52,13 @@ OPTIONS = {
 }
 #: Fields of :class:`AlibiLmConfig` that must be positive integers.
 SIZES = (
-    *("hidden_size", "embedding_width", "output_width", "intermediate_size"),
-    *("num_hidden_layers", "num_attention_heads", "train_length"),
+    "hidden_size",
+    "embedding_width",
+    "output_width",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "train_length",
 )
 #: Keys of config.json that are safe to read although transformers' classes do not list them.
 MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")

@@ -24,14 +24,33 @@ class Role(Enum):
 #: Keys of a result record by what they identify. All other keys are outcomes.
 KEYS = {
     Role.MODEL: (
-        *("position_method", "train_length", "model", "updates", "precision", "model_overrides"),
-        *("label", "lr", "memory_length", "train_command"),
-        *("parameters", "layers", "width", "vocabulary"),
+        "position_method",
+        "train_length",
+        "model",
+        "updates",
+        "precision",
+        "model_overrides",
+        "label",
+        "lr",
+        "memory_length",
+        "train_command",
+        "parameters",
+        "layers",
+        "width",
+        "vocabulary",
     ),
     Role.RUN: ("checkpoint", "seed"),
     Role.MEASUREMENT: (
-        *("length", "stride", "subset", "corpus", "documents", "score_from", "score_to"),
-        *("tokens", "tokens_sha256", "depth"),
+        "length",
+        "stride",
+        "subset",
+        "corpus",
+        "documents",
+        "score_from",
+        "score_to",
+        "tokens",
+        "tokens_sha256",
+        "depth",
     ),
 }
 #: Measured keys of a benchmark. All its other texts, flags, and integers identify the case.

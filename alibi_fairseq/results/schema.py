@@ -158,8 +158,14 @@ KINDS: dict[str, tuple[str, ...]] = {
     "training": (*_LOSS, "updates"),
     "benchmark": ("name", "baseline", "ratio"),
     "probe": (
-        *("position_method", "train_length", "length", "depth", "gap", "trials"),
-        *("accuracy", "chance"),
+        "position_method",
+        "train_length",
+        "length",
+        "depth",
+        "gap",
+        "trials",
+        "accuracy",
+        "chance",
     ),
 }
 

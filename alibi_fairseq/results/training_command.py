@@ -10,16 +10,36 @@ _PROGRAMS = ("train", "train.py", "fairseq-train", "fairseq-hydra-train")
 # Options that name the run or concern the machine: where files go, how often is logged, which
 # checkpoints are deleted. Options that change the tokens of an update are not among them.
 _IGNORED_WITH_VALUE = {
-    *("--seed", "--save-dir", "--tensorboard-logdir", "--user-dir", "--num-workers"),
-    *("--log-interval", "--log-format", "--log-file", "--wandb-project", "--aim-repo"),
-    *("--aim-run-hash", "--keep-interval-updates", "--keep-last-epochs"),
-    *("--keep-best-checkpoints", "--device-id", "--local_rank", "--distributed-init-method"),
-    *("--distributed-port", "--distributed-rank", "--distributed-backend"),
-    *("--data-buffer-size", "--stop-time-hours"),
+    "--seed",
+    "--save-dir",
+    "--tensorboard-logdir",
+    "--user-dir",
+    "--num-workers",
+    "--log-interval",
+    "--log-format",
+    "--log-file",
+    "--wandb-project",
+    "--aim-repo",
+    "--aim-run-hash",
+    "--keep-interval-updates",
+    "--keep-last-epochs",
+    "--keep-best-checkpoints",
+    "--device-id",
+    "--local_rank",
+    "--distributed-init-method",
+    "--distributed-port",
+    "--distributed-rank",
+    "--distributed-backend",
+    "--data-buffer-size",
+    "--stop-time-hours",
 }
 _IGNORED_FLAGS = {
-    *("--cpu", "--no-progress-bar", "--no-epoch-checkpoints", "--no-last-checkpoints"),
-    *("--distributed-no-spawn", "--azureml-logging"),
+    "--cpu",
+    "--no-progress-bar",
+    "--no-epoch-checkpoints",
+    "--no-last-checkpoints",
+    "--distributed-no-spawn",
+    "--azureml-logging",
 }
 
 
