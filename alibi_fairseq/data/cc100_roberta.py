@@ -35,7 +35,8 @@ PAPER_BYTES = 461e9
 SHARD_BYTES = 4e9
 #: Folder of the sorted chunks in OUT/work.
 _CHUNKS = "runs"
-#: Largest number of bytes of text to train a tokenizer on.
+#: Largest number of bytes of documents to train a tokenizer on, which then takes 2 GB of memory. It
+#: is a setting of prepared corpora: with another value, they would have to be prepared again.
 _SAMPLE_BYTES = 200_000_000
 #: Smallest number of bytes of an excerpt: several documents of the greatest length.
 _MIN_EXCERPT_BYTES = 8_000_000

@@ -17,7 +17,8 @@ from .tokenization import Tokenizer, train_sentencepiece
 SPLITS = ("train", "valid", "test")
 #: Bytes of text per token, an upper bound: no tokenizer of this package reaches it on average.
 BYTES_PER_TOKEN = 8
-#: Largest number of bytes of text to train a tokenizer on.
+#: Largest number of bytes of text to train a tokenizer on, all of which sentencepiece keeps in
+#: memory. The paper states no number. Another one would change the vocabulary of large corpora.
 _SAMPLE_BYTES = 256_000_000
 
 
