@@ -1,4 +1,4 @@
-"""Files as the authors' fork wrote them, and their model by hand."""
+"""Checkpoints in the format of the authors' fork, and its model by the published formulas."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ ARGS = {
 
 @cache
 def _weights() -> dict[str, Tensor]:
-    """Random weights; names and shapes come from stock fairseq."""
+    """Return random weights with the names and shapes of stock fairseq."""
     flags = ["--arch", "transformer_lm", "--no-token-positional-embeddings"]
     flags += ["--decoder-normalize-before", "--no-decoder-final-norm"]
     for option in ("embed_dim", "input_dim", "output_dim", "ffn_embed_dim", "layers"):
@@ -104,7 +104,7 @@ def _weights() -> dict[str, Tensor]:
 
 
 def released_state(half: bool = False) -> dict:
-    """A checkpoint of the fork with random weights."""
+    """Return a checkpoint of the fork with random weights."""
     weights = copy.deepcopy(_weights())
     if half:
         weights = {name: w.half() if w.is_floating_point() else w for name, w in weights.items()}
@@ -140,7 +140,12 @@ def write_dictionary(path: Path, words: int = WORDS) -> Path:
 
 
 def log_probabilities(weights: dict[str, Tensor], tokens: Tensor) -> Tensor:
-    """The fork's model by its published formulas, float64: (B, T) tokens → (B, T, V)."""
+    """Return log-probabilities, (B, T, V) in float64, by the published formulas.
+
+    Args:
+        weights: state dict of a released checkpoint.
+        tokens: token IDs, (B, T).
+    """
     w = {name.removeprefix("decoder."): tensor.double() for name, tensor in weights.items()}
     bounds = [0, *CUTOFFS, WORDS + 4]
     bands = [w[f"embed_tokens.embeddings.{i}.0.weight"] for i in range(3)]

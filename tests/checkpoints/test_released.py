@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import math
 import os
 import pickle
 
@@ -17,7 +18,7 @@ from checkpoints.released_format import (
     write_dictionary,
 )
 from commands import in_process
-from conftest import random_tokens
+from conftest import FIRST_WORD, random_tokens
 from fairseq import checkpoint_utils
 from fairseq_runs import run_eval_lm
 from omegaconf import OmegaConf
@@ -27,13 +28,16 @@ from alibi_fairseq.checkpoints.released import import_released, read_dictionary
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
 
+EOS = 2
+
 
 @pytest.fixture
 def dictionary(tmp_path):
     return write_dictionary(tmp_path / "dict.txt")
 
 
-def imported(tmp_path, dictionary, state, **save_options):
+def run_import(tmp_path, dictionary, state, **save_options):
+    """Save a released checkpoint and return the path of its import."""
     source = tmp_path / "alibi_wt103_L32.pt"
     torch.save(state, source, **save_options)
     out = tmp_path / "imported"
@@ -42,7 +46,7 @@ def imported(tmp_path, dictionary, state, **save_options):
     return out / "checkpoint_best.pt"
 
 
-def loaded(path):
+def load_model(path):
     (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
         [str(path)], arg_overrides={"data": str(path.parent)}
     )
@@ -51,23 +55,24 @@ def loaded(path):
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_imported_model_equals_naive_alibi(tmp_path, dictionary, half, zipped):
+def test_imported_model_matches_naive_alibi(tmp_path, dictionary, half, zipped):
     state = released_state(half)
-    path = imported(tmp_path, dictionary, state, _use_new_zipfile_serialization=zipped)
-    model = loaded(path)
+    path = run_import(tmp_path, dictionary, state, _use_new_zipfile_serialization=zipped)
+    model = load_model(path)
     for length in (LENGTH, 4 * LENGTH):
         tokens = random_tokens(2, length, WORDS)
-        ours = model.get_normalized_probs(model(tokens), log_probs=True)
+        log_probs = model.get_normalized_probs(model(tokens), log_probs=True)
         expected = log_probabilities(state["model"], tokens)
-        torch.testing.assert_close(ours.double(), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(log_probs.double(), expected, rtol=0, atol=1e-5)
 
 
-def test_eval_lm_evaluates_import_at_any_length(tmp_path, dictionary):
-    """The same perplexity that the formula gives for the same words."""
+def test_eval_lm_evaluates_import_at_longer_length(tmp_path, dictionary):
+    """Compare the loss with the published formulas on the same words."""
     state = released_state()
-    path = imported(tmp_path, dictionary, state)
-    words = random_tokens(1, 95, WORDS)[0]
-    (tmp_path / "text").write_text(" ".join(f"w{int(i) - 4}" for i in words) + "\n")
+    path = run_import(tmp_path, dictionary, state)
+    token_ids = random_tokens(1, 95, WORDS)[0]
+    words = [f"w{token_id - FIRST_WORD}" for token_id in token_ids.tolist()]
+    (tmp_path / "text").write_text(" ".join(words) + "\n")
     data = tmp_path / "data-bin"
     in_process(
         *("preprocess", "--only-source", "--srcdict", dictionary, "--testpref", tmp_path / "text"),
@@ -76,19 +81,23 @@ def test_eval_lm_evaluates_import_at_any_length(tmp_path, dictionary):
     length = 96
     flags = ["--tokens-per-sample", str(length), "--max-tokens", str(length)]
     flags += ["--sample-break-mode", "none", "--gen-subset", "test"]
-    found = run_eval_lm(data, path, *flags)
-    tokens = torch.cat([words, torch.tensor([2])])  # the line's end is predicted as well
-    given = torch.cat([torch.tensor([2]), words])
-    expected = log_probabilities(state["model"], given[None])[0]
-    loss = -expected[torch.arange(length), tokens].mean() / torch.log(torch.tensor(2.0))
-    assert float(found["loss"]) == pytest.approx(loss.item(), abs=1e-4)
+    measured = run_eval_lm(data, path, *flags)
+    end_of_line = torch.tensor([EOS])
+    inputs = torch.cat([end_of_line, token_ids])
+    targets = torch.cat([token_ids, end_of_line])
+    log_probs = log_probabilities(state["model"], inputs[None])[0]
+    nats = -log_probs[torch.arange(length), targets].mean().item()
+    assert float(measured["loss"]) == pytest.approx(nats / math.log(2), abs=1e-4)
 
 
 def test_import_reads_options_from_configuration(tmp_path, dictionary):
-    """fairseq of that spring could also store them by group."""
+    """fairseq of early 2021 could also store options by group."""
     state = released_state()
-    args = vars(state["args"])
-    model = {k: v for k, v in args.items() if k.startswith(("decoder", "adaptive", "tie", "no_"))}
+    prefixes = ("decoder", "adaptive", "tie", "no_")
+    model = {}
+    for name, value in vars(state["args"]).items():
+        if name.startswith(prefixes):
+            model[name] = value
     groups = {
         "common": {"seed": 1},
         "task": {"_name": "language_modeling", "tokens_per_sample": LENGTH},
@@ -101,10 +110,11 @@ def test_import_reads_options_from_configuration(tmp_path, dictionary):
     for cfg in (groups, OmegaConf.create(groups), as_namespaces):
         source = tmp_path / "in.pt"
         torch.save({**state, "args": None, "cfg": cfg}, source)
-        found = import_released(read_checkpoint(source), read_dictionary(dictionary))
-        assert found["cfg"]["model"]["train_length"] == LENGTH
-        for option in ("decoder_layers", "adaptive_input", "no_decoder_final_norm"):
-            assert found["cfg"]["model"][option] == expected[option], option
+        imported = import_released(read_checkpoint(source), read_dictionary(dictionary))
+        options = imported["cfg"]["model"]
+        assert options["train_length"] == LENGTH
+        for name in ("decoder_layers", "adaptive_input", "no_decoder_final_norm"):
+            assert options[name] == expected[name], name
 
 
 def test_import_removes_paths(dictionary):
@@ -112,11 +122,12 @@ def test_import_removes_paths(dictionary):
     assert "somebody" not in str(state["cfg"])
     assert "last_optimizer_state" not in state
     (history,) = state["optimizer_history"]
-    assert (history["num_updates"], history["optimizer_name"]) == (286000, "FP16Optimizer")
+    assert history["num_updates"] == 286000
+    assert history["optimizer_name"] == "FP16Optimizer"
     assert history["criterion_name"] == "AdaptiveLoss"
 
 
-def test_updates_of_reads_the_optimizer_history(tmp_path):
+def test_updates_of_reads_optimizer_history(tmp_path):
     torch.save(released_state(), tmp_path / "in.pt")
     assert updates_of(tmp_path / "in.pt") == 286000
     torch.save({**released_state(), "optimizer_history": []}, tmp_path / "in.pt")
@@ -124,51 +135,54 @@ def test_updates_of_reads_the_optimizer_history(tmp_path):
         updates_of(tmp_path / "in.pt")
 
 
-def broken(change):
+def changed_state(change):
     state = released_state()
     state["args"] = copy.copy(state["args"])
     change(state)
     return state
 
 
-def drop(name):
+def remove_weight(name):
     return lambda state: state["model"].pop(name)
 
 
-def put(name, tensor):
+def set_weight(name, tensor):
     return lambda state: state["model"].__setitem__(name, tensor)
 
 
-def option(name, value):
+def set_option(name, value):
     return lambda state: setattr(state["args"], name, value)
 
 
 FC1 = "decoder.layers.1.fc1.weight"
-FIRST = "decoder.embed_tokens.embeddings.0.0.weight"
+FIRST_EMBEDDINGS = "decoder.embed_tokens.embeddings.0.0.weight"
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (drop(FC1), FC1),
-        (put(FC1, torch.zeros(3, 3)), FC1),
-        (put("decoder.layers.7.x", torch.zeros(1)), "decoder.layers.7.x"),
-        (put(FIRST, torch.zeros(24, 64)), "different numbers in .* which its options tie"),
-        (put(FIRST, torch.zeros(25, 64)), "dictionary of another size"),
-        (option("arch", "transformer_wmt_en_de"), "architecture is transformer_wmt_en_de"),
-        (option("tokens_per_sample", None), "only the authors' ALiBi language models"),
+        (remove_weight(FC1), FC1),
+        (set_weight(FC1, torch.zeros(3, 3)), FC1),
+        (set_weight("decoder.layers.7.x", torch.zeros(1)), "decoder.layers.7.x"),
+        (
+            set_weight(FIRST_EMBEDDINGS, torch.zeros(24, 64)),
+            "different numbers in .* which its options tie",
+        ),
+        (set_weight(FIRST_EMBEDDINGS, torch.zeros(25, 64)), "dictionary of another size"),
+        (set_option("arch", "transformer_wmt_en_de"), "architecture is transformer_wmt_en_de"),
+        (set_option("tokens_per_sample", None), "only the authors' ALiBi language models"),
         (lambda state: state.pop("args"), "does not say which options"),
         (lambda state: state.pop("model"), "holds no model"),
         (lambda state: state["model"].clear(), "decoder.embed_tokens"),
     ],
 )
-def test_import_rejects_other_checkpoints(dictionary, change, sentence):
+def test_import_rejects_invalid_checkpoints(dictionary, change, sentence):
     with pytest.raises(UserInputError, match=sentence):
-        import_released(broken(change), read_dictionary(dictionary))
+        import_released(changed_state(change), read_dictionary(dictionary))
 
 
 class Calls:
-    """Pickles as a call, as an attacker's object would."""
+    """Object that is pickled as a function call, like an attack."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -194,19 +208,19 @@ def test_import_rejects_hostile_files(tmp_path, dictionary, refuse, kind, zipped
     out = tmp_path / "out"
     state = {**released_state(), "args": HOSTILE[kind](mark)}
     torch.save(state, source, _use_new_zipfile_serialization=zipped)
-    said = refuse("import-checkpoint", source, "--dict", dictionary, "--out", out)
-    assert "not on the list of types that only hold values" in said
+    message = refuse("import-checkpoint", source, "--dict", dictionary, "--out", out)
+    assert "not on the list of types that only hold values" in message
     assert not mark.exists()
     assert not out.exists()
 
 
-def test_import_rejects_missing_files_and_full_folders(tmp_path, dictionary, refuse):
+def test_import_rejects_invalid_dictionary_and_used_folder(tmp_path, dictionary, refuse):
     with pytest.raises(FileNotFoundError):
         read_dictionary(tmp_path / "none.txt")
     (tmp_path / "words.txt").write_text("no count\n")
     with pytest.raises(UserInputError, match="is not a dictionary"):
         read_dictionary(tmp_path / "words.txt")
-    path = imported(tmp_path, dictionary, released_state())
+    path = run_import(tmp_path, dictionary, released_state())
     before = path.read_bytes()
     assert path.with_name("dict.txt").read_bytes() == dictionary.read_bytes()
     command = ["import-checkpoint", tmp_path / "alibi_wt103_L32.pt", "--dict", dictionary]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -55,12 +56,13 @@ def _small_chunks(monkeypatch):
     monkeypatch.setitem(kernel.CHUNK, "cpu", 7 * WORDS)
 
 
-def batch():
-    """Three sequences of which two are padded, with words of every cluster."""
+def make_batch():
+    """Return three sequences, two of them padded, with words of every cluster."""
     tokens = torch.randint(4, WORDS, (3, 18))
     targets = torch.randint(4, WORDS, (3, 18))
     for row, length in ((1, 11), (2, 15)):
-        tokens[row, length:] = targets[row, length:] = PAD
+        tokens[row, length:] = PAD
+        targets[row, length:] = PAD
     lengths = torch.tensor([18, 11, 15])
     return {
         "net_input": {"src_tokens": tokens, "src_lengths": lengths},
@@ -69,61 +71,80 @@ def batch():
     }
 
 
-def criterion_of(name: str, sentence_avg: bool = False):
+def build_criterion(name: str, sentence_avg: bool = False):
     task = SimpleNamespace(target_dictionary=dictionary_of(WORDS - 4))
     return CRITERION_REGISTRY[name](task, sentence_avg)
 
 
-def outcome(criterion, model, sample):
-    """Loss, sample size, logs, and the gradients by name."""
+class Outcome(NamedTuple):
+    """Results of a forward and a backward pass."""
+
+    loss: torch.Tensor
+    sample_size: int
+    logs: dict
+    gradients: dict[str, torch.Tensor | None]
+
+
+def run_criterion(criterion, model, sample) -> Outcome:
     torch.manual_seed(7)  # the same dropout
     model.zero_grad()
-    loss, size, logs = criterion(model, sample)
+    loss, sample_size, logs = criterion(model, sample)
     loss.sum().backward()
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    return loss.detach().sum(), size, logs, gradients
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return Outcome(loss.detach().sum(), sample_size, logs, gradients)
 
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
 @pytest.mark.parametrize(("name", "case", "flags"), CASES, ids=IDS)
-def test_criterion_equals_fairseq(name, case, flags, sentence_avg, monkeypatch):
-    # fairseq's own takes its logarithms in fp32, whatever the model's precision.
+def test_criterion_matches_fairseq(name, case, flags, sentence_avg, monkeypatch):
+    # fairseq computes logarithms in fp32, whatever the precision of the model.
     monkeypatch.setattr(utils, "log_softmax", lambda x, dim, onnx_trace: x.log_softmax(dim))
     model = build_model(*flags, words=WORDS - 4).double().train()
-    sample = batch()
-    theirs = outcome(criterion_of(name, sentence_avg), copy.deepcopy(model), sample)
-    ours = outcome(criterion_of(f"chunked_{name}", sentence_avg), model, sample)
-    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-10, atol=1e-10)
-    assert ours[1] == theirs[1]
-    assert ours[2].keys() == theirs[2].keys()
-    assert float(ours[2].pop("loss")) == pytest.approx(float(theirs[2].pop("loss")), rel=1e-10)
-    assert ours[2] == theirs[2]
-    assert ours[3].keys() == theirs[3].keys()
-    assert len(ours[3]) > 10
-    for parameter, gradient in theirs[3].items():
+    sample = make_batch()
+    fairseq_criterion = build_criterion(name, sentence_avg)
+    expected = run_criterion(fairseq_criterion, copy.deepcopy(model), sample)
+    chunked_criterion = build_criterion(f"chunked_{name}", sentence_avg)
+    outcome = run_criterion(chunked_criterion, model, sample)
+    torch.testing.assert_close(outcome.loss, expected.loss, rtol=1e-10, atol=1e-10)
+    assert outcome.sample_size == expected.sample_size
+    assert outcome.logs.keys() == expected.logs.keys()
+    logged_loss = float(outcome.logs.pop("loss"))
+    assert logged_loss == pytest.approx(float(expected.logs.pop("loss")), rel=1e-10)
+    assert outcome.logs == expected.logs
+    assert outcome.gradients.keys() == expected.gradients.keys()
+    assert len(outcome.gradients) > 10
+    for parameter, gradient in expected.gradients.items():
         torch.testing.assert_close(
-            ours[3][parameter], gradient, rtol=1e-10, atol=1e-10, msg=f"{case}: {parameter}"
+            outcome.gradients[parameter],
+            gradient,
+            rtol=1e-10,
+            atol=1e-10,
+            msg=f"{case}: {parameter}",
         )
     model.eval()
     with torch.no_grad():
-        (expected, *_), (total, *_) = (
-            criterion_of(n)(model, sample) for n in (name, f"chunked_{name}")
-        )
-        single, _, _ = criterion_of(f"chunked_{name}")(model, sample, reduce=False)
-    torch.testing.assert_close(total, expected.sum(), rtol=1e-10, atol=1e-10)
-    assert single.shape == (3 * 18,)
-    torch.testing.assert_close(single.sum(), total, rtol=1e-10, atol=1e-10)
+        expected_loss, _, _ = build_criterion(name)(model, sample)
+        loss, _, _ = build_criterion(f"chunked_{name}")(model, sample)
+        token_losses, _, _ = build_criterion(f"chunked_{name}")(model, sample, reduce=False)
+    torch.testing.assert_close(loss, expected_loss.sum(), rtol=1e-10, atol=1e-10)
+    assert token_losses.shape == (3 * 18,)
+    torch.testing.assert_close(token_losses.sum(), loss, rtol=1e-10, atol=1e-10)
 
 
 def test_empty_cluster_has_no_gradient():
     model = build_model(*ADAPTIVE["plain"], words=WORDS - 4).train()
-    sample = batch()
-    sample["target"] = sample["target"] % 30
+    sample = make_batch()
+    sample["target"] = sample["target"] % 30  # all in the first cluster
+    tails = {
+        "decoder.adaptive_softmax.tail.0.0.weight",
+        "decoder.adaptive_softmax.tail.0.2.weight",
+        "decoder.adaptive_softmax.tail.1.0.weight",
+        "decoder.adaptive_softmax.tail.1.2.weight",
+    }
     for name in ("adaptive_loss", "chunked_adaptive_loss"):
-        gradients = outcome(criterion_of(name), model, sample)[3]
+        gradients = run_criterion(build_criterion(name), model, sample).gradients
         unused = {parameter for parameter, gradient in gradients.items() if gradient is None}
-        assert unused == {f"decoder.adaptive_softmax.tail.{i}.{j}.weight"
-                          for i in (0, 1) for j in (0, 2)}  # fmt: skip
+        assert unused == tails
 
 
 @pytest.mark.parametrize(
@@ -136,7 +157,7 @@ def test_empty_cluster_has_no_gradient():
 def test_criterion_rejects_unsuitable_models(name, flags, advice):
     model = build_model(*flags, words=WORDS - 4)
     with pytest.raises(UserInputError, match=f"Use --criterion {advice}"):
-        criterion_of(name)(model, batch())
+        build_criterion(name)(model, make_batch())
 
 
 RUN = (
@@ -154,22 +175,22 @@ RUN = (
         pytest.param("--memory-efficient-fp16", 0.01, marks=pytest.mark.slow),
     ],
 )
-def test_training_equals_fairseq_criterion(tmp_path, precision, tolerance):
-    """24 updates of two batches each: the validation loss falls, and to the same number, which
-    fairseq's evaluator finds on both models."""
+def test_training_matches_fairseq_criterion(tmp_path, precision, tolerance):
+    """Train with both criterions, and compare validation losses and fairseq's evaluations."""
     data = write_corpus(tmp_path, train=2000, valid=300)
-    validated = []
-    evaluated = []
+    validation_losses = []
+    evaluation_losses = []
     for name in ("adaptive_loss", "chunked_adaptive_loss"):
         flags = [*RUN.split(), *precision.split(), "--criterion", name]
         run = run_train(data, tmp_path / name, *flags)
-        validated.append(run["extra_state"]["best"])
+        validation_losses.append(run["extra_state"]["best"])
         assert run["cfg"]["criterion"]["_name"] == name
         flags = ["--gen-subset", "valid", "--tokens-per-sample", "16"]
-        found = run_eval_lm(data, tmp_path / name / "checkpoint_last.pt", *flags)
-        evaluated.append(float(found["loss"]))
-    assert validated[0] < math.log2(WORDS_OF_RUN) - 1
-    assert validated[1] == pytest.approx(
-        validated[0], rel=tolerance / 10 if tolerance < 1e-4 else tolerance
-    )
-    assert evaluated[1] == pytest.approx(evaluated[0], rel=tolerance)
+        evaluation = run_eval_lm(data, tmp_path / name / "checkpoint_last.pt", *flags)
+        evaluation_losses.append(float(evaluation["loss"]))
+    fairseq_loss, loss = validation_losses
+    assert fairseq_loss < math.log2(WORDS_OF_RUN) - 1
+    validation_tolerance = tolerance / 10 if tolerance < 1e-4 else tolerance
+    assert loss == pytest.approx(fairseq_loss, rel=validation_tolerance)
+    fairseq_loss, loss = evaluation_losses
+    assert loss == pytest.approx(fairseq_loss, rel=tolerance)

@@ -1,4 +1,4 @@
-"""The chunked cross-entropy compared with PyTorch's."""
+"""Chunked cross-entropy compared with PyTorch's."""
 
 from __future__ import annotations
 
@@ -28,50 +28,50 @@ def random_part(width: int, classes: int, dtype: torch.dtype):
     return x, weight
 
 
-def tensors(dtype=torch.float64, second: int = 0):
-    """Return targets, of which every fifth is ignored, and one part or two.
+def make_inputs(dtype=torch.float64, second_classes: int = 0):
+    """Return targets, every fifth of them ignored, and one part or two.
 
-    The second part has ``second`` classes and wider inputs.
+    The second part has ``second_classes`` classes and wider inputs.
     """
     targets = torch.randint(CLASSES, (ROWS,))
     targets[::5] = IGNORED
-    parts = [random_part(WIDTH, CLASSES - second, dtype)]
-    if second:
-        parts.append(random_part(WIDTH + 8, second, dtype))
+    parts = [random_part(WIDTH, CLASSES - second_classes, dtype)]
+    if second_classes:
+        parts.append(random_part(WIDTH + 8, second_classes, dtype))
     return targets, parts
 
 
-def leaves(parts):
+def tensors_of(parts):
     return [tensor for part in parts for tensor in part]
 
 
-def expected(targets, parts, reduction="sum", factor=1.0):
+def torch_results(targets, parts, reduction="sum", factor=1.0):
     """Return PyTorch's losses, and the gradients of their sum times ``factor``."""
     scores = torch.cat([x @ weight.t() for x, weight in parts], dim=1)
     precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
     losses = cross_entropy(precise, targets, ignore_index=IGNORED, reduction=reduction)
-    gradients = torch.autograd.grad((losses * factor).sum(), leaves(parts))
+    gradients = torch.autograd.grad((losses * factor).sum(), tensors_of(parts))
     return losses.detach(), gradients
 
 
-def computed(targets, parts, reduce=True, factor=1.0):
+def chunked_results(targets, parts, reduce=True, factor=1.0):
     """Return the same from ``linear_cross_entropy``, after two backward passes that agree."""
     losses = kernel.linear_cross_entropy(targets, *parts, ignore_index=IGNORED, reduce=reduce)
     total = (losses * factor).sum()
-    gradients = torch.autograd.grad(total, leaves(parts), retain_graph=True)
-    second_gradients = torch.autograd.grad(total, leaves(parts))
+    gradients = torch.autograd.grad(total, tensors_of(parts), retain_graph=True)
+    second_gradients = torch.autograd.grad(total, tensors_of(parts))
     for first, second in zip(gradients, second_gradients, strict=True):
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
     return losses.detach(), gradients
 
 
-def assert_all_close(found, wanted, tolerance: float):
-    for ours, theirs in zip(found, wanted, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+def assert_all_close(results, expected, tolerance: float):
+    for result, reference in zip(results, expected, strict=True):
+        torch.testing.assert_close(result, reference, rtol=tolerance, atol=tolerance)
 
 
 @pytest.fixture
-def threads_of():
+def set_threads():
     """Return a function that sets the number of PyTorch's threads until the test ends."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
@@ -80,39 +80,39 @@ def threads_of():
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
-@pytest.mark.parametrize("second", [0, 3])
+@pytest.mark.parametrize("second_classes", [0, 3])
 class TestEqualsTorch:
-    def test_sum_of_losses(self, dtype, tolerance, second, threads, threads_of):
-        threads_of(threads)
-        targets, parts = tensors(dtype, second)
-        loss, gradients = computed(targets, parts, factor=0.5)
-        their_loss, their_gradients = expected(targets, parts, factor=0.5)
-        assert_all_close([loss, *gradients], [their_loss, *their_gradients], tolerance)
+    def test_sum_of_losses(self, dtype, tolerance, second_classes, threads, set_threads):
+        set_threads(threads)
+        targets, parts = make_inputs(dtype, second_classes)
+        loss, gradients = chunked_results(targets, parts, factor=0.5)
+        torch_loss, torch_gradients = torch_results(targets, parts, factor=0.5)
+        assert_all_close([loss, *gradients], [torch_loss, *torch_gradients], tolerance)
 
-    def test_losses_by_row(self, dtype, tolerance, second, threads, threads_of):
-        threads_of(threads)
-        targets, parts = tensors(dtype, second)
+    def test_losses_by_row(self, dtype, tolerance, second_classes, threads, set_threads):
+        set_threads(threads)
+        targets, parts = make_inputs(dtype, second_classes)
         factor = torch.rand(ROWS, dtype=dtype)
-        losses, gradients = computed(targets, parts, reduce=False, factor=factor)
-        their_losses, their_gradients = expected(targets, parts, "none", factor)
+        losses, gradients = chunked_results(targets, parts, reduce=False, factor=factor)
+        torch_losses, torch_gradients = torch_results(targets, parts, "none", factor)
         assert (losses[targets == IGNORED] == 0).all()
-        assert_all_close([losses, *gradients], [their_losses, *their_gradients], tolerance)
+        assert_all_close([losses, *gradients], [torch_losses, *torch_gradients], tolerance)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("second", [0, 3])
-def test_gradients_are_reproducible(dtype, second, threads, threads_of):
-    threads_of(threads)
-    targets, parts = tensors(dtype, second)
-    _, first = computed(targets, parts, factor=0.5)
-    _, again = computed(targets, parts, factor=0.5)
-    for one, other in zip(first, again, strict=True):
-        assert torch.equal(one, other)
+@pytest.mark.parametrize("second_classes", [0, 3])
+def test_gradients_are_reproducible(dtype, second_classes, threads, set_threads):
+    set_threads(threads)
+    targets, parts = make_inputs(dtype, second_classes)
+    _, gradients = chunked_results(targets, parts, factor=0.5)
+    _, repeated_gradients = chunked_results(targets, parts, factor=0.5)
+    for gradient, repeated in zip(gradients, repeated_gradients, strict=True):
+        assert torch.equal(gradient, repeated)
 
 
-def test_no_rows_have_no_loss_and_no_gradient():
-    targets, ((x, weight),) = tensors()
+def test_empty_input_has_zero_loss_and_gradient():
+    targets, [(x, weight)] = make_inputs()
     loss = kernel.linear_cross_entropy(targets[:0], (x[:0], weight))
     assert loss == 0
     (gradient,) = torch.autograd.grad(loss, weight)
@@ -121,18 +121,20 @@ def test_no_rows_have_no_loss_and_no_gradient():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_as_exact_as_torch(dtype):
-    """The error from float64 on the same rounded inputs is at most 1.5 times that of PyTorch."""
-    targets, ((x, weight),) = tensors(dtype)
+    """Compare both errors from float64 on the same rounded inputs, up to a factor of 1.5."""
+    targets, [(x, weight)] = make_inputs(dtype)
     exact_x = x.detach().double().requires_grad_()
     exact_weight = weight.detach().double().requires_grad_()
-    exact_loss, exact_gradients = expected(targets, [(exact_x, exact_weight)])
-    their_loss, their_gradients = expected(targets, [(x, weight)])
-    loss, gradients = computed(targets, [(x, weight)])
+    exact_loss, exact_gradients = torch_results(targets, [(exact_x, exact_weight)])
+    torch_loss, torch_gradients = torch_results(targets, [(x, weight)])
+    loss, gradients = chunked_results(targets, [(x, weight)])
     assert loss.dtype == torch.float32
-    assert abs(loss - exact_loss) <= 1.5 * abs(their_loss - exact_loss) + 1e-3 * exact_loss
-    for ours, theirs, exact in zip(gradients, their_gradients, exact_gradients, strict=True):
-        assert ours.dtype == dtype
-        assert (ours - exact).norm() <= 1.5 * (theirs - exact).norm()
+    assert abs(loss - exact_loss) <= 1.5 * abs(torch_loss - exact_loss) + 1e-3 * exact_loss
+    results = zip(gradients, torch_gradients, exact_gradients, strict=True)
+    for gradient, torch_gradient, exact_gradient in results:
+        assert gradient.dtype == dtype
+        torch_error = (torch_gradient - exact_gradient).norm()
+        assert (gradient - exact_gradient).norm() <= 1.5 * torch_error
 
 
 def test_loss_scale_prevents_fp16_underflow():
@@ -147,20 +149,20 @@ def test_loss_scale_prevents_fp16_underflow():
     torch.testing.assert_close(weight.grad[1, 0].float(), probability, rtol=0.01, atol=0)
 
 
-def test_autocast_sets_the_precision():
-    targets, ((x, weight),) = tensors(torch.float32)
+def test_autocast_sets_precision():
+    targets, [(x, weight)] = make_inputs(torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss, gradients = computed(targets, [(x, weight)])
-    in_bf16, _ = expected(targets, [(x.bfloat16(), weight.bfloat16())])
-    in_fp32, _ = expected(targets, [(x, weight)])
-    assert abs(loss - in_bf16) < abs(loss - in_fp32)
-    torch.testing.assert_close(loss, in_bf16, rtol=0.01, atol=0)
+        loss, gradients = chunked_results(targets, [(x, weight)])
+    bf16_loss, _ = torch_results(targets, [(x.bfloat16(), weight.bfloat16())])
+    fp32_loss, _ = torch_results(targets, [(x, weight)])
+    assert abs(loss - bf16_loss) < abs(loss - fp32_loss)
+    torch.testing.assert_close(loss, bf16_loss, rtol=0.01, atol=0)
     assert gradients[0].dtype == torch.float32
 
 
-def test_thread_buffers_are_smaller_than_scores(threads_of, monkeypatch):
-    """Each thread adds up a separate gradient of the weights, for at least WIDTH rows."""
-    threads_of(4)
+def test_thread_buffers_are_smaller_than_scores(set_threads, monkeypatch):
+    """Each thread sums a separate gradient of the weights over at least WIDTH rows."""
+    set_threads(4)
     workers = []
 
     def run_and_count(tasks):
@@ -183,10 +185,10 @@ class LargestTensor(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        tensors = result if isinstance(result, (tuple, list)) else [result]
-        for tensor in tensors:
-            if isinstance(tensor, torch.Tensor):
-                self.elements = max(self.elements, tensor.numel())
+        outputs = result if isinstance(result, (tuple, list)) else [result]
+        for output in outputs:
+            if isinstance(output, torch.Tensor):
+                self.elements = max(self.elements, output.numel())
         return result
 
 
