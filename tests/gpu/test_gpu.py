@@ -1,4 +1,4 @@
-"""What only a GPU can show. ``scripts/gpu_check.sh --rehearse`` runs the same tests on the CPU."""
+"""Tests that need a GPU. ``scripts/gpu_check.sh --rehearse`` runs them on the CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from alibi_fairseq.positions import METHODS
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
-#: Of fairseq's commands: a GPU is the default.
+#: Device flag of fairseq's commands, which use a GPU by default.
 CPU_FLAG = [] if ON_GPU else ["--cpu"]
 pytestmark = [
     pytest.mark.gpu,
@@ -27,25 +27,22 @@ pytestmark = [
         not ON_GPU and "ALIBI_GPU_REHEARSAL" not in os.environ, reason="needs a GPU"
     ),
 ]
-#: Largest difference to float64 on the CPU, relative to the largest value: in half precision that
-#: of a bias of a few hundred tokens, rounded once.
+#: Largest difference from float64 on the CPU, relative to the largest value. In half precision, it
+#: allows for one rounding of a bias at a distance of a few hundred tokens.
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
 
 
+CALLS = []
+for name in sorted(METHODS):
+    for dtype in TOLERANCE:
+        CALLS.append(Call(name, dtype=dtype, width=64, device=DEVICE))
+for name in ("alibi", "none"):
+    CALLS.append(Call(name, width=64, documents=True, device=DEVICE))
+
+
 @pytest.mark.parametrize("backend", list(BACKENDS))
-@pytest.mark.parametrize(
-    "call",
-    [
-        *(
-            Call(name, dtype=t, width=64, device=DEVICE)
-            for name in sorted(METHODS)
-            for t in TOLERANCE
-        ),
-        *(Call(name, width=64, documents=True, device=DEVICE) for name in ("alibi", "none")),
-    ],
-    ids=str,
-)
-def test_attention(call, backend):
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_attention_matches_reference(call, backend):
     """Compare values and gradients of every method on every backend that supports it.
 
     CoPE is compared away from whole counts, where its gradient jumps (``WHOLE_COUNT_MARGIN`` in
@@ -58,7 +55,7 @@ def test_attention(call, backend):
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 @torch.no_grad()
-def test_cached_decoding(method):
+def test_cached_decoding_matches_full_pass(method):
     model = small_model(method).to(DEVICE)
     tokens = random_tokens(2, 24).to(DEVICE)
     state: dict = {}
@@ -67,18 +64,22 @@ def test_cached_decoding(method):
 
 
 @pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
-def test_chunked_cross_entropy(dtype):
+def test_chunked_cross_entropy_matches_float64(dtype):
     targets = torch.randint(5000, (700,))
     x = torch.randn(700, 64, dtype=dtype)
     weight = torch.randn(5000, 64, dtype=dtype) / 8
-    there = [t.to(DEVICE).requires_grad_() for t in (x, weight)]
-    loss = linear_cross_entropy(targets.to(DEVICE), tuple(there))
-    found = [loss.detach(), *torch.autograd.grad(loss, there)]
-    exact = [t.double().requires_grad_() for t in (x, weight)]
-    true = torch.nn.functional.cross_entropy(exact[0] @ exact[1].t(), targets, reduction="sum")
-    expected = [true.detach(), *torch.autograd.grad(true, exact)]
-    for one, other in zip(found, expected, strict=True):
-        error = (one.cpu().double() - other).abs().max() / other.abs().max()
+    inputs = [tensor.to(DEVICE).requires_grad_() for tensor in (x, weight)]
+    loss = linear_cross_entropy(targets.to(DEVICE), tuple(inputs))
+    computed = [loss.detach(), *torch.autograd.grad(loss, inputs)]
+
+    exact_x = x.double().requires_grad_()
+    exact_weight = weight.double().requires_grad_()
+    scores = exact_x @ exact_weight.t()
+    exact_loss = torch.nn.functional.cross_entropy(scores, targets, reduction="sum")
+    exact_gradients = torch.autograd.grad(exact_loss, [exact_x, exact_weight])
+    exact = [exact_loss.detach(), *exact_gradients]
+    for result, expected in zip(computed, exact, strict=True):
+        error = (result.cpu().double() - expected).abs().max() / expected.abs().max()
         assert error < TOLERANCE[dtype]
 
 
@@ -131,17 +132,19 @@ def test_training_learns(data, tmp_path, flags):
 
 
 def test_resumed_run_matches_uninterrupted_run(data, tmp_path):
-    """Also the memory of a recurrent model."""
-    memory = ["--task", "segment_language_modeling", "--position-method", "transformer_xl"]
-    memory += ["--mem-len", "12", "--tokens-per-sample", "8", "--batch-size", "4"]
-    runs = {}
-    for folder, stops in (("whole", [17]), ("parts", [10, 17])):
-        for stop in stops:
-            flags = [*memory, "--max-update", str(stop)]
-            runs[folder] = run_train(data, tmp_path / folder, *flags, device=" ".join(CPU_FLAG))
-    for name, tensor in runs["whole"]["model"].items():
-        resumed = runs["parts"]["model"][name]
-        torch.testing.assert_close(resumed, tensor, rtol=0, atol=1e-5, msg=name)
+    """Train a model with memory, whose states are part of the checkpoint."""
+    flags = ["--task", "segment_language_modeling", "--position-method", "transformer_xl"]
+    flags += ["--mem-len", "12", "--tokens-per-sample", "8", "--batch-size", "4"]
+
+    def train_until(update: int, folder: str) -> dict:
+        limit = ["--max-update", str(update)]
+        return run_train(data, tmp_path / folder, *flags, *limit, device=" ".join(CPU_FLAG))
+
+    uninterrupted = train_until(17, "uninterrupted")
+    train_until(10, "resumed")
+    resumed = train_until(17, "resumed")
+    for name, tensor in uninterrupted["model"].items():
+        torch.testing.assert_close(resumed["model"][name], tensor, rtol=0, atol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize("flags", [(), ADAPTIVE], ids=["softmax", "adaptive softmax"])
@@ -149,7 +152,7 @@ def test_evaluation_matches_fairseq_eval_lm(data, tmp_path, flags):
     train(data, tmp_path, *flags)
     checkpoint = tmp_path / "checkpoint_last.pt"
     config = SweepConfig(lengths=(16, 48))
-    for cell in run_sweep(data, [checkpoint], config, tmp_path / "results.json"):
-        options = ["--gen-subset", "valid", "--tokens-per-sample", str(cell["length"])]
-        theirs = run_eval_lm(data, checkpoint, *options, device=" ".join(CPU_FLAG))["loss"]
-        assert cell["loss_bits"] == pytest.approx(float(theirs), abs=1e-3)
+    for record in run_sweep(data, [checkpoint], config, tmp_path / "results.json"):
+        options = ["--gen-subset", "valid", "--tokens-per-sample", str(record["length"])]
+        expected = run_eval_lm(data, checkpoint, *options, device=" ".join(CPU_FLAG))["loss"]
+        assert record["loss_bits"] == pytest.approx(float(expected), abs=1e-3)

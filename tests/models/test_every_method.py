@@ -1,4 +1,4 @@
-"""What has to hold for every position method, trained by the real fairseq-train."""
+"""Properties of every position method, also in training with ``fairseq-train``."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def loss_of(model, tokens):
     return torch.nn.functional.cross_entropy(scores.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
-#: What each method adds to a model of 8 heads, width 64 and 24 training tokens, by name and shape;
-#: where there are layers, to each of them.
-ADDED = {
+#: Shapes of the parameters that a method adds to a model with 8 heads, width 64, and a training
+#: length of 24. Every layer has the parameters with ``N``, the number of the layer.
+METHOD_PARAMETERS = {
     "learned": {"weight": (26, 64)},
     "t5": {"relative_attention_bias.weight": (32, 8)},
     "kerple": {"log_p": (8,), "log_a": (8,)},
     "transformer_xl": {"u": (8, 8), "v": (8, 8), "layers.N.weight": (64, 64)},
     "fox": {"layers.N.weight": (8, 64), "layers.N.bias": (8,)},
     "fire": {
-        **{"layers.N.c": (1,), "layers.N.log_threshold": (1,), "layers.N.hidden.weight": (32, 1)},
-        **{
-            "layers.N.hidden.bias": (32,),
-            "layers.N.out.weight": (8, 32),
-            "layers.N.out.bias": (8,),
-        },
+        "layers.N.c": (1,),
+        "layers.N.log_threshold": (1,),
+        "layers.N.hidden.weight": (32, 1),
+        "layers.N.hidden.bias": (32,),
+        "layers.N.out.weight": (8, 32),
+        "layers.N.out.bias": (8,),
     },
     "cope": {"layers.N.vectors": (8, 64)},
     "bam": {"layers.N.alpha": (8,), "layers.N.beta": (8,)},
@@ -49,34 +49,41 @@ ADDED = {
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_state_dict_adds_only_method_parameters(method):
-    """Nor do their shapes depend on the training length, but for ``learned``."""
-    expected = {
-        f"decoder.embed_positions.{name.replace('N', layer)}": shape
-        for name, shape in ADDED.get(method, {}).items()
-        for layer in "01"
-    }
-    plain = set(small_model("none").state_dict())
-    for length in (LENGTH, LENGTH if method == "learned" else 200):
+    """Their shapes depend on the training length only for ``learned``."""
+    expected = {}
+    for name, shape in METHOD_PARAMETERS.get(method, {}).items():
+        for layer in ("0", "1"):
+            expected[f"decoder.embed_positions.{name.replace('N', layer)}"] = shape
+    shared_names = small_model("none").state_dict().keys()
+    longer = LENGTH if method == "learned" else 200
+    for length in (LENGTH, longer):
         model = small_model(method, tokens_per_sample=length)
         model(random_tokens(1, LENGTH))
         state = model.state_dict()
-        assert {name: tuple(state[name].shape) for name in state.keys() - plain} == expected
+        shapes = {name: tuple(state[name].shape) for name in state.keys() - shared_names}
+        assert shapes == expected
 
 
-PRUNED = [(method,) for method, added in ADDED.items() if any("N" in name for name in added)]
-PRUNED += [("alibi", "--score-scaling", "ssmax")]
+#: Models with parameters of positions or of score scaling in every layer.
+MODELS_WITH_LAYER_PARAMETERS = []
+for method, names in METHOD_PARAMETERS.items():
+    if any("N" in name for name in names):
+        MODELS_WITH_LAYER_PARAMETERS.append((method,))
+MODELS_WITH_LAYER_PARAMETERS.append(("alibi", "--score-scaling", "ssmax"))
 
 
-@pytest.mark.parametrize("flags", PRUNED, ids=" ".join)
-def test_layers_can_be_pruned(flags):
+@pytest.mark.parametrize("flags", MODELS_WITH_LAYER_PARAMETERS, ids=" ".join)
+def test_pruned_model_loads_weights_of_selected_layer(flags):
     full = small_model(*flags)
     pruned = small_model(*flags, "--decoder-layers-to-keep", "1")
     for parameter in full.parameters():
         torch.nn.init.normal_(parameter)
+    full_state = full.state_dict()
     options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
-    pruned.load_state_dict(full.state_dict(), model_cfg=options)
-    for name, kept in pruned.state_dict().items():
-        assert torch.equal(kept, full.state_dict()[name.replace("layers.0.", "layers.1.")])
+    pruned.load_state_dict(full_state, model_cfg=options)
+    for name, tensor in pruned.state_dict().items():
+        full_name = name.replace("layers.0.", "layers.1.")
+        assert torch.equal(tensor, full_state[full_name])
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
@@ -85,16 +92,17 @@ def test_bf16_is_close_to_fp32(method, backend):
     model = small_model(method, "--attention-backend", backend, tokens_per_sample=LENGTH)
     half = copy.deepcopy(model).bfloat16()
     tokens = random_tokens(2, LENGTH + 1)
-    losses = [loss_of(each, tokens) for each in (model, half)]
-    assert losses[1].item() == pytest.approx(losses[0].item(), rel=0.02)
-    for loss in losses:
-        loss.backward()
-    precise = {name: parameter.grad for name, parameter in model.named_parameters()}
-    whole = torch.cat([gradient.flatten() for gradient in precise.values()]).norm()
+    loss = loss_of(model, tokens)
+    half_loss = loss_of(half, tokens)
+    assert half_loss.item() == pytest.approx(loss.item(), rel=0.02)
+    loss.backward()
+    half_loss.backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    total_norm = torch.cat([gradient.flatten() for gradient in gradients.values()]).norm()
     for name, parameter in half.named_parameters():
         assert parameter.grad.dtype == torch.bfloat16
-        error = (parameter.grad.float() - precise[name]).norm()
-        assert error <= 0.15 * precise[name].norm() + 1e-3 * whole, name
+        error = (parameter.grad.float() - gradients[name]).norm()
+        assert error <= 0.15 * gradients[name].norm() + 1e-3 * total_norm, name
 
 
 @pytest.fixture
@@ -110,7 +118,7 @@ def process_group(tmp_path):
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_every_parameter_is_used_in_every_step(method, process_group):
-    # torch's DDP fails in the second step if some parameter had no gradient in the first.
+    # PyTorch's DDP fails in the second step if a parameter had no gradient in the first one.
     model = small_model(method, tokens_per_sample=LENGTH)
     parallel = DistributedDataParallel(model)
     for _ in range(2):
@@ -120,23 +128,23 @@ def test_every_parameter_is_used_in_every_step(method, process_group):
         assert parameter.grad.abs().max() > 0, name
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [*((method,) for method in EVERY_METHOD), ("alibi", "--score-scaling", "ssmax")],
-    ids=" ".join,
-)
+MODELS = [(method,) for method in EVERY_METHOD]
+MODELS.append(("alibi", "--score-scaling", "ssmax"))
+
+
+@pytest.mark.parametrize("flags", MODELS, ids=" ".join)
 def test_activation_checkpointing_keeps_gradients(flags):
-    plain, frugal = (
-        small_model(*flags, "--dropout", "0.1", *more, tokens_per_sample=LENGTH).train()
-        for more in ((), ("--checkpoint-activations",))
-    )
-    frugal.load_state_dict(plain.state_dict())
+    options = (*flags, "--dropout", "0.1")
+    plain = small_model(*options, tokens_per_sample=LENGTH).train()
+    checkpointing = ("--checkpoint-activations",)
+    checkpointed = small_model(*options, *checkpointing, tokens_per_sample=LENGTH).train()
+    checkpointed.load_state_dict(plain.state_dict())
     tokens = random_tokens(2, LENGTH)
-    for model in (plain, frugal):
+    for model in (plain, checkpointed):
         torch.manual_seed(3)
         loss_of(model, tokens).backward()
-    for one, other in zip(plain.parameters(), frugal.parameters(), strict=True):
-        torch.testing.assert_close(other.grad, one.grad)
+    for parameter, expected in zip(checkpointed.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, expected.grad)
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
@@ -144,12 +152,12 @@ def test_activation_checkpointing_keeps_gradients(flags):
 def test_copies_are_complete_and_independent(method):
     model = small_model(method, tokens_per_sample=LENGTH)
     tokens = random_tokens(1, LENGTH)
-    before = model(tokens)[0]
-    twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    scores = model(tokens)[0]
+    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
     for parameter in model.parameters():
         parameter.add_(torch.randn_like(parameter))
-    for twin in twins:
-        assert torch.equal(twin(tokens)[0], before)
+    for copied_model in copies:
+        assert torch.equal(copied_model(tokens)[0], scores)
 
 
 @pytest.fixture(scope="module")
@@ -159,19 +167,19 @@ def corpus(tmp_path_factory):
 
 
 def task_flags(method: str, length: int) -> list[str]:
-    """The task a method is trained and evaluated with."""
+    """Return the flags of the task that trains and evaluates a method."""
     task = "segment_language_modeling" if method == "transformer_xl" else "language_modeling"
     return ["--task", task, "--tokens-per-sample", str(length)]
 
 
 def train(method: str, corpus, folder, *flags: str, device: str = "--cpu") -> dict:
-    """40 updates; every parameter stays finite, and something is learned."""
+    """Train for 40 updates, and check that weights are finite and that the model has learned."""
     memory = ["--mem-len", "16"] if method == "transformer_xl" else []
     schedule = ["--max-tokens", "256", "--lr", "0.02", "--max-update", "40"]
     options = [*task_flags(method, 16), *schedule, "--position-method", method, *memory, *flags]
     state = run_train(corpus, folder, *options, device=device)
     assert all(value.isfinite().all() for value in state["model"].values())
-    assert state["extra_state"]["val_loss"] < 0.8 * math.log2(24)  # bits of a guess at random
+    assert state["extra_state"]["val_loss"] < 0.8 * math.log2(24)  # bits of a random guess
     return state
 
 
@@ -181,8 +189,8 @@ def test_every_method_trains_and_evaluates(method, corpus, tmp_path):
     flags = [*task_flags(method, 64), "--gen-subset", "valid"]
     if method == "learned":
         flags += ["--model-overrides", "{'clamp_learned_positions': True}"]
-    found = run_eval_lm(corpus, tmp_path / "checkpoint_last.pt", *flags)
-    assert math.isfinite(found["loss"])
+    evaluation = run_eval_lm(corpus, tmp_path / "checkpoint_last.pt", *flags)
+    assert math.isfinite(evaluation["loss"])
 
 
 @pytest.mark.gpu

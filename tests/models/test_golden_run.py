@@ -22,7 +22,7 @@ LENGTH = 64
 BATCH = 4
 
 
-def losses(position_method: str) -> list[float]:
+def training_losses(position_method: str) -> list[float]:
     """Return the training loss in nats at each of 20 updates of Adam on a fixed text."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -33,10 +33,10 @@ def losses(position_method: str) -> list[float]:
         ).train()
         characters = torch.tensor([4 + ord(letter) % 32 for letter in TEXT * 40])
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-        by_update = []
+        losses = []
         for update in range(UPDATES):
-            first = update * 97 % 1000
-            block = characters[first : first + BATCH * LENGTH + 1]
+            start = update * 97 % 1000
+            block = characters[start : start + BATCH * LENGTH + 1]
             tokens = block[:-1].view(BATCH, LENGTH)
             targets = block[1:].view(BATCH, LENGTH)
             scores = model(tokens)[0]
@@ -44,8 +44,8 @@ def losses(position_method: str) -> list[float]:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            by_update.append(loss.item())
-        return by_update
+            losses.append(loss.item())
+        return losses
     finally:
         torch.set_num_threads(threads)
 
@@ -53,14 +53,14 @@ def losses(position_method: str) -> list[float]:
 @pytest.mark.parametrize("position_method", METHODS)
 def test_golden_run_reproduces_losses(position_method):
     expected = json.loads(GOLDEN.read_text())[position_method]
-    found = losses(position_method)
+    losses = training_losses(position_method)
     assert expected[-1] < 0.8 * expected[0]
-    # Sums are in another order with other vector instructions, so the last bits differ, and
-    # training amplifies the difference. With and without AVX2 on one AMD EPYC, and with MKL's
-    # compatible mode, it was at most 1.7e-7 up to update 10 and 1.4e-6 up to update 20.
-    assert found[:10] == pytest.approx(expected[:10], rel=1e-6)
-    assert found == pytest.approx(expected, rel=1e-5)
+    # Vector instructions determine the order of sums and thereby their rounding, and training
+    # amplifies the difference. With and without AVX2 on one AMD EPYC, and with MKL's compatible
+    # mode, it was at most 1.7e-7 up to update 10 and 1.4e-6 up to update 20.
+    assert losses[:10] == pytest.approx(expected[:10], rel=1e-6)
+    assert losses == pytest.approx(expected, rel=1e-5)
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: losses(name) for name in METHODS}, indent=1))
+    print(json.dumps({method: training_losses(method) for method in METHODS}, indent=1))

@@ -8,7 +8,7 @@ import torch
 from alibi_fairseq.models.self_attention import appended
 
 
-def random(length: int, batch: int = 2) -> torch.Tensor:
+def random_keys(length: int, batch: int = 2) -> torch.Tensor:
     return torch.randn(batch, 3, length, 4)
 
 
@@ -17,60 +17,62 @@ def concatenated(*parts: torch.Tensor) -> torch.Tensor:
 
 
 def test_key_cache_appends_without_copying():
-    """The first append and that of 1,000 keys copy. Later ones use spare memory."""
-    cached = random(7)
+    """Only the first append and the append of 1,000 keys copy. Others use spare memory."""
+    cached = random_keys(7)
     expected = cached
     addresses = set()
     for length in (5, 1000, *[1] * 66):
-        part = random(length)
-        cached = appended(cached, part)
-        expected = concatenated(expected, part)
+        new = random_keys(length)
+        cached = appended(cached, new)
+        expected = concatenated(expected, new)
         assert torch.equal(cached, expected)
         addresses.add(cached.data_ptr())
     assert len(addresses) == 2
 
 
 @pytest.fixture
-def begin():
-    return appended(random(5), random(1))
+def cached():
+    """Return keys with spare memory, which the first append allocates."""
+    return appended(random_keys(5), random_keys(1))
 
 
-def test_key_cache_separates_two_continuations(begin):
-    copy = begin.clone()
-    one = random(3)
-    two = random(2)
-    first = appended(begin, one)
-    second = appended(begin, two)
-    assert torch.equal(first, concatenated(copy, one))
-    assert torch.equal(second, concatenated(copy, two))
-    assert torch.equal(begin, copy)
-    assert torch.equal(appended(first, two), concatenated(copy, one, two))
+def test_key_cache_separates_two_continuations(cached):
+    copy = cached.clone()
+    first_keys = random_keys(3)
+    second_keys = random_keys(2)
+    first = appended(cached, first_keys)
+    second = appended(cached, second_keys)
+    assert torch.equal(first, concatenated(copy, first_keys))
+    assert torch.equal(second, concatenated(copy, second_keys))
+    assert torch.equal(cached, copy)
+    longer = appended(first, second_keys)
+    assert torch.equal(longer, concatenated(copy, first_keys, second_keys))
 
 
-def test_key_cache_continues_reordered_rows(begin):
+def test_key_cache_continues_reordered_rows(cached):
     # Beam search selects rows. The continuation of another row must not appear in them.
-    copy = begin.clone()
-    appended(begin, random(3))
-    reordered = begin.index_select(0, torch.tensor([1, 1]))
-    part = random(3)
-    assert torch.equal(appended(reordered, part), concatenated(copy[[1, 1]], part))
+    copy = cached.clone()
+    appended(cached, random_keys(3))
+    reordered = cached.index_select(0, torch.tensor([1, 1]))
+    new = random_keys(3)
+    assert torch.equal(appended(reordered, new), concatenated(copy[[1, 1]], new))
 
 
 def test_key_cache_continues_inference_tensors():
     with torch.inference_mode():
-        cached = appended(random(5), random(1))
-    part = random(3)
-    assert torch.equal(appended(cached, part), concatenated(cached, part))
+        cached = appended(random_keys(5), random_keys(1))
+    new = random_keys(3)
+    assert torch.equal(appended(cached, new), concatenated(cached, new))
 
 
 @pytest.mark.parametrize("needs_grad", [(True, True), (True, False), (False, True)])
 def test_key_cache_passes_gradients(needs_grad):
-    first = random(5).requires_grad_(needs_grad[0])
-    second = random(1).requires_grad_(needs_grad[1])
-    joined = appended(first, second)
-    squares = joined.square().sum()
-    appended(joined, random(2))  # must not change values that the backward pass needs
-    squares.backward()
-    for part in (first, second):
-        if part.requires_grad:
-            assert torch.equal(part.grad, 2 * part.detach())
+    cached = random_keys(5).requires_grad_(needs_grad[0])
+    new = random_keys(1).requires_grad_(needs_grad[1])
+    joined = appended(cached, new)
+    sum_of_squares = joined.square().sum()
+    appended(joined, random_keys(2))  # must not change values that the backward pass needs
+    sum_of_squares.backward()
+    for keys in (cached, new):
+        if keys.requires_grad:
+            assert torch.equal(keys.grad, 2 * keys.detach())

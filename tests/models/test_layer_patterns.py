@@ -17,7 +17,7 @@ from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.huggingface.conversion import convert_decoder
 from alibi_fairseq.models.method_names import recorded_method_name
 
-#: Methods, windows and number of layers; the first is RNoPE-SWA.
+#: Methods, windows, and number of layers. The first pattern is RNoPE-SWA.
 PATTERNS = [
     ("rotary,rotary,none", "5,5,0", 4),
     ("none,rotary", "0", 3),
@@ -27,8 +27,8 @@ PATTERNS = [
 
 
 def pattern_model(methods: str, windows: str, layers: int, *flags: str, **kwargs):
-    more = ["--attention-window", windows, "--decoder-layers", str(layers), *flags]
-    model = small_model(methods, *more, **kwargs)
+    pattern = ["--attention-window", windows, "--decoder-layers", str(layers)]
+    model = small_model(methods, *pattern, *flags, **kwargs)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -36,63 +36,65 @@ def pattern_model(methods: str, windows: str, layers: int, *flags: str, **kwargs
 
 
 def gpt_neox(model, methods: str, windows: str, layers: int, heads: int):
-    """transformers' model with our weights; hooks take away rotations and add windows.
+    """Return transformers' GPT-NeoX with the weights of a model.
 
-    A rotation by cos = 1 and sin = 0 is none.
+    Hooks remove rotations and add attention windows. A rotation with cos = 1 and sin = 0 changes
+    nothing.
     """
-    plain = small_model("rotary", "--decoder-layers", str(layers), heads=heads)
-    plain.load_state_dict(model.state_dict())
-    theirs = convert_decoder(plain.decoder, "rotary", 32).model
-    theirs.set_attn_implementation("eager")
-    names = methods.split(",")
-    limits = windows.split(",")
+    rotary = small_model("rotary", "--decoder-layers", str(layers), heads=heads)
+    rotary.load_state_dict(model.state_dict())
+    reference = convert(rotary.decoder, "rotary", 32).model
+    reference.set_attn_implementation("eager")
+    layer_methods = methods.split(",")
+    layer_windows = windows.split(",")
 
-    def hook(name: str, window: int):
-        def change(module, args, kwargs):
+    def make_hook(method: str, window: int):
+        def change_inputs(module, args, kwargs):
             cos, sin = kwargs["position_embeddings"]
-            if name == "none":
+            if method == "none":
                 kwargs["position_embeddings"] = (torch.ones_like(cos), torch.zeros_like(sin))
             if window:
-                places = torch.arange(cos.shape[1])
-                distance = places[:, None] - places
+                positions = torch.arange(cos.shape[1])
+                distance = positions[:, None] - positions
                 hidden = (distance < 0) | (distance >= window)
                 mask = torch.zeros(distance.shape).masked_fill(hidden, -1e30)
                 kwargs["attention_mask"] = mask[None, None]
             return args, kwargs
 
-        return change
+        return change_inputs
 
-    for index, layer in enumerate(theirs.gpt_neox.layers):
-        name = names[index % len(names)]
-        window = int(limits[index % len(limits)])
-        layer.register_forward_pre_hook(hook(name, window), with_kwargs=True)
-    return theirs
+    for index, layer in enumerate(reference.gpt_neox.layers):
+        method = layer_methods[index % len(layer_methods)]
+        window = int(layer_windows[index % len(layer_windows)])
+        layer.register_forward_pre_hook(make_hook(method, window), with_kwargs=True)
+    return reference
 
 
 @pytest.mark.parametrize("heads", [3, 8])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_values_and_gradients_equal_gpt_neox(pattern, heads):
+def test_values_and_gradients_match_gpt_neox(pattern, heads):
     model = pattern_model(*pattern, heads=heads)
     tokens = random_tokens(2, 20)
-    theirs = gpt_neox(model, *pattern, heads)
-    found = model(tokens)[0]
-    expected = theirs(tokens).logits
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-    for logits in (found, expected):
-        cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
-    for ours, other in zip(model.decoder.layers, theirs.gpt_neox.layers, strict=True):
-        pairs = (
-            (ours.fc1, other.mlp.dense_h_to_4h),
-            (ours.self_attn.out_proj, other.attention.dense),
-        )
-        for one, two in pairs:
-            torch.testing.assert_close(one.weight.grad, two.weight.grad, rtol=1e-4, atol=1e-6)
+    reference = gpt_neox(model, *pattern, heads)
+    logits = model(tokens)[0]
+    expected = reference(tokens).logits
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+    for scores in (logits, expected):
+        cross_entropy(scores[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
+    layers = zip(model.decoder.layers, reference.gpt_neox.layers, strict=True)
+    for layer, reference_layer in layers:
+        fc1_gradient = layer.fc1.weight.grad
+        expected_fc1_gradient = reference_layer.mlp.dense_h_to_4h.weight.grad
+        torch.testing.assert_close(fc1_gradient, expected_fc1_gradient, rtol=1e-4, atol=1e-6)
+        out_gradient = layer.self_attn.out_proj.weight.grad
+        expected_out_gradient = reference_layer.attention.dense.weight.grad
+        torch.testing.assert_close(out_gradient, expected_out_gradient, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("pattern", [("rotary,none", "7,0", 3), ("alibi,none", "0,5", 3)])
 @torch.no_grad()
 def test_backends_agree(pattern):
-    """A backend that lacks one of the layers' masks is replaced there."""
+    """A backend that does not support the mask of a layer is replaced in this layer."""
     tokens = random_tokens(2, 150)
     model = pattern_model(*pattern, "--attention-backend", "eager")
     expected = model(tokens)[0]
@@ -102,30 +104,33 @@ def test_backends_agree(pattern):
         torch.testing.assert_close(model(tokens)[0], expected, rtol=0, atol=2e-5)
 
 
-def test_bf16_stays_near_fp32():
+def test_bf16_is_close_to_fp32():
     model = pattern_model("rotary,none,alibi", "7,0", 3)
     tokens = random_tokens(2, 30)
     expected = model(tokens)[0].log_softmax(-1)
-    found = model.bfloat16()(tokens)[0].float().log_softmax(-1)
-    assert (found - expected).abs().mean() < 0.05 * expected.std()
+    log_probs = model.bfloat16()(tokens)[0].float().log_softmax(-1)
+    assert (log_probs - expected).abs().mean() < 0.05 * expected.std()
 
 
 def test_methods_have_parameters_for_their_layers():
     model = small_model("none,fire,bam", "--decoder-layers", "5")
-    names = {name for name, _ in model.decoder.embed_positions.named_parameters()}
-    assert {name.split(".layers.")[0] for name in names} == {"methods.fire", "methods.bam"}
-    for method in ("fire", "bam"):
-        layers = {name.split(".")[3] for name in names if name.startswith(f"methods.{method}")}
-        assert layers == {"fire": {"0", "1"}, "bam": {"0"}}[method]
+    layers = set()
+    for name, _ in model.decoder.embed_positions.named_parameters():
+        layers.add(".".join(name.split(".")[:4]))
+    assert layers == {
+        "methods.fire.layers.0",
+        "methods.fire.layers.1",
+        "methods.bam.layers.0",
+    }
     tokens = random_tokens(2, 16)
     cross_entropy(model(tokens)[0].flatten(0, 1), tokens.flatten()).backward()
     for name, parameter in model.decoder.embed_positions.named_parameters():
         assert parameter.grad.abs().max() > 0, name
 
 
-def test_one_method_keeps_its_state_dict_keys():
-    for given in ("kerple", "kerple,kerple"):
-        keys = set(small_model(given).state_dict())
+def test_repeated_method_keeps_state_dict_keys():
+    for methods in ("kerple", "kerple,kerple"):
+        keys = set(small_model(methods).state_dict())
         assert {"decoder.embed_positions.log_p", "decoder.embed_positions.log_a"} < keys
 
 
@@ -139,7 +144,7 @@ def test_layers_share_masks_of_equal_bias_and_window():
 
 
 @pytest.mark.parametrize(
-    ("flags", "found"),
+    ("flags", "name"),
     [
         ({"position_method": "rotary,rotary,rotary,none", "decoder_layers": 8}, "rotary×3+none"),
         ({"position_method": "rotary,none", "decoder_layers": 3}, "rotary+none"),
@@ -154,12 +159,12 @@ def test_layers_share_masks_of_equal_bias_and_window():
         ({"position_method": "rotary,none", "score_scaling": "logn"}, "rotary+none_logn"),
     ],
 )
-def test_layer_patterns_are_named_in_results(flags, found):
-    assert recorded_method_name(OmegaConf.create({"decoder_layers": 6, **flags})) == found
+def test_layer_patterns_are_named_in_results(flags, name):
+    assert position_method(OmegaConf.create({"decoder_layers": 6, **flags})) == name
 
 
 @pytest.mark.parametrize(
-    ("methods", "flags", "said"),
+    ("methods", "flags", "message"),
     [
         ("rotary,rotary,none", [], "--position-method rotary,rotary,none names 3 layers"),
         ("alibi", ["--attention-window", "4,4,0"], "--attention-window 4,4,0 names 3 layers"),
@@ -175,8 +180,8 @@ def test_layer_patterns_are_named_in_results(flags, found):
         ("alibi,none", ["--decoder-layers-to-keep", "0,1"], "--decoder-layers-to-keep"),
     ],
 )
-def test_invalid_layer_patterns_are_rejected(methods, flags, said):
-    with pytest.raises(UserInputError, match=said):
+def test_invalid_layer_patterns_are_rejected(methods, flags, message):
+    with pytest.raises(UserInputError, match=message):
         small_model(methods, *flags, sequential=True)
 
 
@@ -195,25 +200,27 @@ def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, cap
         in_process("train", data_bin, *flags)
     assert "--position-method by layer: rotary, none, rotary" in caplog.text
     assert "--attention-window by layer: 8, 0, 8" in caplog.text
-    for changed in (("--position-method", "none,rotary"), ("--attention-window", "0")):
-        with pytest.raises(UserInputError, match=changed[0]):
-            in_process("train", data_bin, *flags, *changed, "--max-update", 5)
+    for flag, value in (("--position-method", "none,rotary"), ("--attention-window", "0")):
+        with pytest.raises(UserInputError, match=flag):
+            in_process("train", data_bin, *flags, flag, value, "--max-update", 5)
     in_process("train", data_bin, *flags, "--max-update", 5)
     checkpoint = tmp_path / "checkpoint_last.pt"
-    (cell,) = sweep(checkpoint, data=data_bin, lengths=[32])
-    assert (cell["position_method"], cell["updates"]) == ("rotary@8+none", 5)
-    (other,) = sweep(
+    (record,) = sweep(checkpoint, data=data_bin, lengths=[32])
+    assert record["position_method"] == "rotary@8+none"
+    assert record["updates"] == 5
+    (unlimited,) = sweep(
         checkpoint, out="full", data=data_bin, lengths=[32], overrides={"attention_window": 0}
     )
-    assert other["position_method"] == "rotary+none"
-    assert other["perplexity"] != cell["perplexity"]
+    assert unlimited["position_method"] == "rotary+none"
+    assert unlimited["perplexity"] != record["perplexity"]
 
 
 def test_integer_window_of_old_checkpoints_is_read(checkpoint, data_bin, tmp_path):
     state = torch.load(checkpoint, weights_only=False)
     state["cfg"]["model"]["attention_window"] = 0
-    (tmp_path / "run").mkdir()
-    torch.save(state, tmp_path / "run" / "checkpoint_last.pt")
-    loaded = load_checkpoint(tmp_path / "run" / "checkpoint_last.pt", data_bin)
+    save_dir = tmp_path / "run"
+    save_dir.mkdir()
+    torch.save(state, save_dir / "checkpoint_last.pt")
+    loaded = load_checkpoint(save_dir / "checkpoint_last.pt", data_bin)
     assert loaded.facts["position_method"] == "alibi"
-    in_process("train", data_bin, *SHORT, "--save-dir", tmp_path / "run", "--max-update", 4)
+    in_process("train", data_bin, *SHORT, "--save-dir", save_dir, "--max-update", 4)

@@ -12,11 +12,14 @@ from alibi_fairseq.positions import METHODS
 
 #: Methods whose parameters do not depend on the training length.
 CONTINUED = sorted(set(METHODS) - {"learned"})
-EACH = [m if m == "alibi" else pytest.param(m, marks=pytest.mark.slow) for m in CONTINUED]
+CASES = []
+for method in CONTINUED:
+    marks = () if method == "alibi" else (pytest.mark.slow,)
+    CASES.append(pytest.param(method, marks=marks))
 
 
-def options(method: str, *changed: str) -> list[str]:
-    flags = [*SHORT, "--position-method", method, *changed]
+def training_flags(method: str, *changes: str) -> list[str]:
+    flags = [*SHORT, "--position-method", method, *changes]
     if method == "transformer_xl":
         flags += ["--task", "segment_language_modeling", "--mem-len", "16"]
     return flags
@@ -24,19 +27,19 @@ def options(method: str, *changed: str) -> list[str]:
 
 def train_short(method: str, data_bin, folder):
     """Train at length 16, and return the checkpoint."""
-    in_process("train", data_bin, *options(method), "--save-dir", folder)
+    in_process("train", data_bin, *training_flags(method), "--save-dir", folder)
     return folder / "checkpoint_last.pt"
 
 
 def train_longer(method: str, data_bin, start, folder):
     """Continue training at length 64 for an update that changes almost nothing."""
-    longer = options(method, "--tokens-per-sample", "64", "--max-update", "1", "--lr", "1e-9")
-    start_flags = ("--finetune-from-model", start, "--save-dir", folder)
-    in_process("train", data_bin, *longer, *start_flags)
+    changes = ("--tokens-per-sample", "64", "--max-update", "1", "--lr", "1e-9")
+    flags = training_flags(method, *changes)
+    in_process("train", data_bin, *flags, "--finetune-from-model", start, "--save-dir", folder)
     return folder / "checkpoint_last.pt"
 
 
-@pytest.mark.parametrize("method", EACH)
+@pytest.mark.parametrize("method", CASES)
 def test_training_continues_at_four_times_the_length(method, data_bin, tmp_path):
     short = train_short(method, data_bin, tmp_path / "short")
     longer = train_longer(method, data_bin, short, tmp_path / "long")
@@ -58,9 +61,9 @@ def test_learned_positions_cannot_continue_at_another_length(data_bin, tmp_path)
 
 
 def test_rotary_model_continues_without_positions(data_bin, tmp_path):
-    """DroPE: the weights are loaded, and optimizer and schedule start anew."""
+    """DroPE: load the weights, and restart the optimizer and the schedule."""
     start = train_short("rotary", data_bin, tmp_path / "rotary")
-    flags = options("none", "--max-update", "1", "--lr", "1e-9")
+    flags = training_flags("none", "--max-update", "1", "--lr", "1e-9")
     folder = tmp_path / "none"
     in_process("train", data_bin, *flags, "--finetune-from-model", start, "--save-dir", folder)
     dropped = load_checkpoint(folder / "checkpoint_last.pt", data_bin)
@@ -71,8 +74,8 @@ def test_rotary_model_continues_without_positions(data_bin, tmp_path):
     overridden = load_checkpoint(start, data_bin, overrides={"position_method": "none"})
     tokens = torch.arange(4, 20)[None]
     with torch.no_grad():
-        found = dropped.decoder(tokens)[0]
+        scores = dropped.decoder(tokens)[0]
         expected = overridden.decoder(tokens)[0]
         with_positions = rotary.decoder(tokens)[0]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-    assert (found - with_positions).abs().max() > 1e-3
+    torch.testing.assert_close(scores, expected, rtol=0, atol=1e-5)
+    assert (scores - with_positions).abs().max() > 1e-3

@@ -1,4 +1,4 @@
-"""The model in the modes fairseq puts it in: half types, checkpointing, copies, dropped layers."""
+"""Attention weights, half precision, dropout, masks, and initialization of the model."""
 
 from __future__ import annotations
 
@@ -48,15 +48,20 @@ def test_dropout_applies_only_in_training(option):
     model = build_model(*TINY, "--dropout", "0", f"--{option}", "0.5")
     tokens = random_tokens(1, 16)
     model.train()
-    outputs = {tuple(model(tokens)[0][0, -1].tolist()) for _ in range(16)}
-    # Of three layers there are eight subsets; other dropout never draws the same twice.
-    assert 2 <= len(outputs) <= 8 if option == "decoder-layerdrop" else len(outputs) == 16
+    outputs = set()
+    for _ in range(16):
+        scores, _ = model(tokens)
+        outputs.add(tuple(scores[0, -1].tolist()))
+    if option == "decoder-layerdrop":
+        assert 2 <= len(outputs) <= 8  # three layers have eight subsets
+    else:
+        assert len(outputs) == 16
     model.eval()
     assert torch.equal(model(tokens)[0], model(tokens)[0])
     if option == "decoder-layerdrop":
         model.train()
-        dropped = sum(model.decoder._is_dropped() for _ in range(1000)) / 1000
-        assert dropped == pytest.approx(0.5, abs=0.07)  # more than 4 standard deviations
+        dropped_fraction = sum(model.decoder._is_dropped() for _ in range(1000)) / 1000
+        assert dropped_fraction == pytest.approx(0.5, abs=0.07)  # over 4 standard deviations
 
 
 def test_padding_mask_is_dropped_for_trailing_padding():
@@ -75,16 +80,16 @@ def test_mask_is_shared_by_layers():
 
 
 def test_memory_requires_segment_task():
-    """Those of fairseq know nothing of segments, and do not say that they have none."""
+    """fairseq's tasks have no attribute ``is_sequential``."""
     options = small_model("transformer_xl", "--mem-len", "10", sequential=True).decoder.args
-    words = dictionary_of(60)
-    task = SimpleNamespace(source_dictionary=words, target_dictionary=words)
+    dictionary = dictionary_of(60)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     with pytest.raises(UserInputError, match="add --task segment_language_modeling"):
         AlibiLanguageModel.build_model(options, task)
 
 
-def test_nothing_of_a_model_is_left_as_the_memory_was(monkeypatch):
-    """Or equal trainings would have checkpoints of other bits."""
+def test_state_dict_has_no_uninitialized_tensor(monkeypatch):
+    """Otherwise, the checkpoints of identical runs would differ."""
     monkeypatch.setattr(torch, "FloatTensor", lambda size: torch.full((size,), torch.nan))
     flags = "--adaptive-input --adaptive-input-cutoff 20,40 --adaptive-softmax-cutoff 20,40"
     flags += " --no-share-decoder-input-output-embed"

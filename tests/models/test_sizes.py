@@ -17,7 +17,7 @@ SIZES += ["alibi_lm_bloom"]
 
 
 def model_of(arch: str, words: int):
-    """As YAML would configure it, without memory for its parameters."""
+    """Build a model as YAML configures it, without memory for its parameters."""
     dictionary = dictionary_of(0)
     dictionary.symbols += [str(number) for number in range(words - len(dictionary.symbols))]
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
@@ -27,8 +27,8 @@ def model_of(arch: str, words: int):
         return models.build_model(config.model, task)
 
 
-def layer(width: int, inner: int) -> int:
-    """Parameters of a layer: 4·C² + 2·C·FFN weights with their biases and norms."""
+def layer_parameters(width: int, inner: int) -> int:
+    """Count the parameters of a layer: 4·C² + 2·C·FFN weights, biases, and layer norms."""
     return 4 * (width**2 + width) + (2 * width * inner + inner + width) + 4 * width
 
 
@@ -37,8 +37,8 @@ def layer(width: int, inner: int) -> int:
     [
         # 247M in Table 6 of the paper; the exact count follows from tied weights of 267,744 words.
         ("alibi_lm_wiki103", 267_744, 246_933_504),
-        ("alibi_lm_bookcorpus", 28_996, 16 * layer(1024, 4096) + 28_996 * 1024),
-        ("alibi_lm_1b3", 50_000, 25 * layer(2048, 8192) + 50_000 * 2048 + 2 * 2048),
+        ("alibi_lm_bookcorpus", 28_996, 16 * layer_parameters(1024, 4096) + 28_996 * 1024),
+        ("alibi_lm_1b3", 50_000, 25 * layer_parameters(2048, 8192) + 50_000 * 2048 + 2 * 2048),
         # BLOOM-560m, with its 250,880 words.
         ("alibi_lm_bloom", 250_880, 559_214_592),
     ],
@@ -48,19 +48,18 @@ def test_named_sizes_have_expected_parameters(arch, words, parameters):
 
 
 @pytest.mark.parametrize("arch", SIZES)
-def test_command_line_equals_yaml(arch):
+def test_command_line_and_yaml_build_same_model(arch):
     words = 61_000  # more than the cutoffs of the adaptive softmax
     with torch.device("meta"):
         from_flags = build_model("--arch", arch, tokens_per_sample=512, words=words - 4)
     from_yaml = model_of(arch, words)
     assert repr(from_flags) == repr(from_yaml)
-    options = [vars(model.decoder.args) for model in (from_flags, from_yaml)]
-    assert options[0] == options[1]
+    assert vars(from_flags.decoder.args) == vars(from_yaml.decoder.args)
 
 
 def test_default_true_flags_can_be_disabled():
-    for flags, tied in ([], True), (["--share-decoder-input-output-embed"], True):
+    for flags in ([], ["--share-decoder-input-output-embed"]):
         model = build_model("--arch", "alibi_lm_tiny", *flags)
-        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) == tied
+        assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
     model = build_model("--arch", "alibi_lm_tiny", "--no-share-decoder-input-output-embed")
     assert model.decoder.output_projection.weight is not model.decoder.embed_tokens.weight

@@ -1,6 +1,6 @@
-"""ALiBi, sinusoidal and learned positions against stock fairseq with the same weights.
+"""ALiBi, sinusoidal, and learned positions compared with stock fairseq with the same weights.
 
-Stock fairseq gets ALiBi from the mask of the authors' code: slope × key index, −inf in the future.
+Stock fairseq computes ALiBi with the authors' mask: slope × key index, and −inf in the future.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRAIN_LENGTH = 32
 
 
 def stock_model(ours, method: str, heads: int, longest: int):
-    """Load our weights unchanged into fairseq's model, which requires its names and shapes."""
+    """Return fairseq's model with our weights, whose names and shapes it requires."""
     width = str(8 * heads)
     shape = ["--decoder-layers", "2", "--decoder-attention-heads", str(heads)]
     shape += ["--decoder-embed-dim", width, "--decoder-input-dim", width]
@@ -34,18 +34,18 @@ def stock_model(ours, method: str, heads: int, longest: int):
         shape.append("--no-token-positional-embeddings")
     model = build_model("--arch", "transformer_lm", *shape, tokens_per_sample=longest).double()
     missing, unexpected = model.load_state_dict(ours.state_dict(), strict=False)
-    # A sinusoidal module has one entry that is no parameter.
     assert not unexpected
+    # A buffer of fairseq's sinusoidal embeddings.
     assert set(missing) <= {"decoder.embed_positions._float_tensor"}
 
-    def mask(x):  # x: (T, B, C)
+    def future_mask(x):  # x: (T, B, C)
         length, batch, _ = x.shape
         future = torch.full((length, length), -torch.inf, dtype=x.dtype).triu(1)
         bias = alibi_slopes(heads).double()[:, None, None] * torch.arange(length)  # (H, 1, T)
         return (future + bias).repeat(batch, 1, 1)  # (B·H, T, T)
 
     if method == "alibi":
-        model.decoder.buffered_future_mask = mask
+        model.decoder.buffered_future_mask = future_mask
     return model.eval()
 
 
@@ -61,7 +61,7 @@ def stock_model(ours, method: str, heads: int, longest: int):
         *itertools.product(["alibi"], [1, 8, 12], [32, 512], ["eager", "sdpa"]),
     ],
 )
-def test_loss_and_gradients_equal_stock_fairseq(method, heads, length, backend):
+def test_scores_and_gradients_match_stock_fairseq(method, heads, length, backend):
     flags = ["--attention-backend", backend]
     ours = small_model(method, *flags, heads=heads, tokens_per_sample=TRAIN_LENGTH).double()
     stock = stock_model(ours, method, heads, max(length, TRAIN_LENGTH))
@@ -71,21 +71,22 @@ def test_loss_and_gradients_equal_stock_fairseq(method, heads, length, backend):
         tokens[2, : length // 3] = 1
     targets = tokens.roll(-1, dims=1).masked_fill(tokens == 1, 1)
     our_scores = ours(tokens)[0]
-    their_scores = stock(tokens)[0]
+    stock_scores = stock(tokens)[0]
     real = tokens != 1
-    torch.testing.assert_close(our_scores[real], their_scores[real], rtol=0, atol=1e-5)
-    for scores in (our_scores, their_scores):
+    torch.testing.assert_close(our_scores[real], stock_scores[real], rtol=0, atol=1e-5)
+    for scores in (our_scores, stock_scores):
         cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=1).backward()
-    theirs = dict(stock.named_parameters())
+    stock_parameters = dict(stock.named_parameters())
     for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(parameter.grad, theirs[name].grad, rtol=1e-4, atol=1e-6)
+        expected = stock_parameters[name].grad
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_comparison_detects_missing_bias():
     ours = small_model("none").double()
     tokens = random_tokens(1, TRAIN_LENGTH)
-    theirs = stock_model(ours, "alibi", 8, TRAIN_LENGTH)
-    assert (ours(tokens)[0] - theirs(tokens)[0]).abs().max() > 1e-2
+    stock = stock_model(ours, "alibi", 8, TRAIN_LENGTH)
+    assert (ours(tokens)[0] - stock(tokens)[0]).abs().max() > 1e-2
 
 
 def test_learned_positions_initialize_as_in_fairseq():
@@ -107,13 +108,13 @@ def test_learned_positions_reject_longer_inputs():
 
 
 @torch.no_grad()
-def test_clamping_repeats_the_last_position():
+def test_clamping_repeats_last_position():
     plain = small_model("learned")
     clamped = small_model("learned", "--clamp-learned-positions")
     clamped.load_state_dict(plain.state_dict())
     positions = torch.tensor([[0, 30, 31, 32, 500, -1]])
-    rows = clamped.decoder.embed_positions.weight
-    expected = torch.stack([rows[2], rows[32], rows[33], rows[33], rows[33], rows[1]])
+    weight = clamped.decoder.embed_positions.weight
+    expected = weight[[2, 32, 33, 33, 33, 1]]
     assert torch.equal(clamped.decoder.embed_positions.embed(positions)[0], expected)
     tokens = random_tokens(2, TRAIN_LENGTH)
     assert torch.equal(plain(tokens)[0], clamped(tokens)[0])
