@@ -1,9 +1,8 @@
-"""The batches the task hands out, from a real binarized corpus."""
+"""Batches of the segment task from a real binarized corpus."""
 
 from __future__ import annotations
 
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -28,7 +27,7 @@ def corpus(tmp_path_factory):
 
 
 def task_for(corpus, length: int, *flags: str):
-    """The task of a ``fairseq-eval-lm`` command, with the corpus loaded."""
+    """Set up the task of a ``fairseq-eval-lm`` command and load the corpus."""
     command = [str(corpus), "--path", "none", "--task", "segment_language_modeling"]
     command += ["--tokens-per-sample", str(length), *flags]
     arguments = options.parse_args_and_arch(options.get_eval_lm_parser(), command)
@@ -38,12 +37,19 @@ def task_for(corpus, length: int, *flags: str):
 
 
 def text_of(corpus, task) -> torch.Tensor:
-    """The corpus as fairseq reads it, line after line."""
+    """Return the tokens of the corpus as fairseq reads them, line after line."""
     lines = data_utils.load_indexed_dataset(str(corpus / "test"), task.dictionary, "mmap")
     assert len(lines) > 15
     return torch.cat([lines[number] for number in range(len(lines))]).long()
 
 
+def read_epoch(task, **options) -> list[dict]:
+    """Return the batches of an epoch with two rows each."""
+    iterator = task.get_batch_iterator(task.dataset("test"), max_sentences=2, **options)
+    return list(iterator.next_epoch_itr())
+
+
+#: Rows of a batch, tokens of a segment, and processes.
 PLANS = [(1, 16, 1), (1, 500, 1), (4, 16, 1), (3, 7, 2), (5, 1, 3), (500, 3, 1), (2, 53, 2)]
 
 
@@ -51,44 +57,45 @@ PLANS = [(1, 16, 1), (1, 500, 1), (4, 16, 1), (3, 7, 2), (5, 1, 3), (500, 3, 1),
 def test_segments_predict_every_token_once(corpus, rows, length, processes):
     task = task_for(corpus, length)
     text = text_of(corpus, task)
-    before = torch.cat([torch.tensor([EOS]), text[:-1]])
-    read: dict[int, list] = {}
+    previous_tokens = torch.cat([torch.tensor([EOS]), text[:-1]])
+    pairs_by_row: dict[int, list] = {}  # inputs and targets, (tokens, 2), of each segment
     steps = set()
-    targets_of = Counter()
+    targets_by_step = Counter()
     for shard in range(processes):
         batches = task.eval_lm_dataloader(
             task.dataset("test"), batch_size=rows, num_shards=processes, shard_id=shard
         )
         steps.add(len(batches))
         for step, batch in enumerate(batches):
-            targets_of[step] += batch["ntokens"]
+            targets_by_step[step] += batch["ntokens"]
             inputs = batch["net_input"]["src_tokens"]
             targets = batch["target"]
             assert inputs.shape == targets.shape
             assert batch["ntokens"] == int(targets.ne(PAD).sum())
             assert inputs.ne(PAD).equal(targets.ne(PAD))
-            for row, pair in zip(batch["id"].tolist(), torch.stack([inputs, targets], 2)):
-                read.setdefault(row, []).append(pair[pair[:, 1] != PAD])
-    assert len(steps) == 1  # so that no process waits for another
-    assert all(targets_of.values())  # there is no step without a token
-    assert sorted(read) == list(range(len(read)))
-    lengths = {sum(map(len, row)) for row in read.values()}
+            pairs = torch.stack([inputs, targets], dim=2)
+            for row, row_pairs in zip(batch["id"].tolist(), pairs, strict=True):
+                segments = pairs_by_row.setdefault(row, [])
+                segments.append(row_pairs[row_pairs[:, 1] != PAD])
+    assert len(steps) == 1  # otherwise, a process would wait for another one
+    assert all(targets_by_step.values())
+    rows_read = sorted(pairs_by_row)
+    assert rows_read == list(range(len(rows_read)))
+    texts = [torch.cat(pairs_by_row[row]) for row in rows_read]
+    lengths = [len(row_text) for row_text in texts]
     assert max(lengths) - min(lengths) <= 1
-    pairs = torch.cat([torch.cat(read[row]) for row in sorted(read)])
-    assert torch.equal(pairs[:, 1], text)
-    assert torch.equal(pairs[:, 0], before)
+    all_pairs = torch.cat(texts)
+    assert torch.equal(all_pairs[:, 1], text)
+    assert torch.equal(all_pairs[:, 0], previous_tokens)
 
 
 def test_batches_carry_segment_and_memory(corpus):
     task = task_for(corpus, 16)
-    batches = [
-        list(task.get_batch_iterator(task.dataset("test"), max_sentences=2).next_epoch_itr())
-        for _ in range(2)
-    ]
-    segments = [batch["net_input"]["segment"] for batch in batches[0]]
+    segments = [batch["net_input"]["segment"] for batch in read_epoch(task)]
     assert [segment.number for segment in segments] == list(range(7))
     assert len({id(segment.memory) for segment in segments}) == 1
-    assert batches[1][0]["net_input"]["segment"].memory is not segments[0].memory
+    next_segment = read_epoch(task)[0]["net_input"]["segment"]
+    assert next_segment.memory is not segments[0].memory
 
 
 def test_dummy_batch_has_no_memory(corpus):
@@ -97,20 +104,13 @@ def test_dummy_batch_has_no_memory(corpus):
     assert "segment" not in iterator.first_batch["net_input"]
 
 
-def test_worker_processes_give_the_same_batches(corpus):
+def test_worker_process_loads_same_batches(corpus):
     task = task_for(corpus, 16)
-    here, there = (
-        list(
-            task.get_batch_iterator(
-                task.dataset("test"), max_sentences=2, num_workers=workers
-            ).next_epoch_itr()
-        )
-        for workers in (0, 1)
-    )
-    assert len(here) == len(there)
-    for one, other in zip(here, there, strict=True):
-        assert torch.equal(one["target"], other["target"])
-    assert len({id(batch["net_input"]["segment"].memory) for batch in there}) == 1
+    expected_batches = read_epoch(task, num_workers=0)
+    batches = read_epoch(task, num_workers=1)
+    for batch, expected in zip(batches, expected_batches, strict=True):
+        assert torch.equal(batch["target"], expected["target"])
+    assert len({id(batch["net_input"]["segment"].memory) for batch in batches}) == 1
 
 
 def test_task_rejects_options_that_reorder_text(corpus):
@@ -129,19 +129,20 @@ def test_missing_split_raises_file_not_found(corpus):
 
 def test_nonconsecutive_segment_has_no_past():
     memory = SegmentMemory()
-    first, second, third = (Segment(number, memory) for number in range(3))
-    states = SimpleNamespace(first=[torch.zeros(1)], second=[torch.ones(1)])
+    first, second, third = [Segment(number, memory) for number in range(3)]
+    first_states = [torch.zeros(1)]
+    second_states = [torch.ones(1)]
     assert first.past() is None
-    first.leave(states.first)
-    assert second.past() is states.first
+    first.leave(first_states)
+    assert second.past() is first_states
     assert third.past() is None
-    second.leave(states.second)
-    assert third.past() is states.second
-    assert second.past() is states.first  # computed again: the same past
-    assert first.past() is None  # another pass over the text starts afresh
+    second.leave(second_states)
+    assert third.past() is second_states
+    assert second.past() is first_states  # as when activations are recomputed
+    assert first.past() is None  # a new pass over the text starts without memory
 
 
-def test_rows_per_process_fit_the_batch():
+def test_rows_per_process_fit_batch():
     assert rows_per_process(64, max_tokens=9216, max_sentences=None, multiple=1) == 144
     assert rows_per_process(64, max_tokens=9216, max_sentences=5, multiple=1) == 5
     assert rows_per_process(64, max_tokens=None, max_sentences=7, multiple=1) == 7

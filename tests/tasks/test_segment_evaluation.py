@@ -1,4 +1,4 @@
-"""``fairseq-eval-lm`` with a memory: what it scores, and what it says when the task is missing."""
+"""``fairseq-eval-lm`` of a model with memory, and its error without the segment task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE_ROW = [*TASK, "--batch-size", "1", "--gen-subset", "test"]
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A corpus and a checkpoint with a memory of 16 states."""
+    """Return a corpus and a checkpoint with a memory of 16 states."""
     torch.manual_seed(1)
     folder = tmp_path_factory.mktemp("xl")
     data = write_corpus(folder, train=2000, valid=200, test=203)
@@ -28,8 +28,8 @@ def trained(tmp_path_factory):
     return data, folder / "xl" / "checkpoint_last.pt"
 
 
-def whole_text(data, checkpoint):
-    """Loss in bits of every token of the test set, from one forward pass without segments."""
+def losses_of_one_pass(data, checkpoint):
+    """Return the loss in bits of every test token, from one forward pass without segments."""
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(checkpoint)], arg_overrides={"data": str(data)}
     )
@@ -43,18 +43,19 @@ def whole_text(data, checkpoint):
 
 def test_full_memory_equals_one_forward_pass(trained):
     overrides = ["--model-overrides", "{'mem_len': 1000}"]
-    found = run_eval_lm(*trained, *ONE_ROW, *overrides)["loss"]
-    assert found == pytest.approx(whole_text(*trained).mean().item(), abs=1e-5)
+    loss = run_eval_lm(*trained, *ONE_ROW, *overrides)["loss"]
+    expected = losses_of_one_pass(*trained).mean().item()
+    assert loss == pytest.approx(expected, abs=1e-5)
 
 
-def test_longer_memory_lowers_the_loss(trained):
-    losses = [
-        run_eval_lm(*trained, *ONE_ROW, "--model-overrides", f"{{'mem_len': {length}}}")["loss"]
-        for length in (0, 16, 64)
-    ]
-    assert run_eval_lm(*trained, *ONE_ROW)["loss"] == losses[1]
-    assert losses[1] < losses[0]
-    assert len({round(float(loss), 6) for loss in losses}) == 3
+def test_longer_memory_lowers_loss(trained):
+    losses = {}
+    for length in (0, 16, 64):
+        overrides = ["--model-overrides", f"{{'mem_len': {length}}}"]
+        losses[length] = run_eval_lm(*trained, *ONE_ROW, *overrides)["loss"]
+    assert run_eval_lm(*trained, *ONE_ROW)["loss"] == losses[16]
+    assert losses[16] < losses[0]
+    assert len({round(float(loss), 6) for loss in losses.values()}) == 3
 
 
 def test_eval_lm_scores_every_token(trained, caplog):
@@ -67,18 +68,20 @@ def test_eval_lm_scores_every_token(trained, caplog):
 def test_hub_interface_uses_no_memory(trained):
     data, checkpoint = trained
     hub = AlibiLanguageModel.from_pretrained(checkpoint.parent, checkpoint.name, str(data))
-    found = hub.score("w1 w2 w3 w5")
+    scored = hub.score("w1 w2 w3 w5")
+    tokens = scored["tokens"]
     model = hub.models[0]
-    end = hub.task.dictionary.eos()
-    inputs = torch.tensor([[end, *found["tokens"].tolist()[:-1]]])
-    expected = model(inputs)[0][0].log_softmax(-1).gather(1, found["tokens"][:, None])[:, 0]
-    torch.testing.assert_close(found["positional_scores"], expected, rtol=0, atol=1e-5)
+    eos = hub.task.dictionary.eos()
+    inputs = torch.tensor([[eos, *tokens.tolist()[:-1]]])
+    log_probs = model(inputs)[0][0].log_softmax(-1)
+    expected = log_probs.gather(1, tokens[:, None])[:, 0]
+    torch.testing.assert_close(scored["positional_scores"], expected, rtol=0, atol=1e-5)
     assert hub.sample("w1 w2", beam=2, max_len_b=9).startswith("w1 w2 ")
 
 
-def test_missing_task_is_named(trained):
+def test_error_names_missing_task(trained):
     command = ["--tokens-per-sample", "16", "--batch-size", "1", "--gen-subset", "test"]
     with pytest.raises(UserInputError, match="--task segment_language_modeling.*fairseq-eval-lm"):
         run_eval_lm(*trained, *command)
-    without = run_eval_lm(*trained, *command, "--model-overrides", "{'mem_len': 0}")
-    assert without["loss"] > 0
+    without_memory = run_eval_lm(*trained, *command, "--model-overrides", "{'mem_len': 0}")
+    assert without_memory["loss"] > 0

@@ -1,4 +1,4 @@
-"""Training with a memory: resuming, validation, epochs and update frequency."""
+"""Training with memory: resuming, validation, epochs, and update frequency."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ XL = (
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Ten segments per epoch."""
+    """Return a corpus with ten segments per epoch."""
     torch.manual_seed(1)
     return write_corpus(tmp_path_factory.mktemp("data"), train=317, valid=101)
 
 
 @pytest.fixture
 def memories(monkeypatch):
-    """(training?, number of remembered states) of every forward pass."""
-    seen = []
-    forward = AlibiDecoder.extract_features
+    """Return a list of (whether in training mode, number of remembered states) per forward pass."""
+    passes = []
+    extract_features = AlibiDecoder.extract_features
 
-    def recorded(self, tokens, *args, memory=None, **kwargs):
-        seen.append((self.training, memory[0].shape[0] if memory else 0))
-        return forward(self, tokens, *args, memory=memory, **kwargs)
+    def record_memory(self, tokens, *args, memory=None, **kwargs):
+        remembered = memory[0].shape[0] if memory else 0
+        passes.append((self.training, remembered))
+        return extract_features(self, tokens, *args, memory=memory, **kwargs)
 
-    monkeypatch.setattr(AlibiDecoder, "extract_features", recorded)
-    return seen
+    monkeypatch.setattr(AlibiDecoder, "extract_features", record_memory)
+    return passes
 
 
 @pytest.fixture(scope="module")
 def whole(corpus, tmp_path_factory):
-    """An uninterrupted run."""
+    """Return the last checkpoint of an uninterrupted run."""
     return run_train(corpus, tmp_path_factory.mktemp("whole"), *XL.split(), "--max-update", "17")
 
 
 @pytest.mark.parametrize("stop", [6, 10, 13])
-def test_resumed_run_equals_uninterrupted_run(corpus, whole, tmp_path, stop):
+def test_resumed_run_matches_uninterrupted_run(corpus, whole, tmp_path, stop):
     flags = XL.split()
     run_train(corpus, tmp_path / "parts", *flags, "--max-update", str(stop))
     resumed = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "17")
     assert same_training_state(whole, resumed)
 
 
-def test_resumed_run_needs_the_saved_memory(corpus, whole, tmp_path):
+def test_resumed_run_needs_saved_memory(corpus, whole, tmp_path):
     flags = XL.split()
     half = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "6")
     assert half["extra_state"]["train_iterator"]["memory"]["segment"] == 5
@@ -60,19 +61,19 @@ def test_resumed_run_needs_the_saved_memory(corpus, whole, tmp_path):
 
 
 def test_validation_and_epochs_start_without_memory(corpus, tmp_path, memories):
-    every = ["--max-update", "13", "--save-interval-updates", "4", "--keep-interval-updates", "1"]
-    run_train(corpus, tmp_path / "a", *XL.split(), *every)
+    flags = [*XL.split(), "--max-update", "13"]
+    flags += ["--save-interval-updates", "4", "--keep-interval-updates", "1"]
+    run_train(corpus, tmp_path / "a", *flags)
     training = [remembered for is_training, remembered in memories if is_training]
     epoch = [0, 8, 12, 12, 12, 12, 12, 12, 12, 12]
     assert training == epoch + epoch[:3]
     validation = [remembered for is_training, remembered in memories if not is_training]
-    passes = len(validation) // 4
-    assert passes >= 4
-    # 101 tokens: 26 in a row.
-    assert validation == [0, 8, 12, 12] * passes
+    validations = len(validation) // 4
+    assert validations >= 4
+    assert validation == [0, 8, 12, 12] * validations  # up to 26 of 101 tokens in each row
 
 
-def test_validation_keeps_the_training_memory(corpus, whole, tmp_path):
+def test_validation_keeps_training_memory(corpus, whole, tmp_path):
     flags = [*XL.split(), "--max-update", "17", "--validate-interval-updates", "2"]
     assert equal(run_train(corpus, tmp_path, *flags)["model"], whole["model"])
 
@@ -87,13 +88,13 @@ def test_update_freq_reads_consecutive_segments(corpus, tmp_path, memories):
     assert same_training_state(whole, resumed)
 
 
-def test_epoch_can_end_before_the_short_batch(corpus, tmp_path, memories):
+def test_epoch_can_end_before_short_batch(corpus, tmp_path, memories):
     flags = [*XL.split(), "--update-freq", "3", "--skip-remainder-batch", "--disable-validation"]
     run_train(corpus, tmp_path / "a", *flags, "--max-update", "5")
     assert [remembered for _, remembered in memories] == [0, 8, *[12] * 7, 0, 8, *[12] * 4]
 
 
-def test_other_row_division_resets_the_memory(corpus, tmp_path, memories):
+def test_different_row_count_resets_memory(corpus, tmp_path, memories):
     flags = XL.split()
     run_train(corpus, tmp_path / "a", *flags, "--max-update", "6", "--disable-validation")
     memories.clear()
@@ -102,7 +103,7 @@ def test_other_row_division_resets_the_memory(corpus, tmp_path, memories):
     assert [remembered for _, remembered in memories] == [0, 8]
 
 
-def test_method_without_memory_reads_the_same_batches(corpus, tmp_path, memories):
+def test_method_without_memory_trains_on_segments(corpus, tmp_path, memories):
     flags = "--task segment_language_modeling --tokens-per-sample 8 --batch-size 4 --max-update 3"
     state = run_train(corpus, tmp_path / "a", *flags.split(), "--position-method", "alibi")
     assert {remembered for _, remembered in memories} == {0}

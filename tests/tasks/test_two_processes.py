@@ -1,4 +1,4 @@
-"""Two processes on the CPU, each with its own stretch of the text and its own memory."""
+"""Two processes on the CPU, each with a separate part of the text and a separate memory."""
 
 from __future__ import annotations
 
@@ -13,72 +13,82 @@ from fairseq_runs import write_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Every run of one of the two processes: uninterrupted, in two parts, and without validation.
+#: Runs of one of the two processes: uninterrupted, in two parts, and without validation.
 PROGRAM = """
 import sys
 from pathlib import Path
 from fairseq_runs import run_train
 
-folder, rank = Path(sys.argv[1]), sys.argv[2]
+folder = Path(sys.argv[1])
+rank = sys.argv[2]
 flags = (
     "--task segment_language_modeling --tokens-per-sample 8 --batch-size 2 "
     "--position-method transformer_xl --mem-len 12 --distributed-world-size 2 "
     f"--distributed-rank {rank} --distributed-init-method file://{folder}/meeting "
     "--distributed-backend gloo --ddp-backend legacy_ddp --distributed-no-spawn --max-update"
 ).split()
-for name, *more in [
-    ("whole", "17"),
-    ("parts", "6"),
-    ("parts", "17"),
-    ("unseen", "6", "--disable-validation"),
-]:
-    run_train(folder, folder / name, *flags, *more)
+run_train(folder, folder / "whole", *flags, "17")
+run_train(folder, folder / "parts", *flags, "6")
+run_train(folder, folder / "parts", *flags, "17")
+run_train(folder, folder / "unvalidated", *flags, "6", "--disable-validation")
 """
 
 
 def run_both(folder: Path) -> None:
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    running = [
-        subprocess.Popen(
+    processes = []
+    for rank in range(2):
+        process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(folder), str(rank)],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for rank in range(2)
-    ]
+        processes.append(process)
     try:
-        outputs = [process.communicate(timeout=300)[0] for process in running]
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
     finally:
-        for process in running:
+        for process in processes:
             process.kill()
-    assert [process.returncode for process in running] == [0, 0], "\n".join(outputs)[-4000:]
-    assert "starts with empty ones" in outputs[0]  # the run that never validated
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)[-4000:]
+    assert "starts with empty ones" in outputs[0]  # the run without validation
+
+
+def load_state(folder: Path) -> dict:
+    return torch.load(folder / "checkpoint_last.pt", weights_only=True)
+
+
+def memory_of(state: dict) -> dict:
+    return state["extra_state"]["train_iterator"]["memory"]
 
 
 @pytest.mark.slow
-def test_two_processes_resume_to_the_same_result(tmp_path):
+def test_two_processes_resume_to_same_result(tmp_path):
     torch.manual_seed(1)
-    # 317 tokens in 4 rows: 79 or 80 each, 10 segments; 17 updates end inside the second epoch.
+    # 317 tokens in 4 rows of 79 or 80 tokens, 10 segments. The second epoch ends after update 20.
     run_both(write_corpus(tmp_path, train=317, valid=101))
-    whole, parts, unseen = (
-        torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True)
-        for name in ("whole", "parts", "unseen")
-    )
+    whole = load_state(tmp_path / "whole")
+    parts = load_state(tmp_path / "parts")
     for name, parameter in whole["model"].items():
         assert torch.equal(parameter, parts["model"][name]), name
 
-    memories = [
-        state["extra_state"]["train_iterator"]["memory"] for state in (whole, parts, unseen)
-    ]
-    assert [memory["segment"] for memory in memories] == [6, 6, 5]
-    assert [sorted(memory["states"]) for memory in memories] == [[0, 1], [0, 1], [0]]
-    first, second = memories[0]["states"].values()
+    memory = memory_of(whole)
+    resumed_memory = memory_of(parts)
+    assert memory["segment"] == 6
+    assert resumed_memory["segment"] == 6
+    assert sorted(memory["states"]) == [0, 1]
+    assert sorted(resumed_memory["states"]) == [0, 1]
     for layer in range(2):
-        assert first[layer].shape == second[layer].shape == (12, 2, 16)
-        assert not torch.equal(first[layer], second[layer])
-        for process in range(2):
-            states = [memory["states"][process][layer] for memory in memories[:2]]
-            assert torch.equal(*states)
+        first = memory["states"][0][layer]
+        second = memory["states"][1][layer]
+        assert first.shape == (12, 2, 16)
+        assert second.shape == (12, 2, 16)
+        assert not torch.equal(first, second)
+        assert torch.equal(first, resumed_memory["states"][0][layer])
+        assert torch.equal(second, resumed_memory["states"][1][layer])
+
+    unvalidated_memory = memory_of(load_state(tmp_path / "unvalidated"))
+    assert unvalidated_memory["segment"] == 5
+    assert sorted(unvalidated_memory["states"]) == [0]

@@ -16,18 +16,18 @@ OPTIONS = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_
 OPTIONS["fp16_adam_stats"] = False
 
 
-def parameters() -> list[torch.nn.Parameter]:
+def make_parameters() -> list[torch.nn.Parameter]:
     generator = torch.Generator().manual_seed(1)
-    return [
-        torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((30, 8), (5,))
-    ]
+    weight = torch.nn.Parameter(torch.randn(30, 8, generator=generator))
+    bias = torch.nn.Parameter(torch.randn(5, generator=generator))
+    return [weight, bias]
 
 
-def update(optimizer, own: list, steps: range) -> None:
-    """Run updates with gradients by step; the second parameter misses one."""
+def update(optimizer, parameters: list, steps: range) -> None:
+    """Run updates whose gradients depend on the step. At step 2, the bias has no gradient."""
     for step in steps:
         generator = torch.Generator().manual_seed(step)
-        for index, parameter in enumerate(own):
+        for index, parameter in enumerate(parameters):
             gradient = torch.randn(parameter.shape, generator=generator)
             parameter.grad = None if (step, index) == (2, 1) else gradient
         optimizer.set_lr(0.01 / (1 + step))
@@ -35,22 +35,25 @@ def update(optimizer, own: list, steps: range) -> None:
 
 
 def test_updates_and_state_match_fairseq_adam():
-    theirs = parameters()
-    ours = parameters()
-    first = parameters()
-    update(FairseqAdam(SimpleNamespace(**OPTIONS), theirs), theirs, range(8))
-    update(FusedAdam(SimpleNamespace(**OPTIONS), ours), ours, range(8))
-    optimizer = FusedAdam(SimpleNamespace(**OPTIONS), first)
-    update(optimizer, first, range(5))
-    resumed = FusedAdam(SimpleNamespace(**OPTIONS), first)
-    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    update(resumed, first, range(5, 8))
-    for found, again, expected, start in zip(ours, first, theirs, parameters(), strict=True):
-        assert (found - start).abs().max() > 0.01
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
-        assert torch.equal(again, found)
+    options = SimpleNamespace(**OPTIONS)
+    expected = make_parameters()
+    update(FairseqAdam(options, expected), expected, range(8))
+    updated = make_parameters()
+    update(FusedAdam(options, updated), updated, range(8))
+
+    resumed = make_parameters()
+    first_optimizer = FusedAdam(options, resumed)
+    update(first_optimizer, resumed, range(5))
+    second_optimizer = FusedAdam(options, resumed)
+    second_optimizer.load_state_dict(copy.deepcopy(first_optimizer.state_dict()))
+    update(second_optimizer, resumed, range(5, 8))
+
+    for index, initial in enumerate(make_parameters()):
+        assert (updated[index] - initial).abs().max() > 0.01
+        torch.testing.assert_close(updated[index], expected[index], rtol=0, atol=1e-6)
+        assert torch.equal(resumed[index], updated[index])
 
 
 def test_options_of_other_optimizers_are_rejected():
     with pytest.raises(UserInputError, match="--fp16-adam-stats needs --optimizer adam"):
-        FusedAdam(SimpleNamespace(**{**OPTIONS, "fp16_adam_stats": True}), parameters())
+        FusedAdam(SimpleNamespace(**{**OPTIONS, "fp16_adam_stats": True}), make_parameters())

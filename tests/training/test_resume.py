@@ -1,4 +1,4 @@
-"""A training resumes with the model, the dictionary and the folder it was started with."""
+"""Checks of the model, the dictionary, and the save folder of resumed training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_different_model_of_same_shapes_is_rejected(
     with pytest.raises(UserInputError, match=f"{flag} {before} .*{flag} {value}"):
         in_process("train", data_bin, *flags, "--restore-file", checkpoint)
     in_process("train", data_bin, *flags, "--finetune-from-model", checkpoint)
-    in_process("train", data_bin, *flags, "--max-update", 6)  # resumes what was started there
+    in_process("train", data_bin, *flags, "--max-update", 6)  # resumes this run
 
 
 def test_different_memory_is_rejected(data_bin, tmp_path):

@@ -1,4 +1,4 @@
-"""A checkpoint that cannot be written leaves the earlier ones and nothing else."""
+"""Failed writes of checkpoints, and corrupted checkpoints."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from alibi_fairseq.errors import UserInputError
 
 
 def fill_disk_after(monkeypatch, writes: int) -> None:
-    """Simulate a full disk from the n-th checkpoint, after a part of it has been written."""
+    """Simulate a disk that is full from the n-th write on, after a part of the checkpoint."""
     save = torch.save
-    calls = []
+    calls = 0
 
-    def failing(obj, stream, **options):
-        calls.append(1)
-        if len(calls) < writes:
+    def save_until_full(obj, stream, **options):
+        nonlocal calls
+        calls += 1
+        if calls < writes:
             return save(obj, stream, **options)
         stream.write(b"PK half of it")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(torch, "save", failing)
+    monkeypatch.setattr(torch, "save", save_until_full)
 
 
 def updates_of(path) -> int:
@@ -47,7 +48,7 @@ def test_full_disk_is_reported(data_bin, tmp_path, monkeypatch):
 
 
 def test_file_size_limit_is_reported(tmp_path):
-    """A real error of the operating system, in the middle of torch's own writer."""
+    """Cause a real error of the operating system in the middle of PyTorch's writer."""
     import resource
     import signal
 
@@ -65,31 +66,32 @@ def test_file_size_limit_is_reported(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def flipped(content: bytes) -> bytes:
-    """One bit of a weight is another: torch reads such a file without a word."""
-    place = len(content) // 2
-    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+def flip_bit(content: bytes) -> bytes:
+    """Flip a bit of a weight, which PyTorch does not detect."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
 @pytest.mark.parametrize(
-    "harm",
+    "corrupt",
     [
         pytest.param(lambda content: content[:-1000], id="cut off"),
-        pytest.param(flipped, id="one bit"),
+        pytest.param(flip_bit, id="one bit"),
         pytest.param(lambda content: b"", id="empty", marks=pytest.mark.slow),
         pytest.param(lambda content: b"PK" * 99, id="something else", marks=pytest.mark.slow),
     ],
 )
-def test_corrupted_checkpoint_is_replaced_by_newest_valid(data_bin, tmp_path, caplog, harm):
+def test_corrupted_checkpoint_is_replaced_by_newest_valid(data_bin, tmp_path, caplog, corrupt):
     flags = [data_bin, *SHORT, "--save-interval-updates", 2, "--keep-interval-updates", 9]
-    flags += ["--save-dir", tmp_path, "--max-update"]
-    in_process("train", *flags, 5)
+    flags += ["--save-dir", tmp_path]
+    in_process("train", *flags, "--max-update", 5)
     last = tmp_path / "checkpoint_last.pt"
-    last.write_bytes(harm(last.read_bytes()))
+    last.write_bytes(corrupt(last.read_bytes()))
     (tmp_path / "checkpoint_best.pt").write_bytes(b"damaged as well")
-    in_process("train", *flags, 6)
-    said = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert any(str(last) in line and "checkpoint_1_4.pt" in line for line in said), said
+    in_process("train", *flags, "--max-update", 6)
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    about_last = [message for message in warnings if str(last) in message]
+    assert any("checkpoint_1_4.pt" in message for message in about_last), warnings
     assert updates_of(last) == 6
     assert (tmp_path / "checkpoint_last.pt.damaged").is_file()
 
@@ -103,7 +105,7 @@ def test_missing_valid_checkpoint_is_reported(data_bin, tmp_path):
 
 def test_evaluation_detects_flipped_bit(data_bin, checkpoint, tmp_path):
     path = tmp_path / "flipped.pt"
-    path.write_bytes(flipped(checkpoint.read_bytes()))
-    torch.load(path, weights_only=True)  # torch alone notices nothing
+    path.write_bytes(flip_bit(checkpoint.read_bytes()))
+    torch.load(path, weights_only=True)  # PyTorch alone does not detect it
     with pytest.raises(UserInputError, match="flipped.pt is damaged"):
         in_process("eval_lm", data_bin, "--path", path, "--cpu")

@@ -1,4 +1,4 @@
-"""A run that receives a signal saves and stops, and resumes as if nothing had happened."""
+"""Runs that receive a signal save, stop, and resume to the same result."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class TestStopRequest:
 
 
 def files_of(folder) -> dict:
-    """Contents and modification times of the files in a folder."""
+    """Return the modification times and contents of the files in a folder."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
 
@@ -188,7 +188,7 @@ def test_training_without_patience_left_changes_nothing(data, tmp_path):
     assert files_of(tmp_path) == before
 
 
-def test_resumed_training_keeps_its_patience(monkeypatch, data, tmp_path):
+def test_resumed_training_keeps_patience(monkeypatch, data, tmp_path):
     undisturbed = run_train(data, tmp_path / "whole", *FLAGS, *PATIENCE)
     with monkeypatch.context() as patch:
         signal_at_update(patch, 17, signal.SIGTERM)
@@ -198,7 +198,7 @@ def test_resumed_training_keeps_its_patience(monkeypatch, data, tmp_path):
     assert same_training_state(undisturbed, resumed)
 
 
-def test_finished_training_continues_to_a_higher_limit(whole, data, tmp_path):
+def test_finished_training_continues_to_higher_limit(whole, data, tmp_path):
     run_train(data, tmp_path, *FLAGS, "--max-update", "20")
     run_train(data, tmp_path, *FLAGS, "--max-update", "20")
     assert same_training_state(whole, run_train(data, tmp_path, *FLAGS, "--max-update", "40"))
@@ -234,7 +234,7 @@ def undisturbed_runs(data, tmp_path_factory):
         (40, "--save-interval-updates"),  # the end of the training
     ],
 )
-def test_signal_skips_no_validation_of_the_run(
+def test_signal_skips_no_validation(
     monkeypatch, data, tmp_path, undisturbed_runs, update, interval
 ):
     with monkeypatch.context() as patch:
