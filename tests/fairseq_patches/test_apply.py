@@ -27,7 +27,7 @@ def test_token_blocks_without_numpy_compat(monkeypatch):
         tokens = [torch.tensor([4, 5, 2]), torch.tensor([6, 2])]
         return TokenBlockDataset(tokens, [3, 2], None, pad=1, eos=2, break_mode="eos")
 
-    assert [s.tolist() for s in sentences()] == [[4, 5, 2], [6, 2]]
+    assert [tokens.tolist() for tokens in sentences()] == [[4, 5, 2], [6, 2]]
     assert not hasattr(numpy, "compat")
     monkeypatch.setattr(token_block_dataset, "np", numpy)
     with pytest.raises(AttributeError, match="compat"):
@@ -39,7 +39,7 @@ class Evil:
         return os.system, ("echo harm",)
 
 
-def older_checkpoint(path, **more) -> str:
+def older_checkpoint(path, **entries) -> str:
     """Write a checkpoint as fairseq 0.9 to 1.0 did."""
     state = {
         "args": argparse.Namespace(
@@ -50,7 +50,7 @@ def older_checkpoint(path, **more) -> str:
         "extra_state": {"best": numpy.float64(2.5), "epoch": 1},
         "optimizer_history": [{"num_updates": 1, "best_loss": 2.5}],
         "last_optimizer_state": None,
-        **more,
+        **entries,
     }
     torch.save(state, path)
     return str(path)
@@ -66,22 +66,22 @@ def test_older_checkpoints_load(tmp_path):
     assert state["notes"].lr == [0.1]
     assert state["extra_state"]["best"] == 2.5
     with pytest.raises(pickle.UnpicklingError, match="Weights only"):
-        torch.load(path)  # nothing stays allowed
+        torch.load(path)  # the types were allowed only above
     with pytest.raises(UserInputError, match=r"evil.pt asks for posix.system"):
         load(older_checkpoint(tmp_path / "evil.pt", extra=Evil()))
 
 
 @pytest.mark.parametrize("flag", ["--bf16", "--memory-efficient-bf16"])
 def test_bf16_does_not_imply_tpu(flag):
-    def parsed(parse, *flags):
+    def parse_options(parse, *flags):
         command = ["data", "--arch", "alibi_lm_tiny", "--task", "language_modeling", *flags]
         return parse(options.get_training_parser(), command)
 
-    assert parsed(inspect.unwrap(options.parse_args_and_arch), flag).tpu
-    args = parsed(options.parse_args_and_arch, flag)
+    assert parse_options(inspect.unwrap(options.parse_args_and_arch), flag).tpu
+    args = parse_options(options.parse_args_and_arch, flag)
     assert args.bf16
     assert not args.tpu
-    assert parsed(options.parse_args_and_arch, flag, "--tpu").tpu
+    assert parse_options(options.parse_args_and_arch, flag, "--tpu").tpu
 
 
 def test_interrupted_copy_keeps_old_file(monkeypatch, tmp_path):
@@ -91,13 +91,13 @@ def test_interrupted_copy_keeps_old_file(monkeypatch, tmp_path):
     new.write_bytes(b"new")
     last.write_bytes(b"old")
 
-    def killed(source, target):
+    def interrupted_copy(source, target):
         with open(target, "wb") as file:
             file.write(b"n")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copyfile", killed)
+        patch.setattr(shutil, "copyfile", interrupted_copy)
         with pytest.raises(KeyboardInterrupt):
             copy(str(new), str(last), overwrite=True)
         assert last.read_bytes() == b"old"

@@ -1,4 +1,4 @@
-"""A training that is resumed in any epoch reads the batches it would have read."""
+"""Training that is resumed in any epoch reads the same batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAST = 13
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
-    """Eight updates an epoch each; of several folders, fairseq reads another one in each epoch."""
+    """Return two data folders, each with eight updates, which fairseq reads in turn by epoch."""
     torch.manual_seed(1)
     folders = [tmp_path_factory.mktemp("data") for _ in range(2)]
     return [str(write_corpus(folder, train=500, valid=60)) for folder in folders]
@@ -39,5 +39,5 @@ def test_training_resumes_in_later_epoch(corpora, whole, tmp_path, folders, stop
 
 
 def test_rerun_is_bitwise_identical(corpora, whole, tmp_path):
-    """Determinism: the same seed on the same machine."""
+    """Compare two runs with the same seed on the same machine."""
     assert same_training_state(train(corpora[:1], tmp_path, LAST), whole[1])

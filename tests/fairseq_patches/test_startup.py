@@ -74,7 +74,7 @@ def test_wrong_options_are_named(tmp_path, make, program, flag, value):
 
 class TestDistributedStartup:
     def test_one_process_stays_one(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("SLURM_NTASKS", "4")  # a batch script is no step
+        monkeypatch.setenv("SLURM_NTASKS", "4")  # set in a batch script, which is not a step
         cfg = training(tmp_path)
         before = cfg.distributed_training.copy()
         assert prepare(cfg, "train") == before
@@ -112,7 +112,7 @@ class TestDistributedStartup:
         prepare(training(tmp_path, "--distributed-world-size", "4"), "train")
 
     def test_cpu_on_gpu_machine_is_one_process(self, tmp_path, two_gpus):
-        flags = ["--cpu", "--distributed-world-size", "8"]  # what fairseq takes for the default
+        flags = ["--cpu", "--distributed-world-size", "8"]  # fairseq's default with 8 GPUs
         assert prepare(training(tmp_path, *flags), "train").distributed_world_size == 1
 
     def test_ranks(self, monkeypatch):

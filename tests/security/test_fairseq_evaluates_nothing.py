@@ -1,10 +1,14 @@
-"""Every place where fairseq evaluates, extracts or unpickles, and why no file reaches it."""
+"""Dangerous calls in fairseq, and the reasons why no untrusted file reaches them.
+
+Dangerous calls evaluate text, unpickle objects, extract archives, or start processes.
+"""
 
 from __future__ import annotations
 
 import ast
 import os
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -15,14 +19,14 @@ from alibi_fairseq.fairseq_patches.safe_loading import evaluate_literal, replace
 
 SITE = Path(fairseq.__file__).parent.parent
 
-#: Where fairseq unpickles or extracts, and what keeps a foreign file from it.
+#: Files of fairseq that unpickle or extract, and their guards against untrusted files.
 GUARDED = {
-    "fairseq/checkpoint_utils.py": "loading_safely.checkpoints_validated: weights_only, safe types",
-    "fairseq/file_utils.py": "loading_safely.archives_not_extracted",
+    "fairseq/checkpoint_utils.py": "safe_loading.load_validated_checkpoint: only safe types",
+    "fairseq/file_utils.py": "safe_loading.reject_archives",
     "fairseq/distributed/utils.py": "sent by the other processes of the same job",
 }
-#: Reached by models, tasks and criterions alone that checkpoints.options refuses by name.
-REFUSED = (
+#: Files used only by models, tasks, and criterions that checkpoints.option_validation rejects.
+REJECTED = (
     "fairseq/models/text_to_speech/",
     "fairseq/models/speech_to_text/",
     "fairseq/models/wav2vec/",
@@ -36,8 +40,10 @@ REFUSED = (
 )
 
 
-def calls(names: set[str], every: bool = False):
-    """``(file, name)`` of every call of one of these functions in fairseq, or of all."""
+@cache
+def all_calls() -> list[tuple[str, str]]:
+    """Return the file and the called name of every call in fairseq."""
+    calls = []
     for folder in ("fairseq", "fairseq_cli"):
         for path in sorted((SITE / folder).rglob("*.py")):
             file = path.relative_to(SITE).as_posix()
@@ -45,14 +51,19 @@ def calls(names: set[str], every: bool = False):
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call):
-                    name = ast.unparse(node.func)
-                    if every or name in names or name.rsplit(".", 1)[-1] in names & {"extractall"}:
-                        yield file, name
+                    calls.append((file, ast.unparse(node.func)))
+    return calls
 
 
-EVALUATING = sorted({file for file, _ in calls({"eval", "exec", "compile"})})
-#: Where fairseq starts processes or looks names up among all that a module holds.
-CALLING = {
+def files_calling(*names: str) -> list[str]:
+    """Return the files of fairseq that call one of these functions."""
+    return sorted({file for file, name in all_calls() if name in names})
+
+
+EVALUATING = files_calling("eval", "exec", "compile")
+#: Files of fairseq that start processes or look up names in ``globals()``, and the reasons why no
+#: untrusted file reaches these calls.
+EXPLAINED = {
     "fairseq/data/fasta_dataset.py": "datasets.open_validated_data rejects the reader",
     "fairseq/data/plasma_utils.py": "datasets.reject_plasma; PlasmaArray runs a fixed command",
     "fairseq/distributed/utils.py": "scontrol, with the list of nodes that SLURM gives",
@@ -63,34 +74,30 @@ CALLING = {
 }
 
 
-def reaching_out() -> set[str]:
-    """Files of fairseq that call ``subprocess`` or ``os.system``, or index ``globals()``."""
-    found = {
-        file
-        for file, name in calls(set(), every=True)
-        if name.startswith(("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn"))
-    }
+def files_starting_processes() -> set[str]:
+    """Return the files of fairseq that start a process or look up a name in ``globals()``."""
+    prefixes = ("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn")
+    files = {file for file, name in all_calls() if name.startswith(prefixes)}
     for path in sorted((SITE / "fairseq").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "globals()[" in text and "examples" not in path.parts:
-            found.add(path.relative_to(SITE).as_posix())
-    return found
+            files.add(path.relative_to(SITE).as_posix())
+    return files
 
 
-UNPICKLING = sorted(
-    {
-        file
-        for file, _ in calls(
-            {"torch.load", "pickle.load", "pickle.loads", "joblib.load", "extractall", "yaml.load"}
-        )
-    }
-)
+def files_unpickling() -> list[str]:
+    """Return the files of fairseq that unpickle objects or extract archives."""
+    files = files_calling("torch.load", "pickle.load", "pickle.loads", "joblib.load", "yaml.load")
+    extracting = [file for file, name in all_calls() if name.split(".")[-1] == "extractall"]
+    return sorted({*files, *extracting})
+
+
+UNPICKLING = files_unpickling()
 
 
 def test_search_finds_known_calls():
-    assert {"fairseq/utils.py", "fairseq/optim/adam.py", "fairseq_cli/eval_lm.py"} <= set(
-        EVALUATING
-    )
+    known = {"fairseq/utils.py", "fairseq/optim/adam.py", "fairseq_cli/eval_lm.py"}
+    assert known <= set(EVALUATING)
     assert set(GUARDED) <= set(UNPICKLING)
 
 
@@ -108,17 +115,16 @@ def test_evaluating_modules_use_safe_evaluator(file):
 
 @pytest.mark.parametrize("file", UNPICKLING)
 def test_untrusted_files_are_not_unpickled_or_extracted(file):
-    assert file in GUARDED or file.startswith(REFUSED), (
+    assert file in GUARDED or file.startswith(REJECTED), (
         f"{file} unpickles or extracts: show why no file reaches it"
     )
 
 
 def test_untrusted_files_start_no_process():
-    unknown = {
-        file for file in reaching_out() if file not in CALLING and not file.startswith(REFUSED)
-    }
-    assert not unknown, "show why no file reaches it"
-    assert {"fairseq/data/fasta_dataset.py", "fairseq/logging/meters.py"} <= reaching_out()
+    files = files_starting_processes()
+    assert {"fairseq/data/fasta_dataset.py", "fairseq/logging/meters.py"} <= files
+    unexplained = [file for file in files - set(EXPLAINED) if not file.startswith(REJECTED)]
+    assert not unexplained, "show why no file reaches them"
 
 
 class TestLiterals:
@@ -132,7 +138,8 @@ class TestLiterals:
         ],
     )
     def test_values_written_by_fairseq_are_read(self, text, value):
-        assert evaluate_literal(text) == value == eval(text)
+        assert evaluate_literal(text) == value
+        assert eval(text) == value
 
     @pytest.mark.parametrize(
         "text",

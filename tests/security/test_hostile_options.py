@@ -1,4 +1,4 @@
-"""Options of a checkpoint, and of the command line, run no code through any command."""
+"""Options of checkpoints and of the command line run no code in any command."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ def mark(tmp_path):
     return tmp_path / "mark"
 
 
-def code(mark) -> str:
+def hostile_code(mark) -> str:
     return f"__import__('os').system('touch {mark}') or [24, 40]"
 
 
-def evil(checkpoint, path, **model):
+def write_hostile_checkpoint(checkpoint, path, **model_options):
+    """Write a copy of a checkpoint with other options of the model."""
     state = torch.load(checkpoint, weights_only=True)
-    state["cfg"]["model"].update(model)
+    state["cfg"]["model"].update(model_options)
     torch.save(state, path)
     return path
 
 
-#: Options of the model that fairseq evaluates, or evaluated by another model of fairseq's.
+#: Options that our model or another model of fairseq evaluates as code.
 ATTACKS = {
     "softmax": lambda text: {"adaptive_softmax_cutoff": text},
     "input": lambda text: {"adaptive_input": True, "adaptive_input_cutoff": text},
@@ -48,7 +49,7 @@ ATTACKS = {
 
 
 def commands(data, path, out):
-    """Every command that loads a checkpoint."""
+    """Return the arguments of every command that loads a checkpoint, by name."""
     data = str(data)
     path = str(path)
     out = str(out)
@@ -70,38 +71,40 @@ def commands(data, path, out):
     }
 
 
-VERBS = list(commands("", "", ""))
+COMMANDS = list(commands("", "", ""))
 
 
-def sentence_of(arguments, capsys) -> str:
-    """Return the message of a failing command."""
-    failure = None
+def error_message(arguments, capsys) -> str:
+    """Return the message of a command that rejects its input."""
+    error = None
     try:
         code = cli.main(arguments)
-    except Exception as error:
-        failure = error
-    if failure is None:
+    except Exception as raised:
+        error = raised
+    if error is None:
         assert code == 2
         return capsys.readouterr().err
-    sentence = explain(failure)
-    assert sentence, failure
-    return sentence
+    message = explain(error)
+    assert message, error
+    return message
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("verb", VERBS)
-def test_options_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, verb, attack):
-    path = evil(checkpoint, tmp_path / "evil.pt", **ATTACKS[attack](code(mark)))
-    if (verb, attack) == ("import-checkpoint", "undeclared"):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, command, attack):
+    options = ATTACKS[attack](hostile_code(mark))
+    path = write_hostile_checkpoint(checkpoint, tmp_path / "hostile.pt", **options)
+    if (command, attack) == ("import-checkpoint", "undeclared"):
         pytest.skip("options that the model does not declare are not imported")
-    said = sentence_of(commands(data_bin, path, tmp_path / "out")[verb], capsys)
+    message = error_message(commands(data_bin, path, tmp_path / "out")[command], capsys)
     assert not mark.exists()
-    if verb != "import-checkpoint":  # which refuses our own checkpoints before
-        assert "not those of a language model that can be loaded safely" in said
+    if command != "import-checkpoint":  # which rejects our own checkpoints first
+        assert "not those of a language model that can be loaded safely" in message
 
 
 def test_from_pretrained_runs_no_code(checkpoint, data_bin, tmp_path, mark):
-    path = evil(checkpoint, tmp_path / "evil.pt", adaptive_softmax_cutoff=code(mark))
+    options = {"adaptive_softmax_cutoff": hostile_code(mark)}
+    path = write_hostile_checkpoint(checkpoint, tmp_path / "hostile.pt", **options)
     with pytest.raises(UserInputError, match="loaded safely"):
         AlibiLanguageModel.from_pretrained(
             str(tmp_path), path.name, data_name_or_path=str(data_bin)
@@ -116,20 +119,21 @@ def test_released_checkpoint_runs_no_code(tmp_path, mark, capsys, option):
     from checkpoints.released_format import released_state, write_dictionary
 
     state = released_state()
-    vars(state["args"])[option] = code(mark)
+    vars(state["args"])[option] = hostile_code(mark)
     torch.save(state, tmp_path / "in.pt")
     write_dictionary(tmp_path / "dict.txt")
     command = ["import-checkpoint", tmp_path / "in.pt", "--dict", tmp_path / "dict.txt"]
-    assert cli.main([str(word) for word in [*command, "--out", tmp_path / "out"]]) == 2
+    command += ["--out", tmp_path / "out"]
+    assert cli.main([str(word) for word in command]) == 2
     assert not mark.exists()
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("verb", ["eval-lm", "validate", "generate", "interactive", "eval"])
-def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, verb):
-    arguments = commands(data_bin, checkpoint, tmp_path / "out")[verb]
-    with suppress(ValueError, SyntaxError):  # as fairseq's own ast.literal_eval
-        assert cli.main([*arguments, "--model-overrides", code(mark)]) != 0
+@pytest.mark.parametrize("command", ["eval-lm", "validate", "generate", "interactive", "eval"])
+def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, command):
+    arguments = commands(data_bin, checkpoint, tmp_path / "out")[command]
+    with suppress(ValueError, SyntaxError):  # raised by ast.literal_eval of fairseq
+        assert cli.main([*arguments, "--model-overrides", hostile_code(mark)]) != 0
     assert not mark.exists()
 
 
@@ -148,7 +152,7 @@ def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, capsy
             for name in ("softmax", "input")
             for value in ("24,many", "24.5", [24, -1], [0, 40], [True])
         ),
-        # Every form in which fairseq looks for a name.
+        # Every form in which fairseq reads the name of a component.
         ("model", {"_name": "lstm_lm"}, "lstm_lm"),
         ("model", {"_name": ["alibi_lm"]}, "alibi_lm"),
         ("model", {"arch": "fconv_lm"}, "fconv_lm"),
@@ -229,31 +233,28 @@ def test_environment_variables_are_not_resolved(trained, tmp_path, monkeypatch, 
     state["args"] = argparse.Namespace(**flat, criterion="cross_entropy", tokens_per_sample="x")
     state["cfg"] = None
     torch.save(state, tmp_path / "c.pt")
-    said = sentence_of(
-        ["eval-lm", str(trained.data), "--path", str(tmp_path / "c.pt"), "--cpu"], capsys
-    )
-    assert "42424242" not in said
-    assert "refers to something outside" in said
+    arguments = ["eval-lm", str(trained.data), "--path", str(tmp_path / "c.pt"), "--cpu"]
+    message = error_message(arguments, capsys)
+    assert "42424242" not in message
+    assert "refers to something outside" in message
 
 
-@pytest.mark.parametrize("verb", ["eval", "eval-lm", "validate", "train"])
-def test_data_folder_name_reaches_no_shell(verb, trained, tmp_path, capsys, mark, monkeypatch):
-    """Check a folder name that fairseq's reader of FASTA files would run."""
+@pytest.mark.parametrize("command", ["eval", "eval-lm", "validate", "train"])
+def test_data_folder_name_reaches_no_shell(command, trained, tmp_path, capsys, mark, monkeypatch):
+    """Check a folder name that fairseq's reader of FASTA files would run as code."""
     folder = tmp_path / f"data;touch {mark.name};"
     folder.mkdir()
     (folder / "dict.txt").write_bytes((trained.data / "dict.txt").read_bytes())
     for split in ("train", "valid", "test"):
         (folder / f"{split}.fasta").write_text(">a\nACGT\n")
-    words = {
-        **commands(folder, trained("alibi"), tmp_path / "out.json"),
-        "train": [
-            *("train", str(folder), "--task", "language_modeling", "--arch", "alibi_lm", "--cpu"),
-            *("--max-tokens", "64", "--max-update", "1", "--save-dir", str(tmp_path / "runs")),
-            *("--optimizer", "adam", "--tokens-per-sample", "16"),
-        ],
-    }[verb]
+    if command == "train":
+        arguments = ["train", str(folder), "--task", "language_modeling", "--arch", "alibi_lm"]
+        arguments += ["--tokens-per-sample", "16", "--max-tokens", "64", "--max-update", "1"]
+        arguments += ["--optimizer", "adam", "--cpu", "--save-dir", str(tmp_path / "runs")]
+    else:
+        arguments = commands(folder, trained("alibi"), tmp_path / "out.json")[command]
     monkeypatch.chdir(tmp_path)
-    said = sentence_of(words, capsys)
-    assert "the format 'fasta'" in said
+    message = error_message(arguments, capsys)
+    assert "the format 'fasta'" in message
     assert not mark.exists()
     assert not list(folder.glob("*.npy"))
