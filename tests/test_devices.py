@@ -1,8 +1,8 @@
-"""Mistakes that only a GPU shows, found without one: tensors on two devices, and needless waiting.
+"""Mixed devices and needless synchronization on a GPU, detected without one.
 
-torch's fake tensors on the device "meta" stand for those of a GPU. They hold no values: an
-operation on one of them and a tensor of the CPU fails, and so does whatever makes the host wait for
-a value.
+PyTorch's fake tensors on the device "meta" represent the tensors of a GPU. They hold no values: an
+operation on a fake tensor and a CPU tensor fails, and so does any operation that makes the host
+wait for a value.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def gpu(monkeypatch):
     monkeypatch.setattr(flex, "compiled_attention", lambda: flex_attention)
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *call: None)
     alibi._slopes_on.cache_clear()
-    with FakeTensorMode(allow_non_fake_inputs=True):  # torch.tensor makes none
+    with FakeTensorMode(allow_non_fake_inputs=True):  # torch.tensor returns a real tensor
         yield
     alibi._slopes_on.cache_clear()
 
 
-def on_gpu(*flags: str, **options):
+def build_on_gpu(*flags: str, **options):
     with DEVICE:
         return build_model(*SHAPE, *flags, words=WORDS - 4, **options)
 
@@ -65,50 +65,71 @@ def tokens() -> torch.Tensor:
 @pytest.mark.parametrize("cached", [0, 5])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_backends_keep_device(gpu, method, cached):
-    """All but flash, and fold with cached keys: torch's CausalBias cannot be a fake tensor."""
-    keys = 300 + cached
+    """Skip flash, flex with learned biases, and fold with cached keys.
+
+    fold passes cached keys to PyTorch with a CausalBias, which cannot be a fake tensor.
+    """
+    queries = 300
+    keys = queries + cached
     with DEVICE:
         module = build_position_method(method, PositionConfig(64, 4, 2, 32))
         gates = module.gate(0, torch.empty(keys, 2, 64))
     bias = module.bias(0, keys) if gates is None else GateBias(gates.double().cumsum(2))
-    trained = bias is not None and bias.needs_grad
-    left_out = {"flash"} | ({"flex"} if trained else set()) | ({"fold"} if cached else set())
-    q, k, v = (
-        torch.empty(2, 4, n, 16, device=DEVICE, requires_grad=True) for n in (300, keys, keys)
-    )
-    for name in BACKENDS.keys() - left_out:
-        call = (q, k, v, FutureMask(bias, 300, keys), 0.0)
-        if "bias" not in (BACKENDS[name].unsupported_reason(*call) or ""):
-            out = BACKENDS[name].attend(*call)
-            torch.autograd.grad(out, (q, k, v), torch.empty_like(out))
+    skipped = {"flash"}
+    if bias is not None and bias.needs_grad:
+        skipped.add("flex")
+    if cached:
+        skipped.add("fold")
+    q = torch.empty(2, 4, queries, 16, device=DEVICE, requires_grad=True)
+    k = torch.empty(2, 4, keys, 16, device=DEVICE, requires_grad=True)
+    v = torch.empty(2, 4, keys, 16, device=DEVICE, requires_grad=True)
+    for name in BACKENDS.keys() - skipped:
+        call = (q, k, v, FutureMask(bias, queries, keys), 0.0)
+        reason = BACKENDS[name].unsupported_reason(*call) or ""
+        if "bias" not in reason:
+            output = BACKENDS[name].attend(*call)
+            torch.autograd.grad(output, (q, k, v), torch.empty_like(output))
 
 
-#: A method for each place where one can act.
-ACTING = ("alibi", "sinusoidal", "learned", "rotary", "xpos", "fox", "transformer_xl")
-CASES = [(method, "chunked_cross_entropy", ()) for method in ACTING]
-CASES += [("alibi", "chunked_adaptive_loss", ADAPTIVE), ("alibi", "cross_entropy", ())]
+#: Methods with a criterion and flags of the model. Methods act on different parts of the model.
+CASES = [
+    ("alibi", "chunked_cross_entropy", ()),
+    ("sinusoidal", "chunked_cross_entropy", ()),
+    ("learned", "chunked_cross_entropy", ()),
+    ("rotary", "chunked_cross_entropy", ()),
+    ("xpos", "chunked_cross_entropy", ()),
+    ("fox", "chunked_cross_entropy", ()),
+    ("transformer_xl", "chunked_cross_entropy", ()),
+    ("alibi", "chunked_adaptive_loss", ADAPTIVE),
+    ("alibi", "cross_entropy", ()),
+]
 
 
 @pytest.mark.parametrize(("method", "criterion", "flags"), CASES)
 def test_training_step_synchronizes_only_as_documented(gpu, method, criterion, flags, monkeypatch):
-    waits = []
-    sizes = [BATCH * LENGTH - 2, 1, 1, BATCH * LENGTH]  # of the clusters, and all targets
-    monkeypatch.setattr(FakeTensor, "tolist", lambda tensor: waits.append(1) or sizes)
-    model = on_gpu("--position-method", method, *flags).train()
+    waits = 0
+
+    def wait_for_list(tensor):
+        nonlocal waits
+        waits += 1
+        return [BATCH * LENGTH - 2, 1, 1, BATCH * LENGTH]  # targets of each cluster, and of all
+
+    monkeypatch.setattr(FakeTensor, "tolist", wait_for_list)
+    model = build_on_gpu("--position-method", method, *flags).train()
     task = SimpleNamespace(target_dictionary=dictionary_of(WORDS - 4))
     inputs = {"src_tokens": tokens(), "src_lengths": tokens()[:, 0]}
     batch = {"net_input": inputs, "target": tokens(), "ntokens": BATCH * LENGTH - 3}
-    loss, size, logs = CRITERION_REGISTRY[criterion](task, False)(model, batch)
+    loss, sample_size, logs = CRITERION_REGISTRY[criterion](task, False)(model, batch)
     loss.backward()
-    assert len(waits) == (criterion == "chunked_adaptive_loss")
-    assert sum(p.grad is not None for p in model.parameters()) > 10
-    assert isinstance(size, int)
+    assert waits == (1 if criterion == "chunked_adaptive_loss" else 0)
+    assert sum(parameter.grad is not None for parameter in model.parameters()) > 10
+    assert isinstance(sample_size, int)
     assert isinstance(logs["ntokens"], int)
 
 
 def test_synchronizing_operations_are_detected(gpu):
     """Check with fairseq's adaptive input, which selects tokens of each band by a mask."""
-    embed = on_gpu(*ADAPTIVE).decoder.embed_tokens
+    embed = build_on_gpu(*ADAPTIVE).decoder.embed_tokens
     with pytest.raises(DynamicOutputShapeException):
         AdaptiveInput.__base__.forward(embed, tokens())
     with pytest.raises(DataDependentOutputException):
@@ -119,7 +140,7 @@ def test_synchronizing_operations_are_detected(gpu):
 
 def test_segment_memory_keeps_device(gpu):
     flags = ("--position-method", "transformer_xl", "--mem-len", "16")
-    model = on_gpu(*flags, sequential=True).train()
+    model = build_on_gpu(*flags, sequential=True).train()
     memory = SegmentMemory()
     for number in range(3):
         scores, _ = model(tokens(), segment=Segment(number, memory))
@@ -129,7 +150,7 @@ def test_segment_memory_keeps_device(gpu):
 
 @torch.no_grad()
 def test_evaluation_keeps_device(gpu):
-    decoder = on_gpu().eval().decoder
+    decoder = build_on_gpu().eval().decoder
     features = torch.empty(BATCH, LENGTH, 32, device=DEVICE)
     losses = token_losses(decoder, features, tokens())
     assert losses.device == DEVICE
@@ -138,16 +159,20 @@ def test_evaluation_keeps_device(gpu):
 
 @pytest.mark.parametrize("factor", ["1", "4"])
 def test_adaptive_input_matches_fairseq(factor):
-    """The form that is used on a GPU, compared on the CPU."""
+    """Compare the computation for GPUs on the CPU."""
     flags = (*ADAPTIVE, "--adaptive-input-factor", factor, "--adaptive-softmax-factor", factor)
     embed = build_model(*SHAPE, *flags, words=WORDS - 4).decoder.embed_tokens
-    given = torch.randint(0, WORDS, (3, 50))
-    given[0, :3] = torch.tensor([1, 29, 30])  # padding, and both sides of a cutoff
-    results = []
-    for forward in (AdaptiveInput.__base__.forward, AdaptiveInput.every_band):
+    token_ids = torch.randint(0, WORDS, (3, 50))
+    token_ids[0, :3] = torch.tensor([1, 29, 30])  # padding, and both sides of a cutoff
+
+    def output_and_gradients(forward) -> list[torch.Tensor]:
         embed.zero_grad()
-        out = forward(embed, given)
-        out.square().sum().backward()
-        results.append([out.detach(), *(p.grad for p in embed.parameters())])
-    for found, expected in zip(*results, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+        output = forward(embed, token_ids)
+        output.square().sum().backward()
+        gradients = [parameter.grad for parameter in embed.parameters()]
+        return [output.detach(), *gradients]
+
+    results = output_and_gradients(AdaptiveInput.every_band)
+    fairseq_results = output_and_gradients(AdaptiveInput.__base__.forward)
+    for result, expected in zip(results, fairseq_results, strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)

@@ -1,4 +1,4 @@
-"""README's commands run as typed, at toy size, and the options in all documents exist."""
+"""Commands of the README at toy size, and options in all documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from alibi_fairseq import cli
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-#: What makes a training of the README a matter of seconds; the last value of an option counts.
+#: Flags that shorten a training of the README to seconds. The last value of an option counts.
 TOY_TRAINING = (
     *("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
     *("--decoder-attention-heads", "4", "--max-update", "2", "--warmup-updates", "1"),
@@ -26,36 +26,41 @@ TOY_TRAINING = (
 )
 
 
-def blocks(path: Path, language: str) -> list[str]:
+def code_blocks(path: Path, language: str) -> list[str]:
     """Return the code blocks of a document, without line continuations."""
-    found = []
-    block = None
+    blocks = []
+    lines = None  # of the current block
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("```"):
-            if block is not None:
-                found.append("\n".join(block).replace("\\\n", " "))
-                block = None
+            if lines is not None:
+                blocks.append("\n".join(lines).replace("\\\n", " "))
+                lines = None
             elif line == f"```{language}":
-                block = []
-        elif block is not None:
-            block.append(line)
-    return found
+                lines = []
+        elif lines is not None:
+            lines.append(line)
+    return blocks
 
 
-def commands(path: Path) -> list[list[str]]:
-    """Commands of the shell blocks as words, without comments."""
-    lines = [line for block in blocks(path, "bash") for line in block.splitlines()]
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+def shell_commands(path: Path) -> list[list[str]]:
+    """Return the words of each command in the shell blocks, without comments."""
+    commands = []
+    for block in code_blocks(path, "bash"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                commands.append(words)
+    return commands
 
 
-def documented(*programs: str):
-    """(document, command) of all documents whose program is one of these."""
-    return [
-        pytest.param(words, id=f"{path.name}: {' '.join(words[:3])}")
-        for path in DOCUMENTS
-        for words in commands(path)
-        if words[0] in programs
-    ]
+def documented(*programs: str) -> list:
+    """Return the commands of all documents that run one of these programs."""
+    commands = []
+    for path in DOCUMENTS:
+        for words in shell_commands(path):
+            if words[0] in programs:
+                commands.append(pytest.param(words, id=f"{path.name}: {' '.join(words[:3])}"))
+    return commands
 
 
 def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
@@ -65,8 +70,7 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
     for number, name in enumerate(sorted(topics)):
         (tmp_path / "texts" / f"{number}.txt").write_text(topics[name], encoding="utf-8")
     ran = []
-    for words in commands(ROOT / "README.md"):
-        program, *arguments = words
+    for program, *arguments in shell_commands(ROOT / "README.md"):
         if program != "alibi-fairseq":
             continue
         command = arguments[0]
@@ -76,17 +80,17 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
         if command == "eval-lm":
             arguments += ["--cpu", "--num-workers", "0"]
         if command == "compare":
-            arguments.append("--dry-run")  # tests/compare runs the whole of it
+            arguments.append("--dry-run")  # tests/compare runs the whole command
         caplog.clear()
         with caplog.at_level("INFO"):
             assert cli.main(arguments) == 0, capsys.readouterr().err
         if command == "eval-lm":
             window = int(arguments[arguments.index("--tokens-per-sample") + 1])
-            check_both_evaluators_agree(caplog.text, tmp_path / "runs" / "alibi-512.json", window)
+            compare_evaluators(caplog.text, tmp_path / "runs" / "alibi-512.json", window)
         ran.append(command)
     assert ran == ["compare", "prepare", "train", "eval", "report", "eval-lm"]
     assert (tmp_path / "runs" / "report" / "report.md").is_file()
-    (code,) = blocks(ROOT / "README.md", "python")
+    (code,) = code_blocks(ROOT / "README.md", "python")
     variables: dict = {}
     exec(code.replace("beam=5", "beam=2, max_len_b=8"), variables)
     model = variables["model"]
@@ -95,30 +99,36 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
     assert model.decode(tokens) == "The history of"
 
 
-def check_both_evaluators_agree(log: str, results: Path, window: int) -> None:
+def compare_evaluators(log: str, results: Path, window: int) -> None:
     """Compare fairseq's printed loss with ``alibi-fairseq eval`` at the same length."""
-    cells = json.loads(results.read_text(encoding="utf-8"))["cells"]
-    (ours,) = [cell["loss_bits"] for cell in cells if cell["length"] == window]
-    (theirs,) = re.findall(r"Loss \(base 2\): ([\d.]+)", log)
-    assert ours == pytest.approx(float(theirs), abs=1e-4)
+    records = json.loads(results.read_text(encoding="utf-8"))["cells"]
+    (loss,) = [record["loss_bits"] for record in records if record["length"] == window]
+    (fairseq_loss,) = re.findall(r"Loss \(base 2\): ([\d.]+)", log)
+    assert loss == pytest.approx(float(fairseq_loss), abs=1e-4)
 
 
 @pytest.mark.parametrize("words", documented("alibi-fairseq"))
 def test_documented_options_exist(words):
     if ">" in words:
         words = words[: words.index(">")]  # the output goes to a file
-    verb, *arguments = words[1:]
-    if verb in cli.FAIRSEQ_COMMANDS:
-        if verb in ("train", "eval-lm"):
-            check_fairseq_options(verb, arguments)
+    command, *arguments = words[1:]
+    if command in cli.FAIRSEQ_COMMANDS:
+        if command in ("train", "eval-lm"):
+            check_fairseq_options(command, arguments)
         return
-    parser = cli.make_parser([verb])
-    (verbs,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    for action in verbs.choices[verb]._actions:
-        action.required = False  # the document may leave it out
-        if not action.option_strings and not isinstance(action, argparse._SubParsersAction):
+    parser = cli.make_parser([command])
+    subparsers = [action for action in parser._actions if is_subparsers(action)]
+    assert len(subparsers) == 1
+    for action in subparsers[0].choices[command]._actions:
+        action.required = False  # the document may omit it
+        if not action.option_strings and not is_subparsers(action):
             action.nargs = "*"
-    parser.parse_args([verb, *(w for w in arguments if not w.startswith(("…", "RESULTS…")))])
+    given = [word for word in arguments if not word.startswith(("…", "RESULTS…"))]
+    parser.parse_args([command, *given])
+
+
+def is_subparsers(action: argparse.Action) -> bool:
+    return isinstance(action, argparse._SubParsersAction)
 
 
 @pytest.mark.parametrize("words", documented("fairseq-train", "fairseq-eval-lm"))
@@ -126,19 +136,29 @@ def test_documented_fairseq_options_exist(words):
     check_fairseq_options(words[0].removeprefix("fairseq-"), words[1:])
 
 
-def check_fairseq_options(verb: str, arguments: list[str]) -> None:
-    """Check that fairseq's parser knows every option, with our model and tasks."""
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the options of a parser, such as ``--lr``."""
+    strings = set()
+    for action in parser._actions:
+        strings.update(action.option_strings)
+    return strings
+
+
+def check_fairseq_options(command: str, arguments: list[str]) -> None:
+    """Check that every option exists in fairseq, our model, or our tasks."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
-    parser = {"train": options.get_training_parser, "eval-lm": options.get_eval_lm_parser}[verb]()
-    if verb == "train":
+    if command == "train":
+        parser = options.get_training_parser()
         ARCH_MODEL_REGISTRY["alibi_lm"].add_args(parser)
-    known = {flag for action in parser._actions for flag in action.option_strings}
+    else:
+        parser = options.get_eval_lm_parser()
+    known = options_of(parser)
     for task in ("language_modeling", "segment_language_modeling"):
-        other = argparse.ArgumentParser()
-        TASK_REGISTRY[task].add_args(other)
-        known |= {flag for action in other._actions for flag in action.option_strings}
+        task_parser = argparse.ArgumentParser()
+        TASK_REGISTRY[task].add_args(task_parser)
+        known |= options_of(task_parser)
     given = {word.partition("=")[0] for word in arguments if re.match("--[a-z]", word)}
-    # Optimizer and schedule have separate options.
+    # fairseq adds the options of optimizers and schedules after it has parsed their names.
     assert given - known <= {"--warmup-updates", "--adam-betas"}

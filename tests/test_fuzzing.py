@@ -1,7 +1,8 @@
-"""Damaged and hostile files run no code, give no number that is not one, and never hang.
+"""Corrupted and hostile files run no code, never hang, and yield no NaN or infinity.
 
-A case damages one file of a good folder as its seed says and gives the folder to a command. Whether
-that is refused with a sentence or an exception is the same here. More cases:
+Each case corrupts one file of a valid folder at random and passes the folder to a command. The
+command may succeed, report an error, or raise an exception. ``FUZZ_CASES`` sets the number of cases
+per reader::
 
     FUZZ_CASES=1000 pytest -m slow tests/test_fuzzing.py
 """
@@ -23,6 +24,7 @@ import zipfile
 from collections.abc import Callable
 from functools import cache, reduce
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -44,15 +46,18 @@ def model_and_data(folder: Path, data: Path, checkpoint: Path) -> None:
     counts = {"lines": 20, "words": 190, "bytes": 900, "tokens": 210}
     dictionary = {"entries": 48, "sha256": dictionary_sha256(folder)}
     manifest = {
-        **{
-            "format": "alibi_fairseq/corpus",
-            "version": 1,
-            "corpus": "some-text",
-            "identified_by": None,
-        },
-        **{"splits": {"valid": counts}, "tokenizer": {"kind": "words"}, "sources": []},
-        **{"dictionary": dictionary, "settings": {}, "provenance": {}},
-        **{"shards": [], "files": {}},
+        "format": "alibi_fairseq/corpus",
+        "version": 1,
+        "corpus": "some-text",
+        "identified_by": None,
+        "splits": {"valid": counts},
+        "tokenizer": {"kind": "words"},
+        "sources": [],
+        "dictionary": dictionary,
+        "settings": {},
+        "provenance": {},
+        "shards": [],
+        "files": {},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
@@ -73,42 +78,67 @@ def demo_results(folder: Path, *_) -> None:
 
 
 def comparison(folder: Path, *_) -> None:
-    corpora = [{"name": "a", "text": [str(ROOT / "README.md")]}]
-    given = {"methods": ["alibi", "rotary"], "train_lengths": [64], "train_flags": "--dropout 0"}
-    (folder / "comparison.yaml").write_text(json.dumps({"corpora": corpora, **given, "lr": 0.001}))
+    config = {
+        "corpora": [{"name": "a", "text": [str(ROOT / "README.md")]}],
+        "methods": ["alibi", "rotary"],
+        "train_lengths": [64],
+        "train_flags": "--dropout 0",
+        "lr": 0.001,
+    }
+    (folder / "comparison.yaml").write_text(json.dumps(config))
 
 
 def archives(folder: Path, *_) -> None:
     text = b"one two three\n\nfour five\n\n" * 600
     (folder / "a.txt").write_bytes(text)
-    for ending, pack in (("gz", gzip.compress), ("bz2", bz2.compress)):
-        (folder / f"a.{ending}").write_bytes(pack(text))
+    (folder / "a.gz").write_bytes(gzip.compress(text))
+    (folder / "a.bz2").write_bytes(bz2.compress(text))
     with zipfile.ZipFile(folder / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.txt", text)
 
 
 EVAL = "eval {f} --path {f}/checkpoint_last.pt --lengths 8,16 --device cpu --out {out}/r.json"
-PREPARE = "prepare text {f}/a.txt {f}/a.gz {f}/a.bz2 {f}/a.zip --tokenizer words --workers 1"
+PREPARE = (
+    "prepare text {f}/a.txt {f}/a.gz {f}/a.bz2 {f}/a.zip --tokenizer words --workers 1 "
+    "--out {out}/text"
+)
 TRAIN = f"train {{f}} {' '.join(SHORT)} --max-update 5 --save-dir {{f}}"
 IMPORT = "import-checkpoint {f}/in.pt --dict {f}/dict.txt --out {out}/model"
-#: What reads files of others: a function that writes good ones into a folder, from a data folder
-#: and a checkpoint if need be; a pattern of those that are damaged; and the command, where ``{f}``
-#: stands for the folder and ``{out}`` for its output.
-READERS: dict[str, tuple[Callable, str, str]] = {
-    "data folder": (model_and_data, "[dv]*", EVAL),
-    "manifest": (model_and_data, "manifest.json", EVAL),
-    "checkpoint": (model_and_data, "*.pt", EVAL),
-    "training state": (model_and_data, "*.pt", TRAIN),
-    "released checkpoint": (released, "*", IMPORT),
-    "Hugging Face folder": (hugging_face, "*", "import-hf {f} --out {out}/model"),
-    "results": (demo_results, "*", "report {f}/results.json --out {out}"),
-    "comparison": (comparison, "*", "compare {f}/comparison.yaml --dry-run --out {out}/runs"),
-    "texts": (archives, "*", PREPARE + " --out {out}/text"),
+IMPORT_HF = "import-hf {f} --out {out}/model"
+REPORT = "report {f}/results.json --out {out}"
+COMPARE = "compare {f}/comparison.yaml --dry-run --out {out}/runs"
+
+
+class Reader(NamedTuple):
+    """Command that reads untrusted files.
+
+    Attributes:
+        write_files: function that writes valid files, given a folder, a data folder, and a
+            checkpoint.
+        corrupted: glob pattern of the files that a case corrupts.
+        command: arguments, in which ``{f}`` is the folder and ``{out}`` the output folder.
+    """
+
+    write_files: Callable
+    corrupted: str
+    command: str
+
+
+READERS = {
+    "data folder": Reader(model_and_data, "[dv]*", EVAL),
+    "manifest": Reader(model_and_data, "manifest.json", EVAL),
+    "checkpoint": Reader(model_and_data, "*.pt", EVAL),
+    "training state": Reader(model_and_data, "*.pt", TRAIN),
+    "released checkpoint": Reader(released, "*", IMPORT),
+    "Hugging Face folder": Reader(hugging_face, "*", IMPORT_HF),
+    "results": Reader(demo_results, "*", REPORT),
+    "comparison": Reader(comparison, "*", COMPARE),
+    "texts": Reader(archives, "*", PREPARE),
 }
 
 
 class Trap:
-    """Unpickled without care, it makes a file."""
+    """Object that creates a file when it is unpickled without validation."""
 
     def __init__(self, mark: Path):
         self.mark = mark
@@ -121,7 +151,7 @@ class Trap:
 
 
 def odd_values(mark: Path) -> list:
-    """Values that do not belong where they are put, some of which are code."""
+    """Return values that are unexpected in a file, some of which are code."""
     deep = reduce(lambda inner, _: [inner], range(200), [])
     code = f"__import__('os').system('touch {mark}')"
     hostile = [code, f"{code} or [24, 40]", f"x;touch {mark};", "${oc.env:HOME}"]
@@ -136,7 +166,7 @@ def odd_values(mark: Path) -> list:
 
 
 def odd_objects(mark: Path) -> list:
-    """Such values, and those that only a pickle can hold."""
+    """Return the odd values, and odd objects that only a pickle can hold."""
     return [
         *odd_values(mark),
         *(12 * [Trap(mark)]),
@@ -146,48 +176,49 @@ def odd_objects(mark: Path) -> list:
     ]
 
 
-def edit(value, odd: list, chance: random.Random) -> None:
-    """Replace, remove or double one part of a nested value."""
-    part = vars(value) if isinstance(value, argparse.Namespace) else value
-    key = chance.choice(list(part) if isinstance(part, dict) else range(len(part)))
-    below = part[key]
-    what = chance.random()
-    if isinstance(below, (dict, list, argparse.Namespace)) and below and chance.random() < 0.8:
-        edit(below, odd, chance)
-    elif what < 0.2:
-        del part[key]
-    elif what < 0.3 and isinstance(part, list):
-        part.insert(key, copy.deepcopy(below))
+def edit(value, odd: list, rng: random.Random) -> None:
+    """Replace, remove, or duplicate one item of a nested value."""
+    container = vars(value) if isinstance(value, argparse.Namespace) else value
+    keys = list(container) if isinstance(container, dict) else range(len(container))
+    key = rng.choice(keys)
+    item = container[key]
+    draw = rng.random()
+    if isinstance(item, (dict, list, argparse.Namespace)) and item and rng.random() < 0.8:
+        edit(item, odd, rng)
+    elif draw < 0.2:
+        del container[key]
+    elif draw < 0.3 and isinstance(container, list):
+        container.insert(key, copy.deepcopy(item))
     else:
-        part[key] = copy.deepcopy(chance.choice(odd))
+        container[key] = copy.deepcopy(rng.choice(odd))
 
 
-def damage(path: Path, mark: Path, chance: random.Random) -> None:
-    """Damage what a file holds, or its bytes."""
+def corrupt(path: Path, mark: Path, rng: random.Random) -> None:
+    """Edit the values in a file, replace it by code, or change its bytes."""
     content = path.read_bytes()
-    what = chance.random()
-    if what < 0.6 and path.suffix == ".pt":
+    draw = rng.random()
+    if draw < 0.6 and path.suffix == ".pt":
         state = torch.load(path, weights_only=False)
-        for _ in range(chance.randrange(1, 4)):
-            edit(state, odd_objects(mark), chance)
+        for _ in range(rng.randrange(1, 4)):
+            edit(state, odd_objects(mark), rng)
         torch.save(state, path)
-    elif what < 0.6 and path.suffix in (".json", ".yaml"):
+    elif draw < 0.6 and path.suffix in (".json", ".yaml"):
         value = json.loads(content)
-        for _ in range(chance.randrange(1, 4)):
-            edit(value, odd_values(mark), chance)
+        for _ in range(rng.randrange(1, 4)):
+            edit(value, odd_values(mark), rng)
         path.write_text(json.dumps(value))
-    elif what < 0.8:
+    elif draw < 0.8:
         yaml_tag = f"!!python/object/apply:os.system ['touch {mark}']"
-        path.write_bytes(chance.choice([pickle.dumps(Trap(mark)), yaml_tag.encode()]))
+        path.write_bytes(rng.choice([pickle.dumps(Trap(mark)), yaml_tag.encode()]))
     else:
-        at = chance.randrange(len(content) + 1)
-        junk = chance.choice([b"", b"\0" * 9, b"\xff" * 8, chance.randbytes(20), content[:50]])
-        rest = chance.choice([content[at:], content[at + len(junk) :], b""])
-        path.write_bytes(content[:at] + junk + rest)
+        start = rng.randrange(len(content) + 1)
+        junk = rng.choice([b"", b"\0" * 9, b"\xff" * 8, rng.randbytes(20), content[:50]])
+        rest = rng.choice([content[start:], content[start + len(junk) :], b""])
+        path.write_bytes(content[:start] + junk + rest)
 
 
 def check_finite(folder: Path) -> None:
-    """Check every number that was written."""
+    """Check that no output file contains NaN or infinity."""
     for path in folder.rglob("*.json"):
         assert not re.search(r"\b(NaN|Infinity)\b", path.read_text()), path
     for path in folder.rglob("*.pt"):
@@ -196,31 +227,31 @@ def check_finite(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory, data_bin, checkpoint):
-    """Return a function that gives the folder of a reader's valid files."""
+def valid_files(tmp_path_factory, data_bin, checkpoint):
+    """Return a function that returns the folder of a reader's valid files."""
 
     @cache
-    def folder(name: str) -> Path:
-        made = tmp_path_factory.mktemp("good")
-        READERS[name][0](made, data_bin, checkpoint)
-        return made
+    def write_valid_files(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("valid")
+        READERS[name].write_files(folder, data_bin, checkpoint)
+        return folder
 
-    return folder
+    return write_valid_files
 
 
 @pytest.fixture
-def read(tmp_path, good, arguments_of_pytest_stay):
-    """Return a function that passes partly corrupted files to a reader and reports success."""
+def read(tmp_path, valid_files, arguments_of_pytest_stay):
+    """Return a function that runs a reader on its files and returns whether it succeeds."""
 
-    def run(name: str, damaging: Callable[[list[Path]], object] = len) -> bool:
+    def run(name: str, corrupt_files: Callable[[list[Path]], object] = len) -> bool:
         folder = tmp_path / "files"
         out = tmp_path / "out"
-        _, damaged, command = READERS[name]
-        shutil.copytree(good(name), folder)
+        reader = READERS[name]
+        shutil.copytree(valid_files(name), folder)
         out.mkdir()
-        damaging(sorted(folder.glob(damaged)))
+        corrupt_files(sorted(folder.glob(reader.corrupted)))
         try:
-            code = cli.main(command.format(f=folder, out=out).split())
+            code = cli.main(reader.command.format(f=folder, out=out).split())
         except (Exception, SystemExit) as error:
             code = getattr(error, "code", 1)
         assert code in (0, 1, 2)
@@ -240,8 +271,8 @@ def test_valid_files_are_read(name, read):
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, CASES))]
 )
 @pytest.mark.parametrize("name", READERS)
-def test_corrupted_files_are_rejected(name, seed, read, tmp_path):
-    chance = random.Random(f"{name} {seed}")
+def test_corrupted_files_run_no_code(name, seed, read, tmp_path):
+    rng = random.Random(f"{name} {seed}")
     mark = tmp_path / "mark"
-    read(name, lambda paths: damage(chance.choice(paths), mark, chance))
-    assert not mark.exists(), "code of the file was run"
+    read(name, lambda paths: corrupt(rng.choice(paths), mark, rng))
+    assert not mark.exists(), "code in the file was run"
