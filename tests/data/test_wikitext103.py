@@ -1,3 +1,7 @@
+"""Preparation of WikiText-103."""
+
+from __future__ import annotations
+
 import json
 
 import pytest
@@ -20,13 +24,14 @@ def archive(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prepared(archive, tmp_path_factory):
+    """Return the output folder and the manifest of a small text."""
     out = tmp_path_factory.mktemp("prepared") / "out"
     manifest, done = prepare_corpus(WikiText103(archive, allow_other_text=True), out)
     assert done
     return out, manifest
 
 
-def test_wikitext_data_holds_the_text(prepared, archive):
+def test_wikitext_data_contains_text(prepared, archive):
     out, manifest = prepared
     assert [path.name for path in out.iterdir()] == ["data-bin"]
     dictionary = Dictionary.load(str(out / "data-bin" / "dict.txt"))
@@ -35,8 +40,10 @@ def test_wikitext_data_holds_the_text(prepared, archive):
         text = (archive.parent / "text" / f"wiki.{split}.tokens").read_text(encoding="utf-8")
         lines = text.split("\n")[:-1]
         stored_lines, sizes = stored(out / "data-bin", split)
-        known = [[w if w in dictionary else "<unk>" for w in line.split()] for line in lines]
-        assert [line.split() for line in stored_lines] == known
+        expected = []
+        for line in lines:
+            expected.append([word if word in dictionary else "<unk>" for word in line.split()])
+        assert [line.split() for line in stored_lines] == expected
         assert counts == {
             "lines": len(lines),
             "words": len(text.split()),
@@ -46,17 +53,23 @@ def test_wikitext_data_holds_the_text(prepared, archive):
 
 
 def test_manifest_never_names_other_text_wikitext(prepared):
-    written = (prepared[0] / "data-bin" / "manifest.json").read_text().lower()
+    out, _ = prepared
+    written = (out / "data-bin" / "manifest.json").read_text().lower()
     assert json.loads(written)["corpus"] == "other-text"
     assert "wikitext" not in written.replace("-", "").replace("_", "")
 
 
 def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, monkeypatch):
-    """The published sizes are replaced by those of the small text."""
+    """Replace the published sizes with the sizes of the small text."""
     folder = archive.parent / "text"
-    counts = {s: count_words(folder / f"wiki.{s}.tokens") for s in SPLITS}
-    monkeypatch.setattr(wikitext103, "LINES", {s: c["lines"] for s, c in counts.items()})
-    monkeypatch.setattr(wikitext103, "TOKENS", {s: c["tokens"] for s, c in counts.items()})
+    lines = {}
+    tokens = {}
+    for split in SPLITS:
+        counts = count_words(folder / f"wiki.{split}.tokens")
+        lines[split] = counts["lines"]
+        tokens[split] = counts["tokens"]
+    monkeypatch.setattr(wikitext103, "LINES", lines)
+    monkeypatch.setattr(wikitext103, "TOKENS", tokens)
     monkeypatch.setattr(wikitext103, "URL", archive.as_uri())
     with pytest.raises(UserInputError, match=r"invalid hash value.* with --archive FILE"):
         prepare_corpus(WikiText103(), tmp_path / "out")
@@ -64,11 +77,13 @@ def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, m
     with pytest.raises(UserInputError, match=r"dictionary has [\d,]+ entries, expected 267,744"):
         prepare_corpus(WikiText103(), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
-    entries = prepared[1]["dictionary"]["entries"]
+    _, small_manifest = prepared
+    entries = small_manifest["dictionary"]["entries"]
     monkeypatch.setattr(wikitext103, "DICTIONARY", entries)
     manifest, _ = prepare_corpus(WikiText103(), tmp_path / "out")
     assert manifest["corpus"] == "wikitext-103"
     assert manifest["identified_by"] == "archive hash, lines, tokens and dictionary size"
     assert manifest["sources"][0]["url"] == archive.as_uri()
     assert manifest["dictionary"]["entries"] == entries
-    assert not prepare_corpus(WikiText103(archive), tmp_path / "out")[1]
+    _, done = prepare(WikiText103(archive), tmp_path / "out")
+    assert not done

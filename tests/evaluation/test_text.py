@@ -1,4 +1,4 @@
-"""Words and bytes of tokens, compared with those of the text."""
+"""Words and bytes counted in tokens, compared with the original text."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
 
     describe(data, valid=counts)
     assert DataFolder.open(data).corpus == "small-text"
-    assert load_split(DataFolder.open(data), "valid", dictionary).text == TextSize(
-        words=110, bytes=1000
-    )
-    assert load_split(DataFolder.open(data), "test", dictionary).text.words != 110
+    described = load_split(DataFolder.open(data), "valid", dictionary)
+    assert described.text == TextSize(words=110, bytes=1000)
+    undescribed = load_split(DataFolder.open(data), "test", dictionary)
+    assert undescribed.text.words != 110
     describe(data, valid={**counts, "tokens": 7})
     with pytest.raises(UserInputError, match="its manifest says 7"):
         load_split(DataFolder.open(data), "valid", dictionary)

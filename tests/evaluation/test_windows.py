@@ -1,4 +1,4 @@
-"""Windows of an evaluation, compared with those of fairseq."""
+"""Evaluation windows compared with fairseq's windows."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ SIZES = st.tuples(st.integers(1, 200), st.integers(1, 40), st.integers(1, 40)).m
 def test_plan_scores_every_token_once_with_context(sizes):
     tokens, length, stride = sizes
     windows = plan_windows(tokens, length, stride)
-    scored = [position for w in windows for position in range(w.scored, w.stop)]
-    assert scored == list(range(tokens))
+    scored = []
     contexts = []
     for window in windows:
         assert 0 <= window.start <= window.scored < window.stop
@@ -47,14 +46,16 @@ def test_plan_scores_every_token_once_with_context(sizes):
         for position in range(window.scored, window.stop):
             context = position - window.start + 1
             assert min(position + 1, length - stride + 1) <= context <= length
+            scored.append(position)
             contexts.append(context)
+    assert scored == list(range(tokens))
     least, mean = context_of(windows)
     assert least == min(contexts)
     assert mean == pytest.approx(sum(contexts) / tokens, rel=1e-12)
 
 
 @given(SIZES)
-def test_shared_passes_give_every_token_the_same_context(sizes):
+def test_shared_start_keeps_context_of_every_token(sizes):
     def contexts(windows):
         pairs = []
         for window in windows:
@@ -65,17 +66,23 @@ def test_shared_passes_give_every_token_the_same_context(sizes):
     windows = plan_windows(*sizes)
     shared = share_start(windows)
     assert contexts(shared) == contexts(windows)
-    assert all(window.length <= sizes[1] for window in shared)
+    _, length, _ = sizes
+    assert all(window.length <= length for window in shared)
     assert sum(window.start == 0 for window in shared) == 1
 
 
 @given(SIZES, SIZES, st.integers(0, 50))
 def test_equal_effective_windows_mean_equal_plans(first, second, begin):
-    tokens = first[0]
-    for spans in ([Span(0, 0, tokens)], [Span(0, 0, 3), Span(3, 3 + begin, 3 + begin + tokens)]):
-        plans = [plan_windows(tokens, *size[1:], spans) for size in (first, second)]
-        effective = [effective_window(*size[1:], spans) for size in (first, second)]
-        assert (plans[0] == plans[1]) == (effective[0] == effective[1])
+    tokens, *first_window = first
+    _, *second_window = second
+    one_span = [Span(0, 0, tokens)]
+    two_spans = [Span(0, 0, 3), Span(3, 3 + begin, 3 + begin + tokens)]
+    for spans in (one_span, two_spans):
+        first_plan = plan_windows(tokens, *first_window, spans)
+        second_plan = plan_windows(tokens, *second_window, spans)
+        first_effective = effective_window(*first_window, spans)
+        second_effective = effective_window(*second_window, spans)
+        assert (first_plan == second_plan) == (first_effective == second_effective)
 
 
 def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[int], list[int]]]:
@@ -110,8 +117,7 @@ def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[in
 def test_windows_match_fairseq(tokens, length, stride):
     stream = np.arange(4, 4 + tokens)
     inputs = np.concatenate([[2], stream[:-1]])  # 2 is fairseq's end of sentence
-    ours = [
-        (inputs[start:stop].tolist(), stream[scored:stop].tolist())
-        for start, scored, stop in plan_windows(tokens, length, stride)
-    ]
-    assert ours == fairseq_windows(tokens, length, stride)
+    windows = []
+    for start, scored, stop in plan_windows(tokens, length, stride):
+        windows.append((inputs[start:stop].tolist(), stream[scored:stop].tolist()))
+    assert windows == fairseq_windows(tokens, length, stride)

@@ -9,7 +9,7 @@ from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.tables import recipe_of
 
-# Runs and perplexities counted by hand in the paper (out-of-memory cells included).
+#: Numbers of runs and perplexities in the paper, counted by hand, with out-of-memory cells.
 SIZES = {
     "table02": (4, 35 * 4),
     "table03": (4, 35 * 4),

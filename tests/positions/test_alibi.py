@@ -1,4 +1,4 @@
-"""ALiBi's slopes and bias compared with those of BLOOM and MPT."""
+"""ALiBi's slopes and bias compared with BLOOM and MPT."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_readme_table_is_current(tmp_path):
 
 
 def test_readme_table_states_perplexities():
-    """The README's perplexities are those of the mean loss over seeds in the JSON."""
+    """Compare the README's perplexities with the mean loss over seeds in the JSON."""
     losses = read_losses("primary")
     table = (ROOT / "README.md").read_text().partition("small-models-table: begin")[2]
     rows = re.findall(rf"^\| ({NAME}) +\| +(\S+) \| +(\S+) \| +(\S+) \|", table, re.MULTILINE)
