@@ -57,8 +57,8 @@ class Run:
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
         launcher: interpreter arguments in front of the training command, such as those of torchrun.
-        may_diverge: True if divergence completes the run, as that of a learning-rate trial, which has
-            no evaluations. Otherwise divergence is a failure.
+        may_diverge: True if divergence completes the run, which then has no evaluations. This is
+            the case for learning-rate trials. Otherwise divergence is a failure.
     """
 
     name: str

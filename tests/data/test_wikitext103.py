@@ -85,5 +85,5 @@ def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, m
     assert manifest["identified_by"] == "archive hash, lines, tokens and dictionary size"
     assert manifest["sources"][0]["url"] == archive.as_uri()
     assert manifest["dictionary"]["entries"] == entries
-    _, done = prepare(WikiText103(archive), tmp_path / "out")
+    _, done = prepare_corpus(WikiText103(archive), tmp_path / "out")
     assert not done

@@ -43,7 +43,7 @@ def gpt_neox(model, methods: str, windows: str, layers: int, heads: int):
     """
     rotary = small_model("rotary", "--decoder-layers", str(layers), heads=heads)
     rotary.load_state_dict(model.state_dict())
-    reference = convert(rotary.decoder, "rotary", 32).model
+    reference = convert_decoder(rotary.decoder, "rotary", 32).model
     reference.set_attn_implementation("eager")
     layer_methods = methods.split(",")
     layer_windows = windows.split(",")
@@ -160,7 +160,7 @@ def test_layers_share_masks_of_equal_bias_and_window():
     ],
 )
 def test_layer_patterns_are_named_in_results(flags, name):
-    assert position_method(OmegaConf.create({"decoder_layers": 6, **flags})) == name
+    assert recorded_method_name(OmegaConf.create({"decoder_layers": 6, **flags})) == name
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,13 @@ def trainings(corpus: str) -> dict:
 
 
 def speeds() -> dict:
-    """Return results in the format of ``benchmarks.methods`` for Table 1 and Figure 7."""
-    cases = {(r["position_method"], r["train_length"]) for r in paper.rows("table01")}
-    cases |= {(r["position_method"], r["train_length"]) for r in paper.rows("figure07")}
-    cells = [
-        {
+    """Return results like those of ``benchmarks.methods`` for Table 1 and Figure 7."""
+    models = set()
+    for row in (*paper.rows("table01"), *paper.rows("figure07")):
+        models.add((row["position_method"], row["train_length"]))
+    records = []
+    for method, length in sorted(models):
+        record = {
             "name": f"table 1, {method}",
             "phase": "train",
             "position_method": method,
@@ -130,7 +132,7 @@ def saved(folder, *results_files):
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory):
-    """Return the folder of the complete report, written by the command."""
+    """Folder of the complete report, written by the command."""
     folder = tmp_path_factory.mktemp("complete")
     results_files = [speeds()]
     for corpus in UPDATES:

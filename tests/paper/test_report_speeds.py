@@ -12,9 +12,9 @@ from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.results_file import save_results_file
 
 
-def cell(method="alibi", length=512, rate=1000.0, **changes):
-    """Return a result record in the format of ``benchmarks.methods``."""
-    return {
+def speed_record(method="alibi", length=512, speed=1000.0, **changes):
+    """Return a result record like those of ``benchmarks.methods``."""
+    record = {
         "name": f"table 1, {method}",
         "phase": "train",
         "position_method": method,
