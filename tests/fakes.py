@@ -23,7 +23,7 @@ TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --n
 
 
 def in_this_process(words, stop_signal=None, log=None, watch=lambda: None, slot=None) -> int:
-    """Replace ``child_process.execute_command``: run a command of this package in the test process."""
+    """Run a command in the test process, in place of ``child_process.execute_command``."""
     module, *arguments = words[words.index("-m") + 1 :]
     assert module == "alibi_fairseq", words
     vars(checkpoint_utils.save_checkpoint).pop("best", None)  # set by an earlier training
