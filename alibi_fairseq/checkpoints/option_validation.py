@@ -62,7 +62,7 @@ def check_options(cfg, path) -> None:
                 check_words(options)
     except ValueError as error:
         raise UserInputError(
-            f"The options in {path} are not those of a language model that can be loaded safely: "
+            f"The options in {path} do not describe a language model that can be loaded safely: "
             f"{error}."
         ) from error
 

@@ -92,7 +92,7 @@ def test_run_saves_paper_checkpoints_only(item, recipe, update_counts):
     assert trainings_by_recipe(item)[recipe].update_counts == update_counts
 
 
-def test_checkpoints_of_figure_5_are_evaluated_at_twice_the_length():
+def test_figure_5_checkpoints_are_evaluated_at_twice_the_length():
     training = trainings_by_recipe("figure05")["cc100-roberta/alibi-1024"]
     updates_at_2048 = set()
     for evaluation in training.evaluations:

@@ -203,7 +203,7 @@ def test_best_checkpoints_of_two_models_have_separate_rows():
     assert [row[1] for row in rows] == ["12.50 ± 0.71 (2 seeds)", "10.50 ± 0.71 (2 seeds)"]
 
 
-def test_other_checkpoints_with_different_updates_are_not_averaged():
+def test_checkpoints_with_different_updates_are_not_averaged():
     shown = length_table(*checkpoints_of_seeds("checkpoint_last", 900, 1000))
     assert "seeds" not in shown
 

@@ -99,7 +99,7 @@ def test_options_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, comma
     message = error_message(commands(data_bin, path, tmp_path / "out")[command], capsys)
     assert not mark.exists()
     if command != "import-checkpoint":  # which rejects our own checkpoints first
-        assert "not those of a language model that can be loaded safely" in message
+        assert "do not describe a language model that can be loaded safely" in message
 
 
 def test_from_pretrained_runs_no_code(checkpoint, data_bin, tmp_path, mark):
@@ -170,7 +170,7 @@ def test_unsafe_types_and_names_are_rejected(group, change, named):
     if group == "model":
         change = {"_name": "alibi_lm", **change}
         change = {key: value for key, value in change.items() if value is not None}
-    with pytest.raises(UserInputError, match="odd.pt are not those .* loaded safely") as raised:
+    with pytest.raises(UserInputError, match="odd.pt do not describe .* loaded safely") as raised:
         check_options({group: change}, "odd.pt")
     assert named in str(raised.value)
 

@@ -159,7 +159,7 @@ def test_paired_estimate_equals_scipy_without_article_variance():
     assert Condition("", estimate, low=-0.4, high=0.4).p_value == pytest.approx(p)
 
 
-def test_unpaired_estimate_equals_welch_without_article_variance():
+def test_unpaired_estimate_without_article_variance_is_welch():
     random = np.random.default_rng(2)
     nats = random.standard_normal((4, 1))
     other_nats = 3 * random.standard_normal((3, 1))
