@@ -52,8 +52,9 @@ def settings(corpus: str) -> dict | None:
 
 def model(corpus: str) -> str:
     """Return the name of the model that the paper trains on one of its corpora."""
-    by_corpus = {row["corpus"]: row for row in rows("settings")}
-    return by_corpus[corpus]["model"]
+    setting = settings(corpus)
+    assert setting is not None, f"{corpus} is not a corpus of the paper"
+    return setting["model"]
 
 
 @cache

@@ -14,30 +14,20 @@ from omegaconf import OmegaConf
 
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
+from ..positions import METHOD_OPTIONS
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 
-#: Options of the model that no tensor's shape depends on. Older checkpoints lack those of later
-#: methods.
+#: Options of the model that no tensor's shape depends on. Older checkpoints lack the options of
+#: later methods.
 OPTIONS = (
     "position_method",
     "decoder_attention_heads",
     "activation_fn",
     "decoder_normalize_before",
-    "alibi_scale",
-    "alibi_bias_max",
-    "alibi_slopes",
+    *METHOD_OPTIONS,
     "score_scaling",
-    "rotary_base",
-    "rotary_percent",
-    "p_rope",
-    "rotary_scaling",
-    "longrope_short_factors",
-    "longrope_long_factors",
     "attention_window",
     "block_diagonal",
-    "mem_len",
-    "t5_max_distance",
-    "clamp_learned_positions",
     "no_scale_embedding",
     "excluded_symbols",
 )
