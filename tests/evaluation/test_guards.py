@@ -31,7 +31,7 @@ from alibi_fairseq.results import manifest
         ({"overrides": {"arch": "alibi_lm"}}, "--model-overrides names 'arch'"),
         (
             {"overrides": {"decoder_layers_to_keep": "x"}},
-            "with --model-overrides are not .* decoder_layers_to_keep is 'x'",
+            "with --model-overrides do not describe .* decoder_layers_to_keep is 'x'",
         ),
         ({"model": "stock", "lengths": [16, 64]}, "windows of at most"),
         ({"model": "transformer-xl", "strides": [None, 4]}, "Pass --strides full"),
