@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from alibi_fairseq.data.bookcorpus import BookCorpus
-from alibi_fairseq.data.cc100_roberta import Cc100Roberta
-from alibi_fairseq.data.corpus_builder import CorpusBuilder
-from alibi_fairseq.data.custom_text import CustomTextBuilder
-from alibi_fairseq.data.pipeline import prepare_corpus
-from alibi_fairseq.data.wikitext103 import WikiText103
-from alibi_fairseq.data.worker_pool import cores
-from alibi_fairseq.options import positive
-from alibi_fairseq.results import manifest as manifests
-
+from ..data.bookcorpus import BookCorpus
+from ..data.cc100_roberta import Cc100Roberta
+from ..data.corpus_builder import CorpusBuilder
+from ..data.custom_text import CustomTextBuilder
+from ..data.pipeline import prepare_corpus
+from ..data.wikitext103 import WikiText103
+from ..data.worker_pool import cores
+from ..options import positive
+from ..results import manifest as manifests
 from .options import add_fields, fill_dataclass
 
 CORPORA: tuple[type[CorpusBuilder], ...] = (

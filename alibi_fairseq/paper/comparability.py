@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.results.measurements import Measurement
+from ..results.measurements import Measurement
+from . import published
 
 # Fraction of the paper's updates from which a model counts as trained in the paper's setting. The
 # best checkpoint is seldom the last one.

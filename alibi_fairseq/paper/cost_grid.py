@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.paper.perplexity_grid import GridLine, format_grid
-from alibi_fairseq.paper.table_rows import has_update_count
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.labels import model_label
+from ..reporting import markdown
+from ..results.labels import model_label
+from . import published
+from .perplexity_grid import GridLine, format_grid
+from .table_rows import has_update_count
 
 _LARGE_COSTS = {"memory": "train_memory_gb", "updates": "updates", "GPU hours": "gpu_hours"}
 #: Training costs by table: column title → key in the paper's data.

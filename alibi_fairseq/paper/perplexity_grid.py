@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from alibi_fairseq.paper.seed_noise import difference
-from alibi_fairseq.paper.table_rows import Row
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series
+from ..reporting import markdown
+from ..results.measurements import Measurement
+from ..results.model_groups import Series
+from .seed_noise import difference
+from .table_rows import Row
 
 #: Largest number of columns. Grids with more are transposed.
 _MAX_COLUMNS = 8

@@ -6,8 +6,8 @@ import csv
 import re
 from functools import cache
 
-from alibi_fairseq.paper import data_folder
-from alibi_fairseq.results.measurements import Measurement
+from ..results.measurements import Measurement
+from . import data_folder
 
 FOLDER = data_folder("results/paper", "paper_data")
 OUT_OF_MEMORY = "OOM"

@@ -9,18 +9,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from alibi_fairseq.files import atomic_write
-from alibi_fairseq.paper import published, report_tables
-from alibi_fairseq.paper.report_data import ReportData, machine_of
-from alibi_fairseq.paper.report_figures import FIGURES
-from alibi_fairseq.paper.report_writer import ReportWriter
-from alibi_fairseq.reporting import latex, loss_by_position, markdown, perplexity_by_length
-from alibi_fairseq.reporting.figures_by_length import draw_lengths
-from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable
-from alibi_fairseq.reporting.markdown import literal
-from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.labels import size_text
-from alibi_fairseq.results.measurements import Measurement
+from ..files import atomic_write
+from ..reporting import latex, loss_by_position, markdown, perplexity_by_length
+from ..reporting.figures_by_length import draw_lengths
+from ..reporting.figures_by_position import draw_positions, drawable
+from ..reporting.markdown import literal
+from ..reporting.table import Table
+from ..results.labels import size_text
+from ..results.measurements import Measurement
+from . import published, report_tables
+from .report_data import ReportData, machine_of
+from .report_figures import FIGURES
+from .report_writer import ReportWriter
 
 
 def write_report(

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.paper import published
-from alibi_fairseq.paper.comparability import why_not_comparable, why_other_text
-from alibi_fairseq.results.evaluation_groups import text_names
-from alibi_fairseq.results.measurements import Measurement, measurements_of
-from alibi_fairseq.results.results_file import find_results_files, load_results_file
+from ..errors import UserInputError
+from ..results.evaluation_groups import text_names
+from ..results.measurements import Measurement, measurements_of
+from ..results.results_file import find_results_files, load_results_file
+from . import published
+from .comparability import why_not_comparable, why_other_text
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3

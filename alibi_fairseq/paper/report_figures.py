@@ -9,17 +9,17 @@ from functools import partial
 from itertools import cycle
 from typing import Any, NamedTuple
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.paper.report_data import ReportData, SpeedsAndMemory
-from alibi_fairseq.paper.report_tables import JOINED
-from alibi_fairseq.paper.speed_table import printed_speeds
-from alibi_fairseq.paper.table_rows import table_rows
-from alibi_fairseq.reporting import plots
-from alibi_fairseq.reporting.figures_by_length import draw_panels, without_length
-from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.results.labels import METHOD_NAMES, method_name, method_order, model_label
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series, group_by_model
+from ..reporting import plots
+from ..reporting.figures_by_length import draw_panels, without_length
+from ..reporting.line_styles import method_style
+from ..results.labels import METHOD_NAMES, method_name, method_order, model_label
+from ..results.measurements import Measurement
+from ..results.model_groups import Series, group_by_model
+from . import published
+from .report_data import ReportData, SpeedsAndMemory
+from .report_tables import JOINED
+from .speed_table import printed_speeds
+from .table_rows import table_rows
 
 PAIR = ("alibi", "sinusoidal")
 WIKITEXT = "WikiText-103, validation"

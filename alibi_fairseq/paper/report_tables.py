@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.paper.cost_grid import COSTS, cost_grid
-from alibi_fairseq.paper.perplexity_grid import (
+from ..reporting import markdown
+from ..results.measurements import Measurement
+from ..results.model_groups import Series
+from . import published
+from .cost_grid import COSTS, cost_grid
+from .perplexity_grid import (
     GridLine,
     by_column,
     format_grid,
     perplexity_grid,
     sides_of,
 )
-from alibi_fairseq.paper.report_data import ReportData
-from alibi_fairseq.paper.seed_noise import legend
-from alibi_fairseq.paper.speed_table import speed_table
-from alibi_fairseq.paper.table_rows import Row, table_rows
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series
+from .report_data import ReportData
+from .seed_noise import legend
+from .speed_table import speed_table
+from .table_rows import Row, table_rows
 
 #: Tables of perplexity and evaluation speed by evaluation length.
 SWEEPS = ("table02", "table03", "table04")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from alibi_fairseq.files import atomic_write
-from alibi_fairseq.reporting.markdown import literal
+from ..files import atomic_write
+from ..reporting.markdown import literal
 
 
 class ReportWriter:

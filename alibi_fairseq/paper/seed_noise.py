@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.measurements import Measurement
+from ..reporting import markdown
+from ..results.measurements import Measurement
+from . import published
 
 
 @dataclass(frozen=True)

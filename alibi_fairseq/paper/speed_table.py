@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.paper.report_data import SpeedsAndMemory
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.labels import method_name, method_order
+from ..reporting import markdown
+from ..results.labels import method_name, method_order
+from . import published
+from .report_data import SpeedsAndMemory
 
 
 def speed_table(speeds_by_machine: Mapping[str, SpeedsAndMemory]) -> str:

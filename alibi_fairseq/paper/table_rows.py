@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from alibi_fairseq.results.labels import method_name, model_label
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series, group_by_model
+from ..results.labels import method_name, model_label
+from ..results.measurements import Measurement
+from ..results.model_groups import Series, group_by_model
 
 #: Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
 #: 46.7k and 50k updates.

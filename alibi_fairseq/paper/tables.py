@@ -119,7 +119,7 @@ class PaperTraining:
     def update_counts(self) -> tuple[int, ...]:
         """Update counts at which a checkpoint is kept, ascending. The last one ends the run."""
         last = max(evaluation.updates for evaluation in self.evaluations)
-        return tuple(updates for updates in checkpoint_updates(self.recipe) if updates <= last)
+        return tuple(updates for updates in evaluated_update_counts(self.recipe) if updates <= last)
 
 
 def find_items(name: str) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
     return trainings
 
 
-def checkpoint_updates(recipe: Recipe) -> tuple[int, ...]:
+def evaluated_update_counts(recipe: Recipe) -> tuple[int, ...]:
     """Return the update counts at which the paper evaluates a run, ascending.
 
     A run keeps a checkpoint at each of them, whatever items are requested, because it reaches each

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from alibi_fairseq.results.labels import model_label, size_text
-from alibi_fairseq.results.measurements import Measurement, is_chance
+from ..results.labels import model_label, size_text
+from ..results.measurements import Measurement, is_chance
 
 #: Largest number of values that a caption lists.
 MAX_LISTED = 4

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from alibi_fairseq.reporting import plots
-from alibi_fairseq.reporting.caption import caption
-from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.results.evaluation_groups import split_by_evaluation, split_by_raw_text
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series, group_by_model
+from ..results.evaluation_groups import split_by_evaluation, split_by_raw_text
+from ..results.measurements import Measurement
+from ..results.model_groups import Series, group_by_model
+from . import plots
+from .caption import caption
+from .line_styles import method_style
 
 
 def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from alibi_fairseq.reporting.figures_by_length import draw_panels, panels_of
-from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.reporting.loss_by_position import bucket_ranges, longest_windows
-from alibi_fairseq.reporting.plots import PlotLine
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import Series
+from ..results.measurements import Measurement
+from ..results.model_groups import Series
+from .figures_by_length import draw_panels, panels_of
+from .line_styles import method_style
+from .loss_by_position import bucket_ranges, longest_windows
+from .plots import PlotLine
 
 #: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
 MIN_TOKENS = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.table import Table
+from . import markdown
+from .table import Table
 
 HEADER = "% Written by `alibi-fairseq report --latex`. Requires \\usepackage{booktabs}.\n"
 #: LaTeX of each character that LaTeX interprets or that is missing from LaTeX's default fonts.

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.evaluation_groups import split_by_evaluation
-from alibi_fairseq.results.identity import Role
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import group_by_model
+from ..results.evaluation_groups import split_by_evaluation
+from ..results.identity import Role
+from ..results.measurements import Measurement
+from ..results.model_groups import group_by_model
+from .table import Table
 
 
 def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:

@@ -6,8 +6,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.measurements import Measurement, is_chance
+from ..results.measurements import Measurement, is_chance
+from .table import Table
 
 #: Table cell of a measurement that is possible but has not been made.
 MISSING = "missing"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.evaluation_groups import split_by_evaluation, split_by_raw_text
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.model_groups import ModelKey, Series, group_by_model
+from ..results.evaluation_groups import split_by_evaluation, split_by_raw_text
+from ..results.measurements import Measurement
+from ..results.model_groups import ModelKey, Series, group_by_model
+from . import markdown
+from .table import Table
 
 #: Additional columns of a table: header → model → text.
 Columns = Mapping[str, Mapping[ModelKey, str]]

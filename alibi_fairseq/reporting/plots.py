@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from alibi_fairseq.files import atomic_write
-from alibi_fairseq.reporting.axes import annotate, length_axis, perplexity_axis
-from alibi_fairseq.reporting.line_styles import LineStyle, variant_style
+from ..files import atomic_write
+from .axes import annotate, length_axis, perplexity_axis
+from .line_styles import LineStyle, variant_style
 
 #: Titles of the axes of a panel of perplexity by length.
 EVALUATION_LENGTH = "Evaluation length (tokens)"

@@ -16,10 +16,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from alibi_fairseq.reporting import markdown, plots
-from alibi_fairseq.results.identity import Role
-from alibi_fairseq.results.measurements import Measurement, measurements_of
-from alibi_fairseq.results.model_groups import ModelKey, Series, split_by_model
+from ..results.identity import Role
+from ..results.measurements import Measurement, measurements_of
+from ..results.model_groups import ModelKey, Series, split_by_model
+from . import markdown, plots
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
 #: repeats the symbols of a string, or the values of pairs, in any order stays far below it.

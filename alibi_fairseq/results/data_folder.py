@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import read_json, sha256_file
-from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.results.data_hashes import data_folders, dictionary_sha256
+from ..errors import UserInputError
+from ..files import read_json, sha256_file
+from . import manifest as manifests
+from .data_hashes import data_folders, dictionary_sha256
 
 #: File in a data folder with the first positions of each split's documents.
 DOCUMENTS_FILE = "documents.json"

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import sha256_files
+from ..errors import UserInputError
+from ..files import sha256_files
 
 #: Key of the dictionary's hash in the checkpoint's ``task_state``.
 STATE_KEY = "dictionary_sha256"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from alibi_fairseq.results.measurements import Measurement, TextKey
+from .measurements import Measurement, TextKey
 
 
 def split_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:

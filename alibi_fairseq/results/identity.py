@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-from alibi_fairseq.results.training_command import model_options
+from .training_command import model_options
 
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"

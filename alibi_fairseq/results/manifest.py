@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import atomic_write, is_plain_name, json_text, read_json, sha256_file
-from alibi_fairseq.results.data_hashes import dictionary_sha256
-from alibi_fairseq.results.provenance import collect_provenance, version_of
-from alibi_fairseq.results.schema import JsonObject, check_json
+from ..errors import UserInputError
+from ..files import atomic_write, is_plain_name, json_text, read_json, sha256_file
+from .data_hashes import dictionary_sha256
+from .provenance import collect_provenance, version_of
+from .schema import JsonObject, check_json
 
 FILE_NAME = "manifest.json"
 # Parts of names that are reserved for the paper's corpora.

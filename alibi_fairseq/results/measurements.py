@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from alibi_fairseq.results.identity import Role, identity
+from .identity import Role, identity
 
 #: Fraction of the bits per token of guessing, above which a model is near chance.
 CHANCE_FRACTION = 0.9

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.identity import record_identity
-from alibi_fairseq.results.results_file import new_results_file
+from ..errors import UserInputError
+from .identity import record_identity
+from .results_file import new_results_file
 
 
 def merge_results_files(files: list[dict]) -> dict:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from alibi_fairseq.results.labels import METHOD_NAMES, method_order, model_label
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.seeds import average_seeds
-from alibi_fairseq.results.training_command import options_of_any_corpus
-from alibi_fairseq.results.variants import split_variants
+from .labels import METHOD_NAMES, method_order, model_label
+from .measurements import Measurement
+from .seeds import average_seeds
+from .training_command import options_of_any_corpus
+from .variants import split_variants
 
 #: Position method, training length, and training options that are the same for all corpora.
 ModelKey = tuple[str, int | None, tuple[tuple[str, str], ...]]

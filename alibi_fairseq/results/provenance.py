@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
+from .data_hashes import data_sha256, dictionary_sha256
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import atomic_write, json_text, read_json
-from alibi_fairseq.results.schema import validate_results
+from ..errors import UserInputError
+from ..files import atomic_write, json_text, read_json
+from .schema import validate_results
 
 #: Configuration that ``compare`` writes into its output folder.
 COMPARISON_FILE = "comparison.yaml"

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_validator
 
-from alibi_fairseq.errors import UserInputError, requirement
-from alibi_fairseq.results.agreement import check_increasing, check_loss, check_sums
-from alibi_fairseq.results.identity import record_identity
+from ..errors import UserInputError, requirement
+from .agreement import check_increasing, check_loss, check_sums
+from .identity import record_identity
 
 #: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"

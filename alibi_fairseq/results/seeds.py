@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from alibi_fairseq.results.identity import Role
-from alibi_fairseq.results.measurements import Measurement
+from .identity import Role
+from .measurements import Measurement
 
 
 def average_seeds(measurements: Sequence[Measurement]) -> list[Measurement]:

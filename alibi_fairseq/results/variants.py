@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from alibi_fairseq.results.identity import Role, is_best_checkpoint
-from alibi_fairseq.results.labels import size_text
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.seeds import are_seeds
-from alibi_fairseq.results.training_command import model_options
+from .identity import Role, is_best_checkpoint
+from .labels import size_text
+from .measurements import Measurement
+from .seeds import are_seeds
+from .training_command import model_options
 
 
 def split_variants(measurements: list[Measurement]) -> dict[str, list[Measurement]]:

@@ -171,7 +171,7 @@ def submit(
             executor = submitit.SlurmExecutor(logs / "%j", python=python)
             executor.update_parameters(**parameters)
             commands = [[*arguments, "--job", job] for job in stage.jobs]
-            jobs = executor.map_array(run_command, commands)
+            jobs = executor.map_array(execute_with_requeue, commands)
             previous_job = jobs[0].job_id.partition("_")[0]
             print(f"{stage.title}: {len(jobs)} jobs in array {previous_job}", flush=True)
     print(f"Logs: {logs}. Rerun the same command after the last job to submit unfinished work.")
@@ -207,8 +207,8 @@ def setup_lines() -> list[str]:
     return lines
 
 
-def run_command(argv: list[str]) -> None:
-    """Run the command of a job in a separate process.
+def execute_with_requeue(argv: list[str]) -> None:
+    """Run the command of a job in a separate process, and requeue the job if SLURM interrupts it.
 
     Raises:
         RuntimeError: the command failed. SLURM then does not start the jobs that depend on this

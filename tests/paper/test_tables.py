@@ -123,7 +123,7 @@ def test_small_scale_keeps_recipe_settings(scale):
         assert small_settings["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
         checkpoints = []
-        for updates in tables.checkpoint_updates(recipe):
+        for updates in tables.evaluated_update_counts(recipe):
             checkpoints.append(scale.updates_of(recipe, updates))
         assert checkpoints == sorted(set(checkpoints))
         assert checkpoints[-1] == scale.updates

@@ -137,10 +137,10 @@ def test_warned_job_saves_and_requeues(monkeypatch, capsys):
     monkeypatch.setattr(submitit, "JobEnvironment", lambda: environment)
     stopped.signal = signal.SIGUSR1
     with pytest.raises(SystemExit) as ended:
-        slurm.run_command(["eval"])
+        slurm.execute_with_requeue(["eval"])
     assert not ended.value.code
     assert len(requeued) == 1
     stopped.signal = signal.SIGTERM  # scancel, or SLURM requeues the job itself
     with pytest.raises(RuntimeError, match="failed with exit code 75"):
-        slurm.run_command(["eval"])
+        slurm.execute_with_requeue(["eval"])
     assert len(requeued) == 1
