@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from statsmodels.stats.multitest import multipletests
+
+from alibi_fairseq.results.labels import METHOD_NAMES
 
 from .estimates import Estimate, estimate_change, percent_to_nats
 from .losses import EvaluationKey, Losses
@@ -71,12 +74,14 @@ class Condition:
         estimate: the change; None while models are missing.
         low: lower end of the range in which the change is claimed to lie, in nats; None: no end.
         high: upper end; None: no end.
+        missing: models without all seeds.
     """
 
     description: str
     estimate: Estimate | None
     low: float | None = None
     high: float | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def p_value(self) -> float:
@@ -97,6 +102,23 @@ class Condition:
         above = self.high is not None and lowest > self.high
         return below or above
 
+    @property
+    def interval_location(self) -> str:
+        """Where the 95% interval lies: ``inside``, ``below``, or ``above`` the range, or ``across``
+        one of its ends.
+        """
+        assert self.estimate is not None
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        lowest, highest = self.estimate.interval()
+        if highest < low:
+            return "below"
+        if lowest > high:
+            return "above"
+        if low <= lowest and highest <= high:
+            return "inside"
+        return "across"
+
 
 @dataclass(frozen=True)
 class PrimaryTest:
@@ -107,6 +129,7 @@ class PrimaryTest:
         statement: what is tested.
         conditions: must all hold.
         baseline_trained: False if the baseline has not learned positions.
+        missing_baselines: models without all seeds that only ``baseline_trained`` depends on.
         adjusted_p: p value after Holm's correction; None while models are missing.
     """
 
@@ -114,13 +137,22 @@ class PrimaryTest:
     statement: str
     conditions: tuple[Condition, ...]
     baseline_trained: bool = True
+    missing_baselines: tuple[str, ...] = ()
     adjusted_p: float | None = None
+
+    @property
+    def missing(self) -> list[str]:
+        """Models without all seeds, each once."""
+        models: list[str] = []
+        for condition in self.conditions:
+            models += condition.missing
+        models += self.missing_baselines
+        return list(dict.fromkeys(models))
 
     @property
     def complete(self) -> bool:
         """True if all models have all seeds."""
-        estimates = [condition.estimate for condition in self.conditions]
-        return all(estimate is not None and min(estimate.seeds) >= SEEDS for estimate in estimates)
+        return not self.missing
 
     @property
     def p_value(self) -> float:
@@ -153,19 +185,50 @@ def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
     ]
 
 
-def _change(losses: Losses, first: EvaluationKey, second: EvaluationKey) -> Estimate | None:
-    if first not in losses or second not in losses:
-        return None
-    return estimate_change(losses[first], losses[second])
+def _condition(
+    losses: Losses,
+    description: str,
+    first: EvaluationKey,
+    second: EvaluationKey,
+    low: float | None = None,
+    high: float | None = None,
+) -> Condition:
+    """Return the condition that the change from the second to the first evaluation is in a range.
+
+    Args:
+        losses: losses of all finished models.
+        description: what is compared.
+        first: evaluation that changes.
+        second: evaluation that it is compared with.
+        low: lower end of the range in nats; None: no end.
+        high: upper end; None: no end.
+    """
+    estimate = None
+    if first in losses and second in losses:
+        estimate = estimate_change(losses[first], losses[second])
+    missing = _missing_models(losses, [first, second])
+    return Condition(description, estimate, low, high, missing)
+
+
+def _missing_models(losses: Losses, keys: Iterable[EvaluationKey]) -> tuple[str, ...]:
+    """Return the models of evaluations that have fewer than all seeds, with their seeds."""
+    models = []
+    for key in keys:
+        seeds = len(losses[key].seeds) if key in losses else 0
+        if seeds < SEEDS:
+            name = METHOD_NAMES[key.method]
+            models.append(f"{name}, L = {key.train_length} ({seeds} of {SEEDS} seeds)")
+    return tuple(dict.fromkeys(models))
 
 
 def does_not_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E1: ALiBi does not get worse beyond its training length."""
     conditions = []
     for multiple in (2, 4, 16):
-        change = _change(losses, models.key("alibi", multiple), models.key("alibi"))
+        longer = models.key("alibi", multiple)
         description = f"ALiBi at {multiple} L against L"
-        conditions.append(Condition(description, change, high=percent_to_nats(0.5)))
+        high = percent_to_nats(0.5)
+        conditions.append(_condition(losses, description, longer, models.key("alibi"), high=high))
     statement = "ALiBi at 2, 4, and 16 L is at most 0.5% worse than at L"
     return PrimaryTest("E1", statement, tuple(conditions))
 
@@ -173,26 +236,24 @@ def does_not_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
 def baselines_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E2: sinusoidal and rotary embeddings get worse beyond their training length."""
     conditions = []
-    for method, name in (("sinusoidal", "Sinusoidal"), ("rotary", "Rotary")):
-        change = _change(losses, models.key(method, 4), models.key(method))
-        conditions.append(Condition(f"{name} at 4 L against L", change, low=percent_to_nats(5)))
+    for method in ("sinusoidal", "rotary"):
+        longer = models.key(method, 4)
+        description = f"{METHOD_NAMES[method]} at 4 L against L"
+        low = percent_to_nats(5)
+        conditions.append(_condition(losses, description, longer, models.key(method), low=low))
     statement = "Sinusoidal and rotary embeddings at 4 L are more than 5% worse than at L"
     return PrimaryTest("E2", statement, tuple(conditions))
 
 
 def methods_are_ordered(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E3: at 4 L the methods are ordered as in the paper."""
-    order = (
-        ("sinusoidal", "Sinusoidal"),
-        ("rotary", "Rotary"),
-        ("t5", "T5 bias"),
-        ("alibi", "ALiBi"),
-    )
+    order = ("sinusoidal", "rotary", "t5", "alibi")
     conditions = []
-    for (worse, worse_name), (better, better_name) in zip(order, order[1:]):
-        change = _change(losses, models.key(worse, 4), models.key(better, 4))
-        description = f"{worse_name} against {better_name} at 4 L"
-        conditions.append(Condition(description, change, low=percent_to_nats(2)))
+    for worse, better in zip(order, order[1:]):
+        first = models.key(worse, 4)
+        second = models.key(better, 4)
+        description = f"{METHOD_NAMES[worse]} against {METHOD_NAMES[better]} at 4 L"
+        conditions.append(_condition(losses, description, first, second, low=percent_to_nats(2)))
     statement = (
         "At 4 L, perplexity falls from sinusoidal to rotary to T5 bias to ALiBi, each step over 2%"
     )
@@ -206,9 +267,9 @@ def sliding_windows_are_level(losses: Losses, models: StudiedModels) -> PrimaryT
     conditions = []
     for multiple in (2, 4):
         longer = models.key("alibi", multiple, stride)
-        change = _change(losses, longer, models.key("alibi", 1, stride))
+        short = models.key("alibi", 1, stride)
         description = f"ALiBi at {multiple} L against L, S = {stride}"
-        conditions.append(Condition(description, change, low=-margin, high=margin))
+        conditions.append(_condition(losses, description, longer, short, -margin, margin))
     statement = "With S = L/8, ALiBi at 2 and 4 L is within 0.5% of L"
     return PrimaryTest("E4", statement, tuple(conditions))
 
@@ -219,9 +280,9 @@ def limited_attention_is_level(losses: Losses, models: StudiedModels) -> Primary
     conditions = []
     for multiple in (2, 4):
         limited = models.key("alibi", multiple, variant="limited")
-        change = _change(losses, limited, models.key("alibi", multiple))
+        unlimited = models.key("alibi", multiple)
         description = f"ALiBi at {multiple} L: attention limited to L against unlimited"
-        conditions.append(Condition(description, change, low=-margin, high=margin))
+        conditions.append(_condition(losses, description, limited, unlimited, -margin, margin))
     statement = "Limiting ALiBi's attention to L changes 2 and 4 L by at most 0.5%"
     return PrimaryTest("E5", statement, tuple(conditions))
 
@@ -229,12 +290,25 @@ def limited_attention_is_level(losses: Losses, models: StudiedModels) -> Primary
 def short_beats_long(losses: Losses, models: StudiedModels) -> PrimaryTest:
     """E6: ALiBi trained short beats sinusoidal embeddings trained long."""
     trained_long = models.key("sinusoidal", 4, trained_multiple=4)
-    change = _change(losses, models.key("alibi", 4), trained_long)
-    condition = Condition("ALiBi (L) against sinusoidal (4 L), at 4 L", change, high=0.0)
+    description = "ALiBi (L) against sinusoidal (4 L), at 4 L"
+    condition = _condition(losses, description, models.key("alibi", 4), trained_long, high=0.0)
     statement = "ALiBi trained at L beats sinusoidal embeddings trained at 4 L"
     recovered = recovered_gain(losses, models)
-    trained = recovered is not None and recovered >= 0.5
-    return PrimaryTest("E6", statement, (condition,), baseline_trained=trained)
+    return PrimaryTest(
+        "E6",
+        statement,
+        (condition,),
+        baseline_trained=recovered is not None and recovered >= 0.5,
+        missing_baselines=_missing_models(losses, _trained_long(models)),
+    )
+
+
+def _trained_long(models: StudiedModels) -> list[EvaluationKey]:
+    """Return the evaluations at 4 L of no positions, sinusoidal, and ALiBi, trained at 4 L."""
+    keys = []
+    for method in ("none", "sinusoidal", "alibi"):
+        keys.append(models.key(method, 4, trained_multiple=4))
+    return keys
 
 
 def recovered_gain(losses: Losses, models: StudiedModels) -> float | None:
@@ -242,9 +316,7 @@ def recovered_gain(losses: Losses, models: StudiedModels) -> float | None:
 
     All three are trained and evaluated at 4 L; None while one of them is missing.
     """
-    keys = []
-    for method in ("none", "sinusoidal", "alibi"):
-        keys.append(models.key(method, 4, trained_multiple=4))
+    keys = _trained_long(models)
     if any(key not in losses for key in keys):
         return None
     none, sinusoidal, alibi = (losses[key].nats.mean() for key in keys)

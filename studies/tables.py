@@ -16,11 +16,34 @@ from alibi_fairseq.results.labels import METHOD_NAMES
 
 from .estimates import Estimate, nats_to_percent
 from .losses import ArticleLosses, Losses, ValidationCurves
-from .primary_tests import PrimaryTest, StudiedModels, recovered_gain, run_tests
+from .primary_tests import SEEDS, PrimaryTest, StudiedModels, recovered_gain, run_tests
+
+NOTATION = """\
+- L is the training length in tokens. "At 4 L" means that evaluation windows have 4 L tokens.
+- S is the stride: the number of tokens that are scored in each window. Windows do not overlap
+  unless S is given.
+- "A against B" is the perplexity of A divided by that of B, minus 1. A negative change means that
+  A has the lower perplexity.
+- Intervals are 95% confidence intervals over seeds and articles.
+- Bands in the figures are one standard deviation over seeds."""
+
+TESTS_HELP = """\
+The p value of a test is the largest one of its conditions, after Holm's correction for six tests.
+A test is supported if its p value is below 0.05. It is not supported if the interval of one of its
+conditions lies outside the range in the next table. Otherwise it is inconclusive. A large p value
+is no evidence for the opposite of a statement."""
 
 CONDITIONS_HELP = """\
-In E4, a negative change means that longer windows help. In E5, a positive change means that the
-unlimited model uses tokens beyond its training length."""
+The ranges are those of the protocol, not of the paper. The column "interval lies" compares the
+95% interval with the range.
+
+E1 does not remove the early token curse (Appendix B of the paper): longer windows also leave fewer
+tokens with little context. E4 removes it with a small stride, so its change is that of longer
+context alone: below the range, longer context helps ALiBi. In E5, a change above the range means
+that attention to tokens more than L positions back lowers perplexity. A model with limited
+attention can still receive information from further back through its layers. E4 and E5 state that
+nothing changes, as the paper's analysis suggests, so a gain from longer context counts against
+them."""
 
 #: Evaluation length -> losses, by position method.
 MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
@@ -48,7 +71,8 @@ def estimate_cells(estimate: Estimate | None) -> list[str]:
 def tests_sections(losses: Losses, models: StudiedModels) -> list[str]:
     """Return the outcomes and conditions of the tests, and how well E6's baseline is trained."""
     tests = run_tests(losses, models)
-    sections = [_tests_table(tests), "Changes of perplexity:", _conditions_table(tests)]
+    sections = [_tests_table(tests), TESTS_HELP, *_missing_models_section(tests)]
+    sections += ["### Changes of perplexity in the tests", _conditions_table(tests)]
     sections.append(CONDITIONS_HELP)
     recovered = recovered_gain(losses, models)
     if recovered is not None:
@@ -68,15 +92,33 @@ def _tests_table(tests: Sequence[PrimaryTest]) -> str:
     return markdown.table(["", "statement", "p (Holm)", "outcome"], rows, left=2)
 
 
+def _missing_models_section(tests: Sequence[PrimaryTest]) -> list[str]:
+    """Return the models that the tests still need, or nothing if all models have all seeds."""
+    lines = []
+    for test in tests:
+        if test.missing:
+            lines.append(f"- {test.name}: {'; '.join(test.missing)}")
+    if not lines:
+        return []
+    return [
+        f"A test needs {SEEDS} seeds of each of its models. These tests lack some:",
+        "\n".join(lines),
+    ]
+
+
 def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
     """Write the estimated change of each condition of each test."""
     rows = []
     for test in tests:
         for condition in test.conditions:
-            stated = _range(condition.low, condition.high)
-            cells = estimate_cells(condition.estimate)
-            rows.append([test.name, condition.description, stated, *cells])
-    headers = ["", "condition", "stated", "change", "95% interval", "seeds"]
+            bounds = _range(condition.low, condition.high)
+            change, interval, seeds = estimate_cells(condition.estimate)
+            location = markdown.NOTHING
+            if condition.estimate is not None:
+                location = condition.interval_location
+            row = [test.name, condition.description, bounds, change, interval, location, seeds]
+            rows.append(row)
+    headers = ["", "condition", "range", "change", "95% interval", "interval lies", "seeds"]
     return markdown.table(headers, rows, left=2)
 
 
@@ -86,7 +128,7 @@ def _p_value(p: float) -> str:
 
 def _range(low: float | None, high: float | None) -> str:
     if low is None:
-        return f"below {percent(high or 0.0)}"
+        return f"below {percent(high)}" if high else "below 0%"
     if high is None:
         return f"above {percent(low)}"
     return f"{percent(low)} … {percent(high)}"
@@ -183,7 +225,7 @@ def published_gaps_table() -> str:
             for method in ("sinusoidal", "none"):
                 row.append(_published_gap(model[method], alibi))
             rows.append(row)
-    headers = ["text", "parameters", "L", "ALiBi", "sinusoidal", "no positions"]
+    headers = ["dataset", "parameters", "L", "ALiBi", "sinusoidal", "no positions"]
     return markdown.table(headers, rows)
 
 

@@ -9,6 +9,7 @@ from alibi_fairseq.files import atomic_write
 from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
 from ..primary_tests import StudiedModels
 from ..tables import (
+    NOTATION,
     at_train_length,
     draw_lengths,
     perplexity_table,
@@ -34,7 +35,8 @@ def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
         The path of the page.
     """
     losses = load_losses(folder)
-    sections = [f"# {title}", INTRODUCTION, f"L = {models.train_length}."]
+    sections = [f"# {title}", INTRODUCTION, "## How to read the tables", NOTATION]
+    sections.append(f"The tests have L = {models.train_length}.")
     sections += ["## The six tests", *tests_sections(losses, models)]
     sections += ["## Perplexity", *_perplexity_sections(losses, models, folder)]
     gaps = training_gaps_table(load_curves(folder), models.corpus, models.train_length)

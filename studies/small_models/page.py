@@ -13,6 +13,7 @@ from alibi_fairseq.results.labels import METHOD_NAMES
 from ..estimates import estimate_change
 from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
 from ..tables import (
+    NOTATION,
     at_train_length,
     draw_lengths,
     estimate_cells,
@@ -28,31 +29,47 @@ from .groups import CORPUS, GROUPS, MODELS, Group
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
-#: Trials of sinusoidal embeddings, from which their learning rate is chosen.
-SINUSOIDAL_TRIALS = ("sinusoidal-3M", "sinusoidal-12M")
+#: Folders with the outcomes of learning-rate trials, and their descriptions on the page.
+TRIALS = {
+    PRIMARY: "the primary models, 3.0M tokens",
+    "sinusoidal-3M": "sinusoidal embeddings, 3.0M tokens",
+    "sinusoidal-12M": "sinusoidal embeddings, 12.0M tokens",
+    SECONDARY: "the secondary models, 0.77M tokens",
+}
 #: Evaluation lengths of the tables and figures.
 LENGTHS = (128, 256, 512, 1024, 2048)
 
 SCOPE = """\
-The models have about one million parameters. They can show how a method's perplexity changes
-beyond the training length, because each model is then compared with itself on the same tokens.
-They cannot show how good a method is at its training length, how fast it is, or what larger
-models do: at this size and budget those differences still change with every further token of
-training. The paper's models have 247 million parameters.
-[protocol.md](../../studies/small_models/protocol.md) fixed the tests, models, and statistics
-before any primary model was trained."""
+The models of this study have about 1.1 million parameters (3 layers of width 128) and were trained
+on at most 24.0M tokens of English Wikipedia articles. The ALiBi paper
+([Press et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3
+billion parameters. [protocol.md](../../studies/small_models/protocol.md) fixed the tests, models,
+and statistics before any of the primary models was trained.
 
-TESTS_SCOPE = "L = 128, 24.0M tokens, three seeds."
+These models can show how a method's perplexity changes beyond the training length, because each
+model is compared with itself on the same tokens. They cannot show which method is best at the
+training length, how fast a method is, or what larger models do. The differences between methods at
+the training length are still changing at the end of training. Two tests, E3 and E6, compare methods
+at 4 L. E6 has an outcome only if its baseline has learned its positions, as the protocol
+defines."""
 
-TRAINING_GAPS = "Validation perplexity at L = 128 without overlap:"
+TESTS_SCOPE = "The primary models were trained at L = 128 on 24.0M tokens (E6: also at L = 512)."
 
-ESTIMATES = (
-    "Models that read 3.1M tokens (750 updates of 4,096), three seeds each. "
-    "These are estimates with 95% intervals, not tests: "
-    "no correction for their number is made, and no outcome is stated."
-)
+TRAINING_GAPS = """\
+Validation perplexity at L = 128 against ALiBi's, without overlap (mean of the finished seeds). The
+learning rate is still high before the last column, so the other columns are not the results of
+models that were trained on fewer tokens."""
+
+ESTIMATES = """\
+The secondary models are other models, trained on 3.1M tokens (750 updates of 4,096) with three
+seeds each. They belong to an earlier version of this study (see Disclosure). Their changes are
+estimates, not tests: the intervals are not corrected for their number, and no outcome is stated."""
 
 DISCLOSURE = """\
+The primary models follow the protocol. Their learning rates come from trials of 3.0M tokens. For
+sinusoidal embeddings, the protocol adds trials of 12.0M tokens, because short trials can choose a
+rate that is too high for a method that learns slowly. The rate that these trials chose is used.
+
 The secondary models belong to an earlier version of this study. Its training lengths of 128 and
 512 were planned; L = 256, the stride of 64, and the order of training were decided after results
 at 128 and 512 had been seen. Its learning rates come from a grid of factor 2 and trials of 0.77M
@@ -61,9 +78,9 @@ were withdrawn, because they counted a larger effect than the paper's as a contr
 tested statements about levels that models of this size cannot test."""
 
 PUBLISHED_GAPS = """\
-Larger models that read far more, for orientation: perplexity at the training length as published
-by [Haviv et al. (2022)](https://arxiv.org/abs/2203.16634), Tables 1 to 3, and the differences
-from ALiBi."""
+Perplexity at the training length of larger models that were trained on far more tokens, for
+orientation, as published by [Haviv et al. (2022)](https://arxiv.org/abs/2203.16634) in Tables 1 to
+3, with the difference from ALiBi. A dash marks a value that was not checked for this page."""
 
 #: Comments around the generated table in the README.
 TABLE_BEGIN = "<!-- small-models-table: begin, generated by studies/small_models -->"
@@ -75,11 +92,12 @@ def write_page(folder: Path) -> Path:
     primary = load_losses(folder / PRIMARY)
     secondary = load_losses(folder / SECONDARY)
     sections = ["# What small models show about length extrapolation", SCOPE]
+    sections += ["## How to read the tables", NOTATION]
     sections += ["## The six tests", TESTS_SCOPE, *tests_sections(primary, MODELS)]
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
     sections.append(published_gaps_table())
-    sections += ["## Estimates without an outcome", ESTIMATES]
+    sections += ["## Estimates of the secondary models", ESTIMATES]
     for group in GROUPS:
         sections += _group_section(group, secondary)
     sections += _secondary_levels(folder, secondary)
@@ -183,14 +201,15 @@ def _secondary_levels(folder: Path, losses: Losses) -> list[str]:
 
 def _disclosure_tables(folder: Path) -> list[str]:
     sections = []
-    for part in (PRIMARY, *SINUSOIDAL_TRIALS, SECONDARY):
+    for part, description in TRIALS.items():
+        tuning = load_tuning(folder / part)
+        if tuning:
+            sections += [f"Learning-rate trials of {description}:", tuning_table(tuning)]
+    for part in (PRIMARY, SECONDARY):
         provenance = load_provenance(folder / part)
         if provenance:
             sections += [f"Processors of the {part} models:", processors_table(provenance)]
             sections += _uncommitted_changes(part, provenance)
-        tuning = load_tuning(folder / part)
-        if tuning:
-            sections += [f"Learning rates of the {part} models:", tuning_table(tuning)]
     return sections
 
 

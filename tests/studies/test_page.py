@@ -107,7 +107,7 @@ def sides(text: str) -> tuple[Evaluation, Evaluation]:
             evaluation(method, trained, first, stride),
             evaluation(method, trained, second, stride),
         )
-    pattern = rf"({NAME}), L = (\d+), at (\d+): (.+) against (?:not|unlimited)"
+    pattern = rf"({NAME}), L = (\d+), at (\d+): (.+) against (?:unchanged|unlimited)"
     match = re.fullmatch(pattern, text)
     assert match, text
     method, trained, length, variant = match.groups()

@@ -124,6 +124,40 @@ def test_untrained_baseline_has_no_outcome():
     assert outcomes(study({baseline: 4.24}))["E6"] == SUPPORTED
 
 
+def test_baseline_without_no_positions_is_not_run():
+    losses = study()
+    partial = {key: value for key, value in losses.items() if key.method != "none"}
+    tests = {test.name: test for test in run_tests(partial, MODELS)}
+    assert tests["E6"].outcome == NOT_RUN
+    assert tests["E6"].missing == ["No positions, L = 512 (0 of 3 seeds)"]
+    assert {test.outcome for name, test in tests.items() if name != "E6"} == {SUPPORTED}
+
+
+def test_models_without_all_seeds_are_missing():
+    losses = study()
+    for key, article_losses in losses.items():
+        if key.method == "rotary":
+            losses[key] = replace(article_losses, seeds=(1,), nats=article_losses.nats[:1])
+    missing = {test.name: test.missing for test in run_tests(losses, MODELS) if test.missing}
+    rotary = ["Rotary, L = 128 (1 of 3 seeds)"]
+    assert missing == {"E2": rotary, "E3": rotary}
+
+
+@pytest.mark.parametrize(
+    ("value", "location"),
+    [(0.0, "inside"), (0.5, "above"), (-0.5, "below"), (0.1, "across"), (-0.1, "across")],
+)
+def test_location_of_interval(value, location):
+    estimate = Estimate(value, 0.01, 10, (3, 3))
+    assert Condition("", estimate, low=-0.1, high=0.1).interval_location == location
+
+
+def test_location_of_interval_in_half_open_range():
+    estimate = Estimate(0.5, 0.01, 10, (3, 3))
+    assert Condition("", estimate, low=0.1).interval_location == "inside"
+    assert Condition("", estimate, high=0.1).interval_location == "above"
+
+
 def test_two_seeds_are_not_run():
     assert set(outcomes(study(seeds=(1, 2))).values()) == {NOT_RUN}
 
