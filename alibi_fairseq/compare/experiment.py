@@ -229,9 +229,12 @@ def merge_results(comparison: ComparisonConfig, evaluations: list[tuple[Run, Eva
     """Return the results of evaluations on the same data as one results file."""
     step_results = [step.load_results() for _, step in evaluations]
     kind = step_results[0]["kind"]
+    seconds_by_file = {}  # steps of a run share a file
+    for (_, step), results in zip(evaluations, step_results):
+        seconds_by_file[step.results] = results["provenance"]["seconds"]
     run, step = evaluations[0]
     provenance = collect_provenance(
-        seconds=math.fsum(results["provenance"]["seconds"] for results in step_results),
+        seconds=math.fsum(seconds_by_file.values()),
         seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
         data=step.data or run.data,
         subsets=["train"] if kind == "probe" else [comparison.subset],

@@ -14,7 +14,8 @@ def merge_results_files(files: list[dict]) -> dict:
 
     A record that appears twice with the same values is kept once. In the merged provenance,
     ``seconds`` is the sum, ``date`` the latest date, and ``command`` has a command per line. Other
-    values that differ between the files are null. ``parts`` has the provenance of each file.
+    values that differ between the files are null. ``parts`` has the provenance of each file. Equal
+    ones count once, because several files can contain the same measurements.
 
     Seeds and precisions that differ are copied into the records, except for benchmarks.
 
@@ -84,7 +85,9 @@ def _merge_provenance(origins: list[dict]) -> dict:
     """Merge the provenance of several results files, some of which may be merged already."""
     parts: list[dict] = []
     for origin in origins:
-        parts += origin.get("parts", [origin])
+        for part in origin.get("parts", [origin]):
+            if part not in parts:
+                parts.append(part)
     if len(parts) == 1:
         return parts[0]
     commands = dict.fromkeys(part["command"] for part in parts)

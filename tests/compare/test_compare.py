@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 from commands import ROOT
 from fakes import TINY, Commands, in_this_process
-from results_documents import cells_of, document, evaluation_cell
+from results_documents import PROVENANCE, cells_of, document, evaluation_cell
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.compare import speeds
@@ -139,6 +140,28 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     evaluated = (folder / "evaluated-checkpoint_last-valid-full,8.json").read_text()
     assert json.loads(evaluated)["settings"] == {"score_from": 3}
     assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
+
+
+def test_seconds_of_shared_results_file_count_once(data_bin, tmp_path, monkeypatch):
+    """Windows with and without overlap are two steps that write to one file."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    config = {
+        "corpora": [{"name": "text", "data": str(data_bin)}],
+        "methods": ["alibi", "none"],
+        "train_lengths": 16,
+        "eval_lengths": [16, 32],
+        "sliding": {4: [16]},
+        "subset": "test",
+        "updates": 4,
+        "tokens_per_update": 128,
+    }
+    path = tmp_path / "comparison.yaml"
+    path.write_text(yaml.safe_dump(config))
+    out = tmp_path / "out"
+    assert main(["compare", str(path), "--out", str(out), "--parallel", "1"]) == 0
+    results = load_results_file(out / "results.json")
+    assert len(results["cells"]) == 6
+    assert results["provenance"]["seconds"] == 2 * PROVENANCE["seconds"]
 
 
 def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):

@@ -184,6 +184,17 @@ def test_merge_keeps_each_record_once_and_all_parts():
     assert again["provenance"]["seconds"] == 16.0
 
 
+def test_merge_counts_equal_parts_once():
+    """Two steps of a run can write to one file."""
+    first = document(evaluation_cell(), seconds=1.0, date="2026-01-01T00:00:00Z")
+    second = document(evaluation_cell(20.0, length=256), seconds=2.5)
+    shared = merging.merge_results_files([first, second])
+    third = document(evaluation_cell(9.0, length=64), seconds=4.0, date="2026-02-01T00:00:00Z")
+    provenance = merging.merge_results_files([shared, shared, third])["provenance"]
+    assert [part["seconds"] for part in provenance["parts"]] == [1.0, 2.5, 4.0]
+    assert provenance["seconds"] == 7.5
+
+
 def test_merge_keeps_seed_of_each_file():
     documents = [document(evaluation_cell(16.0 + seed), seed=seed) for seed in (1, 2)]
     merged = merging.merge_results_files(documents)
