@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..data.document_beginnings import DocumentBeginnings, write_document_starts
 from ..data.truncation import LineSelection, first_lines, write_excerpt
+from ..errors import UserInputError
 from ..evaluation.data import load_dictionary, load_split
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
@@ -31,8 +32,21 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
     Args:
         whole: folder of the prepared text's binary data.
         out: the folder to create or replace.
+        size: tokens of each split, and number of documents.
+
+    Raises:
+        UserInputError: the text is too short.
     """
     began = time.time()
+    whole_manifest = DataFolder.open(whole).manifest
+    assert whole_manifest is not None  # the preparation writes one
+    for split, tokens in (("train", size.train), ("valid", size.valid)):
+        existing_tokens = whole_manifest["splits"][split]["tokens"]
+        if existing_tokens < tokens:
+            raise UserInputError(
+                f"{whole}: the split '{split}' has {existing_tokens:,} tokens, but the excerpt "
+                f"needs {tokens:,}. Request fewer tokens, or provide more text."
+            )
     beginnings = DocumentBeginnings(whole, size.documents, size.tokens)
     selections: dict[str, LineSelection] = {
         "train": first_lines(size.train),
@@ -41,8 +55,6 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
     }
     write_excerpt(whole, out, selections)
     write_document_starts(out, {"test": beginnings.starts})
-    whole_manifest = DataFolder.open(whole).manifest
-    assert whole_manifest is not None  # the preparation writes one
     for name in whole_manifest["tokenizer"]["files"]:
         shutil.copyfile(whole / name, out / name)
     manifest = manifests.describe(

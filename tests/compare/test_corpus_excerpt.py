@@ -1,0 +1,52 @@
+"""Excerpts of prepared text."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from alibi_fairseq.compare.comparison_config import ExcerptConfig
+from alibi_fairseq.compare.corpus_excerpt import cut_excerpt, is_excerpt
+from alibi_fairseq.data.custom_text import CustomTextBuilder
+from alibi_fairseq.data.pipeline import prepare_corpus
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.results.data_folder import DataFolder
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Return the binary data of a text of 20 documents."""
+    folder = tmp_path_factory.mktemp("text")
+    texts = folder / "texts"
+    texts.mkdir()
+    rng = random.Random(1)
+    for number in range(20):
+        lines = [" ".join(rng.choices("abcdefghij", k=12)) for _ in range(20)]
+        (texts / f"{number}.txt").write_text("\n".join(lines))
+    prepare_corpus(CustomTextBuilder([texts], "words", held_out=20), folder / "whole", 1)
+    return folder / "whole" / "data-bin"
+
+
+def split_tokens(data, split):
+    return len(load_split(DataFolder.open(data), split, load_dictionary(data)).tokens)
+
+
+def test_excerpt_of_whole_training_split(prepared, tmp_path):
+    tokens = split_tokens(prepared, "train")
+    size = ExcerptConfig(train=tokens, documents=2, tokens=20, valid=50)
+    cut_excerpt(prepared, tmp_path / "excerpt", size)
+    assert is_excerpt(tmp_path / "excerpt", size)
+    assert split_tokens(tmp_path / "excerpt", "train") == tokens
+    assert 50 <= split_tokens(tmp_path / "excerpt", "valid") < split_tokens(prepared, "valid")
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_excerpt_of_too_short_split_is_rejected(prepared, tmp_path, split):
+    sizes = {"train": 50, "valid": 50}
+    sizes[split] = split_tokens(prepared, split) + 1
+    size = ExcerptConfig(documents=2, tokens=20, **sizes)
+    with pytest.raises(UserInputError, match=f"'{split}' has .* needs {sizes[split]:,}"):
+        cut_excerpt(prepared, tmp_path / "excerpt", size)
+    assert not list(tmp_path.iterdir())
