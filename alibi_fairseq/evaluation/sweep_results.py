@@ -11,6 +11,7 @@ from ..checkpoints.loading import require_file
 from ..errors import UserInputError
 from ..results.identity import identity
 from ..results.merging import merge_results_files
+from ..results.provenance import utc_time
 from ..results.results_file import load_results_file, new_results_file, save_results_file
 from ..results.schema import TRAINING_FILE
 from .cases import Cases
@@ -93,6 +94,7 @@ class SweepResults:
             if value is not None:
                 record[key] = value
         self._new["cells"].append(record)
+        self._new["provenance"]["date"] = utc_time()
         self._new["provenance"]["seconds"] = round(time.monotonic() - self._began, 3)
         save_results_file(merge_results_files(self._files), self._path)
 

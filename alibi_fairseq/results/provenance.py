@@ -52,9 +52,14 @@ def collect_provenance(
         "threads": torch.get_num_threads(),
         "precision": precision,
         "seed": seed,
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "date": utc_time(),
         "seconds": round(float(seconds), 3),
     }
+
+
+def utc_time() -> str:
+    """Return the current time in UTC, as in ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _own_command() -> list[str]:

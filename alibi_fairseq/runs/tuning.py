@@ -32,7 +32,7 @@ class Tuning:
             the folders of the trials are gone.
         outcome: JSON values, or None while trials are unfinished: ``lr``; ``updates`` of each
             trial; ``at_edge``, true if a rate outside the grid may be better; ``trials``, each with
-            ``lr`` and ``loss_bits``.
+            ``lr``, ``loss_bits``, and ``provenance``.
     """
 
     model: str
@@ -87,7 +87,10 @@ def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
         "lr": best,
         "at_edge": best in (min(trials), max(trials)),
         "updates": next(iter(trials.values())).updates,
-        "trials": [{"lr": lr, "loss_bits": loss} for lr, loss in losses.items()],
+        "trials": [
+            {"lr": lr, "loss_bits": losses[lr], "provenance": _provenance(trial)}
+            for lr, trial in trials.items()
+        ],
     }
 
 
@@ -97,6 +100,14 @@ def _lowest_loss(trial: Run) -> float | None:
         return None
     records = load_results_file(trial.folder / TRAINING_FILE)["cells"]
     return min(record["loss_bits"] for record in records)
+
+
+def _provenance(trial: Run) -> dict | None:
+    """Return the provenance of a trial, without this machine's interpreter; None if it diverged."""
+    if trial.diverged:
+        return None
+    provenance = load_results_file(trial.folder / TRAINING_FILE)["provenance"]
+    return {**provenance, "command": trial.training_command().line}
 
 
 def tuning_table(tunings: Iterable[Tuning]) -> str:

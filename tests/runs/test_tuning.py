@@ -68,6 +68,11 @@ def test_tuning_chooses_best_rate_per_method(data_bin, tmp_path, commands):
     assert [trial["lr"] for trial in outcome["trials"]] == [0.002, 0.004, 0.008]
     assert outcome["lr"] == 0.004
     assert not outcome["at_edge"]
+    for trial in outcome["trials"]:
+        training_command = trial["provenance"]["command"]
+        assert training_command.startswith("python -m alibi_fairseq train")
+        assert f"--lr {trial['lr']}" in training_command
+        assert "versions" in trial["provenance"]
 
     assert main(command) == 0
     assert len(commands.trained) == len(trials) + len(runs)
