@@ -134,11 +134,16 @@ def load_curves(folder: Path) -> ValidationCurves:
 
 
 def load_provenance(folder: Path) -> dict[str, dict]:
-    """Read the provenance of the training of each finished model, by the model's name."""
-    return {
-        path.parent.name: load_results_file(path)["provenance"]
-        for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}"))
-    }
+    """Read the provenance of the training of each finished model, by the model's name.
+
+    Its key ``hours`` has the duration of the training over all sessions.
+    """
+    provenance = {}
+    for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}")):
+        training = load_results_file(path)
+        hours = training["cells"][-1]["hours"]
+        provenance[path.parent.name] = {**training["provenance"], "hours": hours}
+    return provenance
 
 
 def load_tuning(folder: Path) -> dict[str, dict]:

@@ -30,8 +30,8 @@ NOTATION = """\
 TESTS_HELP = """\
 The p value of a test is the largest one of its conditions, after Holm's correction for six tests.
 A test is supported if its p value is below 0.05. It is not supported if the interval of one of its
-conditions lies outside the range in the next table. Otherwise it is inconclusive. A large p value
-is no evidence for the opposite of a statement."""
+k conditions, at the level 1 - 0.05 / k, lies outside the range in the next table. Otherwise it is
+inconclusive. A large p value is no evidence for the opposite of a statement."""
 
 CONDITIONS_HELP = """\
 The ranges are those of the protocol, not of the paper. The column "interval lies" compares the
@@ -240,16 +240,20 @@ def _published_gap(perplexity: str, alibi: float) -> str:
 # Provenance
 
 
-def processors_table(provenance: Mapping[str, Mapping]) -> str:
-    """Write how many models were trained on each GPU, or processor where there was none."""
-    counts: dict[str, int] = defaultdict(int)
+def origins_table(provenance: Mapping[str, Mapping]) -> str:
+    """Write how many models were trained on each processor at each commit, and their hours."""
+    hours_by_origin: dict[tuple[str, str], list[float]] = defaultdict(list)
     for facts in provenance.values():
-        counts[_processor(facts["hardware"])] += 1
-    rows = [[processor, str(count)] for processor, count in counts.items()]
-    return markdown.table(["processor", "models"], rows)
+        commit = facts["git_commit"] or "unknown"
+        hours_by_origin[_processor(facts["hardware"]), commit[:7]].append(facts["hours"])
+    rows = []
+    for (processor, commit), hours in sorted(hours_by_origin.items()):
+        rows.append([processor, commit, str(len(hours)), f"{sum(hours):.1f}"])
+    return markdown.table(["processor", "commit", "models", "hours of training"], rows)
 
 
 def _processor(hardware: Mapping) -> str:
+    """Return the name of the GPU, or of the processor if there was none."""
     if hardware["gpu"]:
         return hardware["gpu"]
     family = f"family {hardware['cpu_family']}, model {hardware['cpu_model']}"

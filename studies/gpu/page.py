@@ -12,8 +12,8 @@ from ..tables import (
     NOTATION,
     at_train_length,
     draw_lengths,
+    origins_table,
     perplexity_table,
-    processors_table,
     published_gaps_table,
     tests_sections,
     training_gaps_table,
@@ -45,7 +45,7 @@ def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
     sections += ["## Published differences at the training length", published_gaps_table()]
     provenance = load_provenance(folder)
     if provenance:
-        sections += ["## Processors", processors_table(provenance)]
+        sections += ["## Origin of the models", origins_table(provenance)]
     tuning = load_tuning(folder)
     if tuning:
         sections += ["## Learning rates", tuning_table(tuning)]

@@ -17,8 +17,8 @@ from ..tables import (
     at_train_length,
     draw_lengths,
     estimate_cells,
+    origins_table,
     perplexity_table,
-    processors_table,
     published_gaps_table,
     tests_sections,
     training_gaps_table,
@@ -48,10 +48,10 @@ and statistics before any of the primary models was trained.
 
 These models can show how a method's perplexity changes beyond the training length, because each
 model is compared with itself on the same tokens. They cannot show which method is best at the
-training length, how fast a method is, or what larger models do. The differences between methods at
-the training length are still changing at the end of training. Two tests, E3 and E6, compare methods
-at 4 L. E6 has an outcome only if its baseline has learned its positions, as the protocol
-defines."""
+training length, or what larger models do: the differences between methods at the training length
+are still changing at the end of training. Two tests, E3 and E6, compare methods at 4 L. E6 has an
+outcome only if its baseline has learned its positions, as the protocol defines. The study does not
+measure speed; the [benchmarks](../../benchmarks/README.md) do."""
 
 TESTS_SCOPE = "The primary models were trained at L = 128 on 24.0M tokens (E6: also at L = 512)."
 
@@ -66,16 +66,21 @@ seeds each. They belong to an earlier version of this study (see Disclosure). Th
 estimates, not tests: the intervals are not corrected for their number, and no outcome is stated."""
 
 DISCLOSURE = """\
-The primary models follow the protocol. Their learning rates come from trials of 3.0M tokens. For
-sinusoidal embeddings, the protocol adds trials of 12.0M tokens, because short trials can choose a
-rate that is too high for a method that learns slowly. The rate that these trials chose is used.
+The primary models follow the protocol, which lists its corrections at the end. The training split
+has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second time. Their
+learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol adds trials
+of 12.0M tokens, because short trials can choose a rate that is too high for a method that learns
+slowly. The rate that these trials chose is used. The trials of ALiBi, sinusoidal, and rotary
+embeddings and those of the secondary models have no provenance, because it was not kept then.
 
-The secondary models belong to an earlier version of this study. Its training lengths of 128 and
-512 were planned; L = 256, the stride of 64, and the order of training were decided after results
-at 128 and 512 had been seen. Its learning rates come from a grid of factor 2 and trials of 0.77M
-tokens, which favors ALiBi by 1 to 1.7 percentage points over sinusoidal embeddings. Its verdicts
-were withdrawn, because they counted a larger effect than the paper's as a contradiction and
-tested statements about levels that models of this size cannot test."""
+The secondary models belong to an earlier version of this study. Their learning rate decays with the
+inverse square root of the updates and not to zero, their vocabulary is another one, and they are
+tested on 40 articles, or on 20 documents of books. Training lengths of 128 and 512 were planned.
+L = 256, the stride of 64, and the order of training were decided after results at 128 and 512 had
+been seen. The learning rates come from a grid of factor 2 and trials of 0.77M tokens, which favors
+ALiBi by 1 to 1.7 percentage points over sinusoidal embeddings. The verdicts of that version were
+withdrawn, because they counted a larger effect than the paper's as a contradiction and tested
+statements about levels that models of this size cannot test."""
 
 PUBLISHED_GAPS = """\
 Perplexity at the training length of larger models that were trained on far more tokens, for
@@ -208,7 +213,7 @@ def _disclosure_tables(folder: Path) -> list[str]:
     for part in (PRIMARY, SECONDARY):
         provenance = load_provenance(folder / part)
         if provenance:
-            sections += [f"Processors of the {part} models:", processors_table(provenance)]
+            sections += [f"Origin of the {part} models:", origins_table(provenance)]
             sections += _uncommitted_changes(part, provenance)
     return sections
 
