@@ -155,9 +155,21 @@ class Run:
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
+        self._delete_outdated_results()
         for evaluation in self.evaluations:
             if not evaluation.done(self):
                 evaluation.execute(self, slot)
+
+    def _delete_outdated_results(self) -> None:
+        """Delete each results file that has outdated results of a step.
+
+        All steps that share the file are then repeated. None of them may delete it later, when it
+        has new results of another step.
+        """
+        outdated_files = {step.results for step in self.evaluations if step.is_outdated(self)}
+        for step in self.evaluations:
+            if step.results in outdated_files:
+                step.delete_results(self)
 
     @property
     def _update_counts(self) -> tuple[int, ...]:
@@ -270,18 +282,26 @@ class EvalStep:
         measured = {case_of(record) for record in records}
         return measured.issuperset(self.cases)
 
+    def is_outdated(self, run: Run) -> bool:
+        """Return True if the results are those of other settings, data, or another checkpoint."""
+        marker = self._marker(run)
+        if marker.path.is_file() and not marker.holds():
+            return True
+        return not self._match_checkpoint(run, self._records(run))
+
+    def delete_results(self, run: Run) -> None:
+        """Delete the results file, and the marker that the step is complete."""
+        self._marker(run).path.unlink(missing_ok=True)
+        self.results.unlink(missing_ok=True)
+
     def execute(self, run: Run, slot: Slot) -> None:
-        """Evaluate a run. Results of another checkpoint or other data are deleted first.
+        """Evaluate a run.
 
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
-        marker = self._marker(run)
-        is_outdated = marker.path.is_file() and not marker.holds()
-        if is_outdated or not self._match_checkpoint(run, self._records(run)):
-            self.results.unlink(missing_ok=True)
         self.command(run).run(slot)
-        marker.write()
+        self._marker(run).write()
 
     def _marker(self, run: Run) -> CompletionMarker:
         """Return the marker that the step is complete for a run's checkpoint and data."""

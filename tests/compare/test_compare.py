@@ -142,9 +142,9 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
 
 
-def test_seconds_of_shared_results_file_count_once(data_bin, tmp_path, monkeypatch):
-    """Windows with and without overlap are two steps that write to one file."""
-    monkeypatch.setattr(child_process, "execute_command", Commands())
+@pytest.fixture
+def sliding_comparison(data_bin, tmp_path):
+    """Return a comparison whose windows with and without overlap are two steps with one file."""
     config = {
         "corpora": [{"name": "text", "data": str(data_bin)}],
         "methods": ["alibi", "none"],
@@ -157,11 +157,34 @@ def test_seconds_of_shared_results_file_count_once(data_bin, tmp_path, monkeypat
     }
     path = tmp_path / "comparison.yaml"
     path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_seconds_of_shared_results_file_count_once(sliding_comparison, tmp_path, monkeypatch):
+    monkeypatch.setattr(child_process, "execute_command", Commands())
     out = tmp_path / "out"
-    assert main(["compare", str(path), "--out", str(out), "--parallel", "1"]) == 0
+    assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
     results = load_results_file(out / "results.json")
     assert len(results["cells"]) == 6
     assert results["provenance"]["seconds"] == 2 * PROVENANCE["seconds"]
+
+
+def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, monkeypatch):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    out = tmp_path / "out"
+    command = ["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]
+    assert main(command) == 0
+    first = load_results_file(out / "results.json")["cells"]
+    config = yaml.safe_load(sliding_comparison.read_text())
+    sliding_comparison.write_text(yaml.safe_dump({**config, "score_from": 8}))
+    commands.ran.clear()
+    assert main(command) == 0
+    assert commands.ran == ["eval"] * 4
+    assert load_results_file(out / "results.json")["cells"] == first
+    commands.ran.clear()
+    assert main(command) == 0
+    assert commands.ran == []
 
 
 def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
