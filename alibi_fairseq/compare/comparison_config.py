@@ -155,8 +155,9 @@ class ComparisonConfig:
     )
     lr: NonEmptyListOrItem[LearningRate] = Field(
         (0.001,),
-        description="peak learning rate of Adam, reached after a sixth of the updates; several are "
-        "tried for each method and training length, and the best by validation is used",
+        description="peak learning rate of Adam, reached after a sixth of the updates, or after "
+        "4,000 if that is less; several are tried for each method and training length, and the "
+        "best by validation is used",
     )
     lr_schedule: Literal["inverse_sqrt", "linear"] = Field(
         "inverse_sqrt",
