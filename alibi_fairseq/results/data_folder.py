@@ -128,7 +128,7 @@ class DataFolder:
         return starts_by_split
 
     def check_split(self, split: str) -> None:
-        """Check that a split and the dictionary are the files that the manifest describes.
+        """Check that a split, its documents, and the dictionary are as the manifest describes.
 
         Raises:
             UserInputError: the contents of a file differ.
@@ -140,6 +140,7 @@ class DataFolder:
             self.path / f"{split}.bin",
             self.path / f"{split}.idx",
             self.path / "dict.txt",
+            self.path / DOCUMENTS_FILE,
         ):
             name = path.relative_to(self.manifest_path.parent).as_posix()
             expected = expected_files.get(name)

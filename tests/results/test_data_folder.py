@@ -62,6 +62,15 @@ def test_check_split_rejects_reordered_dictionary(folder):
         DataFolder.open(folder).check_split("valid")
 
 
+def test_check_split_rejects_changed_documents(folder):
+    (folder / "documents.json").write_text('{"valid": [0, 20]}')
+    describe(folder)
+    DataFolder.open(folder).check_split("valid")
+    (folder / "documents.json").write_text('{"valid": [0, 21]}')
+    with pytest.raises(UserInputError, match=r"documents\.json"):
+        DataFolder.open(folder).check_split("valid")
+
+
 def test_tokenizer_files_of_shard_are_next_to_manifest(folder):
     (folder / "shard00").mkdir()
     describe(folder)
