@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 import sys
 import zlib
 from pathlib import Path
 
 import torch
 from fairseq import checkpoint_utils
-from results_documents import PROVENANCE, document, evaluation_cell
+from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
@@ -103,7 +104,8 @@ class Commands:
             log.flush()
             watch()
             return 1
-        settings = {"position_method": method, "length": 16}
+        trained_tokens = updates * int(value(words, "--max-tokens"))
+        settings = {"position_method": method, "length": 16, "trained_tokens": trained_tokens}
         cells = [
             evaluation_cell(best + 1, updates=updates - 1, **settings),
             evaluation_cell(best, updates=updates, **settings),
@@ -136,7 +138,9 @@ class Commands:
                 )
             )
         unique = {json.dumps(cell, sort_keys=True): cell for cell in cells}
-        save_results_file(document(*unique.values(), **PROVENANCE), out)
+        save_results_file(
+            document(*unique.values(), command=f"alibi-fairseq eval {shlex.join(words)}"), out
+        )
         return 0
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +17,15 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.measurements import measurements_of
-from ..results.provenance import collect_provenance
+from ..results.merging import merge_provenance
+from ..results.provenance import own_command
 from ..results.results_file import (
     COMPARISON_FILE,
     load_results_file,
     new_results_file,
     save_results_file,
 )
+from ..results.schema import TRAINING_FILE
 from ..runs.run import EvalStep, Run
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
@@ -32,6 +35,9 @@ from .config_files import as_mapping
 from .corpus_preparation import is_prepared, prepare_corpora
 from .speeds import speed_columns
 from .undertrained import undertrained_warning, unigram_entropy
+
+#: Fraction of the planned tokens below which the table states how many were read.
+MIN_READ_TOKENS = 0.99
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,8 @@ class ComparisonExperiment(Experiment):
             if results["kind"] == "probe":
                 columns.update(probe_columns(corpus, results))
 
-        sections = [f"# {self.comparison.title}", training_summary(self.comparison)]
+        summary = training_summary(self.comparison, [model.run for model in models])
+        sections = [f"# {self.comparison.title}", summary]
         files = [self.folder / "table.md"]
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
@@ -198,14 +205,30 @@ class ComparisonExperiment(Experiment):
         return undertrained_warning(measurements_of(results), entropy)
 
 
-def training_summary(comparison: ComparisonConfig) -> str:
-    """Return a sentence about the training of each model."""
+def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
+    """Return a sentence about the training of each model.
+
+    A second one states the tokens that were read, if some updates had far fewer than planned.
+    """
     seeds = "seeds" if len(comparison.seeds) > 1 else "seed"
-    return (
+    summary = (
         f"Each model ({comparison.arch}) was trained on {comparison.tokens:,} tokens: "
         f"{comparison.updates:,} updates of {comparison.tokens_per_update:,}; {seeds} "
         f"{', '.join(map(str, comparison.seeds))}."
     )
+    read_tokens = [trained_tokens(run) for run in runs]
+    if min(read_tokens) >= MIN_READ_TOKENS * comparison.tokens:
+        return summary
+    counts = " to ".join(f"{tokens:,}" for tokens in sorted({min(read_tokens), max(read_tokens)}))
+    return (
+        f"{summary} The last update of each pass over the text is shorter, so the models read only "
+        f"{counts} tokens."
+    )
+
+
+def trained_tokens(run: Run) -> int:
+    """Return the number of tokens that a finished training has read."""
+    return load_results_file(run.folder / TRAINING_FILE)["cells"][-1]["trained_tokens"]
 
 
 def evaluations_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
@@ -226,20 +249,17 @@ def evaluations_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[R
 
 
 def merge_results(comparison: ComparisonConfig, evaluations: list[tuple[Run, EvalStep]]) -> dict:
-    """Return the results of evaluations on the same data as one results file."""
-    step_results = [step.load_results() for _, step in evaluations]
-    kind = step_results[0]["kind"]
-    seconds_by_file = {}  # steps of a run share a file
-    for (_, step), results in zip(evaluations, step_results):
-        seconds_by_file[step.results] = results["provenance"]["seconds"]
-    run, step = evaluations[0]
-    provenance = collect_provenance(
-        seconds=math.fsum(seconds_by_file.values()),
-        seed=comparison.seeds[0] if len(comparison.seeds) == 1 else None,
-        data=step.data or run.data,
-        subsets=["train"] if kind == "probe" else [comparison.subset],
-    )
+    """Return the results of evaluations on the same data as one results file.
+
+    Its provenance is that of the evaluations, except for the command, which is this process's.
+    """
     records = []
-    for results in step_results:
+    provenance_by_file = {}  # steps of a run share a file
+    for _, step in evaluations:
+        results = step.load_results()
         records += results["cells"]
-    return new_results_file(kind, step_results[0]["corpus"], provenance, records)
+        provenance_by_file[step.results] = results["provenance"]
+    provenance = merge_provenance(list(provenance_by_file.values()))
+    provenance["command"] = shlex.join(own_command())
+    provenance["seed"] = comparison.seeds[0] if len(comparison.seeds) == 1 else None
+    return new_results_file(results["kind"], results["corpus"], provenance, records)

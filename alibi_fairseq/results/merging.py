@@ -26,7 +26,7 @@ def merge_results_files(files: list[dict]) -> dict:
     for results in files[1:]:
         _check_same_text(first, results)
     records = _merge_records(first["kind"], files)
-    provenance = _merge_provenance([results["provenance"] for results in files])
+    provenance = merge_provenance([results["provenance"] for results in files])
     return new_results_file(first["kind"], first["corpus"], provenance, records)
 
 
@@ -81,8 +81,11 @@ def _differs(key: str, files: list[dict]) -> bool:
     return None not in values and len(values) > 1
 
 
-def _merge_provenance(origins: list[dict]) -> dict:
-    """Merge the provenance of several results files, some of which may be merged already."""
+def merge_provenance(origins: list[dict]) -> dict:
+    """Merge the provenance of several results files, some of which may be merged already.
+
+    :func:`merge_results_files` describes the result.
+    """
     parts: list[dict] = []
     for origin in origins:
         for part in origin.get("parts", [origin]):

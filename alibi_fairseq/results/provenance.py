@@ -43,7 +43,7 @@ def collect_provenance(
     import torch
 
     return {
-        "command": shlex.join(command if command is not None else _own_command()),
+        "command": shlex.join(command if command is not None else own_command()),
         **_git_state(),
         "data_sha256": None if data is None else data_sha256(data, subsets),
         "dictionary_sha256": None if data is None else dictionary_sha256(data),
@@ -62,7 +62,7 @@ def utc_time() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _own_command() -> list[str]:
+def own_command() -> list[str]:
     """Return this process's command line as a user would type it."""
     program = Path(sys.argv[0])
     name = program.name

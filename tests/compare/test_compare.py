@@ -2,13 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
 from commands import ROOT
-from fakes import TINY, Commands, in_this_process
+from fakes import TINY, Commands, in_this_process, value
 from results_documents import PROVENANCE, cells_of, document, evaluation_cell
 
 from alibi_fairseq.cli import main
@@ -169,6 +170,43 @@ def test_seconds_of_shared_results_file_count_once(sliding_comparison, tmp_path,
     assert results["provenance"]["seconds"] == 2 * PROVENANCE["seconds"]
 
 
+def test_results_have_provenance_of_evaluations(sliding_comparison, tmp_path, monkeypatch):
+    """The report can be written later, at another commit, and on another machine."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    out = tmp_path / "out"
+    assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
+    provenance = load_results_file(out / "results.json")["provenance"]
+    for key in ("git_commit", "hardware", "versions", "threads", "date"):
+        assert provenance[key] == PROVENANCE[key]
+    assert provenance["command"] != PROVENANCE["command"]
+    assert len(provenance["parts"]) == 2
+
+
+def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    words = ["compare", data_bin, "--methods", "alibi,none", "--train-lengths", "16"]
+    words += ["--lengths", "16", "--updates", "4", "--tokens-per-update", "128", "--parallel", "1"]
+    assert main([*map(str, words), "--out", str(tmp_path / "whole")]) == 0
+    whole = (tmp_path / "whole" / "table.md").read_text()
+    assert "was trained on 512 tokens: 4 updates of 128; seed 1.\n" in whole
+
+    train = commands.train
+
+    def short_updates(words, log, watch):
+        code = train(words, log, watch)
+        path = Path(value(words, "--save-dir")) / "training.json"
+        training = load_results_file(path)
+        training["cells"][-1]["trained_tokens"] = 300
+        save_results_file(training, path)
+        return code
+
+    monkeypatch.setattr(commands, "train", short_updates)
+    assert main([*map(str, words), "--out", str(tmp_path / "short")]) == 0
+    short = (tmp_path / "short" / "table.md").read_text()
+    assert "so the models read only 300 tokens." in short
+
+
 def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, monkeypatch):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)
@@ -208,6 +246,8 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
         save_results_file(
             document(measured, other_length, **provenance), model.run.folder / "results.json"
         )
+        last = evaluation_cell(perplexity, updates=config.updates, trained_tokens=config.tokens)
+        save_results_file(document(last, kind="training"), model.run.folder / "training.json")
     ComparisonExperiment(config, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert "22.00 ± 2.83 (2 seeds)" in text
