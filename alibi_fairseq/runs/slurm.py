@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
-from .execution import Slot, execute_command, stop_requests
-from .run import ALIBI, all_trials, unfinished_trials
-from .runner import Experiment, run_with_exit_code
+from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
+from .run import ALIBI, Run, all_trials, unfinished_trials
+from .runner import Experiment, make_slots, run_with_exit_code
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING_SECONDS = 180
@@ -96,9 +96,23 @@ def _execute_run(experiment: Experiment, job: str) -> None:
     runs = list(experiment.runs)
     for run in (*runs, *all_trials(runs)):
         if f"run:{run.name}" == job:
-            run.execute()
+            run.execute(_job_slot(experiment, runs))
             return
     raise UserInputError(f"--job: there is no job '{job}'. --slurm --dry-run lists the jobs.")
+
+
+def _job_slot(experiment: Experiment, runs: Sequence[Run]) -> Slot:
+    """Return the slot of a job. It has no more GPUs than each run uses.
+
+    A job may have all GPUs of a node. fairseq would train on all of them, and each update would
+    read as many batches as there are GPUs.
+    """
+    import torch
+
+    # The environment of a job determines the number of threads of runs on the CPU.
+    if experiment.gpus == 0 or torch.cuda.device_count() <= experiment.gpus:
+        return DEFAULT_SLOT
+    return make_slots(experiment, runs, parallel=1)[0]
 
 
 def format_dry_run(stages: Sequence[Stage], user_options: Mapping[str, str]) -> str:

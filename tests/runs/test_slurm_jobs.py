@@ -5,10 +5,12 @@ import signal
 from types import SimpleNamespace
 
 import pytest
+import torch
 from fakes import TINY, Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.runs import child_process, slurm
+from alibi_fairseq.runs.execution import DEFAULT_SLOT
 
 submitit = pytest.importorskip("submitit")
 FAKE = {
@@ -123,6 +125,38 @@ def test_jobs_and_one_machine_resume_each_other(data_bin, tmp_path, monkeypatch,
     assert "| ALiBi, L=16" in (out / "table.md").read_text()
     assert main([*compare(data_bin, out), "--slurm", "--dry-run"]) == 0
     assert "run:" not in capsys.readouterr().out.partition("# reporting")[0]
+
+
+@pytest.mark.parametrize(("visible", "expected"), [(None, "0"), ("5,6,7,8", "5")])
+def test_job_on_whole_node_uses_one_gpu(data_bin, tmp_path, monkeypatch, visible, expected):
+    """fairseq would train on all visible GPUs, and read four times the tokens of an update."""
+    commands = Commands()
+    devices = []
+
+    def execute(words, stop_signal=None, log=None, watch=None, slot=None):
+        devices.append(slot.environment.get("CUDA_VISIBLE_DEVICES"))
+        assert slot.stop is None  # the command handles stop signals itself
+        return commands(words, stop_signal, log, watch, slot)
+
+    monkeypatch.setattr(child_process, "execute_command", execute)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    job = f"run:{data_bin.parent.name}/alibi-16-seed1"
+    assert main(compare(data_bin, tmp_path / "out", "--job", job)) == 0
+    assert commands.ran == ["train", "eval"]
+    assert devices == [expected, expected]
+
+
+@pytest.mark.parametrize(("device_count", "gpus"), [(0, 1), (1, 1), (2, 4), (4, 0)])
+def test_job_without_spare_gpus_keeps_environment(monkeypatch, device_count, gpus):
+    """A slot cannot assign GPUs that are missing, nor replace the threads of a CPU job."""
+    slots = []
+    run = SimpleNamespace(name="a", trials=(), execute=slots.append)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: device_count)
+    assert slurm.run_job(SimpleNamespace(gpus=gpus, threads=None, runs=[run]), "run:a") == 0
+    assert slots == [DEFAULT_SLOT]
 
 
 def test_warned_job_saves_and_requeues(monkeypatch, capsys):
