@@ -28,14 +28,18 @@ def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
     """Return the values ``NAME=PATH`` of ``--corpus`` as paths by name.
 
     Raises:
-        UserInputError: a name is unknown, or a path does not exist.
+        UserInputError: a name is unknown or given twice, or a path does not exist.
     """
-    paths = {}
+    paths: dict[str, Path] = {}
     for text in given:
         name, _, path = text.partition("=")
         if name not in known or not path:
             raise UserInputError(
                 f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
+            )
+        if name in paths:
+            raise UserInputError(
+                f"--corpus {name} is given twice. Pass one folder or archive with all files."
             )
         paths[name] = Path(path)
         if not paths[name].exists():

@@ -142,6 +142,7 @@ def test_different_text_stops_before_training(commands, texts, tmp_path, capsys)
         (["all"], "--corpus wikitext-103=PATH --corpus bookcorpus=PATH --corpus cc100-roberta="),
         (["table5", "--corpus", "wikitext-2=/tmp"], "wikitext-103, bookcorpus"),
         (["table5", "--corpus", "wikitext-103=nowhere.zip"], "nowhere.zip does not exist"),
+        (["table5", "GIVEN", "--corpus", "wikitext-103=/tmp"], "wikitext-103 is given twice"),
         (["table17"], "choose from table2"),
         (["table1"], "python -m benchmarks.methods"),
         (["figure3"], "no data"),

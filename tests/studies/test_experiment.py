@@ -179,6 +179,12 @@ def test_shared_dictionary_needs_all_texts(texts):
         ).prepare()
 
 
+def test_repeated_corpus_is_rejected(texts):
+    with pytest.raises(UserInputError, match="--corpus tales is given twice"):
+        main(["study.yaml", "--corpus", "tales=tales", "--corpus", "tales=wiki", "--dry-run"])
+    assert not Path("runs").exists()
+
+
 def test_lengths_and_flags_by_training_length():
     assert tokens_at((64, "1x", "4x", "1x+50", "2x"), 32) == (64, 32, 128, 82)
     assert at_length("{train_length} {0.75*train_length}", 64) == "64 48"
