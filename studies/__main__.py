@@ -15,6 +15,7 @@ from alibi_fairseq.runs.dry_run import format_dry_run
 from alibi_fairseq.runs.runner import execute_experiment
 
 PRIMARY = Path(__file__).parent / "small_models" / "primary.yaml"
+WORK_DIR = Path("runs/studies")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -35,14 +36,13 @@ def make_parser() -> argparse.ArgumentParser:
         help="text of a corpus; without any, only the page is written",
     )
     parser.add_argument(
-        "--models", default="*", metavar="PATTERN", help="glob pattern of models to train"
+        "--models", metavar="PATTERN", help="glob pattern of models to train (default: all)"
     )
     parser.add_argument(
         "--work-dir",
         type=Path,
-        default=Path("runs/studies"),
         metavar="FOLDER",
-        help="folder for data and checkpoints (default: %(default)s)",
+        help=f"folder for data and checkpoints (default: {WORK_DIR})",
     )
     parser.add_argument(
         "--results",
@@ -58,16 +58,37 @@ def make_parser() -> argparse.ArgumentParser:
         "--readme",
         type=Path,
         metavar="FILE",
-        help="README whose table of the small models is written as well",
+        help="README whose table of the small models is written as well; without --corpus only",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of all runs")
     return parser
+
+
+def reject_unused_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Exit with code 2 if an option would have no effect."""
+    if args.corpus:
+        if args.readme:
+            parser.error(
+                "--readme cannot be combined with --corpus. "
+                "Pass --readme without --corpus after the training."
+            )
+        return
+    training_options = {
+        "--models": args.models is not None,
+        "--work-dir": args.work_dir is not None,
+        "--parallel": args.parallel is not None,
+        "--dry-run": args.dry_run,
+    }
+    for option, is_given in training_options.items():
+        if is_given:
+            parser.error(f"{option} requires a corpus to train on. Pass --corpus NAME=PATH.")
 
 
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code, 75 if it was stopped by a signal."""
     parser = make_parser()
     args = parser.parse_args(arguments)
+    reject_unused_options(parser, args)
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
     from .experiment import Study, StudyConfig
     from .gpu.page import write_page as write_gpu_page
@@ -88,8 +109,9 @@ def main(arguments: list[str]) -> int:
             write_readme_table(args.results, args.readme)
         return 0
     texts = corpus_paths(args.corpus, [corpus["name"] for corpus in config.corpora])
-    folder = args.work_dir / args.config.stem
-    study = Study(config, texts, folder, results, write_page, args.models)
+    folder = (args.work_dir or WORK_DIR) / args.config.stem
+    pattern = "*" if args.models is None else args.models
+    study = Study(config, texts, folder, results, write_page, pattern)
     if args.dry_run:
         print(format_dry_run(study))
         return 0

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from studies.__main__ import main
+
 ROOT = Path(__file__).parents[2]
 
 # Runs the command in an environment without statsmodels.
@@ -33,3 +35,26 @@ def test_missing_package_names_install_command():
     (line,) = done.stderr.splitlines()
     assert "No module named 'statsmodels'" in line
     assert "pip install 'alibi-fairseq[study]'" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--dry-run"], "--dry-run requires a corpus"),
+        (["--models", "wikipedia-alibi-*"], "--models requires a corpus"),
+        (["--parallel", "1"], "--parallel requires a corpus"),
+        (["--work-dir", "work"], "--work-dir requires a corpus"),
+        (
+            ["--corpus", "wikipedia=text", "--dry-run", "--readme", "README.md"],
+            "--readme cannot be combined with --corpus",
+        ),
+    ],
+)
+def test_options_without_effect_are_rejected(words, named, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("text").mkdir()
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    assert named in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == ["text"]
