@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,6 +60,12 @@ class ArticleLosses:
 
 Losses = Mapping[EvaluationKey, ArticleLosses]
 
+#: Hashes of the provenance that are equal for models whose articles are paired.
+_REQUIRED_HASHES = {
+    "data_sha256": "different test articles",
+    "dictionary_sha256": "different dictionaries",
+}
+
 
 def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
     """Read the losses of all finished models.
@@ -67,15 +74,20 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
         folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/evaluation*.json``.
 
     Raises:
-        UserInputError: the seeds of a model were tested on different articles, or articles have
-            different numbers of scored tokens.
+        UserInputError: models of a corpus were tested on different articles or with different
+            dictionaries, or articles have different numbers of scored tokens.
     """
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
+    first_files: dict[tuple[str, str], _TestedFile] = {}  # by training corpus and tested text
     for path in sorted(folder.glob("cells/*/evaluation*.json")):
         corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
-        for record in load_results_file(path)["cells"]:
+        results = load_results_file(path)
+        tested_file = _TestedFile(path, results["provenance"])
+        for record in results["cells"]:
             if "document_bits" not in record:
                 continue
+            first_file = first_files.setdefault((corpus, record["corpus"]), tested_file)
+            _check_same_articles(first_file, tested_file)
             key = EvaluationKey(
                 corpus=corpus,
                 method=method,
@@ -87,6 +99,30 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
             )
             records[key][record["seed"]] = record
     return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
+
+
+class _TestedFile(NamedTuple):
+    """Results file of one or more evaluations."""
+
+    path: Path
+    provenance: dict
+
+
+def _check_same_articles(first: _TestedFile, other: _TestedFile) -> None:
+    """Check that the articles of two results files can be paired.
+
+    Merged results have the hashes of all their parts, because results with different hashes cannot
+    be merged.
+
+    Raises:
+        UserInputError: the test data or the dictionaries differ.
+    """
+    for key, difference in _REQUIRED_HASHES.items():
+        if first.provenance[key] != other.provenance[key]:
+            raise UserInputError(
+                f"{first.path} and {other.path} have {difference} ({key}). "
+                "Move the results of one of them to another folder."
+            )
 
 
 def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleLosses:

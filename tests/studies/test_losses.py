@@ -1,0 +1,65 @@
+"""Losses by article, read from results files of fake models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from results_documents import document, evaluation_cell
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.results_file import save_results_file
+from studies.losses import load_losses
+
+ROOT = Path(__file__).parents[2]
+TOKENS = [500, 500]
+BITS = [1900.0, 2100.0]
+
+
+def save_evaluation(
+    folder: Path, model: str, tested_on: str = "wiki", name: str = "evaluation.json", **provenance
+) -> Path:
+    """Write the evaluation of a model such as ``wiki-alibi-16-seed1``; return its path."""
+    _, method, _, seed = model.split("-")
+    record = evaluation_cell(
+        position_method=method,
+        seed=int(seed.removeprefix("seed")),
+        corpus=tested_on,
+        document_tokens=TOKENS,
+        document_bits=BITS,
+    )
+    path = folder / "cells" / model / name
+    save_results_file(document(record, **provenance), path)
+    return path
+
+
+@pytest.mark.parametrize("key", ["data_sha256", "dictionary_sha256"])
+@pytest.mark.parametrize("value", ["c" * 64, None])
+@pytest.mark.parametrize("model", ["wiki-alibi-16-seed2", "wiki-t5-16-seed1"])
+def test_different_test_articles_are_rejected(key, value, model, tmp_path):
+    first = save_evaluation(tmp_path, "wiki-alibi-16-seed1")
+    other = save_evaluation(tmp_path, model, **{key: value})
+    with pytest.raises(UserInputError, match=key) as error:
+        load_losses(tmp_path)
+    for path in (first, other):
+        assert str(path) in str(error.value)
+
+
+def test_other_texts_have_other_articles(tmp_path):
+    save_evaluation(tmp_path, "wiki-alibi-16-seed1")
+    save_evaluation(tmp_path, "wiki-alibi-16-seed2")
+    save_evaluation(tmp_path, "tales-alibi-16-seed1", "tales", data_sha256="c" * 64)
+    on_tales = {"tested_on": "tales", "name": "evaluation-on-tales.json"}
+    save_evaluation(tmp_path, "wiki-alibi-16-seed1", **on_tales, data_sha256="c" * 64)
+    losses = load_losses(tmp_path)
+    seeds = {(key.corpus, key.tested_on): value.seeds for key, value in losses.items()}
+    assert seeds == {("wiki", "wiki"): (1, 2), ("tales", "tales"): (1,), ("wiki", "tales"): (1,)}
+    for value in losses.values():
+        bits = value.nats / np.log(2)
+        assert bits == pytest.approx(np.array([[3.8, 4.2]] * len(value.seeds)))
+
+
+@pytest.mark.parametrize("part", ["primary", "secondary"])
+def test_committed_results_have_the_same_articles(part):
+    assert load_losses(ROOT / "results" / "small_models" / part)
