@@ -66,7 +66,8 @@ class CorpusConfig:
         documents: ``files``: a file is a document. ``titles``: a title begins a document, as in
             WikiText's ``*.tokens`` files.
         sample: bytes of text to prepare, in documents drawn by their hash. None: all.
-        excerpt: size of the excerpt to train and test on. None: all of the prepared text.
+        excerpt: size of the excerpt to train and test on. A folder ``data`` must be this excerpt.
+            None: all of the prepared text.
     """
 
     name: Name
@@ -91,6 +92,37 @@ class CorpusConfig:
                 raise ValueError(f"the probe '{self.probe}' takes no text")
         elif bool(self.text) == bool(self.data):
             raise ValueError("needs either 'text' or 'data'")
+        if self.data:
+            self._check_binary_data()
+
+    def _check_binary_data(self) -> None:
+        """Check that no key would change data that is already prepared.
+
+        Raises:
+            ValueError: a key applies only to text. With an excerpt, ``documents`` and ``sample``
+                are allowed, because they describe the text that the excerpt was made from.
+        """
+        keys = self.tokenizer_keys
+        if not self.excerpt:
+            if self.documents != "files":
+                keys.append("documents")
+            if self.sample is not None:
+                keys.append("sample")
+        if keys:
+            raise ValueError(
+                f"'data' is binary data already, so '{keys[0]}' has no effect. Remove "
+                f"'{keys[0]}', or give 'text' instead of 'data'"
+            )
+
+    @property
+    def tokenizer_keys(self) -> list[str]:
+        """Keys of the tokenizer and its vocabulary that differ from their defaults."""
+        keys = []
+        if self.tokenizer != "sentencepiece":
+            keys.append("tokenizer")
+        if self.vocabulary is not None:
+            keys.append("vocabulary")
+        return keys
 
 
 class ModelSpec(NamedTuple):

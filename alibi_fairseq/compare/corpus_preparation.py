@@ -60,6 +60,9 @@ def prepare_corpora(
         shared_vocabulary: number of entries of one dictionary for all texts. None: each text has a
             separate dictionary.
         out: output folder of the comparison.
+
+    Raises:
+        UserInputError: a folder of binary data is incomplete, or is not the requested excerpt.
     """
     builders = {corpus.name: builder_of(corpus, out) for corpus in corpora if corpus.text}
     if shared_vocabulary and builders:
@@ -77,6 +80,11 @@ def prepare_corpora(
             raise UserInputError(
                 f"{data} has dict.txt, as binary data has, but no train.bin. "
                 "Prepare the data again, or rename dict.txt if it is text."
+            )
+        if corpus.data and corpus.excerpt and not is_excerpt(data, corpus.excerpt):
+            raise UserInputError(
+                f"{data} is not the excerpt of the corpus '{corpus.name}'. Give the text instead "
+                "of binary data, or remove 'excerpt'."
             )
         if corpus.probe:
             probe = PROBES[corpus.probe]

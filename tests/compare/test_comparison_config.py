@@ -12,6 +12,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import METHODS
 
 CORPUS = {"name": "mine", "text": "book.txt"}
+DATA = {"name": "mine", "data": "data-bin"}
 
 STUDY = """
 title: A study
@@ -88,6 +89,10 @@ def test_model_specs_follow_order():
         ({"corpora": [{"name": "a", "probe": "copy"}], "train_lengths": 16}, "at least 20 tokens"),
         ({"corpora": [{"name": "a", "probe": "mqar"}], "train_lengths": 16}, "at least 20 tokens"),
         ({"corpora": [{"name": "a", "probe": "mqars"}]}, "mqar"),
+        ({"corpora": [{**DATA, "tokenizer": "words"}]}, "corpora.0: .* Remove 'tokenizer'"),
+        ({"corpora": [{**DATA, "vocabulary": 500}]}, "Remove 'vocabulary'"),
+        ({"corpora": [{**DATA, "documents": "titles"}]}, "Remove 'documents'"),
+        ({"corpora": [{**DATA, "sample": 900}]}, "Remove 'sample'"),
         ({"corpora": [CORPUS, CORPUS]}, "same name"),
         ({"corpora": [{**CORPUS, "tokeniser": "words"}]}, "corpora.0.tokeniser: there is no"),
         ({"corpora": [{**CORPUS, "name": "../a"}]}, "a name"),

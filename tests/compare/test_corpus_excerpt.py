@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from alibi_fairseq.compare.comparison_config import ExcerptConfig
+from alibi_fairseq.compare.comparison_config import CorpusConfig, ExcerptConfig
 from alibi_fairseq.compare.corpus_excerpt import cut_excerpt, is_excerpt
+from alibi_fairseq.compare.corpus_preparation import prepare_corpora
 from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.errors import UserInputError
@@ -50,3 +51,18 @@ def test_excerpt_of_too_short_split_is_rejected(prepared, tmp_path, split):
     with pytest.raises(UserInputError, match=f"'{split}' has .* needs {sizes[split]:,}"):
         cut_excerpt(prepared, tmp_path / "excerpt", size)
     assert not list(tmp_path.iterdir())
+
+
+def test_binary_data_must_be_the_excerpt(prepared, tmp_path):
+    size = ExcerptConfig(train=50, documents=2, tokens=20, valid=50)
+    other_size = ExcerptConfig(train=60, documents=2, tokens=20, valid=50)
+    excerpt = tmp_path / "excerpt"
+    cut_excerpt(prepared, excerpt, size)
+    out = tmp_path / "out"
+    # The other keys describe the text that the excerpt was made from.
+    corpus = CorpusConfig("a", data=str(excerpt), excerpt=size, documents="titles", sample=900)
+    prepare_corpora([corpus], (), None, out)
+    for data, wanted in ((prepared, size), (excerpt, other_size)):
+        corpus = CorpusConfig("a", data=str(data), excerpt=wanted)
+        with pytest.raises(UserInputError, match="is not the excerpt of the corpus 'a'"):
+            prepare_corpora([corpus], (), None, out)
