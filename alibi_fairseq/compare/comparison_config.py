@@ -240,6 +240,12 @@ class ComparisonConfig:
         if self.also_on and has_text and not self.shared_vocabulary:
             raise ValueError("also_on: the texts need one dictionary; give shared_vocabulary")
         for corpus in self.corpora:
+            if self.shared_vocabulary and corpus.tokenizer_keys:
+                key = corpus.tokenizer_keys[0]
+                raise ValueError(
+                    f"shared_vocabulary: it replaces the {key} of the corpus '{corpus.name}'. "
+                    f"Remove '{key}' or shared_vocabulary"
+                )
             if corpus.probe:
                 for length in self.train_lengths:
                     PROBES[corpus.probe].check(length)

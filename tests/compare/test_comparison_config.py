@@ -93,6 +93,14 @@ def test_model_specs_follow_order():
         ({"corpora": [{**DATA, "vocabulary": 500}]}, "Remove 'vocabulary'"),
         ({"corpora": [{**DATA, "documents": "titles"}]}, "Remove 'documents'"),
         ({"corpora": [{**DATA, "sample": 900}]}, "Remove 'sample'"),
+        (
+            {"corpora": [{**CORPUS, "tokenizer": "words"}], "shared_vocabulary": 500},
+            "shared_vocabulary: it replaces the tokenizer of the corpus 'mine'",
+        ),
+        (
+            {"corpora": [{**CORPUS, "vocabulary": 400}], "shared_vocabulary": 500},
+            "shared_vocabulary: it replaces the vocabulary of the corpus 'mine'",
+        ),
         ({"corpora": [CORPUS, CORPUS]}, "same name"),
         ({"corpora": [{**CORPUS, "tokeniser": "words"}]}, "corpora.0.tokeniser: there is no"),
         ({"corpora": [{**CORPUS, "name": "../a"}]}, "a name"),
