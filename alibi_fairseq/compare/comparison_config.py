@@ -64,8 +64,9 @@ class CorpusConfig:
         vocabulary: number of dictionary entries. None: depends on the size of the text.
         probe: synthetic task to train and test on.
         documents: ``files``: a file is a document. ``titles``: a title begins a document, as in
-            WikiText's ``*.tokens`` files.
-        sample: bytes of text to prepare, in documents drawn by their hash. None: all.
+            WikiText's ``*.tokens`` files; repeated documents are then kept once.
+        sample: bytes of text to prepare, in documents drawn by their hash. Repeated documents are
+            kept once. None: all.
         excerpt: size of the excerpt to train and test on. A folder ``data`` must be this excerpt.
             None: all of the prepared text.
     """

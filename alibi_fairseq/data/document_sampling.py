@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..errors import UserInputError
 from ..files import atomic_folder
 from ..results.completion import CompletionMarker
 from .custom_text import ENDINGS
@@ -23,13 +24,17 @@ def sample_documents(
 ) -> None:
     """Write a sample of documents, one file each, unless it is already complete.
 
-    The order of the draw depends only on the contents of the documents.
+    The order of the draw depends only on the contents of the documents. Repeated documents are
+    kept once, and count once toward the sample.
 
     Args:
         sources: files, archives, or folders.
         folder: the folder to create or replace. A completion marker is written next to it.
         boundaries: ``files``: a file is a document. ``titles``: a title begins a document.
         sample: number of bytes to reach. None: write all documents.
+
+    Raises:
+        UserInputError: the distinct documents have fewer bytes than the sample.
     """
     by_title = boundaries == "titles"
     file_endings: tuple[str, ...]
@@ -53,11 +58,17 @@ def sample_documents(
                 documents += ARTICLE_START.split(text)[1:]
             else:
                 documents.append(text)
-    hashed = [(hashlib.sha256(document).hexdigest(), document) for document in documents]
+    distinct = {hashlib.sha256(document).hexdigest(): document for document in documents}
+    total = sum(map(len, distinct.values()))
+    if sample and total < sample:
+        raise UserInputError(
+            f"sample: {', '.join(map(str, sources))} has {total:,} bytes of distinct documents, "
+            f"fewer than the requested {sample:,}. Request fewer bytes, or provide more text."
+        )
     shutil.rmtree(folder, ignore_errors=True)
     with atomic_folder(folder) as unfinished:
         size = 0
-        for digest, document in sorted(hashed):
+        for digest, document in sorted(distinct.items()):
             if sample and size >= sample:
                 break
             (unfinished / f"{digest[:16]}.txt").write_bytes(document)

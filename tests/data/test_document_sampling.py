@@ -1,0 +1,51 @@
+"""Samples of the documents of a raw text."""
+
+from __future__ import annotations
+
+import pytest
+
+from alibi_fairseq.data.document_sampling import sample_documents
+from alibi_fairseq.errors import UserInputError
+
+SIZE = 100
+
+
+def write_documents(folder, names: str):
+    """Write a document of :data:`SIZE` bytes per letter. Equal letters are repeated documents."""
+    folder.mkdir()
+    for number, name in enumerate(names):
+        (folder / f"{number}.txt").write_text(name * SIZE)
+    return folder
+
+
+def sampled(source, out, boundaries: str, sample: int | None) -> list[str]:
+    """Return the first letter of each sampled document, in alphabetical order."""
+    sample_documents([str(source)], out, boundaries, sample)
+    return sorted(file.read_text().strip()[0] for file in out.iterdir())
+
+
+def test_repeated_documents_count_once(tmp_path):
+    source = write_documents(tmp_path / "texts", "aaabbbcccd")
+    for count in (1, 2, 3, 4):
+        names = sampled(source, tmp_path / "out", "files", count * SIZE)
+        assert len(names) == len(set(names)) == count
+    distinct = write_documents(tmp_path / "distinct", "abcd")
+    for count in (1, 2, 3):
+        expected = sampled(distinct, tmp_path / "expected", "files", count * SIZE)
+        assert sampled(source, tmp_path / "out", "files", count * SIZE) == expected
+
+
+def test_repeated_articles_are_kept_once(tmp_path):
+    article = " = Title = \n \n text \n"
+    (tmp_path / "wiki.tokens").write_text(article + article + " = Other = \n text \n")
+    names = sampled(tmp_path / "wiki.tokens", tmp_path / "out", "titles", None)
+    assert len(names) == 2
+
+
+def test_sample_longer_than_text_is_rejected(tmp_path):
+    source = write_documents(tmp_path / "texts", "aab")
+    out = tmp_path / "out"
+    with pytest.raises(UserInputError, match="texts has 200 bytes .* requested 201"):
+        sample_documents([str(source)], out, "files", 2 * SIZE + 1)
+    assert not out.exists()
+    assert sampled(source, out, "files", 2 * SIZE) == ["a", "b"]
