@@ -45,6 +45,7 @@ class Commands:
         stop_at: number of the command that is stopped, counted from 1; None: no command.
         genuine: True if preparations recognize the paper's text.
         validation: perplexity by method and learning rate; None: the training diverges.
+        stop_early: number of the last updates that trainings omit, as with ``--patience``.
     """
 
     def __init__(self):
@@ -53,6 +54,7 @@ class Commands:
         self.stop_at: int | None = None
         self.genuine = False
         self.validation: dict[str, dict[str, float | None]] = {}
+        self.stop_early = 0
 
     def __call__(self, words, stop_signal=None, log=None, watch=None, slot=None) -> int:
         words = words[words.index("-m") + 1 :]
@@ -94,7 +96,7 @@ class Commands:
 
     def train(self, words: list[str], log, watch) -> int:
         folder = Path(value(words, "--save-dir"))
-        updates = int(value(words, "--max-update"))
+        updates = int(value(words, "--max-update")) - self.stop_early
         method = value(words, "--position-method")
         lr = value(words, "--lr")
         self.trained.append((folder.name, lr, updates))

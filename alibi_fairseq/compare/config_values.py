@@ -20,6 +20,8 @@ RESERVED = (
     "--position-method",
     "--tokens-per-sample",
     "--max-tokens",
+    "--batch-size",
+    "--max-sentences",
     "--max-update",
     "--seed",
     "--save-dir",
@@ -28,6 +30,7 @@ RESERVED = (
     "--warmup-updates",
     "--user-dir",
     "--update-freq",
+    "--distributed-world-size",
 )
 
 

@@ -32,6 +32,7 @@ from ..results.completion import (
 from ..results.results_file import load_results_file
 from .child_process import ChildProcess, CommandFailedError
 from .execution import DEFAULT_SLOT, Slot
+from .torchrun import BAD_INPUT
 
 #: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
@@ -131,7 +132,8 @@ class Run:
         """Train to each update count that has not been reached.
 
         Raises:
-            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
+            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
+                ``fairseq-train`` ended the training early.
             UserInputError: a trial is unfinished, or the folder holds another training.
         """
         for updates in self._missing_update_counts():
@@ -147,6 +149,7 @@ class Run:
                         raise
                     self._divergence_marker.write()
                     return
+                self._check_update_count(updates)
             self._record_training(updates)
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
@@ -211,6 +214,21 @@ class Run:
         else:
             return
         raise UserInputError(f"{self.folder}: {problem}. Move that folder away to train again.")
+
+    def _check_update_count(self, updates: int) -> None:
+        """Check that a training command that exited with 0 has reached ``updates``.
+
+        Raises:
+            CommandFailedError: it has not, for example because of ``--patience`` or
+                ``--max-epoch``.
+        """
+        reached = read_update_count(self.folder)
+        if reached < updates:
+            raise CommandFailedError(
+                f"training {self.name} ended after {reached:,} of {updates:,} updates. "
+                "Remove the option that stops a training early, such as --patience.",
+                BAD_INPUT,
+            )
 
     def _record_training(self, updates: int) -> None:
         """Write the marker of an update count, after copying a checkpoint named after the count."""

@@ -118,6 +118,33 @@ def test_wrong_training_options_are_rejected_first(tmp_path, refuse, methods, fl
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("parallel", ["1", "2"])
+def test_training_that_ends_early_is_rejected(data_bin, tmp_path, monkeypatch, capsys, parallel):
+    """fairseq exits with 0 if an option such as ``--patience`` ends a training."""
+    commands = Commands()
+    commands.stop_early = 3
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi", "--seeds", "1,2"]
+    words += ["--train-lengths", "16", "--lengths", "16", *SMALL, "--updates", "1200"]
+    command = [*map(str, words), "--parallel", parallel]
+    assert main(command) == 2
+    lines = capsys.readouterr().err.splitlines()
+    (error,) = [line for line in lines if "error: " in line]
+    text = data_bin.parent.name
+    assert re.fullmatch(
+        rf"alibi-fairseq: error: training {text}/alibi-16-seed[12] ended after 1,197 of 1,200 "
+        r"updates\. Remove the option that stops a training early, such as --patience\.",
+        error,
+    )
+    assert set(commands.ran) == {"train"}
+    assert not list(tmp_path.rglob("trained-*.json"))
+
+    commands.stop_early = 0
+    commands.ran.clear()
+    assert main(command) == 0  # the training resumes
+    assert sorted(commands.ran) == ["eval", "eval", "train", "train"]
+
+
 def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     """Changed settings would repeat the runs of earlier versions."""
     monkeypatch.setattr(child_process, "execute_command", Commands())
