@@ -223,8 +223,9 @@ def speed(tokens: int, seconds: Sequence[float]) -> dict:
 def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
     """Return table columns with speeds and memory.
 
-    Models are timed unless ``speeds.json`` already has the same ones. One corpus and one seed are
-    enough. Models that share a name in results have separate rows and speeds.
+    Models are timed unless ``speeds.json`` already has the same models at the longest evaluation
+    length. One corpus and one seed are enough. Models that share a name in results have separate
+    rows and speeds.
     """
     path = folder / "speeds.json"
     first_corpus = next(comparison.model_specs()).corpus
@@ -235,19 +236,27 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
         seeds=comparison.seeds[:1],
     )
     runs = [model.run for model in runs_of(timed, folder)]
-    wanted = {options_of_any_corpus(command_of(run)) for run in runs}
+    lengths: list[int] = []
+    for train_length in comparison.train_lengths:
+        lengths += tokens_at(comparison.eval_lengths, train_length)
+    longest = max(lengths)
     results: dict | None = None
     if path.is_file():
         results = load_results_file(path)
-        measured = {training_options_of(record) for record in results["cells"]}
-        if measured != wanted:
+        if not has_speeds(results["cells"], runs, longest):
             results = None
     if results is None:
-        lengths: list[int] = []
-        for train_length in comparison.train_lengths:
-            lengths += tokens_at(comparison.eval_lengths, train_length)
-        results = measure_speeds(runs, max(lengths), path)
+        results = measure_speeds(runs, longest, path)
     return ratios(results["cells"])
+
+
+def has_speeds(records: Sequence[dict], runs: Sequence[Run], length: int) -> bool:
+    """Return True if records hold the speeds of exactly these runs at an evaluation length."""
+    wanted = {options_of_any_corpus(command_of(run)) for run in runs}
+    measured = {training_options_of(record) for record in records}
+    windows = [record for record in records if record["phase"] == "evaluate"]
+    measured_lengths = {record.get("tokens") for record in windows}
+    return measured == wanted and measured_lengths == {length}
 
 
 def ratios(records: Sequence[dict]) -> Columns:

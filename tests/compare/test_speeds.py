@@ -1,10 +1,16 @@
-"""Speeds of models that share a name in results."""
+"""Speeds of models: their baseline, models that share a name, and reuse of measurements."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+from fakes import TINY
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.compare.speeds import key_of, ratios
+from alibi_fairseq.compare import speeds
+from alibi_fairseq.compare.config_files import from_mapping
+from alibi_fairseq.compare.speeds import key_of, ratios, speed_columns
 from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results.measurements import measurements_of
 
@@ -44,3 +50,39 @@ def test_baseline_is_the_model_without_options():
     columns = ratios(records)
     speeds = [columns["training speed"][key_of(record)] for record in records]
     assert speeds == ["2.00", "1.00"]
+
+
+@pytest.fixture
+def timed_lengths(monkeypatch):
+    """Return the evaluation length of each measurement, with one timed round on one thread."""
+    lengths = []
+    time_in_turns = speeds.time_in_turns
+
+    def time_and_record(models, length):
+        lengths.append(length)
+        return time_in_turns(models, length)
+
+    monkeypatch.setattr(speeds, "ROUNDS", 1)
+    monkeypatch.setattr(speeds, "cores", lambda: 1)
+    monkeypatch.setattr(speeds, "time_in_turns", time_and_record)
+    return lengths
+
+
+def test_speeds_are_measured_again_at_new_longest_length(data_bin, tmp_path, timed_lengths):
+    comparison = from_mapping(
+        {
+            "corpora": [{"name": "mine", "data": str(data_bin)}],
+            "methods": "alibi",
+            "train_lengths": 16,
+            "eval_lengths": [16, 32],
+            "tokens_per_update": 128,
+            "train_flags": TINY,
+        }
+    )
+    first = speed_columns(comparison, tmp_path)
+    assert speed_columns(replace(comparison, eval_lengths=(32,)), tmp_path) == first
+    assert timed_lengths == [32]
+    longer = replace(comparison, eval_lengths=(16, "4x"))
+    second = speed_columns(longer, tmp_path)
+    assert speed_columns(longer, tmp_path) == second
+    assert timed_lengths == [32, 64]
