@@ -10,11 +10,14 @@ import numpy as np
 
 from ..evaluation.data import load_dictionary, load_split
 from ..results.data_folder import DataFolder
-from ..results.labels import model_label
+from ..results.identity import Role, identity
 from ..results.measurements import Measurement
+from ..results.model_groups import split_by_model
 
 #: Smallest gain of a trained model over the unigram entropy, as a fraction of that entropy.
 MIN_GAIN = 0.1
+#: Keys of a model's identity that can differ between evaluations of one training.
+_EVALUATION_KEYS = ("label", "model_overrides", "memory_length", "precision")
 
 
 def unigram_entropy(data: Path, subset: str) -> float:
@@ -31,24 +34,33 @@ def unigram_entropy(data: Path, subset: str) -> float:
 def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> list[str]:
     """Return labels of models whose lowest loss over all lengths is near the unigram entropy.
 
-    Each seed of a model is checked, and one such seed is enough for its label.
+    The labels are those of tables. Each run of a model is checked, and one such run is enough for
+    its label.
 
     Args:
         entropy: unigram entropy of the evaluated split, in bits per token.
     """
-    perplexities: dict[tuple[str, int | None], list[float]] = {}
-    for measurement in measurements:
-        if measurement.perplexity is not None:
-            label = model_label(
-                measurement.position_method, measurement.train_length, measurement.display_name
-            )
-            perplexities.setdefault((label, measurement.seed), []).append(measurement.perplexity)
+    labels: dict[tuple, str] = {}
+    perplexities: dict[tuple, list[float]] = {}
+    for series in split_by_model(measurements):
+        for measurement in series.measurements:
+            if measurement.perplexity is None:
+                continue
+            run = _run_identity(measurement)
+            labels.setdefault(run, series.label)
+            perplexities.setdefault(run, []).append(measurement.perplexity)
     max_loss = (1 - MIN_GAIN) * entropy
-    labels: list[str] = []
-    for (label, _), values in perplexities.items():
-        if math.log2(min(values)) > max_loss and label not in labels:
-            labels.append(label)
-    return labels
+    undertrained: list[str] = []
+    for run, values in perplexities.items():
+        if math.log2(min(values)) > max_loss and labels[run] not in undertrained:
+            undertrained.append(labels[run])
+    return undertrained
+
+
+def _run_identity(measurement: Measurement) -> tuple:
+    """Return the identity of the trained model, which its evaluations with overrides share."""
+    facts = {**vars(measurement), **dict.fromkeys(_EVALUATION_KEYS)}
+    return identity(facts, Role.MODEL, Role.RUN)
 
 
 def undertrained_warning(measurements: Iterable[Measurement], entropy: float) -> str | None:

@@ -46,6 +46,30 @@ def test_warning_counts_each_seed():
     assert "ALiBi" in undertrained_warning(measurements_of(*results), entropy=10.0)
 
 
+def test_warning_distinguishes_models_of_one_name():
+    """Both are called alibi in results. They differ in the training command only."""
+    command = "alibi-fairseq train data --position-method alibi"
+    window = "--attention-window 8"
+    records = [
+        evaluation_cell(2**8.5, train_command=command),
+        evaluation_cell(2**9.5, train_command=f"{command} {window}"),
+    ]
+    warning = undertrained_warning(measurements_of(document(*records)), entropy=10.0)
+    assert f"barely trained: ALiBi, L=64 ({window})." in warning
+
+
+def test_overrides_do_not_make_a_model_undertrained():
+    """One trained model is evaluated as trained, and with a window that hides the context."""
+    records = [
+        evaluation_cell(2**8.5),
+        evaluation_cell(2**9.5, label="limited", model_overrides='{"attention_window": 1}'),
+    ]
+    measurements = measurements_of(document(*records))
+    assert undertrained_warning(measurements, entropy=10.0) is None
+    warning = undertrained_warning(measurements, entropy=9.0)
+    assert "barely trained: ALiBi, L=64." in warning
+
+
 @pytest.mark.parametrize(("updates", "is_warned"), [(2, True), (150, False)])
 def test_report_warns_at_small_budget(tmp_path, monkeypatch, capsys, updates, is_warned):
     """The next token of this corpus is one of two, so a few updates are enough."""
