@@ -156,12 +156,14 @@ ValidationCurves = Mapping[tuple[str, str, int], Mapping[int, ValidationPoint]]
 
 
 def load_curves(folder: Path) -> ValidationCurves:
-    """Read the validation losses during training."""
+    """Read the losses on the split ``valid`` during training."""
     curves: dict[tuple[str, str, int], dict[int, ValidationPoint]] = {}
     for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}")):
         corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
         curve = curves.setdefault((corpus, method, int(train_length)), {})
         for record in load_results_file(path)["cells"]:
+            if record["subset"] != "valid":  # --valid-subset can name several splits
+                continue
             updates = record["updates"]
             if updates not in curve:
                 curve[updates] = ValidationPoint(record["trained_tokens"])

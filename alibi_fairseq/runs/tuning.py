@@ -50,7 +50,7 @@ class Tuning:
             path: file of the outcome, which outlasts the folders of the trials.
 
         Raises:
-            UserInputError: every trial diverged.
+            UserInputError: every trial diverged, or one was not validated on the split ``valid``.
         """
         runs = tuple(trials.values())
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
@@ -71,7 +71,7 @@ def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
     """Return the outcome of finished trials, as :class:`Tuning` describes it.
 
     Raises:
-        UserInputError: every trial diverged.
+        UserInputError: every trial diverged, or one was not validated on the split ``valid``.
     """
     losses = {lr: _lowest_loss(trial) for lr, trial in trials.items()}
     best = None
@@ -95,11 +95,24 @@ def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
 
 
 def _lowest_loss(trial: Run) -> float | None:
-    """Return the lowest validation loss of a trial, in bits per token; None if it diverged."""
+    """Return the lowest loss of a trial on ``valid``, in bits per token; None if it diverged.
+
+    Raises:
+        UserInputError: the trial was not validated on the split ``valid``.
+    """
     if trial.diverged:
         return None
-    records = load_results_file(trial.folder / TRAINING_FILE)["cells"]
-    return min(record["loss_bits"] for record in records)
+    path = trial.folder / TRAINING_FILE
+    losses = []
+    for record in load_results_file(path)["cells"]:
+        if record["subset"] == "valid":  # --valid-subset can name several splits
+            losses.append(record["loss_bits"])
+    if not losses:
+        raise UserInputError(
+            f"{path} has no loss on the split valid, which --lr requires for tuning. "
+            "Add valid to --valid-subset in --train-flags, or pass one learning rate."
+        )
+    return min(losses)
 
 
 def _provenance(trial: Run) -> dict | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from fakes import TINY, Commands
+from fakes import TINY, Commands, value
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import child_process
 
 RATES = ("0.002", "0.004", "0.008")
@@ -124,6 +127,48 @@ def test_divergence_at_every_rate_is_an_error(data_bin, tmp_path, commands, caps
     assert main(compare_command(data_bin, tmp_path, methods="rotary")) == 2
     message = capsys.readouterr().err
     assert "--lr: Rotary, L=16 diverged at 0.002, 0.004, 0.008. Try smaller" in message
+
+
+def change_validations(commands: Commands, change: Callable[[list[dict]], list[dict]]) -> None:
+    """Change the result records that each training of the fake commands writes."""
+    train = commands.train
+
+    def train_and_change(words, log, watch) -> int:
+        code = train(words, log, watch)
+        path = Path(value(words, "--save-dir")) / "training.json"
+        results = load_results_file(path)
+        save_results_file({**results, "cells": change(results["cells"])}, path)
+        return code
+
+    commands.train = train_and_change
+
+
+def test_other_validated_splits_do_not_choose_the_rate(data_bin, tmp_path, commands):
+    """The rates have the opposite order on the split ``test``, where losses are lower."""
+
+    def add_test_split(records: list[dict]) -> list[dict]:
+        added = []
+        for record in records:
+            perplexity = 100 / record["perplexity"]
+            loss_bits = math.log2(perplexity)
+            changes = {"subset": "test", "perplexity": perplexity, "loss_bits": loss_bits}
+            added.append({**record, **changes})
+        return records + added
+
+    change_validations(commands, add_test_split)
+    assert main(compare_command(data_bin, tmp_path, methods="alibi")) == 0
+    assert commands.trained[-1] == ("alibi-16-seed1", "0.004", 40)
+    row = ["ALiBi, L=16", "30.00", "20.00", "25.00", "0.004"]
+    assert row in cells_of((tmp_path / "table.md").read_text())
+
+
+def test_trial_without_validation_is_an_error(data_bin, tmp_path, commands, capsys):
+    change_validations(commands, lambda records: [{**r, "subset": "test"} for r in records])
+    assert main(compare_command(data_bin, tmp_path, methods="alibi")) == 2
+    message = capsys.readouterr().err
+    assert "alibi-16-seed1-lr0.002/training.json has no loss on the split valid" in message
+    assert len(commands.trained) == len(RATES)
+    assert not list(tmp_path.rglob("*-tuning.json"))
 
 
 def test_trials_are_separate_jobs(data_bin, tmp_path, commands, capsys):

@@ -10,7 +10,8 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import save_results_file
-from studies.losses import load_losses
+from alibi_fairseq.results.schema import TRAINING_FILE
+from studies.losses import ValidationPoint, load_curves, load_losses
 
 ROOT = Path(__file__).parents[2]
 TOKENS = [500, 500]
@@ -63,3 +64,15 @@ def test_other_texts_have_other_articles(tmp_path):
 @pytest.mark.parametrize("part", ["primary", "secondary"])
 def test_committed_results_have_the_same_articles(part):
     assert load_losses(ROOT / "results" / "small_models" / part)
+
+
+def test_curves_have_the_split_valid_only(tmp_path):
+    for seed, perplexity in ((1, 16.0), (2, 32.0)):
+        records = []
+        for subset, factor in (("valid", 1), ("test", 2)):
+            validated = {"subset": subset, "updates": 10, "trained_tokens": 640}
+            records.append(evaluation_cell(factor * perplexity, **validated))
+        path = tmp_path / "cells" / f"wiki-alibi-16-seed{seed}" / TRAINING_FILE
+        save_results_file(document(*records, kind="training"), path)
+    (curve,) = load_curves(tmp_path).values()
+    assert curve == {10: ValidationPoint(640, [4.0, 5.0])}
