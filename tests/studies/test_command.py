@@ -48,6 +48,7 @@ def test_missing_package_names_install_command():
             ["--corpus", "wikipedia=text", "--dry-run", "--readme", "README.md"],
             "--readme cannot be combined with --corpus",
         ),
+        (["--corpus", "wikipedia=text", "--models", "alibi"], "--models alibi matches no model"),
     ],
 )
 def test_options_without_effect_are_rejected(words, named, tmp_path, monkeypatch, capsys):
