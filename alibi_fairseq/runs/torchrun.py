@@ -1,4 +1,4 @@
-"""Launcher of trainings with several processes.
+"""Launcher of trainings with several processes or with restarts.
 
 ``python -m alibi_fairseq.runs.torchrun`` is torchrun, except that it exits with 2 if a training
 rejects its input.
@@ -22,7 +22,9 @@ def arguments(
     name: str = "alibi",
     max_restarts: int = 0,
 ) -> list[str]:
-    """Return the interpreter arguments in front of a training command; none for one process.
+    """Return the interpreter arguments in front of a training command.
+
+    There are none for one process without restarts, which needs no torchrun.
 
     Args:
         processes: number of processes across all nodes. Each has one GPU, or shares the CPU.
@@ -44,7 +46,7 @@ def arguments(
             f"--nnodes {nodes} requires a meeting point. "
             "Pass --rdzv-endpoint HOST:PORT with the first node and a free port."
         )
-    if processes == 1:
+    if processes == 1 and max_restarts == 0:
         return []
     argv = ["-m", MODULE, f"--nnodes={nodes}", f"--nproc-per-node={processes // nodes}"]
     argv.append(f"--max-restarts={max_restarts}")

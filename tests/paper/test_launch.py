@@ -26,6 +26,12 @@ from alibi_fairseq.runs import torchrun
     [
         ("--gpus 1", "--update-freq 8|--distributed-world-size 1", "torchrun"),
         (
+            "--gpus 1 --max-restarts 2",
+            "-m alibi_fairseq.runs.torchrun --nnodes=1 --nproc-per-node=1 --max-restarts=2 "
+            "--standalone -m alibi_fairseq train|--update-freq 8|--distributed-world-size 1",
+            "rdzv",
+        ),
+        (
             "--gpus 4",
             "-m alibi_fairseq.runs.torchrun --nnodes=1 --nproc-per-node=4 --max-restarts=0 "
             "--standalone -m alibi_fairseq train|--update-freq 2",
@@ -117,9 +123,9 @@ def data(tmp_path_factory):
     return write_corpus(folder, train=2 * SEQUENCES * LENGTH, valid=2 * LENGTH)
 
 
-def launch_two(data, save_dir, updates, *flags, restarts=0):
-    """Start the launcher with two processes."""
-    command = [sys.executable, "-m", "alibi_fairseq", "launch", "--cpu", "2"]
+def launch(data, save_dir, updates, *flags, processes=2, restarts=0):
+    """Start the launcher with processes on the CPU."""
+    command = [sys.executable, "-m", "alibi_fairseq", "launch", "--cpu", str(processes)]
     command += ["--max-restarts", str(restarts), RECIPE.path, str(data)]
     command += ["--save-dir", str(save_dir), *TINY, *flags]
     command += ["--max-tokens", str(SEQUENCES * LENGTH), "--max-update", str(updates)]
@@ -157,7 +163,7 @@ def workers_of(run):
 @pytest.mark.slow
 def test_two_processes_match_gradient_of_doubled_batch(data, tmp_path):
     """After one update NAG's momentum is the clipped gradient times the learning rate."""
-    assert launch_two(data, tmp_path / "two", 1).wait() == 0
+    assert launch(data, tmp_path / "two", 1).wait() == 0
     expected = train_one(data, tmp_path / "one", 1)["last_optimizer_state"]["state"]
     states = last(tmp_path / "two")["last_optimizer_state"]["state"]
     assert expected.keys() == states.keys()
@@ -170,7 +176,7 @@ def test_two_processes_match_gradient_of_doubled_batch(data, tmp_path):
 
 @pytest.mark.slow
 def test_bad_input_of_two_workers_prints_one_sentence(data, tmp_path):
-    run = launch_two(data, tmp_path / "two", 1, "--position-method", "alibo")
+    run = launch(data, tmp_path / "two", 1, "--position-method", "alibo")
     assert run.wait() == 2
     output = (tmp_path / "two.log").read_text()
     assert output.count("error: There is no position method 'alibo'") in (1, 2)  # one per process
@@ -184,7 +190,7 @@ def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
     One of the two is killed, and both are stopped later. No update is skipped or repeated.
     """
     folder = tmp_path / "two"
-    run = launch_two(data, folder, 100_000, restarts=1)
+    run = launch(data, folder, 100_000, restarts=1)
     wait_for_update(folder, 1, run)
     workers = workers_of(run)
     assert len(workers) == 2
@@ -195,7 +201,7 @@ def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
     assert run.wait() == STOPPED_EARLY
 
     updates = updates_in(folder) + 3
-    assert launch_two(data, folder, updates).wait() == 0
+    assert launch(data, folder, updates).wait() == 0
     two_processes = last(folder)
     one_process = train_one(data, tmp_path / "one", updates)
     for state, processes in ((one_process, 1), (two_processes, 2)):
@@ -204,3 +210,21 @@ def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
     weights = two_processes["model"]
     for name, tensor in one_process["model"].items():
         torch.testing.assert_close(weights[name], tensor, rtol=0, atol=1e-5, msg=name)
+
+
+@pytest.mark.slow
+def test_killed_single_process_is_restarted(data, tmp_path):
+    folder = tmp_path / "one"
+    run = launch(data, folder, 100_000, processes=1, restarts=1)
+    wait_for_update(folder, 1, run)
+    (worker,) = workers_of(run)
+    worker.send_signal(signal.SIGKILL)
+    wait_for_update(folder, updates_in(folder) + 2, run)
+    (restarted,) = workers_of(run)
+    assert restarted.pid != worker.pid
+    run.send_signal(signal.SIGTERM)
+    assert run.wait() == STOPPED_EARLY
+
+    updates = updates_in(folder) + 3
+    assert launch(data, folder, updates, processes=1, restarts=1).wait() == 0
+    assert updates_in(folder) == updates
