@@ -94,23 +94,16 @@ class Condition:
             sides.append(self.estimate.p_below(self.high))
         return max(sides)
 
-    def is_outside(self, level: float) -> bool:
-        """Return True if the whole interval at this level lies outside the range."""
-        assert self.estimate is not None
-        lowest, highest = self.estimate.interval(level)
-        below = self.low is not None and highest < self.low
-        above = self.high is not None and lowest > self.high
-        return below or above
+    def interval_location(self, level: float = 0.95) -> str:
+        """Return where the interval at this level lies relative to the range.
 
-    @property
-    def interval_location(self) -> str:
-        """Where the 95% interval lies: ``inside``, ``below``, or ``above`` the range, or ``across``
-        one of its ends.
+        Returns:
+            ``inside``, ``below``, ``above``, or ``across`` for an interval across an end.
         """
         assert self.estimate is not None
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
-        lowest, highest = self.estimate.interval()
+        lowest, highest = self.estimate.interval(level)
         if highest < low:
             return "below"
         if lowest > high:
@@ -169,7 +162,8 @@ class PrimaryTest:
         if self.adjusted_p < ALPHA:
             return SUPPORTED
         level = 1 - ALPHA / len(self.conditions)
-        if any(condition.is_outside(level) for condition in self.conditions):
+        locations = {condition.interval_location(level) for condition in self.conditions}
+        if locations & {"below", "above"}:
             return NOT_SUPPORTED
         return INCONCLUSIVE
 

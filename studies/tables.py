@@ -115,7 +115,7 @@ def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
             change, interval, seeds = estimate_cells(condition.estimate)
             location = markdown.NOTHING
             if condition.estimate is not None:
-                location = condition.interval_location
+                location = condition.interval_location()
             row = [test.name, condition.description, bounds, change, interval, location, seeds]
             rows.append(row)
     headers = ["", "condition", "range", "change", "95% interval", "interval lies", "seeds"]
