@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -141,6 +142,23 @@ def advance(bar: tqdm, line: str) -> None:
     if not brace:
         return
     report = json.loads("{" + rest)
+    updates = int(report["num_updates"])
     # Not refreshed: in a log, each refresh is a line.
     bar.set_postfix_str(f"loss {report['loss']} bits", refresh=False)
-    bar.update(int(report["num_updates"]) - bar.n)
+    if bar.n == 0:
+        _start_at(bar, updates)
+    else:
+        bar.update(updates - bar.n)
+
+
+def _start_at(bar: tqdm, updates: int) -> None:
+    """Start the clock of a bar at its first update.
+
+    A resumed training did all updates before that one earlier, so they do not count for the rate.
+    """
+    now = time.time()
+    bar.initial = updates
+    bar.n = updates
+    bar.last_print_n = updates
+    bar.start_t = now
+    bar.last_print_t = now

@@ -91,3 +91,14 @@ def test_training_log_has_few_progress_lines(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) < 5
     assert "loss 9 bits" in lines[-1]
+
+
+def test_rate_of_a_resumed_training_counts_only_its_own_updates():
+    with worker_pool.progress(1000, "training", "update", disable=False) as bar:
+        bar.start_t -= 100  # the interpreter starts and the checkpoint is read
+        for updates in (900, 905):
+            advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
+        bar.start_t -= 10
+        state = bar.format_dict
+    assert state["n"] == 905
+    assert (state["n"] - state["initial"]) / state["elapsed"] == pytest.approx(0.5, rel=0.05)
