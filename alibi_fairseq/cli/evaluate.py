@@ -133,6 +133,8 @@ class Eval(CliCommand):
             raise UserInputError(
                 f"--effective-context {percent} is not a percentage. Pass a number of at least 0."
             )
+        if (folder_of(self.data[0]) / SETTINGS_FILE).is_file():
+            self._check_probe()
         if self.by_position:
             self._check_by_position()
         # Reading a device may never end.
@@ -168,17 +170,34 @@ class Eval(CliCommand):
         tables = position_tables(measurements)
         print(markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
 
+    def _check_probe(self) -> None:
+        """Check that no option is set that has no meaning for a probe.
+
+        Raises:
+            UserInputError: an option requires a text.
+        """
+        is_given = {
+            "--strides": self.config.strides != SweepConfig.strides,
+            "--subset": self.config.subsets != SweepConfig.subsets,
+            "--per-document": self.config.documents is not None,
+            "--score-from": self.config.score_from is not None,
+            "--score-to": self.config.score_to is not None,
+            "--by-position": self.by_position,
+            "--effective-context": self.effective_context is not None,
+        }
+        for flag, given in is_given.items():
+            if given:
+                raise UserInputError(
+                    f"{flag} requires a text, but '{folder_of(self.data[0])}' is the data of a "
+                    "probe. Omit it."
+                )
+
     def _check_by_position(self) -> None:
         """Check that the loss by position will be measured.
 
         Raises:
-            UserInputError: the data is that of a probe, or all windows overlap.
+            UserInputError: all windows overlap.
         """
-        data = folder_of(self.data[0])
-        if (data / SETTINGS_FILE).is_file():
-            raise UserInputError(
-                f"--by-position requires a text, but '{data}' is the data of a probe. Omit it."
-            )
         if all(case.stride < case.length for case in self.config.cases()):
             raise UserInputError(
                 "--by-position requires non-overlapping windows. Add 'full' to --strides."
@@ -201,6 +220,11 @@ class Eval(CliCommand):
                 f"not on {' '.join(self.data)}. "
                 "Pass the folder that `alibi-fairseq prepare text` makes of the text. "
                 "A Hugging Face model is a folder with config.json: pass that as --path."
+            )
+        if ":" in self.data[0] and "train" in self.config.subsets:
+            raise UserInputError(
+                "--subset train is divided among the shards, and only the first would be "
+                f"evaluated. Pass one folder instead of {self.data[0]}."
             )
         if self.bos_per_window or self.trust_remote_code:
             raise UserInputError(

@@ -59,12 +59,31 @@ def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
     assert "No loss by position" in capsys.readouterr().out
 
 
-def test_eval_rejects_loss_by_position_of_probe(trained, tmp_path, refuse):
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--by-position",
+        "--effective-context",
+        "--per-document",
+        "--score-from 8",
+        "--score-to 8",
+        "--strides 4",
+        "--subset test",
+    ],
+)
+def test_eval_rejects_options_of_texts_for_probes(option, trained, tmp_path, refuse):
     (tmp_path / "probe").mkdir()
     (tmp_path / "probe" / SETTINGS_FILE).write_text("{}")
     command = ["eval", tmp_path / "probe", "--path", trained("alibi"), "--lengths", 16]
-    sentence = refuse(*command, "--by-position", "--out", tmp_path / "r.json")
-    assert sentence.startswith("--by-position requires a text")
+    sentence = refuse(*command, *option.split(), "--out", tmp_path / "r.json")
+    assert sentence.startswith(f"{option.split()[0]} requires a text")
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_eval_rejects_training_split_of_several_shards(trained, tmp_path, refuse):
+    command = ["eval", f"{trained.data}:{tmp_path}", "--path", trained("alibi"), "--lengths", 16]
+    sentence = refuse(*command, "--subset", "valid,train", "--out", tmp_path / "r.json")
+    assert sentence.startswith("--subset train is divided among the shards")
     assert not (tmp_path / "r.json").exists()
 
 
