@@ -94,8 +94,8 @@ class Condition:
             sides.append(self.estimate.p_below(self.high))
         return max(sides)
 
-    def interval_location(self, level: float = 0.95) -> str:
-        """Return where the interval at this level lies relative to the range.
+    def interval_location(self, level: float) -> str:
+        """Return where the confidence interval at this level lies relative to the range.
 
         Returns:
             ``inside``, ``below``, ``above``, or ``across`` for an interval across an end.
@@ -153,6 +153,11 @@ class PrimaryTest:
         return max(condition.p_value for condition in self.conditions)
 
     @property
+    def level(self) -> float:
+        """Confidence level of the intervals that can make the test not supported."""
+        return 1 - ALPHA / len(self.conditions)
+
+    @property
     def outcome(self) -> str:
         """The outcome, by the rules of the protocol."""
         if not self.complete or self.adjusted_p is None:
@@ -161,8 +166,7 @@ class PrimaryTest:
             return BASELINE_NOT_TRAINED
         if self.adjusted_p < ALPHA:
             return SUPPORTED
-        level = 1 - ALPHA / len(self.conditions)
-        locations = {condition.interval_location(level) for condition in self.conditions}
+        locations = {condition.interval_location(self.level) for condition in self.conditions}
         if locations & {"below", "above"}:
             return NOT_SUPPORTED
         return INCONCLUSIVE
@@ -264,7 +268,7 @@ def sliding_windows_are_level(losses: Losses, models: StudiedModels) -> PrimaryT
         short = models.key("alibi", 1, stride)
         description = f"ALiBi at {multiple} L against L, S = {stride}"
         conditions.append(_condition(losses, description, longer, short, -margin, margin))
-    statement = "With S = L/8, ALiBi at 2 and 4 L is within 0.5% of L"
+    statement = "With S = L/8, ALiBi's perplexity at 2 and 4 L is within 0.5% of that at L"
     return PrimaryTest("E4", statement, tuple(conditions))
 
 
@@ -277,7 +281,10 @@ def limited_attention_is_level(losses: Losses, models: StudiedModels) -> Primary
         unlimited = models.key("alibi", multiple)
         description = f"ALiBi at {multiple} L: attention limited to L against unlimited"
         conditions.append(_condition(losses, description, limited, unlimited, -margin, margin))
-    statement = "Limiting ALiBi's attention to L changes 2 and 4 L by at most 0.5%"
+    statement = (
+        "Limiting ALiBi's attention to the last L tokens changes its perplexity at 2 and 4 L by at "
+        "most 0.5%"
+    )
     return PrimaryTest("E5", statement, tuple(conditions))
 
 
@@ -286,7 +293,7 @@ def short_beats_long(losses: Losses, models: StudiedModels) -> PrimaryTest:
     trained_long = models.key("sinusoidal", 4, trained_multiple=4)
     description = "ALiBi (L) against sinusoidal (4 L), at 4 L"
     condition = _condition(losses, description, models.key("alibi", 4), trained_long, high=0.0)
-    statement = "ALiBi trained at L beats sinusoidal embeddings trained at 4 L"
+    statement = "At 4 L, ALiBi trained at L beats sinusoidal embeddings trained at 4 L"
     recovered = recovered_gain(losses, models)
     return PrimaryTest(
         "E6",

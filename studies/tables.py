@@ -24,26 +24,33 @@ NOTATION = """\
   unless S is given.
 - "A against B" is the perplexity of A divided by that of B, minus 1. A negative change means that
   A has the lower perplexity.
-- Intervals are 95% confidence intervals over seeds and articles.
-- Bands in the figures are one standard deviation over seeds."""
+- Intervals are 95% confidence intervals over seeds and articles. They are not corrected for
+  multiple comparisons.
+- Bands in the figures are ± one standard deviation over seeds."""
 
 TESTS_HELP = """\
-The p value of a test is the largest one of its conditions, after Holm's correction for six tests.
-A test is supported if its p value is below 0.05. It is not supported if the interval of one of its
-k conditions, at the level 1 - 0.05 / k, lies outside the range in the next table. Otherwise it is
-inconclusive. A large p value is no evidence for the opposite of a statement."""
+A test's p value is the largest p value among its conditions, after Holm's correction for six tests.
+The test is supported if this p value is below 0.05. A test with k conditions is not supported if
+the interval of one of them at the level 1 - 0.05 / k lies outside its range, both of which are in
+the next table. Otherwise the test is inconclusive. A large p value is not evidence against a
+statement.
+
+E4 and E5 state that longer context changes nothing, as the paper's analysis suggests (Appendix B).
+They are also not supported if longer context helps ALiBi. That is not a failure of extrapolation,
+which E1 tests."""
 
 CONDITIONS_HELP = """\
-The ranges are those of the protocol, not of the paper. The column "interval lies" compares the
-95% interval with the range.
+The ranges are those of the protocol, not of the paper. The location is that of the interval at the
+level 1 - 0.05 / k relative to the range. Conditions of a test that was not run are shown for
+information only.
 
-E1 does not remove the early token curse (Appendix B of the paper): longer windows also leave fewer
-tokens with little context. E4 removes it with a small stride, so its change is that of longer
-context alone: below the range, longer context helps ALiBi. In E5, a change above the range means
-that attention to tokens more than L positions back lowers perplexity. A model with limited
-attention can still receive information from further back through its layers. E4 and E5 state that
-nothing changes, as the paper's analysis suggests, so a gain from longer context counts against
-them."""
+- E1 does not show that ALiBi uses longer context: longer windows also leave fewer tokens with
+  little context (the early token curse, Appendix B of the paper).
+- E4 removes this effect with a small stride, so its change is that of longer context alone. Below
+  the range means that longer context helps ALiBi.
+- E5 compares limited with unlimited attention. Above the range means that attention to tokens more
+  than L positions back helps ALiBi. A model with limited attention can still receive information
+  from further back through its layers."""
 
 #: Evaluation length -> losses, by position method.
 MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
@@ -101,7 +108,7 @@ def _missing_models_section(tests: Sequence[PrimaryTest]) -> list[str]:
     if not lines:
         return []
     return [
-        f"A test needs {SEEDS} seeds of each of its models. These tests lack some:",
+        f"A test is run when {SEEDS} seeds of each of its models are trained. These are missing:",
         "\n".join(lines),
     ]
 
@@ -115,10 +122,10 @@ def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
             change, interval, seeds = estimate_cells(condition.estimate)
             location = markdown.NOTHING
             if condition.estimate is not None:
-                location = condition.interval_location()
+                location = condition.interval_location(test.level)
             row = [test.name, condition.description, bounds, change, interval, location, seeds]
             rows.append(row)
-    headers = ["", "condition", "range", "change", "95% interval", "interval lies", "seeds"]
+    headers = ["", "condition", "range", "change", "95% interval", "location", "seeds"]
     return markdown.table(headers, rows, left=2)
 
 
@@ -261,7 +268,7 @@ def _processor(hardware: Mapping) -> str:
 
 
 def tuning_table(tuning: Mapping[str, dict]) -> str:
-    """Write the perplexity of each trial, and the learning rate that was chosen."""
+    """Write the perplexity of each trial, and the learning rate with the lowest loss."""
     rates = sorted({trial["lr"] for outcome in tuning.values() for trial in outcome["trials"]})
     rows = []
     for name, outcome in tuning.items():
@@ -272,5 +279,5 @@ def tuning_table(tuning: Mapping[str, dict]) -> str:
             cells.append(markdown.NOTHING if bits is None else markdown.perplexity(2**bits))
         edge = " (edge of the grid)" if outcome["at_edge"] else ""
         rows.append([name, *cells, f"{outcome['lr']:g}{edge}"])
-    headers = ["perplexity after the trial", *(f"{rate:g}" for rate in rates), "chosen"]
+    headers = ["perplexity after the trial", *(f"{rate:g}" for rate in rates), "best"]
     return markdown.table(headers, rows)

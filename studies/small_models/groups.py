@@ -100,9 +100,10 @@ GROUPS = (
     ),
     Group(
         "Trained short against trained long",
-        "The paper's statement needs a baseline that has learned its positions. After 3.1M tokens, "
-        "sinusoidal embeddings at L = 256 and 512 recover less than half of ALiBi's gain over no "
-        "positions, which E6 requires. These differences do not confirm the paper's statement.",
+        "The paper's statement needs a baseline that has learned to use positions. E6 therefore "
+        "requires that sinusoidal embeddings recover at least half of ALiBi's gain over no "
+        "positions. After 3.1M tokens, they recover less at L = 256 and 512, so these differences "
+        "do not test the paper's statement.",
         tuple(
             (
                 f"ALiBi, L = {short}, against sinusoidal, L = {long}, both at {long}",
@@ -119,7 +120,7 @@ GROUPS = (
         "models, which were trained much longer.",
         tuple(
             (
-                f"{METHOD_NAMES[method]}, L = {long} against {short}, each at its L",
+                f"{METHOD_NAMES[method]}, L = {long} against {short}, each at its training length",
                 key(method, long, long),
                 key(method, short, short),
             )
@@ -130,7 +131,8 @@ GROUPS = (
     Group(
         "Sliding windows",
         "In a window of n tokens, every scored token has at least n - S tokens of context, so the "
-        "change is that of longer context alone. E4 has this comparison after 24.0M tokens.",
+        "change is that of longer context alone. E4 makes this comparison with the primary models. "
+        "How much a model gains from longer context depends on how much it has learned.",
         (
             (
                 "ALiBi, L = 128, S = 16, at 256 against 128",
@@ -151,8 +153,8 @@ GROUPS = (
     ),
     Group(
         "Attention limited to the training length",
-        "E5 has this comparison after 24.0M tokens. Neither shows whether a larger model uses "
-        "context beyond L.",
+        "E5 makes this comparison with the primary models. Neither E5 nor this table shows whether "
+        "a larger model uses context beyond L.",
         tuple(
             (
                 f"ALiBi, L = {trained}, at {length}: limited against unlimited",
@@ -164,8 +166,8 @@ GROUPS = (
     ),
     Group(
         "Interpolated slopes",
-        "Slopes that are interpolated for longer windows are a later proposal. The paper makes no "
-        "statement about them. The models have eight heads.",
+        "Slopes that are interpolated for longer windows are a later proposal, which the paper "
+        "does not cover.",
         (
             (
                 "ALiBi, L = 128, at 256: interpolated against unchanged",
@@ -181,8 +183,8 @@ GROUPS = (
     ),
     Group(
         "Later methods",
-        "These are differences at 4 L, which include the differences at L. The papers of these "
-        "methods used other models and texts, so this is no replication.",
+        "These differences at 4 L already exist in part at L. The papers of these methods used "
+        "other models and texts, so this does not replicate them.",
         tuple(
             (
                 f"{METHOD_NAMES[method]} against ALiBi, L = 128, at 512",
@@ -194,8 +196,9 @@ GROUPS = (
     ),
     Group(
         "Another text",
-        "Books instead of articles. The difference between methods at L does not test the paper's "
-        "comparison on books, because it depends on how much the models have learned.",
+        "Models that were trained and tested on books. The difference between methods at L does "
+        "not test the paper's comparison on books, because it depends on how much the models have "
+        "learned.",
         (
             *(
                 (

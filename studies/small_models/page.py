@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,52 +41,72 @@ TRIALS = {
 LENGTHS = (128, 256, 512, 1024, 2048)
 
 SCOPE = """\
-The models of this study have about 1.1 million parameters (3 layers of width 128) and were trained
-on at most 24.0M tokens of English Wikipedia articles. The ALiBi paper
-([Press et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3
-billion parameters. [protocol.md](../../studies/small_models/protocol.md) fixed the tests, models,
-and statistics before any of the primary models was trained.
+The models of this study have about 1.1 million parameters (3 layers, width 128, 8 heads). The ALiBi
+paper ([Press et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3
+billion parameters. There are two sets of models:
 
-These models can show how a method's perplexity changes beyond the training length, because each
-model is compared with itself on the same tokens. They cannot show which method is best at the
-training length, or what larger models do: the differences between methods at the training length
-are still changing at the end of training. Two tests, E3 and E6, compare methods at 4 L. E6 has an
-outcome only if its baseline has learned its positions, as the protocol defines. The study does not
-measure speed; the [benchmarks](../../benchmarks/README.md) do."""
+- The {primary} **primary models** were trained on 24.0M tokens of English Wikipedia. The six tests
+  use only them. [protocol.md](../../studies/small_models/protocol.md) fixed the tests, the
+  training, and the statistics before any of them was trained.
+- The {secondary} **secondary models** were trained on 3.1M tokens of English Wikipedia or of books.
+  They cover more methods and training lengths, and give estimates without an outcome.
 
-TESTS_SCOPE = "The primary models were trained at L = 128 on 24.0M tokens (E6: also at L = 512)."
+These models can show how the perplexity of a method changes beyond the training length, because
+each model is compared with itself on the same tokens. They cannot show which method is best at the
+training length, because the differences between methods there are still changing at the end of
+training. They also cannot show what larger models do.
+
+E3 and E6 compare different methods at 4 L, so they also depend on the differences at L. E6
+therefore has an outcome only if its baseline has learned to use positions, as the protocol defines.
+The study does not measure speed; the [benchmarks](../../benchmarks/README.md) do."""
+
+METHODS = """\
+- [position-methods.md](../../docs/position-methods.md) describes the methods."""
+
+TESTS_SCOPE = """\
+E1 to E5 compare models that were trained at L = 128. E6 also needs models that were trained at
+L = 512. The primary models are trained in the order of the protocol, which allows at most 24 hours
+of one core. The training of the present ones took {hours:.1f} hours, without the learning-rate
+trials. Models that are missing below have not been trained yet."""
 
 TRAINING_GAPS = """\
-Validation perplexity at L = 128 against ALiBi's, without overlap (mean of the finished seeds). The
-learning rate is still high before the last column, so the other columns are not the results of
-models that were trained on fewer tokens."""
+Difference from ALiBi in perplexity on the validation split, at L = 128 without overlap (mean over
+seeds). The last column differs from the table above, which is of the test split. The learning rate
+is still high before the last column, so the other columns are not the results of models that were
+trained on fewer tokens."""
 
 ESTIMATES = """\
-The secondary models are other models, trained on 3.1M tokens (750 updates of 4,096) with three
-seeds each. They belong to an earlier version of this study (see Disclosure). Their changes are
-estimates, not tests: the intervals are not corrected for their number, and no outcome is stated."""
+The secondary models are a separate set, trained for 750 updates of 4,096 tokens with three seeds
+each. They belong to an earlier version of this study (see Disclosure). Their changes are estimates:
+no outcome is claimed."""
 
 DISCLOSURE = """\
-The primary models follow the protocol, which lists its corrections at the end. The training split
-has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second time. Their
-learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol adds trials
-of 12.0M tokens, because short trials can choose a rate that is too high for a method that learns
-slowly. The rate that these trials chose is used. The trials of ALiBi, sinusoidal, and rotary
-embeddings and those of the secondary models have no provenance, because it was not kept then.
+The protocol was written before any primary model was trained. At that time, the results of the
+secondary models were known, and those of one ALiBi and one sinusoidal model after 20.5M tokens,
+which are not used here. The protocol lists its corrections at the end, with the results that were
+known then.
+
+The training split has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second
+time. Their learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol
+adds trials of 12.0M tokens, because short trials can choose a rate that is too high for a method
+that learns slowly; the rate of these trials is used. If the best rate is at the edge of the grid, a
+rate outside the grid may be better.
 
 The secondary models belong to an earlier version of this study. Their learning rate decays with the
-inverse square root of the updates and not to zero, their vocabulary is another one, and they are
-tested on 40 articles, or on 20 documents of books. Training lengths of 128 and 512 were planned.
-L = 256, the stride of 64, and the order of training were decided after results at 128 and 512 had
-been seen. The learning rates come from a grid of factor 2 and trials of 0.77M tokens, which favors
-ALiBi by 1 to 1.7 percentage points over sinusoidal embeddings. The verdicts of that version were
-withdrawn, because they counted a larger effect than the paper's as a contradiction and tested
-statements about levels that models of this size cannot test."""
+inverse square root of the updates and does not reach zero, they have a different vocabulary, and
+they are tested on 40 articles, or on 20 books from Project Gutenberg. Training lengths of 128 and
+512 were planned. L = 256, evaluations with S = 64 (which this page does not show), and the order of
+training were decided after results at 128 and 512 had been seen. The learning rates come from
+trials of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found that this
+choice favors ALiBi over sinusoidal embeddings by 1 to 1.7 percentage points. Its verdicts were
+withdrawn: they counted a larger effect than the paper's as a contradiction, and tested claims about
+perplexity at the training length, which models of this size cannot test."""
 
 PUBLISHED_GAPS = """\
 Perplexity at the training length of larger models that were trained on far more tokens, for
-orientation, as published by [Haviv et al. (2022)](https://arxiv.org/abs/2203.16634) in Tables 1 to
-3, with the difference from ALiBi. A dash marks a value that was not checked for this page."""
+reference, as published by [Haviv et al. (2022)](https://arxiv.org/abs/2203.16634) in Tables 1 to 3,
+with the difference from ALiBi. The perplexities themselves are not comparable with those of this
+page. A dash marks a value that was not checked for this page."""
 
 #: Comments around the generated table in the README.
 TABLE_BEGIN = "<!-- small-models-table: begin, generated by studies/small_models -->"
@@ -96,9 +117,14 @@ def write_page(folder: Path) -> Path:
     """Write the page and its figures from the JSON in ``folder``; returns the page's path."""
     primary = load_losses(folder / PRIMARY)
     secondary = load_losses(folder / SECONDARY)
-    sections = ["# What small models show about length extrapolation", SCOPE]
-    sections += ["## How to read the tables", NOTATION]
-    sections += ["## The six tests", TESTS_SCOPE, *tests_sections(primary, MODELS)]
+    primary_origins = load_provenance(folder / PRIMARY)
+    secondary_origins = load_provenance(folder / SECONDARY)
+    sections = ["# What small models show about length extrapolation"]
+    sections.append(SCOPE.format(primary=len(primary_origins), secondary=len(secondary_origins)))
+    sections += ["## How to read the tables", f"{NOTATION}\n{METHODS}"]
+    hours = sum(facts["hours"] for facts in primary_origins.values())
+    sections += ["## The six tests", TESTS_SCOPE.format(hours=hours)]
+    sections += tests_sections(primary, MODELS)
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
     sections.append(published_gaps_table())
@@ -210,6 +236,7 @@ def _disclosure_tables(folder: Path) -> list[str]:
         tuning = load_tuning(folder / part)
         if tuning:
             sections += [f"Learning-rate trials of {description}:", tuning_table(tuning)]
+            sections += trials_without_origin(tuning)
     for part in (PRIMARY, SECONDARY):
         provenance = load_provenance(folder / part)
         if provenance:
@@ -218,15 +245,32 @@ def _disclosure_tables(folder: Path) -> list[str]:
     return sections
 
 
+def trials_without_origin(tuning: Mapping[str, dict]) -> list[str]:
+    """Return a sentence about the trials without provenance; empty if all have it."""
+    unknown = []
+    for name, outcome in tuning.items():
+        if not any(trial.get("provenance") for trial in outcome["trials"]):
+            unknown.append(f"`{name}`")
+    if not unknown:
+        return []
+    models = "these trials"
+    if len(unknown) < len(tuning):
+        models = f"the trials of {', '.join(unknown)}"
+    return [f"No commit or processor was recorded for {models}."]
+
+
 def _uncommitted_changes(part: str, provenance: Mapping[str, Mapping]) -> list[str]:
-    """Return a sentence about the models from a work tree with changes; empty without any."""
-    changed = []
+    """Return a sentence about the models from a working tree with changes; empty without any."""
+    seeds: dict[str, list[str]] = defaultdict(list)
     for name, facts in provenance.items():
         if not facts.get("git_clean"):
-            changed.append(f"`{name}`")
-    if not changed:
+            model, seed = name.rsplit("-seed", 1)
+            seeds[model].append(seed)
+    if not seeds:
         return []
+    count = sum(len(of_model) for of_model in seeds.values())
+    models = [f"`{model}` (seeds {', '.join(of_model)})" for model, of_model in seeds.items()]
     return [
-        f"{len(changed)} of {len(provenance)} {part} models come from a work tree "
-        f"with uncommitted changes: {', '.join(changed)}."
+        f"{count} of {len(provenance)} {part} models were trained from a working tree with "
+        f"uncommitted changes: {', '.join(models)}."
     ]

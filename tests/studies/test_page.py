@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from studies.small_models.page import write_page, write_readme_table
+from studies.small_models.page import trials_without_origin, write_page, write_readme_table
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "small_models"
@@ -98,7 +98,8 @@ def sides(text: str) -> tuple[Evaluation, Evaluation]:
     if match := re.fullmatch(pattern, text):
         first, short, second, long, length = match.groups()
         return evaluation(first, short, length), evaluation(second, long, length)
-    if match := re.fullmatch(rf"({NAME}), L = (\d+) against (\d+), each at its L", text):
+    longer_training = rf"({NAME}), L = (\d+) against (\d+), each at its training length"
+    if match := re.fullmatch(longer_training, text):
         method, first, second = match.groups()
         return evaluation(method, first, first), evaluation(method, second, second)
     if match := re.fullmatch(rf"({NAME}), L = (\d+), S = (\d+), at (\d+) against (\d+)", text):
@@ -186,3 +187,12 @@ def test_readme_table_states_perplexities():
             evaluation = Evaluation("wikipedia", METHODS[name], 128, length, length)
             mean = np.mean([nats.mean() for nats in losses[evaluation].values()])
             assert float(shown) == pytest.approx(math.exp(mean), abs=0.006)
+
+
+def test_trials_without_origin_are_named():
+    unknown = {"trials": [{"lr": 0.004}]}
+    known = {"trials": [{"lr": 0.004, "provenance": {"git_commit": "abc"}}]}
+    assert trials_without_origin({"a/t5-128": known}) == []
+    assert "for these trials." in trials_without_origin({"a/t5-128": unknown})[0]
+    sentence = trials_without_origin({"a/t5-128": known, "a/fox-128": unknown})[0]
+    assert sentence.endswith("for the trials of `a/fox-128`.")

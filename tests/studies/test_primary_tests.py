@@ -149,13 +149,13 @@ def test_models_without_all_seeds_are_missing():
 )
 def test_location_of_interval(value, location):
     estimate = Estimate(value, 0.01, 10, (3, 3))
-    assert Condition("", estimate, low=-0.1, high=0.1).interval_location() == location
+    assert Condition("", estimate, low=-0.1, high=0.1).interval_location(0.95) == location
 
 
 def test_location_of_interval_in_half_open_range():
     estimate = Estimate(0.5, 0.01, 10, (3, 3))
-    assert Condition("", estimate, low=0.1).interval_location() == "inside"
-    assert Condition("", estimate, high=0.1).interval_location() == "above"
+    assert Condition("", estimate, low=0.1).interval_location(0.95) == "inside"
+    assert Condition("", estimate, high=0.1).interval_location(0.95) == "above"
 
 
 def test_two_seeds_are_not_run():
