@@ -60,10 +60,13 @@ class ArticleLosses:
 
 Losses = Mapping[EvaluationKey, ArticleLosses]
 
-#: Hashes of the provenance that are equal for models whose articles are paired.
-_REQUIRED_HASHES = {
+#: Keys of results that are equal for models whose articles are paired.
+_EQUAL_KEYS = {
     "data_sha256": "different test articles",
     "dictionary_sha256": "different dictionaries",
+    "documents": "different kinds of documents",
+    "score_from": "different scored ranges",
+    "score_to": "different scored ranges",
 }
 
 
@@ -74,20 +77,21 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
         folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/evaluation*.json``.
 
     Raises:
-        UserInputError: models of a corpus were tested on different articles or with different
-            dictionaries, or articles have different numbers of scored tokens.
+        UserInputError: models of a corpus were tested on different articles, with different
+            dictionaries, or in different ranges, or articles have different numbers of scored
+            tokens.
     """
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
-    first_files: dict[tuple[str, str], _TestedFile] = {}  # by training corpus and tested text
+    first_tested: dict[tuple[str, str], _Tested] = {}  # by training corpus and tested text
     for path in sorted(folder.glob("cells/*/evaluation*.json")):
         corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
         results = load_results_file(path)
-        tested_file = _TestedFile(path, results["provenance"])
         for record in results["cells"]:
             if "document_bits" not in record:
                 continue
-            first_file = first_files.setdefault((corpus, record["corpus"]), tested_file)
-            _check_same_articles(first_file, tested_file)
+            tested = _Tested(path, {**results["provenance"], **record})
+            first = first_tested.setdefault((corpus, record["corpus"]), tested)
+            _check_same_articles(first, tested)
             key = EvaluationKey(
                 corpus=corpus,
                 method=method,
@@ -101,24 +105,29 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
     return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
 
 
-class _TestedFile(NamedTuple):
-    """Results file of one or more evaluations."""
+class _Tested(NamedTuple):
+    """One evaluation.
+
+    Attributes:
+        path: its results file.
+        facts: its result record, and the provenance of the file.
+    """
 
     path: Path
-    provenance: dict
+    facts: dict
 
 
-def _check_same_articles(first: _TestedFile, other: _TestedFile) -> None:
-    """Check that the articles of two results files can be paired.
+def _check_same_articles(first: _Tested, other: _Tested) -> None:
+    """Check that the articles of two evaluations can be paired.
 
     Merged results have the hashes of all their parts, because results with different hashes cannot
     be merged.
 
     Raises:
-        UserInputError: the test data or the dictionaries differ.
+        UserInputError: the test data, the dictionaries, or the scored ranges differ.
     """
-    for key, difference in _REQUIRED_HASHES.items():
-        if first.provenance[key] != other.provenance[key]:
+    for key, difference in _EQUAL_KEYS.items():
+        if first.facts.get(key) != other.facts.get(key):
             raise UserInputError(
                 f"{first.path} and {other.path} have {difference} ({key}). "
                 "Move the results of one of them to another folder."

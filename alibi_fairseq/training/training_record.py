@@ -12,6 +12,9 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from fairseq.logging import metrics
+from fairseq.logging.meters import MetersDict
+
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
 from ..results.results_file import new_results_file, save_results_file
@@ -142,6 +145,19 @@ class TrainingRecord:
             logger.warning(f"{path} could not be written ({error.strerror})")
 
 
+def _tokens_of(update: MetersDict, sample_size: float) -> int:
+    """Return the tokens of an update in all processes.
+
+    Args:
+        update: what fairseq logged during the update. It calls the tokens words per batch (wpb).
+        sample_size: counts if the criterion does not log tokens. With ``--sentence-avg``, it is the
+            number of sequences.
+    """
+    if "wpb" in update:
+        return int(update["wpb"].avg)
+    return int(sample_size)
+
+
 def record_training(trainer, extra_state: dict | None) -> None:
     """Record a training of a language model from its first update on.
 
@@ -161,9 +177,10 @@ def record_training(trainer, extra_state: dict | None) -> None:
     post_validate = getattr(task, "post_validate", None)
 
     def train_step(samples, raise_oom=False):
-        output = update(samples, raise_oom)
+        with metrics.aggregate() as logged:
+            output = update(samples, raise_oom)
         if output is not None:  # not out of memory
-            measurements.updated(int(output["sample_size"]))
+            measurements.updated(_tokens_of(logged, output["sample_size"]))
         return output
 
     def get_valid_iterator(subset, *arguments, **keywords):

@@ -19,7 +19,12 @@ BITS = [1900.0, 2100.0]
 
 
 def save_evaluation(
-    folder: Path, model: str, tested_on: str = "wiki", name: str = "evaluation.json", **provenance
+    folder: Path,
+    model: str,
+    tested_on: str = "wiki",
+    name: str = "evaluation.json",
+    score_from: int = 0,
+    **provenance,
 ) -> Path:
     """Write the evaluation of a model such as ``wiki-alibi-16-seed1``; return its path."""
     _, method, _, seed = model.split("-")
@@ -29,6 +34,7 @@ def save_evaluation(
         corpus=tested_on,
         document_tokens=TOKENS,
         document_bits=BITS,
+        score_from=score_from,
     )
     path = folder / "cells" / model / name
     save_results_file(document(record, **provenance), path)
@@ -45,6 +51,13 @@ def test_different_test_articles_are_rejected(key, value, model, tmp_path):
         load_losses(tmp_path)
     for path in (first, other):
         assert str(path) in str(error.value)
+
+
+def test_different_scored_ranges_are_rejected(tmp_path):
+    save_evaluation(tmp_path, "wiki-alibi-16-seed1")
+    save_evaluation(tmp_path, "wiki-t5-16-seed1", score_from=500)
+    with pytest.raises(UserInputError, match="different scored ranges"):
+        load_losses(tmp_path)
 
 
 def test_other_texts_have_other_articles(tmp_path):

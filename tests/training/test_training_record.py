@@ -122,3 +122,8 @@ def test_record_after_stop_matches_checkpoint(data, tmp_path):
     document = run(data, folder, 15)
     assert [record["updates"] for record in document["cells"]] == [5, 10, 15]
     assert [record["trained_tokens"] for record in document["cells"]] == [320, 640, 960]
+
+
+def test_trained_tokens_are_no_sequences(data, tmp_path):
+    document = run(data, tmp_path / "run", 10, "--sentence-avg")
+    assert document["cells"][-1]["trained_tokens"] == 10 * 64
