@@ -157,8 +157,63 @@ def test_page_has_estimates():
 def test_page_states_changes_and_intervals(text, printed):
     expected = change(read_losses("secondary"), *sides(text))
     for shown, value in zip(printed, expected, strict=True):
-        decimals = len(shown.rstrip("%").partition(".")[2])
-        assert float(shown.rstrip("%")) == pytest.approx(value, abs=0.51 * 10**-decimals)
+        assert_printed(shown, value)
+
+
+CONDITION = re.compile(
+    r"^\| E\d +\| (?P<text>[^|]+?) +\| [^|]+\| +"
+    r"(?P<change>\S+%) \| +(?P<low>\S+) … (?P<high>\S+) \|"
+)
+
+
+def conditions() -> list[tuple[str, list[str]]]:
+    """Return the conditions of the six tests that have estimates, as printed."""
+    estimates = []
+    for line in (RESULTS / "README.md").read_text().splitlines():
+        if match := CONDITION.match(line):
+            printed = [match["change"], match["low"], match["high"]]
+            estimates.append((match["text"], printed))
+    return estimates
+
+
+def condition_sides(text: str) -> tuple[Evaluation, Evaluation]:
+    """Return the two evaluations that a condition of the six tests compares; L is 128."""
+
+    def evaluation(method, multiple=1, stride=None, variant="", trained=128):
+        length = int(multiple) * 128
+        stride = int(stride or length)
+        return Evaluation("wikipedia", METHODS[method], trained, length, stride, variant)
+
+    if text == "ALiBi (L) against sinusoidal (4 L), at 4 L":
+        return evaluation("ALiBi", 4), evaluation("sinusoidal", 4, trained=512)
+    if match := re.fullmatch(rf"({NAME}) at (\d+) L against L(?:, S = (\d+))?", text):
+        method, multiple, stride = match.groups()
+        return evaluation(method, multiple, stride), evaluation(method, 1, stride)
+    if match := re.fullmatch(rf"({NAME}) against ({NAME}) at (\d+) L", text):
+        first, second, multiple = match.groups()
+        return evaluation(first, multiple), evaluation(second, multiple)
+    pattern = rf"({NAME}) at (\d+) L: attention limited to L against unlimited"
+    match = re.fullmatch(pattern, text)
+    assert match, text
+    method, multiple = match.groups()
+    return evaluation(method, multiple, variant="limited"), evaluation(method, multiple)
+
+
+def test_page_has_conditions():
+    assert len(conditions()) >= 10
+
+
+@pytest.mark.parametrize(("text", "printed"), conditions(), ids=lambda value: str(value)[:60])
+def test_page_states_changes_of_conditions(text, printed):
+    expected = change(read_losses("primary"), *condition_sides(text))
+    for shown, value in zip(printed, expected, strict=True):
+        assert_printed(shown, value)
+
+
+def assert_printed(shown: str, value: float) -> None:
+    """Assert that a printed percentage is the rounded value."""
+    decimals = len(shown.rstrip("%").partition(".")[2])
+    assert float(shown.rstrip("%")) == pytest.approx(value, abs=0.51 * 10**-decimals)
 
 
 def test_page_is_current(tmp_path):
