@@ -21,9 +21,9 @@ HEAD = """# Benchmarks
 fewer lengths and rounds. `python -m benchmarks.table` writes this page.
 
 Variants run in alternation (A B A B …). Ratios are medians over rounds of the ratio within a round,
-so that other load on the machine affects both sides. Above 1 is faster. Memory is the peak of one
-model in a separate process. The JSON files hold commands, versions, speeds in tokens per second,
-and all other measurements.
+so that other load on the machine affects both sides. A ratio of speeds above 1 is faster, and a
+ratio of memory above 1 is more memory. Memory is the peak of one model in a separate process. The
+JSON files hold commands, versions, speeds in tokens per second, and all other measurements.
 
 The benchmark `backends` is not on this page. It times every backend on calls of many shapes; `auto`
 selects by its results.
@@ -98,7 +98,7 @@ TABLES = {
     ),
     "peers": Table(
         "Training steps compared with other libraries' ALiBi",
-        "Duration of a step relative to ours.",
+        "Duration of a step relative to ours; above 1 is slower than ours.",
         ("variant", "version"),
         ("length",),
         (("", "ours_is_faster", "{:.2f}"),),

@@ -27,6 +27,7 @@ from .config_values import (
     PositiveInt,
     Stride,
 )
+from .method_notation import method_of
 
 #: Axes of a comparison in their default order of importance. The first axis varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
@@ -162,8 +163,8 @@ class ComparisonConfig:
     methods: Methods = Field(
         ("alibi", "sinusoidal"),
         description="position methods, of which `alibi-fairseq models` lists the names; all: the "
-        "seven published up to ALiBi; later: the others; A+B: A and B in alternate layers; "
-        "A/OPTION=VALUE: A with an option of the model",
+        "paper's methods, learned, transformer_xl, and none; later: the others; A+B: A and B in "
+        "alternate layers; A/OPTION=VALUE: A with an option of the model",
     )
     train_lengths: NonEmptyListOrItem[PositiveInt] = Field(
         (128,), description="training lengths in tokens"
@@ -252,6 +253,12 @@ class ComparisonConfig:
                     PROBES[corpus.probe].check(length)
         for length in self.train_lengths:
             self._check_tokens_per_update(length)
+        has_memory = any(method_of(method) == "transformer_xl" for method in self.methods)
+        if has_memory and any(stride != "full" for stride in self.strides):
+            raise ValueError(
+                "strides: the memory of transformer_xl requires windows that do not overlap; "
+                "remove transformer_xl, or use sliding, which leaves it out"
+            )
 
     def _check_tokens_per_update(self, train_length: int) -> None:
         """Check that an update can consist of equal batches of whole samples.

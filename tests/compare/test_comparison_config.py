@@ -77,6 +77,7 @@ def test_model_specs_follow_order():
         ({"batches_per_update": 3, "train_lengths": [64]}, "64 times 3 batches.*use 4224"),
         ({"batches_per_update": 0}, "batches_per_update"),
         ({"order": ["seeds"]}, "order"),
+        ({"methods": "all", "strides": ["full", 8]}, "strides: the memory of transformer_xl"),
         ({"train_flags": "--seed=3"}, "--seed"),
         ({"train_flags": "--update-freq 2"}, "--update-freq"),
         ({"train_flags": "--batch-size 2"}, "sets --batch-size"),
