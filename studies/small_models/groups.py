@@ -69,14 +69,18 @@ def _beyond(method: str, trained: int, multiples: Iterable[int]) -> list[tuple]:
 GROUPS = (
     Group(
         "Beyond the training length",
-        "Each model is compared with itself, as in E1 and E2.",
+        "Each model is compared with itself, as in E1 and E2. Learned embeddings reuse their last "
+        "position beyond L. Transformer-XL also attends to its memory, which holds the L tokens "
+        "before the window.",
         (
             *_beyond("alibi", 128, (2, 4, 16)),
             *_beyond("alibi", 256, (2, 4)),
             *_beyond("alibi", 512, (2, 4)),
             *_beyond("sinusoidal", 128, (2, 4, 16)),
+            *_beyond("learned", 128, (2, 4, 16)),
             *_beyond("rotary", 128, (2, 4, 16)),
             *_beyond("t5", 128, (2, 4, 16)),
+            *_beyond("transformer_xl", 128, (2, 4, 16)),
             *_beyond("none", 128, (2, 4, 16)),
             *_beyond("kerple", 128, (2, 4, 16)),
             *_beyond("fox", 128, (2, 4, 16)),

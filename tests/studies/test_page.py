@@ -244,10 +244,10 @@ def test_readme_table_states_perplexities():
             assert float(shown) == pytest.approx(math.exp(mean), abs=0.006)
 
 
-def test_trials_without_origin_are_named():
+def test_page_says_which_trials_have_no_origin():
     unknown = {"trials": [{"lr": 0.004}]}
     known = {"trials": [{"lr": 0.004, "provenance": {"git_commit": "abc"}}]}
     assert trials_without_origin({"a/t5-128": known}) == []
-    assert "for these trials." in trials_without_origin({"a/t5-128": unknown})[0]
+    assert trials_without_origin({"a/t5-128": unknown})[0].endswith("of these trials.")
     sentence = trials_without_origin({"a/t5-128": known, "a/fox-128": unknown})[0]
-    assert sentence.endswith("for the trials of `a/fox-128`.")
+    assert sentence.endswith("only of the trials of `a/t5-128`.")
