@@ -31,18 +31,18 @@ NOTATION = """\
 TESTS_HELP = """\
 A test's p value is the largest p value among its conditions, after Holm's correction for six tests.
 The test is supported if this p value is below 0.05. A test with k conditions is not supported if
-the interval of one of them at the level 1 - 0.05 / k lies outside its range, both of which are in
-the next table. Otherwise the test is inconclusive. A large p value is not evidence against a
-statement.
+the interval of one of them at the level 1 - 0.05 / k lies outside its range. Otherwise the test is
+inconclusive. A large p value is not evidence against a statement.
 
-E4 and E5 state that longer context changes nothing, as the paper's analysis suggests (Appendix B).
+E4 and E5 state that longer context changes perplexity by at most 0.5%, because the paper's analysis
+suggests that it changes nothing (Appendix B).
 They are also not supported if longer context helps ALiBi. That is not a failure of extrapolation,
 which E1 tests."""
 
 CONDITIONS_HELP = """\
-The ranges are those of the protocol, not of the paper. The location is that of the interval at the
-level 1 - 0.05 / k relative to the range. Conditions of a test that was not run are shown for
-information only.
+The ranges are those of the protocol, not of the paper. The location is where the interval at the
+level 1 - 0.05 / k lies relative to the range; the table shows the 95% interval. Conditions of a
+test that was not run are shown for information only.
 
 - E1 does not show that ALiBi uses longer context: longer windows also leave fewer tokens with
   little context (the early token curse, Appendix B of the paper).

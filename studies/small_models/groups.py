@@ -120,8 +120,8 @@ GROUPS = (
     Group(
         "Longer training lengths",
         "All updates have 4,096 tokens, so a longer training length means fewer sequences per "
-        "update. This can hurt models that are far from converged, and does not test the paper's "
-        "models, which were trained much longer.",
+        "update. Fewer sequences can hurt models that are far from converged. This table does not "
+        "test the paper's models, which were trained on many more tokens.",
         tuple(
             (
                 f"{METHOD_NAMES[method]}, L = {long} against {short}, each at its training length",
@@ -187,8 +187,9 @@ GROUPS = (
     ),
     Group(
         "Later methods",
-        "These differences at 4 L already exist in part at L. The papers of these methods used "
-        "other models and texts, so this does not replicate them.",
+        "The methods already differ at L, so these differences at 4 L do not measure "
+        "extrapolation alone. The papers of these methods used other models and texts, so this "
+        "does not replicate them.",
         tuple(
             (
                 f"{METHOD_NAMES[method]} against ALiBi, L = 128, at 512",

@@ -45,20 +45,22 @@ The models of this study have about 1.1 million parameters (3 layers, width 128,
 paper ([Press et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3
 billion parameters. There are two sets of models:
 
-- The {primary} **primary models** were trained on 24.0M tokens of English Wikipedia. The six tests
-  use only them. [protocol.md](../../studies/small_models/protocol.md) fixed the tests, the
-  training, and the statistics before any of them was trained.
+- The {primary} **primary models** that are trained so far read 24.0M tokens of English Wikipedia
+  each, 3.3M of them for the second time. The six tests use only them.
+  [protocol.md](../../studies/small_models/protocol.md) fixed the tests, the training, and the
+  statistics before any primary model was trained, and lists later corrections at its end.
 - The {secondary} **secondary models** were trained on 3.1M tokens of English Wikipedia or of books.
   They cover more methods and training lengths, and give estimates without an outcome.
 
-These models can show how the perplexity of a method changes beyond the training length, because
-each model is compared with itself on the same tokens. They cannot show which method is best at the
-training length, because the differences between methods there are still changing at the end of
-training. They also cannot show what larger models do.
+These models can show whether the perplexity of a method rises or falls beyond the training length,
+because each model is compared with itself on the same tokens. How much it changes depends on how
+much a model has learned, and so do the differences between methods at the training length. These
+models therefore cannot show which method is best at the training length, or what larger models do.
 
-E3 and E6 compare different methods at 4 L, so they also depend on the differences at L. E6
-therefore has an outcome only if its baseline has learned to use positions, as the protocol defines.
-The study does not measure speed; the [benchmarks](../../benchmarks/README.md) do."""
+E3 and E6 compare different methods at 4 L, so they also depend on how well each method does at its
+own training length. E6 therefore has an outcome only if sinusoidal models that were trained at 4 L
+have learned to use positions, as the protocol defines. The study does not measure speed; the
+[benchmarks](../../benchmarks/README.md) do."""
 
 METHODS = """\
 - [position-methods.md](../../docs/position-methods.md) describes the methods."""
@@ -77,32 +79,32 @@ trained on fewer tokens."""
 
 ESTIMATES = """\
 The secondary models are a separate set, trained for 750 updates of 4,096 tokens with three seeds
-each. They belong to an earlier version of this study (see Disclosure). Their changes are estimates:
-no outcome is claimed."""
+each. They have the setup of an earlier version of this study (see Disclosure). Their changes are
+estimates: no outcome is claimed."""
 
 DISCLOSURE = """\
 The protocol was written before any primary model was trained. At that time, the results of the
-secondary models were known, and those of one ALiBi and one sinusoidal model after 20.5M tokens,
-which are not used here. The protocol lists its corrections at the end, with the results that were
-known then.
+secondary models were known, except those of learned embeddings and Transformer-XL. So were those of
+one ALiBi and one sinusoidal model after 20.5M tokens, which are not used here. The protocol lists
+its corrections at the end, with the results that were known then.
 
 The training split has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second
 time. Their learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol
 adds trials of 12.0M tokens, because short trials can choose a rate that is too high for a method
-that learns slowly; the rate of these trials is used. If the best rate is at the edge of the grid, a
-rate outside the grid may be better.
+that learns slowly; the rate of these trials is used. ALiBi's best rate is at the edge of the grid,
+so a higher rate may be better.
 
-The secondary models belong to an earlier version of this study. Their learning rate decays with the
-inverse square root of the updates and does not reach zero, they have a different vocabulary, and
-they are tested on 40 articles, or on 20 books from Project Gutenberg. Training lengths of 128 and
-512 were planned. L = 256, evaluations with S = 64 (which this page does not show), and the order of
-training were decided after results at 128 and 512 had been seen. Learned embeddings and
-Transformer-XL were added after the primary models of ALiBi, sinusoidal, and rotary embeddings. The
-learning rates come from trials of 0.77M tokens on a grid with a spacing of 2. An analysis of that
-version found that this choice favors ALiBi over sinusoidal embeddings by 1 to 1.7 percentage
-points. Its verdicts were withdrawn: they counted a larger effect than the paper's as a
-contradiction, and tested claims about perplexity at the training length, which models of this size
-cannot test."""
+The secondary models have the setup of an earlier version of this study. Their learning rate decays
+with the inverse square root of the updates and does not reach zero, they have a different
+vocabulary, and they are tested on 40 articles, or on 20 books from Project Gutenberg. Training
+lengths of 128 and 512 were planned. L = 256, evaluations with S = 64 (which this page does not
+show), and the order of training were decided after results at 128 and 512 had been seen. Learned
+embeddings and Transformer-XL were added after the primary models of ALiBi, sinusoidal, and rotary
+embeddings. The learning rates come from trials of 0.77M tokens on a grid with a spacing of 2. An
+analysis of that version found that this choice favors ALiBi by 1 to 1.7 percentage points in its
+difference from sinusoidal embeddings. The verdicts of that version were withdrawn: they counted a
+larger effect than the paper's as a contradiction, and tested claims about perplexity at the
+training length, which models of this size cannot test."""
 
 PUBLISHED_GAPS = """\
 Perplexity at the training length of larger models that were trained on far more tokens, for
@@ -225,7 +227,7 @@ def _secondary_levels(folder: Path, losses: Losses) -> list[str]:
     if models:
         paths = [folder / "secondary.png", folder / "secondary.svg"]
         draw_lengths(models, LENGTHS, MODELS.train_length, *paths)
-        sections.append("![Perplexity by evaluation length, 3.1M tokens](secondary.png)")
+        sections.append("![Perplexity by evaluation length, L = 128, 3.1M tokens](secondary.png)")
     return sections
 
 
@@ -256,9 +258,11 @@ def trials_without_origin(tuning: Mapping[str, dict]) -> list[str]:
     if len(recorded) == len(tuning):
         return []
     if not recorded:
-        return ["The JSON has no commit and no processor of these trials."]
+        return ["The results files do not record the commit or the processor of these trials."]
     trials = ", ".join(recorded)
-    return [f"The JSON has the commit and the processor only of the trials of {trials}."]
+    return [
+        f"The results files record the commit and the processor only for the trials of {trials}."
+    ]
 
 
 def _uncommitted_changes(part: str, provenance: Mapping[str, Mapping]) -> list[str]:

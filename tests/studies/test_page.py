@@ -250,4 +250,4 @@ def test_page_says_which_trials_have_no_origin():
     assert trials_without_origin({"a/t5-128": known}) == []
     assert trials_without_origin({"a/t5-128": unknown})[0].endswith("of these trials.")
     sentence = trials_without_origin({"a/t5-128": known, "a/fox-128": unknown})[0]
-    assert sentence.endswith("only of the trials of `a/t5-128`.")
+    assert sentence.endswith("only for the trials of `a/t5-128`.")
