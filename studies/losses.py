@@ -82,16 +82,16 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
             tokens.
     """
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
-    first_tested: dict[tuple[str, str], _Tested] = {}  # by training corpus and tested text
+    first_evaluations: dict[tuple[str, str], _Evaluation] = {}  # by training corpus and tested text
     for path in sorted(folder.glob("cells/*/evaluation*.json")):
         corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
         results = load_results_file(path)
         for record in results["cells"]:
             if "document_bits" not in record:
                 continue
-            tested = _Tested(path, {**results["provenance"], **record})
-            first = first_tested.setdefault((corpus, record["corpus"]), tested)
-            _check_same_articles(first, tested)
+            evaluation = _Evaluation(path, {**results["provenance"], **record})
+            first = first_evaluations.setdefault((corpus, record["corpus"]), evaluation)
+            _check_same_articles(first, evaluation)
             key = EvaluationKey(
                 corpus=corpus,
                 method=method,
@@ -105,7 +105,7 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
     return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
 
 
-class _Tested(NamedTuple):
+class _Evaluation(NamedTuple):
     """One evaluation.
 
     Attributes:
@@ -117,7 +117,7 @@ class _Tested(NamedTuple):
     facts: dict
 
 
-def _check_same_articles(first: _Tested, other: _Tested) -> None:
+def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
     """Check that the articles of two evaluations can be paired.
 
     Merged results have the hashes of all their parts, because results with different hashes cannot

@@ -152,10 +152,9 @@ class PrimaryTest:
         """p value of the intersection-union test: the largest of its conditions."""
         return max(condition.p_value for condition in self.conditions)
 
-    @property
-    def level(self) -> float:
-        """Confidence level of the intervals that can make the test not supported."""
-        return 1 - ALPHA / len(self.conditions)
+    def location(self, condition: Condition) -> str:
+        """Return where the interval that can make the test not supported lies."""
+        return condition.interval_location(1 - ALPHA / len(self.conditions))
 
     @property
     def outcome(self) -> str:
@@ -166,7 +165,7 @@ class PrimaryTest:
             return BASELINE_NOT_TRAINED
         if self.adjusted_p < ALPHA:
             return SUPPORTED
-        locations = {condition.interval_location(self.level) for condition in self.conditions}
+        locations = {self.location(condition) for condition in self.conditions}
         if locations & {"below", "above"}:
             return NOT_SUPPORTED
         return INCONCLUSIVE

@@ -122,7 +122,7 @@ def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
             change, interval, seeds = estimate_cells(condition.estimate)
             location = markdown.NOTHING
             if condition.estimate is not None:
-                location = condition.interval_location(test.level)
+                location = test.location(condition)
             row = [test.name, condition.description, bounds, change, interval, location, seeds]
             rows.append(row)
     headers = ["", "condition", "range", "change", "95% interval", "location", "seeds"]

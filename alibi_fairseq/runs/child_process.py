@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -156,9 +155,7 @@ def _start_at(bar: tqdm, updates: int) -> None:
 
     A resumed training did all updates before that one earlier, so they do not count for the rate.
     """
-    now = time.time()
     bar.initial = updates
     bar.n = updates
     bar.last_print_n = updates
-    bar.start_t = now
-    bar.last_print_t = now
+    bar.unpause()

@@ -96,6 +96,7 @@ def test_training_log_has_few_progress_lines(capsys):
 def test_rate_of_a_resumed_training_counts_only_its_own_updates():
     with worker_pool.progress(1000, "training", "update", disable=False) as bar:
         bar.start_t -= 100  # the interpreter starts and the checkpoint is read
+        bar.last_print_t -= 100
         for updates in (900, 905):
             advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
         bar.start_t -= 10

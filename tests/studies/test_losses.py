@@ -23,7 +23,7 @@ def save_evaluation(
     model: str,
     tested_on: str = "wiki",
     name: str = "evaluation.json",
-    score_from: int = 0,
+    scored: dict | None = None,
     **provenance,
 ) -> Path:
     """Write the evaluation of a model such as ``wiki-alibi-16-seed1``; return its path."""
@@ -34,7 +34,7 @@ def save_evaluation(
         corpus=tested_on,
         document_tokens=TOKENS,
         document_bits=BITS,
-        score_from=score_from,
+        **(scored or {}),
     )
     path = folder / "cells" / model / name
     save_results_file(document(record, **provenance), path)
@@ -53,10 +53,13 @@ def test_different_test_articles_are_rejected(key, value, model, tmp_path):
         assert str(path) in str(error.value)
 
 
-def test_different_scored_ranges_are_rejected(tmp_path):
+@pytest.mark.parametrize(
+    "scored", [{"score_from": 500}, {"score_to": 900}, {"documents": "titles"}]
+)
+def test_different_scored_ranges_are_rejected(scored, tmp_path):
     save_evaluation(tmp_path, "wiki-alibi-16-seed1")
-    save_evaluation(tmp_path, "wiki-t5-16-seed1", score_from=500)
-    with pytest.raises(UserInputError, match="different scored ranges"):
+    save_evaluation(tmp_path, "wiki-t5-16-seed1", scored=scored)
+    with pytest.raises(UserInputError, match=f"different .* \\({next(iter(scored))}\\)"):
         load_losses(tmp_path)
 
 

@@ -37,6 +37,10 @@ METHODS = {
 }
 NAME = "|".join(map(re.escape, METHODS))
 ROW = re.compile(r"^\| (?P<text>.+?) +\| +(?P<change>\S+%) \| +(?P<low>\S+) … (?P<high>\S+) \|")
+CONDITION = re.compile(
+    r"^\| E\d +\| (?P<text>[^|]+?) +\| [^|]+\| +"
+    r"(?P<change>\S+%) \| +(?P<low>\S+) … (?P<high>\S+) \|"
+)
 
 
 @dataclass(frozen=True)
@@ -138,42 +142,35 @@ def change(losses: dict, first: Evaluation, second: Evaluation) -> list[float]:
     return [100 * (math.exp(x) - 1) for x in (by_article.mean(), low, high)]
 
 
-def rows() -> list[tuple[str, list[str]]]:
-    text = (RESULTS / "README.md").read_text()
-    text = text[text.index("## Estimates") :]
-    estimates = []
-    for line in text.splitlines():
-        if match := ROW.match(line):
-            printed = [match["change"], match["low"], match["high"]]
-            estimates.append((match["text"].strip(), printed))
-    return estimates
+def printed_changes(pattern: re.Pattern, page: str) -> list[tuple[str, list[str]]]:
+    """Return text, change, and interval of each row that a pattern matches, as printed."""
+    changes = []
+    for line in page.splitlines():
+        if match := pattern.match(line):
+            changes.append((match["text"].strip(), [match["change"], match["low"], match["high"]]))
+    return changes
+
+
+def assert_printed(printed: list[str], expected: list[float]) -> None:
+    """Assert that printed percentages are the rounded values."""
+    for shown, value in zip(printed, expected, strict=True):
+        decimals = len(shown.rstrip("%").partition(".")[2])
+        assert float(shown.rstrip("%")) == pytest.approx(value, abs=0.51 * 10**-decimals)
+
+
+PAGE = (RESULTS / "README.md").read_text()
+CONDITIONS = printed_changes(CONDITION, PAGE)
+ESTIMATES = printed_changes(ROW, PAGE[PAGE.index("## Estimates") :])
 
 
 def test_page_has_estimates():
-    assert len(rows()) >= 60
+    assert len(CONDITIONS) >= 10
+    assert len(ESTIMATES) >= 60
 
 
-@pytest.mark.parametrize(("text", "printed"), rows(), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("text", "printed"), ESTIMATES, ids=lambda value: str(value)[:60])
 def test_page_states_changes_and_intervals(text, printed):
-    expected = change(read_losses("secondary"), *sides(text))
-    for shown, value in zip(printed, expected, strict=True):
-        assert_printed(shown, value)
-
-
-CONDITION = re.compile(
-    r"^\| E\d +\| (?P<text>[^|]+?) +\| [^|]+\| +"
-    r"(?P<change>\S+%) \| +(?P<low>\S+) … (?P<high>\S+) \|"
-)
-
-
-def conditions() -> list[tuple[str, list[str]]]:
-    """Return the conditions of the six tests that have estimates, as printed."""
-    estimates = []
-    for line in (RESULTS / "README.md").read_text().splitlines():
-        if match := CONDITION.match(line):
-            printed = [match["change"], match["low"], match["high"]]
-            estimates.append((match["text"], printed))
-    return estimates
+    assert_printed(printed, change(read_losses("secondary"), *sides(text)))
 
 
 def condition_sides(text: str) -> tuple[Evaluation, Evaluation]:
@@ -199,21 +196,9 @@ def condition_sides(text: str) -> tuple[Evaluation, Evaluation]:
     return evaluation(method, multiple, variant="limited"), evaluation(method, multiple)
 
 
-def test_page_has_conditions():
-    assert len(conditions()) >= 10
-
-
-@pytest.mark.parametrize(("text", "printed"), conditions(), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("text", "printed"), CONDITIONS, ids=lambda value: str(value)[:60])
 def test_page_states_changes_of_conditions(text, printed):
-    expected = change(read_losses("primary"), *condition_sides(text))
-    for shown, value in zip(printed, expected, strict=True):
-        assert_printed(shown, value)
-
-
-def assert_printed(shown: str, value: float) -> None:
-    """Assert that a printed percentage is the rounded value."""
-    decimals = len(shown.rstrip("%").partition(".")[2])
-    assert float(shown.rstrip("%")) == pytest.approx(value, abs=0.51 * 10**-decimals)
+    assert_printed(printed, change(read_losses("primary"), *condition_sides(text)))
 
 
 def test_page_is_current(tmp_path):

@@ -158,6 +158,13 @@ def test_location_of_interval_in_half_open_range():
     assert Condition("", estimate, high=0.1).interval_location(0.95) == "above"
 
 
+@pytest.mark.parametrize(("conditions", "outcome"), [(1, NOT_SUPPORTED), (3, INCONCLUSIVE)])
+def test_level_of_intervals_depends_on_number_of_conditions(conditions, outcome):
+    """Below the value, the interval reaches 2.23 standard errors at 95%, and 2.87 at 98.3%."""
+    condition = Condition("", Estimate(0.125, 0.01, 10, (3, 3)), high=0.1)
+    assert PrimaryTest("E1", "", (condition,) * conditions, adjusted_p=1.0).outcome == outcome
+
+
 def test_two_seeds_are_not_run():
     assert set(outcomes(study(seeds=(1, 2))).values()) == {NOT_RUN}
 
