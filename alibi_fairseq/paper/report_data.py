@@ -71,8 +71,11 @@ class ReportData:
                     measurements.append(measurement)
             yield name, replace(self, measurements=measurements)
 
-    def trainings(self, corpus: str) -> list[dict]:
-        """Return the validation records of trainings of the paper's model, in order of updates."""
+    def validations(self, corpus: str) -> list[dict]:
+        """Return the validation records of trainings of the paper's model, in order of updates.
+
+        Each has the ``seed`` of its training, which is None if unknown.
+        """
         model = published.model(corpus)
         validations = []
         for _, results_file in self.files:
@@ -80,7 +83,8 @@ class ReportData:
                 continue
             for record in results_file["cells"]:
                 if record["subset"] == "valid" and record.get("model") == model:
-                    validations.append(record)
+                    # In a merged file of several seeds, the records have the seeds.
+                    validations.append({"seed": results_file["provenance"]["seed"], **record})
         return sorted(validations, key=lambda record: record["updates"])
 
     def speeds(self) -> dict[str, SpeedsAndMemory]:

@@ -67,7 +67,7 @@ def table(item: str, results: ReportData) -> str:
             "Training: the paper on V100s, speed in words; ours on the machine named in the "
             "sources, in tokens:\n"
         )
-        parts.append(cost_grid(item, results.trainings(corpus)))
+        parts.append(cost_grid(item, results.validations(corpus)))
     if item in SWEEPS or item == "table06":
         parts.append(
             "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; "

@@ -1,13 +1,12 @@
-"""Speeds in the report: Table 1 and Figure 5."""
-
-from dataclasses import replace
+"""Speeds and training times in the report: Table 1, Figures 5 and 8."""
 
 from results_documents import cells_of, document
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import report_figures, speed_table
+from alibi_fairseq.paper import speed_figures, speed_table
 from alibi_fairseq.paper.report import write_report
 from alibi_fairseq.paper.report_data import ReportData, collect
+from alibi_fairseq.paper.training_time_figure import time_curve
 from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.results_file import save_results_file
 
@@ -84,39 +83,97 @@ def test_report_of_speeds_has_only_table_1(tmp_path):
     write_report(results, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out" / "tables").iterdir()] == ["table01.md"]
     [(machine, speeds_and_memory)] = results.speeds().items()
-    panel, _, _ = report_figures.speed_panels(machine, speeds_and_memory, "tokens")
+    panel, _, _ = speed_figures.speed_panels(machine, speeds_and_memory, "tokens")
     assert panel.y == "training (thousand tokens per second)"
     lines = {line.label: list(line.y) for line in panel.lines}
     assert lines == {"ALiBi": [1.0], "T5 bias": [1.0]}
 
 
-def test_time_curve_uses_hours_of_same_updates():
+def curve_row(length=2048):
+    """Return the row of Figure 5 of ALiBi trained at 1024 and evaluated at 2048, or at another."""
     row = paper.rows("figure05")[-1]
     assert (row["position_method"], row["train_length"], row["length"]) == ("alibi", 1024, 2048)
-    evaluation = Measurement(
-        "alibi", 1024, 2048, 2048, "valid", model="alibi_lm_1b3", corpus="cc100-roberta"
-    )
-    validation = {
+    return {**row, "length": length}
+
+
+def validation(updates, **changes):
+    """Return a validation record of ALiBi trained at 1024."""
+    record = {
         "model": "alibi_lm_1b3",
         "position_method": "alibi",
         "train_length": 1024,
         "length": 1024,
         "subset": "valid",
         "loss_bits": 3.0,
+        "updates": updates,
+        "gpu_hours": updates / 9,
     }
+    return record | changes
+
+
+def evaluation(updates, perplexity, seed=1):
+    """Return an evaluation of a checkpoint at 2048 tokens."""
+    return Measurement(
+        "alibi",
+        1024,
+        2048,
+        2048,
+        "valid",
+        perplexity,
+        corpus="cc100-roberta",
+        model="alibi_lm_1b3",
+        updates=updates,
+        seed=seed,
+    )
+
+
+def training(*validations, corpus="cc100-roberta", seed=1):
+    """Return path and content of the results file of a training."""
+    return None, document(*validations, kind="training", corpus=corpus, seed=seed)
+
+
+def test_time_curve_uses_hours_of_same_updates():
     evaluations = []
     validations = []
     curve = []
     for updates in (10_000, 30_000, 50_000):
         perplexity = 8.5 + 20_000 / updates
-        evaluations.append(replace(evaluation, updates=updates, perplexity=perplexity))
-        validations.append({**validation, "updates": updates, "gpu_hours": updates / 9})
+        evaluations.append(evaluation(updates, perplexity))
+        validations.append(validation(updates))
         curve.append((updates / 9, perplexity))
-    training = document(*validations, kind="training", corpus="cc100-roberta")
-    results = ReportData(files=[(None, training)], measurements=evaluations)
-    assert report_figures.time_curve(results, row) == curve
+    results = ReportData(files=[training(*validations)], measurements=evaluations)
+    assert time_curve(results, curve_row()) == curve
     curve_at_train_length = [(hours, 8.0) for hours, _ in curve]
-    assert report_figures.time_curve(results, {**row, "length": 1024}) == curve_at_train_length
+    assert time_curve(results, curve_row(length=1024)) == curve_at_train_length
     for record in validations:
         del record["gpu_hours"]
-    assert report_figures.time_curve(results, row) == []
+    assert time_curve(results, curve_row()) == []
+
+
+def test_time_curve_averages_seeds():
+    trainings = [
+        training(validation(30_000, gpu_hours=3000.0, loss_bits=3.0), seed=1),
+        training(validation(30_000, gpu_hours=5000.0, loss_bits=4.0), seed=2),
+    ]
+    evaluations = [evaluation(30_000, 9.0, seed=1), evaluation(30_000, 10.0, seed=2)]
+    results = ReportData(files=trainings, measurements=evaluations)
+    assert time_curve(results, curve_row()) == [(4000.0, 9.5)]
+    assert time_curve(results, curve_row(length=1024)) == [(4000.0, 12.0)]
+    # Seed 3 was evaluated, but its training is not among the results.
+    results.measurements.append(evaluation(30_000, 99.0, seed=3))
+    assert time_curve(results, curve_row()) == [(4000.0, 9.5)]
+
+
+def test_training_speed_is_that_of_the_last_validation_averaged_over_seeds():
+    wiki = {"model": "alibi_lm_wiki103", "processes": 8}
+    trainings = [
+        training(
+            validation(1000, tokens_per_second=100.0, **wiki),
+            validation(2000, tokens_per_second=160.0, **wiki),
+            corpus="wikitext-103",
+            seed=1,
+        ),
+        training(validation(3000, tokens_per_second=320.0, **wiki), corpus="wikitext-103", seed=2),
+    ]
+    speeds = speed_figures.recorded_train_speeds(ReportData(files=trainings))
+    assert speeds == {("alibi", 1024): 30.0}

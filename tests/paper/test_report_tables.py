@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from results_documents import cells_of
+from results_documents import cells_of, document
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
@@ -42,7 +42,7 @@ def table(item, measurements=(), validations=()):
     records = []
     for validation in validations:
         records.append({"model": model, "subset": "valid", **validation})
-    training = {"kind": "training", "corpus": corpus, "cells": records}
+    training = document(*records, kind="training", corpus=corpus)
     results = ReportData(files=[(None, training)], measurements=list(measurements))
     return report_tables.table(item, results)
 

@@ -1,0 +1,202 @@
+"""Figures 2, 7, and 8 of the paper: speed, memory, and perplexity by training speed."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+
+from ..reporting import plots
+from ..results.labels import METHOD_NAMES, method_name, method_order
+from ..results.measurements import Measurement
+from ..results.model_groups import group_by_model
+from . import published
+from .method_line import method_line
+from .report_data import ReportData, SpeedsAndMemory
+from .speed_table import printed_speeds
+
+PAIR = ("alibi", "sinusoidal")
+
+#: Values by position method and training length, such as tokens per second.
+ValuesByModel = Mapping[tuple[str, int], float]
+
+
+def figure02(results: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw speed and memory of each method: the paper's (Table 1, one V100) and ours."""
+    panels = speed_panels("the paper, one V100", printed_speeds(), "words")
+    for machine, speeds in results.speeds().items():
+        panels += speed_panels(machine, speeds, "tokens")
+    plots.draw("Speed and memory", panels, *paths)
+
+
+def speed_panels(machine: str, speeds: SpeedsAndMemory, unit: str) -> list[plots.Panel]:
+    """Return panels of training speed, evaluation speed, and memory against length.
+
+    Args:
+        machine: title of the panels.
+        speeds: speeds and memory of each method.
+        unit: unit of the speeds, words or tokens.
+    """
+    axis_labels = {
+        "train": f"training (thousand {unit} per second)",
+        "evaluate": f"evaluation (thousand {unit} per second)",
+        "memory": "training memory (GB)",
+    }
+    methods = sorted({method for method, _ in speeds}, key=method_order)
+    panels = []
+    for quantity, axis_label in axis_labels.items():
+        values = {model: measured[quantity] for model, measured in speeds.items()}
+        lines = []
+        for method in methods:
+            lines.append(method_line(method, _in_thousands(values, method)))
+        panels.append(plots.Panel(machine, lines, "Length (tokens)", axis_label, from_zero=True))
+    return panels
+
+
+def _in_thousands(values: ValuesByModel, method: str) -> list[tuple[float, float]]:
+    """Return length and value / 1000 of a method, in order of length."""
+    lengths = sorted(length for name, length in values if name == method)
+    return [(length, values[method, length] / 1000) for length in lengths]
+
+
+def _printed_train_speeds() -> ValuesByModel:
+    """Return the training speeds of Figure 7 in words per second."""
+    speeds = {}
+    for row in published.rows("figure07"):
+        speeds[row["position_method"], row["train_length"]] = row["train_words_per_second"]
+    return speeds
+
+
+def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw training speed by training length, and the ratio of ALiBi's speed to sinusoidal's.
+
+    The paper's speeds come first, then ours by machine.
+    """
+    paper_source = "the paper, one V100 (words)"
+    speeds_by_source = {paper_source: _printed_train_speeds()}
+    for machine, speeds_and_memory in results.speeds().items():
+        train_speeds = {model: measured["train"] for model, measured in speeds_and_memory.items()}
+        speeds_by_source[f"{machine} (tokens)"] = train_speeds
+    panels = []
+    ratio_lines = []
+    # A ratio belongs to no method. The styles of methods only distinguish the sources.
+    styles = cycle(METHOD_NAMES)
+    for source, speeds in speeds_by_source.items():
+        is_paper = source == paper_source
+        speed_lines = []
+        for method in PAIR:
+            points = _in_thousands(speeds, method)
+            speed_lines.append(method_line(method, points, hollow=is_paper))
+        y = "Training speed (thousands per second)"
+        panels.append(_train_length_panel(source, speed_lines, y))
+        label = f"ALiBi / sinusoidal, {source}"
+        ratio_lines.append(method_line(next(styles), _alibi_ratios(speeds), label, hollow=is_paper))
+    title = "as a ratio to sinusoidal"
+    panels.append(_train_length_panel(title, ratio_lines, "ALiBi / sinusoidal"))
+    plots.draw("Training speed by training length", panels, *paths)
+
+
+def _train_length_panel(title: str, lines: list[plots.PlotLine], y: str) -> plots.Panel:
+    """Create a panel over the training length, with ``y`` as the title of the y axis."""
+    return plots.Panel(title, lines, "Training length (tokens)", y, from_zero=True)
+
+
+def _alibi_ratios(speeds: ValuesByModel) -> list[tuple[float, float]]:
+    """Return training length and ALiBi's speed divided by sinusoidal's."""
+    ratios: list[tuple[float, float]] = []
+    for (method, length), speed in sorted(speeds.items()):
+        if method == "alibi" and ("sinusoidal", length) in speeds:
+            ratios.append((length, speed / speeds["sinusoidal", length]))
+    return ratios
+
+
+def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw perplexity at evaluation length 3072 by training speed, a point per training length.
+
+    Our speeds come from the training records, per GPU (or process).
+    """
+    printed = published.measurements("figure08")
+    panels = [
+        _quality_panel(
+            "the paper, one V100", "words", _printed_train_speeds(), printed, is_paper=True
+        )
+    ]
+    recorded = recorded_train_speeds(results)
+    printed_models = {_model_of(measurement) for measurement in printed}
+    usable = []
+    for measurement in results.comparable("wikitext-103"):
+        is_evaluation = (
+            measurement.subset == "valid"
+            and measurement.length == 3072
+            and measurement.nonoverlapping
+        )
+        model = _model_of(measurement)
+        if is_evaluation and model in printed_models and model in recorded:
+            usable.append(measurement)
+    ours: list[Measurement] = []
+    for series in group_by_model(usable):
+        ours += series.measurements
+    if ours:
+        panels.append(_quality_panel("ours, per process", "tokens", recorded, ours, is_paper=False))
+    plots.draw("WikiText-103, validation", panels, *paths)
+
+
+def _model_of(measurement: Measurement) -> tuple[str, int]:
+    """Return position method and training length, the keys of :data:`ValuesByModel`."""
+    return (measurement.position_method, measurement.train_length)
+
+
+def recorded_train_speeds(results: ReportData) -> ValuesByModel:
+    """Return the tokens per second and process of our runs on WikiText-103, averaged over seeds."""
+    speeds_by_model: dict[tuple[str, int], dict[int | None, float]] = defaultdict(dict)
+    for record in results.validations("wikitext-103"):
+        if "tokens_per_second" in record:
+            model = (record["position_method"], record["train_length"])
+            # A record has the speed since the beginning, so the last one replaces those before it.
+            speed = record["tokens_per_second"] / record.get("processes", 1)
+            speeds_by_model[model][record["seed"]] = speed
+    means = {}
+    for model, speed_by_seed in speeds_by_model.items():
+        means[model] = statistics.fmean(speed_by_seed.values())
+    return means
+
+
+def _quality_panel(
+    title: str,
+    unit: str,
+    speeds: ValuesByModel,
+    measurements: Sequence[Measurement],
+    is_paper: bool,
+) -> plots.Panel:
+    """Return a panel of Figure 8.
+
+    Args:
+        title: title of the panel.
+        unit: unit of the speeds, words or tokens.
+        speeds: training speeds.
+        measurements: measurements whose models all have a speed.
+        is_paper: whether the numbers are the paper's.
+    """
+    lines = []
+    for method in PAIR:
+        label = method_name(method)
+        if is_paper:
+            label += " (paper)"
+        points: list[tuple[float, float]] = []
+        notes = []
+        for measurement in measurements:
+            if measurement.position_method != method or measurement.perplexity is None:
+                continue
+            notes.append((len(points), f"L={measurement.train_length}"))
+            speed = speeds[_model_of(measurement)]
+            points.append((speed / 1000, measurement.perplexity))
+        lines.append(method_line(method, points, label, hollow=is_paper, notes=notes))
+    return plots.Panel(
+        title,
+        lines,
+        x=f"Training speed (thousand {unit} per second)",
+        y="Perplexity at length 3072",
+        over_length=False,
+    )

@@ -1,0 +1,118 @@
+"""Figure 5 of the paper: perplexity at 1.3B parameters by training time."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import defaultdict
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..reporting import plots
+from ..results.labels import model_label
+from . import published
+from .method_line import method_line
+from .report_data import ReportData
+
+
+class Checkpoint(NamedTuple):
+    """Number of updates and seed of a checkpoint of one model; an unknown seed is None."""
+
+    updates: int
+    seed: int | None
+
+
+def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw perplexity at 1.3B parameters by training time: the paper's end points, our curves."""
+    panels = []
+    for name, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
+        lines = []
+        for row in published.rows("figure05"):
+            if row["panel"] != name:
+                continue
+            label = model_label(row["position_method"], row["train_length"])
+            curve = time_curve(results, row)
+            lines.append(_end_point(row, label))
+            lines.append(method_line(row["position_method"], curve, label))
+        panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
+    plots.draw("1.3B parameters by training time", panels, *paths)
+
+
+def _end_point(row: dict, label: str) -> plots.PlotLine:
+    """Create the single point that the paper reports for a run in Figure 5.
+
+    Args:
+        row: row of the figure's data.
+        label: name of the model.
+    """
+    perplexity = row["perplexity"]
+    point = method_line(
+        row["position_method"],
+        [(row["gpu_hours"], perplexity)],
+        f"{label} (paper, end point)",
+        hollow=True,
+        notes=[(0, f"{perplexity:.2f}")],
+    )
+    return replace(point, style=replace(point.style, linestyle="none"))
+
+
+def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
+    """Return GPU hours and validation perplexity of our run of a row of Figure 5, in order of time.
+
+    If the row evaluates at the training length, the points are the training's own validations.
+    Otherwise they are evaluations of checkpoints of the run, at the hours that its validation after
+    the same number of updates recorded. Hours and perplexities at the same number of updates are
+    averaged over seeds.
+
+    Args:
+        results: our results.
+        row: row of the figure's data.
+    """
+    hours = {}
+    perplexities = _checkpoint_perplexities(results, row)
+    for record in results.validations(published.about("figure05")["corpus"]):
+        model = (record["position_method"], record["train_length"])
+        if model != (row["position_method"], row["train_length"]) or "gpu_hours" not in record:
+            continue
+        checkpoint = Checkpoint(record["updates"], record["seed"])
+        hours[checkpoint] = record["gpu_hours"]
+        # The training's own validation takes precedence over an evaluation of its checkpoint.
+        if record.get("length") == row["length"]:
+            perplexities[checkpoint] = 2 ** record["loss_bits"]
+    points_by_updates = defaultdict(list)
+    for checkpoint in perplexities:
+        if checkpoint in hours:
+            point = (hours[checkpoint], perplexities[checkpoint])
+            points_by_updates[checkpoint.updates].append(point)
+    curve = []
+    for updates in sorted(points_by_updates):
+        points = points_by_updates[updates]
+        mean_hours = statistics.fmean(hours for hours, _ in points)
+        mean_perplexity = statistics.fmean(perplexity for _, perplexity in points)
+        curve.append((mean_hours, mean_perplexity))
+    return curve
+
+
+def _checkpoint_perplexities(results: ReportData, row: dict) -> dict[Checkpoint, float]:
+    """Return our measured perplexities of a row of Figure 5, by checkpoint."""
+    corpus = published.about("figure05")["corpus"]
+    perplexities = {}
+    for measurement in results.measurements:
+        is_of_model = (
+            measurement.corpus == corpus
+            and measurement.model == published.model(corpus)
+            and measurement.position_method == row["position_method"]
+            and measurement.train_length == row["train_length"]
+            and measurement.model_overrides is None
+        )
+        is_of_evaluation = (
+            measurement.subset == "valid"
+            and measurement.length == row["length"]
+            and measurement.nonoverlapping
+        )
+        if not is_of_model or not is_of_evaluation:
+            continue
+        if measurement.perplexity is not None and measurement.updates is not None:
+            checkpoint = Checkpoint(measurement.updates, measurement.seed)
+            perplexities[checkpoint] = measurement.perplexity
+    return perplexities
