@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,35 @@ import numpy as np
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
+
+#: File in a model's folder that is written last and has the model's name and settings.
+SETTINGS_FILE = "cell.json"
+
+
+class FinishedModel(NamedTuple):
+    """Folder of a finished model's results, and what its name says about the model."""
+
+    folder: Path
+    corpus: str
+    method: str
+    train_length: int
+
+
+def finished_models(folder: Path) -> list[FinishedModel]:
+    """Return the finished models of a study, in order of name.
+
+    Unfinished models are left out, and so are folders that were renamed to keep them aside.
+
+    Args:
+        folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/``.
+    """
+    models = []
+    for path in sorted(folder.glob(f"cells/*/{SETTINGS_FILE}")):
+        name = json.loads(path.read_text(encoding="utf-8"))["name"]
+        if name == path.parent.name:
+            corpus, method, train_length, _ = name.rsplit("-", 3)
+            models.append(FinishedModel(path.parent, corpus, method, int(train_length)))
+    return models
 
 
 @dataclass(frozen=True)
@@ -74,7 +103,7 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
     """Read the losses of all finished models.
 
     Args:
-        folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/evaluation*.json``.
+        folder: results folder of the study.
 
     Raises:
         UserInputError: models of a corpus were tested on different articles, with different
@@ -83,25 +112,21 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
     """
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
     first_evaluations: dict[tuple[str, str], _Evaluation] = {}  # by training corpus and tested text
-    for path in sorted(folder.glob("cells/*/evaluation*.json")):
-        corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
-        results = load_results_file(path)
-        for record in results["cells"]:
-            if "document_bits" not in record:
-                continue
-            evaluation = _Evaluation(path, {**results["provenance"], **record})
-            first = first_evaluations.setdefault((corpus, record["corpus"]), evaluation)
+    for model in finished_models(folder):
+        for evaluation in _evaluations_of(model):
+            facts = evaluation.facts
+            first = first_evaluations.setdefault((model.corpus, facts["corpus"]), evaluation)
             _check_same_articles(first, evaluation)
             key = EvaluationKey(
-                corpus=corpus,
-                method=method,
-                train_length=int(train_length),
-                length=record["length"],
-                stride=record["stride"],
-                variant=record.get("label", ""),
-                tested_on=record["corpus"],
+                corpus=model.corpus,
+                method=model.method,
+                train_length=model.train_length,
+                length=facts["length"],
+                stride=facts["stride"],
+                variant=facts.get("label", ""),
+                tested_on=facts["corpus"],
             )
-            records[key][record["seed"]] = record
+            records[key][facts["seed"]] = facts
     return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
 
 
@@ -115,6 +140,15 @@ class _Evaluation(NamedTuple):
 
     path: Path
     facts: dict
+
+
+def _evaluations_of(model: FinishedModel) -> Iterator[_Evaluation]:
+    """Yield the evaluations of a model that have the losses of each article."""
+    for path in sorted(model.folder.glob("evaluation*.json")):
+        results = load_results_file(path)
+        for record in results["cells"]:
+            if "document_bits" in record:
+                yield _Evaluation(path, {**results["provenance"], **record})
 
 
 def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
@@ -167,10 +201,9 @@ ValidationCurves = Mapping[tuple[str, str, int], Mapping[int, ValidationPoint]]
 def load_curves(folder: Path) -> ValidationCurves:
     """Read the losses on the split ``valid`` during training."""
     curves: dict[tuple[str, str, int], dict[int, ValidationPoint]] = {}
-    for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}")):
-        corpus, method, train_length, _ = path.parent.name.rsplit("-", 3)
-        curve = curves.setdefault((corpus, method, int(train_length)), {})
-        for record in load_results_file(path)["cells"]:
+    for model in finished_models(folder):
+        curve = curves.setdefault((model.corpus, model.method, model.train_length), {})
+        for record in load_results_file(model.folder / TRAINING_FILE)["cells"]:
             if record["subset"] != "valid":  # --valid-subset can name several splits
                 continue
             updates = record["updates"]
@@ -186,10 +219,10 @@ def load_provenance(folder: Path) -> dict[str, dict]:
     Its key ``hours`` has the duration of the training over all sessions.
     """
     provenance = {}
-    for path in sorted(folder.glob(f"cells/*/{TRAINING_FILE}")):
-        training = load_results_file(path)
+    for model in finished_models(folder):
+        training = load_results_file(model.folder / TRAINING_FILE)
         hours = training["cells"][-1]["hours"]
-        provenance[path.parent.name] = {**training["provenance"], "hours": hours}
+        provenance[model.folder.name] = {**training["provenance"], "hours": hours}
     return provenance
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.results.labels import METHOD_NAMES
+from alibi_fairseq.results.labels import method_name
 
 from .estimates import Estimate, nats_to_percent
 from .losses import ArticleLosses, Losses, ValidationCurves
@@ -164,7 +164,7 @@ def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
             known = length in at
             cells.append(markdown.perplexity(at[length].perplexity) if known else markdown.NOTHING)
         seeds = max(len(losses.seeds) for losses in at.values())
-        rows.append([METHOD_NAMES[method], *cells, str(seeds)])
+        rows.append([method_name(method), *cells, str(seeds)])
     return markdown.table(["evaluated at →", *map(str, lengths), "seeds"], rows)
 
 
@@ -177,7 +177,7 @@ def draw_lengths(
         x = [n for n in lengths if n in at]
         y = [at[n].perplexity for n in x]
         spread = [_spread(at[n]) for n in x]
-        lines.append(PlotLine(METHOD_NAMES[method], x, y, method_style(method), spread))
+        lines.append(PlotLine(method_name(method), x, y, method_style(method), spread))
     plots.draw("", [Panel("", lines, trained_at=train_length)], *paths)
 
 
@@ -213,7 +213,7 @@ def training_gaps_table(curves: ValidationCurves, corpus: str, train_length: int
                 continue
             bits = statistics.mean(curve[count].bits) - statistics.mean(alibi[count].bits)
             cells.append(percent(bits * math.log(2)))
-        rows.append([METHOD_NAMES[method], *cells])
+        rows.append([method_name(method), *cells])
     if not rows:
         return ""
     budgets = [f"{alibi[count].tokens / 1e6:.1f}M" for count in updates]

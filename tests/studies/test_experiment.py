@@ -57,6 +57,10 @@ DESCRIPTION = {
 }
 
 
+#: Part of a study.
+SHORT = {"methods": "alibi", "train_lengths": 16}
+
+
 def no_page() -> Path:
     """Fail: no test of this file may write a page through the study."""
     raise AssertionError
@@ -159,6 +163,13 @@ def test_shipped_windows_divide_scored_tokens(path):
         ({"tests": {"corpus": "tales"}}, "train_length"),
         ({"training": {}}, "shared_vocabulary"),
         ({"parts": "alibi"}, "parts"),
+        ({"parts": [SHORT | {"methods": "rotary/p_rope=0.75"}]}, "p_rope"),
+        ({"parts": [SHORT | {"methods": "rotary+none"}]}, "'rotary.none'"),
+        ({"parts": [SHORT | {"methods": "rotary"}]}, "variants: 'alibi'"),
+        (
+            {"parts": [SHORT | {"methods": ["alibi", "t5"]}, SHORT | {"updates": 8}]},
+            "different updates",
+        ),
     ],
 )
 def test_invalid_configurations_are_rejected(tmp_path, changes, named):

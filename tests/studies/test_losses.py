@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from results_documents import document, evaluation_cell
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import save_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
-from studies.losses import ValidationPoint, load_curves, load_losses
+from studies.losses import ValidationPoint, finished_models, load_curves, load_losses
 
 ROOT = Path(__file__).parents[2]
 TOKENS = [500, 500]
@@ -38,7 +40,13 @@ def save_evaluation(
     )
     path = folder / "cells" / model / name
     save_results_file(document(record, **provenance), path)
+    finish(path.parent)
     return path
+
+
+def finish(model_folder: Path) -> None:
+    """Write the file that marks the results of a model as complete."""
+    (model_folder / "cell.json").write_text(json.dumps({"name": model_folder.name}))
 
 
 @pytest.mark.parametrize("key", ["data_sha256", "dictionary_sha256"])
@@ -90,5 +98,16 @@ def test_curves_have_the_split_valid_only(tmp_path):
             records.append(evaluation_cell(factor * perplexity, **validated))
         path = tmp_path / "cells" / f"wiki-alibi-16-seed{seed}" / TRAINING_FILE
         save_results_file(document(*records, kind="training"), path)
+        finish(path.parent)
     (curve,) = load_curves(tmp_path).values()
     assert curve == {10: ValidationPoint(640, [4.0, 5.0])}
+
+
+def test_models_that_are_renamed_or_unfinished_are_left_out(tmp_path):
+    model = save_evaluation(tmp_path, "wiki-alibi-16-seed1").parent
+    shutil.copytree(model, model.with_name("wiki-alibi-16-seed1.old"))
+    shutil.copytree(model, model.with_name("wiki-alibi-16-seed2-aside"))
+    save_evaluation(tmp_path, "wiki-alibi-16-seed3").with_name("cell.json").unlink()
+    assert [found.folder for found in finished_models(tmp_path)] == [model]
+    (losses,) = load_losses(tmp_path).values()
+    assert losses.seeds == (1,)
