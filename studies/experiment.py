@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from alibi_fairseq.compare.comparison_config import (
 from alibi_fairseq.compare.comparison_runs import ComparisonRun, runs_of, sha256_if_present
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare_corpora
+from alibi_fairseq.compare.method_notation import folder_name
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.completion import check_settings, read_json_if_present
@@ -36,10 +37,12 @@ from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import Tuning
 
+from .losses import SETTINGS_FILE
 from .primary_tests import StudiedModels
 
-SETTINGS_FILE = "cell.json"
 EVALUATION_FILE = "evaluation.json"
+#: Keys of a part that list its models. All other keys say how they are trained and evaluated.
+_KEYS_OF_MODELS = ("methods", "train_lengths", "seeds", "train_on", "order")
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
@@ -63,7 +66,17 @@ class StudyConfig:
     tests: StudiedModels | None = None
 
     def __post_init__(self):
-        self.comparisons({})
+        parts = self.comparisons({})
+        methods = {method for part in parts for method in part.methods}
+        for method in methods:
+            if folder_name(method) != method or "+" in method:
+                raise ValueError(
+                    f"parts: '{method}' is not the name of one method, which a study needs. Give "
+                    "its options in method_flags, or use alibi-fairseq compare"
+                )
+        for part in parts:
+            part.check_method_keys(methods)
+        _check_equal_parts(parts)
 
     def comparisons(self, texts: Mapping[str, Path]) -> tuple[ComparisonConfig, ...]:
         """Return the parts as comparisons.
@@ -79,6 +92,28 @@ class StudyConfig:
             corpora.append({**corpus, key: str(text)})
         shared = {**self.training, **self.evaluation, "corpora": corpora}
         return tuple(from_mapping({**shared, **part}) for part in self.parts)
+
+
+def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:
+    """Check that parts with the same model differ only in the models that they list.
+
+    The results folder has one place for a model, so a second version of it could not be kept.
+
+    Raises:
+        ValueError: two parts train or evaluate a model differently.
+    """
+    first_parts: dict[str, ComparisonConfig] = {}
+    for part in parts:
+        for model in part.model_specs():
+            name = run_name(model)
+            first = first_parts.setdefault(name, part)
+            for field_of_part in fields(part):
+                key = field_of_part.name
+                if key not in _KEYS_OF_MODELS and getattr(first, key) != getattr(part, key):
+                    raise ValueError(
+                        f"parts: {name} is in two parts with different {key}. Keep it in one "
+                        "part, or use another file for the other part"
+                    )
 
 
 def run_name(cell: ModelSpec) -> str:
@@ -180,8 +215,8 @@ class StudyRun(Run):
         files: dict[str, list[dict]] = {}
         for step in self.evaluations:
             tested_on = step.name.removeprefix("on ") if step.data else self.corpus
-            facts = {"corpus": tested_on, "lr": rate, "train_command": command}
-            document = step.load_results()
+            facts = {"corpus": tested_on, "lr": rate}
+            document = step.load_results(self)
             cells = [cell | facts for cell in document["cells"]]
             name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
             files.setdefault(name, []).append({**document, "cells": cells})

@@ -112,6 +112,7 @@ class CompareCommand(ExperimentOptions):
         from ..compare.experiment import ComparisonExperiment
 
         comparison = self.comparison()
+        comparison.check_method_keys(comparison.methods)
         if not comparison.arch.startswith("alibi_lm") or comparison.arch not in ARCH_MODEL_REGISTRY:
             known = [name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm")]
             raise UserInputError(

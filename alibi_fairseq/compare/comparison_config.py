@@ -7,7 +7,7 @@ values, and :mod:`.config_files` reads the file.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
+from ..errors import UserInputError
 from ..results.manifest import Name
 from .config_values import (
     Flags,
@@ -259,6 +260,30 @@ class ComparisonConfig:
                 "strides: the memory of transformer_xl requires windows that do not overlap; "
                 "remove transformer_xl, or use sliding, which leaves it out"
             )
+
+        for stride in self.sliding:
+            if str(stride) in self.strides:
+                raise ValueError(f"sliding: the stride {stride} is also in strides; remove one")
+        if "," in self.subset:
+            raise ValueError(f"subset: '{self.subset}' must be one split, such as valid or test")
+
+    def check_method_keys(self, methods: Collection[str]) -> None:
+        """Check that each key of :attr:`variants` and :attr:`method_flags` is a method in use.
+
+        Args:
+            methods: methods of this comparison, and of others that share the keys.
+
+        Raises:
+            UserInputError: no model has the method of a key, so its options have no effect.
+        """
+        for name in ("variants", "method_flags"):
+            for method in getattr(self, name):
+                if method not in methods:
+                    raise UserInputError(
+                        f"{name}: '{method}' is not one of the methods "
+                        f"({', '.join(sorted(methods))}), so it has no effect. Write it as in "
+                        "methods, or remove it."
+                    )
 
     def _check_tokens_per_update(self, train_length: int) -> None:
         """Check that an update can consist of equal batches of whole samples.

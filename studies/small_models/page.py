@@ -9,7 +9,7 @@ from pathlib import Path
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.labels import METHOD_NAMES
+from alibi_fairseq.results.labels import method_name
 
 from ..estimates import estimate_change
 from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
@@ -84,9 +84,9 @@ estimates: no outcome is claimed."""
 
 DISCLOSURE = """\
 The protocol was written before any primary model was trained. At that time, the results of the
-secondary models were known, except those of learned embeddings and Transformer-XL. So were those of
-one ALiBi and one sinusoidal model after 20.5M tokens, which are not used here. The protocol lists
-its corrections at the end, with the results that were known then.
+secondary models were known, except those of FIRE, Sandwich, learned embeddings, and Transformer-XL.
+So were those of one ALiBi and one sinusoidal model after 20.5M tokens, which are not used here. The
+protocol lists its corrections at the end, with the results that were known then.
 
 The training split has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second
 time. Their learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol
@@ -98,13 +98,16 @@ The secondary models have the setup of an earlier version of this study. Their l
 with the inverse square root of the updates and does not reach zero, they have a different
 vocabulary, and they are tested on 40 articles, or on 20 books from Project Gutenberg. Training
 lengths of 128 and 512 were planned. L = 256, evaluations with S = 64 (which this page does not
-show), and the order of training were decided after results at 128 and 512 had been seen. Learned
-embeddings and Transformer-XL were added after the primary models of ALiBi, sinusoidal, and rotary
-embeddings. The learning rates come from trials of 0.77M tokens on a grid with a spacing of 2. An
-analysis of that version found that this choice favors ALiBi by 1 to 1.7 percentage points in its
-difference from sinusoidal embeddings. The verdicts of that version were withdrawn: they counted a
-larger effect than the paper's as a contradiction, and tested claims about perplexity at the
-training length, which models of this size cannot test."""
+show), and the order of training were decided after results at 128 and 512 had been seen. Also after
+that, the three ALiBi models at L = 128 were trained a second time, on another processor, so that
+they could be evaluated with one more stride. Only the second ones are used; the results of the
+first are in commit 8ce4af7. FIRE, Sandwich, learned embeddings, and Transformer-XL were added after
+the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates come from trials
+of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found that this choice
+favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal embeddings. The
+verdicts of that version were withdrawn: they counted a larger effect than the paper's as a
+contradiction, and tested claims about perplexity at the training length, which models of this size
+cannot test."""
 
 PUBLISHED_GAPS = """\
 Perplexity at the training length of larger models that were trained on far more tokens, for
@@ -176,7 +179,7 @@ def readme_table(losses: Losses) -> str:
         perplexities = [markdown.perplexity(at[n].perplexity) for n in (short, middle, long)]
         change, interval, _ = estimate_cells(estimate_change(at[long], at[short]))
         seeds = str(len(at[short].seeds))
-        rows.append([METHOD_NAMES[method], *perplexities, change, interval, seeds])
+        rows.append([method_name(method), *perplexities, change, interval, seeds])
     lengths = [f"L = {short}", f"4 L = {middle}", f"16 L = {long}"]
     headers = ["method", *lengths, "change, L to 16 L", "95% interval", "seeds"]
     return markdown.table(headers, rows)

@@ -78,6 +78,8 @@ def test_model_specs_follow_order():
         ({"batches_per_update": 0}, "batches_per_update"),
         ({"order": ["seeds"]}, "order"),
         ({"methods": "all", "strides": ["full", 8]}, "strides: the memory of transformer_xl"),
+        ({"strides": ["full", 8], "sliding": {8: "2x"}}, "sliding: the stride 8 is also"),
+        ({"subset": "valid,test"}, "subset: 'valid,test' must be one split"),
         ({"train_flags": "--seed=3"}, "--seed"),
         ({"train_flags": "--update-freq 2"}, "--update-freq"),
         ({"train_flags": "--batch-size 2"}, "sets --batch-size"),
@@ -215,6 +217,20 @@ def test_notation_sets_layers_and_options(tmp_path):
     assert "--dropout 0.2" in words
     assert "--dropout" not in options.flags
     assert "--position-method rotary --p-rope 0.75 --rotary-base 500000" in " ".join(options.flags)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"method_flags": {"t5": "--t5-max-distance 96"}},
+        {"variants": {"t5": {"limited": {"attention_window": 64}}}},
+    ],
+)
+def test_keys_without_a_model_are_rejected(keys):
+    comparison = from_mapping({"corpora": [CORPUS], "methods": "t5/attention_window=64", **keys})
+    with pytest.raises(UserInputError, match="'t5' is not one of the methods"):
+        comparison.check_method_keys(comparison.methods)
+    comparison.check_method_keys(["alibi", "t5"])
 
 
 def test_notation_reads_commas_between_methods(monkeypatch):
