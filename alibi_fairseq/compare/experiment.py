@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from ..errors import UserInputError
 from ..files import atomic_write
 from ..models.decoder import parse_windows
 from ..positions import cycle_over_layers
@@ -32,7 +33,7 @@ from ..runs.tuning import tuning_table
 from .comparison_config import ComparisonConfig
 from .comparison_runs import ComparisonRun, run_of, runs_of
 from .config_files import as_mapping
-from .corpus_preparation import is_prepared, prepare_corpora
+from .corpus_preparation import is_prepared, prepare_corpora, text_folder
 from .speeds import speed_columns
 from .undertrained import undertrained_warning, unigram_entropy
 
@@ -85,7 +86,11 @@ class ComparisonExperiment(Experiment):
         return all(is_prepared(corpus, lengths, self.folder) for corpus in corpora)
 
     def prepare(self) -> None:
-        """Write the configuration, and prepare the data."""
+        """Write the configuration, and prepare the data.
+
+        Raises:
+            UserInputError: a text cannot be prepared, or has no split to evaluate on.
+        """
         comparison = self.comparison
         with atomic_write(self.folder / COMPARISON_FILE) as file:
             yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
@@ -95,6 +100,13 @@ class ComparisonExperiment(Experiment):
             comparison.shared_vocabulary,
             self.folder,
         )
+        for corpus in comparison.corpora:
+            folder = text_folder(corpus, self.folder)
+            if not corpus.probe and not (folder / f"{comparison.subset}.bin").is_file():
+                splits = ", ".join(sorted(path.stem for path in folder.glob("*.bin")))
+                raise UserInputError(
+                    f"--subset: {folder} has no split '{comparison.subset}'. Choose from {splits}."
+                )
 
     @property
     def runs(self) -> list[Run]:
@@ -255,8 +267,8 @@ def merge_results(comparison: ComparisonConfig, evaluations: list[tuple[Run, Eva
     """
     records = []
     provenance_by_file = {}  # steps of a run share a file
-    for _, step in evaluations:
-        results = step.load_results()
+    for run, step in evaluations:
+        results = step.load_results(run)
         records += results["cells"]
         provenance_by_file[step.results] = results["provenance"]
     provenance = merge_provenance(list(provenance_by_file.values()))

@@ -58,28 +58,32 @@ class SweepResults:
         Raises:
             UserInputError: the record belongs to another checkpoint of the same name.
         """
-        keys = {**self._shared_keys, "checkpoint": str(checkpoint), **case}
-        wanted = set(identity(keys))
+        wanted = set(identity({**self._shared_keys, **case}))
         for record in self._records():
             if not wanted <= set(identity(record)):
                 continue
-            if record.get("checkpoint_sha256") != self._hashes[checkpoint]["checkpoint_sha256"]:
+            if self._is_of(checkpoint, record):
+                return record
+            if record.get("checkpoint") == str(checkpoint):
                 raise UserInputError(
                     f"'{self._path}' contains results of another checkpoint with the name "
                     f"'{checkpoint}'. Choose another --out, or remove the file."
                 )
-            return record
         return None
+
+    def _is_of(self, checkpoint: Path, record: dict) -> bool:
+        """Return True if a record belongs to a checkpoint with its present contents.
+
+        Its folder may have been moved, or written in another way, since the measurement. The file
+        name distinguishes copies in one folder, such as ``checkpoint_best.pt``.
+        """
+        same_name = Path(record.get("checkpoint", "")).name == checkpoint.name
+        sha256 = self._hashes[checkpoint]["checkpoint_sha256"]
+        return same_name and record.get("checkpoint_sha256") == sha256
 
     def of_checkpoint(self, checkpoint: Path) -> list[dict]:
         """Return all records of a checkpoint with its present contents, also of earlier sweeps."""
-        sha256 = self._hashes[checkpoint]["checkpoint_sha256"]
-        return [
-            record
-            for record in self._records()
-            if record.get("checkpoint") == str(checkpoint)
-            and record.get("checkpoint_sha256") == sha256
-        ]
+        return [record for record in self._records() if self._is_of(checkpoint, record)]
 
     def add(self, checkpoint: Path, record: dict) -> None:
         """Complete a new record and write it to disk."""

@@ -227,9 +227,10 @@ class ReproductionExperiment(Experiment):
         if not results.is_file():
             return
         updates = self.scale.updates_of(training.recipe, evaluation.updates)
-        checkpoint = self.run(training).checkpoint_path(updates).resolve()
+        checkpoint = self.run(training).checkpoint_path(updates)
         for measurement in measurements_of(load_results_file(results)):
-            if Path(measurement.checkpoint or "").resolve() == checkpoint:
+            # The folder may have been moved since the evaluation.
+            if Path(measurement.checkpoint or "").name == checkpoint.name:
                 yield replace(
                     measurement,
                     position_method=training.recipe.position_method,

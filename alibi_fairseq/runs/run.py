@@ -305,7 +305,11 @@ class EvalStep:
         marker = self._marker(run)
         if marker.path.is_file() and not marker.holds():
             return True
-        return not self._match_checkpoint(run, self._records(run))
+        records = self._records(run)
+        splits = {case_of(record).subset for record in records}
+        if not splits.issubset(self.config.subsets):
+            return True
+        return not self._match_checkpoint(run, records)
 
     def delete_results(self, run: Run) -> None:
         """Delete the results file, and the marker that the step is complete."""
@@ -344,15 +348,19 @@ class EvalStep:
         return all(record["checkpoint_sha256"] == sha256 for record in records)
 
     def _records(self, run: Run) -> list[dict]:
-        """Return the records in the results file that name the run's checkpoint."""
+        """Return the records in the results file that name the run's checkpoint.
+
+        A results file belongs to one run, so the file name identifies the checkpoint. The folder
+        may have been moved, or written in another way, since the evaluation.
+        """
         if not self.results.is_file():
             return []
-        checkpoint = run.checkpoint_path(self.updates).resolve()
+        checkpoint = run.checkpoint_path(self.updates)
         records = load_results_file(self.results)["cells"]
         return [
             record
             for record in records
-            if Path(record.get("checkpoint", "")).resolve() == checkpoint
+            if Path(record.get("checkpoint", "")).name == checkpoint.name
         ]
 
     @property
@@ -360,16 +368,21 @@ class EvalStep:
         """Split, length, and stride of each measurement."""
         return set(self.config.cases())
 
-    def load_results(self) -> dict:
+    def load_results(self, run: Run) -> dict:
         """Return the results file without the records of other steps.
 
-        The records of a step with overridden options are labeled with its name.
+        All records have the same path of the checkpoint, even if the folder was moved between two
+        evaluations, and the present training command of the run. The records of a step with
+        overridden options are labeled with its name.
         """
-        results = load_results_file(self.results)
-        records = [record for record in results["cells"] if case_of(record) in self.cases]
+        records = [record for record in self._records(run) if case_of(record) in self.cases]
+        facts = {"train_command": run.training_command().line}
+        if records:
+            facts["checkpoint"] = records[-1]["checkpoint"]
         if self.is_variant:
-            records = [{**record, "label": self.name} for record in records]
-        return {**results, "cells": records}
+            facts["label"] = self.name
+        records = [{**record, **facts} for record in records]
+        return {**load_results_file(self.results), "cells": records}
 
 
 class ProbeEvalStep(EvalStep):

@@ -56,14 +56,13 @@ class Stage:
 def make_stages(experiment: Experiment) -> list[Stage]:
     """Return the jobs that complete an experiment."""
     runs = list(experiment.runs)
-    preparation = ["prepare"]
     if experiment.prepared:
         runs = [run for run in runs if not run.done]
-        preparation = []
     trial_jobs = [f"run:{trial.name}" for trial in unfinished_trials(runs)]
     run_jobs = [f"run:{run.name}" for run in runs]
     stages = [
-        Stage("preparing the data", preparation),
+        # Also of prepared data, because this job checks that its settings are still the same.
+        Stage("preparing the data", ["prepare"]),
         Stage("tuning", trial_jobs, experiment.gpus),
         Stage("training and evaluating", run_jobs, experiment.gpus),
         Stage("reporting", ["report"]),

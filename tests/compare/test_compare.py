@@ -259,33 +259,72 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
             "methods": "alibi",
             "seeds": [1, 2],
             "train_lengths": 64,
-            "eval_lengths": 64,
+            "eval_lengths": [64, 128],
         }
     )
     models = runs_of(config, tmp_path)
     for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
         measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
-        other_length = {**measured, "length": 128, "stride": 128}  # from an earlier request
+        measured["checkpoint"] = str(model.run.checkpoint_path())
+        # From an earlier request, before the folder was moved
+        moved = {"checkpoint": f"elsewhere/seed{seed}/checkpoint_last.pt"}
+        longer = {**measured, **moved, "length": 128, "stride": 128, "train_command": f"a{seed}"}
+        not_requested = {**longer, "length": 256, "stride": 256}
         provenance = {
             "data_sha256": data_sha256(data_bin, ["valid"]),
             "dictionary_sha256": dictionary_sha256(data_bin),
         }
         save_results_file(
-            document(measured, other_length, **provenance), model.run.folder / "results.json"
+            document(longer, not_requested, measured, **provenance),
+            model.run.folder / "results.json",
         )
         last = evaluation_cell(perplexity, updates=config.updates, trained_tokens=config.tokens)
         save_results_file(document(last, kind="training"), model.run.folder / "training.json")
     ComparisonExperiment(config, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
-    assert "22.00 ± 2.83 (2 seeds)" in text
+    assert "| 22.00 ± 2.83 (2 seeds) | 22.00 ± 2.83 (2 seeds) |" in text
     assert text in capsys.readouterr().out
     assert f"on {config.updates * config.tokens_per_update:,} tokens" in text
     assert "seeds 1, 2." in text
-    assert "| 128" not in text
+    assert "| 256" not in text
     results = load_results_file(tmp_path / "results.json")
-    assert [record["seed"] for record in results["cells"]] == [1, 2]
+    assert [record["seed"] for record in results["cells"]] == [1, 1, 2, 2]
     # The text is that of an evaluation of the split on its own.
     assert results["provenance"]["data_sha256"] == data_sha256(data_bin, ["valid"])
+
+
+def test_results_of_another_split_are_outdated(data_bin, tmp_path):
+    values = {
+        "corpora": [{"name": "mine", "data": str(data_bin)}],
+        "methods": "alibi",
+        "train_lengths": 64,
+        "eval_lengths": 64,
+    }
+    (on_valid,) = runs_of(from_mapping({**values, "subset": "valid"}), tmp_path)
+    (on_test,) = runs_of(from_mapping({**values, "subset": "test"}), tmp_path)
+    run = on_valid.run
+    run.folder.mkdir(parents=True)
+    run.checkpoint_path().write_bytes(b"weights")
+    run.training_marker().write()
+    measured = evaluation_cell(
+        length=64,
+        subset="valid",
+        checkpoint=str(run.checkpoint_path()),
+        checkpoint_sha256=run.training_marker().output_sha256,
+    )
+    save_results_file(document(measured), run.folder / "results.json")
+    (valid_step,) = run.evaluations
+    (test_step,) = on_test.run.evaluations
+    assert not valid_step.is_outdated(run)
+    assert test_step.is_outdated(on_test.run)
+
+
+def test_split_without_data_is_rejected_before_training(data_bin, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["compare", str(data_bin), "--out", str(out), "--subset", "dev"]) == 2
+    message = f"--subset: {data_bin} has no split 'dev'. Choose from test, train, valid."
+    assert message in capsys.readouterr().err
+    assert not list(out.rglob("*.pt"))
 
 
 def test_dry_run_shows_commands(data_bin, tmp_path, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from conftest import without_times
@@ -214,6 +216,24 @@ def old_checkpoint(trained, tmp_path):
     del state["cfg"]["model"]["score_scaling"]
     torch.save(state, tmp_path / "old.pt")
     return tmp_path / "old.pt"
+
+
+def test_checkpoint_of_moved_folder_is_not_measured_again(sweep, trained, scored, tmp_path):
+    first_path = tmp_path / "first" / "checkpoint_last.pt"
+    first_path.parent.mkdir()
+    shutil.copyfile(trained("alibi"), first_path)
+    sweep(first_path, lengths=[8])
+    scored.clear()
+    first_path.parent.rename(tmp_path / "moved")
+    moved_path = tmp_path / "moved" / "checkpoint_last.pt"
+    records = sweep(moved_path, lengths=[8, 16])
+    assert [record["length"] for record in records] == [8, 16]
+    assert len(scored) == 1
+    # A copy under another name is another checkpoint of the folder.
+    best_path = moved_path.with_name("checkpoint_best.pt")
+    shutil.copyfile(moved_path, best_path)
+    (best,) = sweep(best_path, lengths=[8])
+    assert best["checkpoint"] == str(best_path)
 
 
 def test_sweep_reads_checkpoints_of_earlier_versions(sweep, old_checkpoint):

@@ -45,9 +45,11 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
     out = tmp_path / "out"
     options = ["--slurm-option", "partition=gpu", "--slurm-option", "mem=64G", "--parallel", "1"]
     assert main([*compare(data_bin, out, "--slurm"), *options]) == 0
-    assert "training and evaluating: 2 jobs in array 100" in capsys.readouterr().out
-    runs = (scripts / "0").read_text()
-    report = (scripts / "1").read_text()
+    # The data is prepared already, and the first job checks that its settings are the same.
+    assert "training and evaluating: 2 jobs in array 101" in capsys.readouterr().out
+    preparation = (scripts / "0").read_text()
+    runs = (scripts / "1").read_text()
+    report = (scripts / "2").read_text()
     for script in (runs, report):
         for line in ("--partition=gpu", "--mem=64G", "--requeue", "--signal=USR1@180"):
             assert f"#SBATCH {line}\n" in script
@@ -58,10 +60,11 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
         assert "#SBATCH --time=24:00:00\n" in script
     assert "#SBATCH --array=0-1%1\n" in runs
     assert "#SBATCH --gpus-per-node=1\n" in runs
-    assert "dependency" not in runs
+    assert "dependency" not in preparation
+    assert "#SBATCH --dependency=afterok:100\n" in runs
     assert "gpus" not in report
-    assert "#SBATCH --dependency=afterok:100\n" in report
-    job = submitit.core.utils.DelayedSubmission.load(out / "jobs" / "100_1" / "100_1_submitted.pkl")
+    assert "#SBATCH --dependency=afterok:101\n" in report
+    job = submitit.core.utils.DelayedSubmission.load(out / "jobs" / "101_1" / "101_1_submitted.pkl")
     (words,) = job.args
     name = f"{data_bin.parent.name}/none-16-seed1"
     assert words == [*compare(data_bin, out, "--slurm"), *options, "--job", f"run:{name}"]

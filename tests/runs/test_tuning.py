@@ -175,7 +175,7 @@ def test_trials_are_separate_jobs(data_bin, tmp_path, commands, capsys):
     assert main(compare_command(data_bin, tmp_path, "--slurm", "--dry-run")) == 0
     output = capsys.readouterr().out
     tuning, _, training = output.partition("# training")
-    assert "# tuning: 6 jobs\n" in tuning
+    assert "# tuning: 6 jobs, after 'preparing the data'\n" in tuning
     assert tuning.count("\nrun:") == 6
     assert training.startswith(" and evaluating: 2 jobs, after 'tuning'")
 
