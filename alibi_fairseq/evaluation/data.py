@@ -125,7 +125,10 @@ def _load_lines(data: Path, name: str, dictionary: Dictionary):
 
 
 def _text_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | None:
-    """Return the size of a split's text from the manifest, or None if it is unknown.
+    """Return the size of a split's text from the manifest, or None if the manifest has none.
+
+    A split with unknown tokens has neither words nor bytes, as in :func:`measure_text`. The counts
+    of WikiText-103 have no ``unknown``, since ``<unk>`` is part of its text.
 
     Raises:
         UserInputError: the split has another number of tokens than the manifest says.
@@ -138,6 +141,8 @@ def _text_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | 
             f"The split '{name}' in '{folder.path}' has {tokens} tokens but its manifest says "
             f"{counts['tokens']}. Prepare the data again."
         )
+    if counts.get("unknown"):
+        return TextSize()
     return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
 
 

@@ -95,6 +95,9 @@ def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
     assert DataFolder.open(data).corpus == "small-text"
     described = load_split(DataFolder.open(data), "valid", dictionary)
     assert described.text == TextSize(words=110, bytes=1000)
+    describe(data, valid={**counts, "unknown": 1})
+    with_unknown = load_split(DataFolder.open(data), "valid", dictionary)
+    assert with_unknown.text == TextSize()
     undescribed = load_split(DataFolder.open(data), "test", dictionary)
     assert undescribed.text.words != 110
     describe(data, valid={**counts, "tokens": 7})
