@@ -17,10 +17,21 @@ from ..results.data_folder import DataFolder
 from .comparison_config import ExcerptConfig
 
 
-def is_excerpt(data: Path, size: ExcerptConfig) -> bool:
-    """Return True if a data folder holds an excerpt of this size."""
+def is_excerpt(data: Path, size: ExcerptConfig, whole_manifest: dict | None = None) -> bool:
+    """Return True if a data folder holds an excerpt of this size.
+
+    Args:
+        data: the folder.
+        size: tokens of each split, and number of documents.
+        whole_manifest: manifest of the prepared text that it must be cut from. None: any text.
+    """
     manifest = DataFolder.open(data).manifest or {}
-    return manifest.get("excerpt") == asdict(size)
+    if manifest.get("excerpt") != asdict(size):
+        return False
+    if whole_manifest is None:
+        return True
+    # The settings have the hashes of the sources.
+    return manifest["settings"] == whole_manifest["settings"]
 
 
 def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:

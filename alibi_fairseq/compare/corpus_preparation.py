@@ -114,6 +114,6 @@ def prepare_text(corpus: CorpusConfig, builder: CustomTextBuilder, data: Path) -
         prepare_corpus(builder, data.parent, cores())
         return
     whole = data.parent / "prepared"
-    prepare_corpus(builder, whole, cores())
-    if not is_excerpt(data, corpus.excerpt):
+    whole_manifest, _ = prepare_corpus(builder, whole, cores())
+    if not is_excerpt(data, corpus.excerpt, whole_manifest):
         cut_excerpt(whole / "data-bin", data, corpus.excerpt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 
 import pytest
 
@@ -16,16 +17,21 @@ from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
 
 
+def write_texts(folder, letters):
+    """Write 20 documents of random letters to a folder."""
+    folder.mkdir(exist_ok=True)
+    rng = random.Random(1)
+    for number in range(20):
+        lines = [" ".join(rng.choices(letters, k=12)) for _ in range(20)]
+        (folder / f"{number}.txt").write_text("\n".join(lines))
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """Return the binary data of a text of 20 documents."""
     folder = tmp_path_factory.mktemp("text")
     texts = folder / "texts"
-    texts.mkdir()
-    rng = random.Random(1)
-    for number in range(20):
-        lines = [" ".join(rng.choices("abcdefghij", k=12)) for _ in range(20)]
-        (texts / f"{number}.txt").write_text("\n".join(lines))
+    write_texts(texts, "abcdefghij")
     prepare_corpus(CustomTextBuilder([texts], "words", held_out=20), folder / "whole", 1)
     return folder / "whole" / "data-bin"
 
@@ -66,3 +72,21 @@ def test_binary_data_must_be_the_excerpt(prepared, tmp_path):
         corpus = CorpusConfig("a", data=str(data), excerpt=wanted)
         with pytest.raises(UserInputError, match="is not the excerpt of the corpus 'a'"):
             prepare_corpora([corpus], (), None, out)
+
+
+def test_excerpt_of_changed_text_is_cut_again(tmp_path):
+    size = ExcerptConfig(train=50, documents=2, tokens=20, valid=50)
+    texts = tmp_path / "texts"
+    corpus = CorpusConfig("a", text=(str(texts),), tokenizer="words", excerpt=size)
+    out = tmp_path / "out"
+    write_texts(texts, "abcdefghij")
+    prepare_corpora([corpus], (), None, out)
+    write_texts(texts, "klmnopqrst")
+    with pytest.raises(UserInputError, match="with other settings"):
+        prepare_corpora([corpus], (), None, out)
+    # The message advises to delete the folder.
+    shutil.rmtree(out / "a" / "prepared")
+    prepare_corpora([corpus], (), None, out)
+    dictionary = load_dictionary(out / "a" / "data-bin")
+    assert "k" in dictionary
+    assert "a" not in dictionary
