@@ -49,7 +49,8 @@ def text_files(
         The files in the order of the sources. Files of a folder are sorted.
 
     Raises:
-        UserInputError: a source does not exist, or a folder has no such file.
+        UserInputError: a source does not exist, or a folder has no such file. A link to a folder or
+            to a missing file is rejected, because its text would be left out.
     """
     suffixes = []
     for ending in endings:
@@ -63,15 +64,36 @@ def text_files(
         if not path.is_dir():
             files.append(path)
             continue
-        members = [
-            member
-            for member in path.rglob("*")
-            if member.is_file() and member.name.lower().endswith(tuple(suffixes))
-        ]
+        members = []
+        for member in path.rglob("*"):
+            is_text = member.name.lower().endswith(tuple(suffixes))
+            if member.is_symlink():
+                _check_link(member, is_text)
+            if is_text and member.is_file():
+                members.append(member)
         if not members:
             raise UserInputError(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
         files += sorted(members)
     return files
+
+
+def _check_link(link: Path, is_text: bool) -> None:
+    """Check that a symbolic link in a folder of text hides no text.
+
+    Args:
+        link: the link.
+        is_text: True if its name has the ending of a text.
+
+    Raises:
+        UserInputError: it leads to a folder, or it is a text that leads to nothing.
+    """
+    if link.is_dir():
+        raise UserInputError(
+            f"{link} is a link to a folder, which is not followed; replace it by the folder, or "
+            "remove it and give that folder as a further source."
+        )
+    if is_text and not link.exists():
+        raise UserInputError(f"{link} is a link to a missing file; correct or remove it.")
 
 
 def text_bytes(files: Iterable[Path]) -> int:
@@ -96,14 +118,21 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
         ending: ending of the members of an archive to read.
 
     Raises:
-        UserInputError: the file is damaged.
+        UserInputError: the file is damaged, or is an archive without such a member.
     """
     with open_input(path) as raw, errors_naming(path):
         if is_archive(path):
-            if raw.peek(8).startswith(b"PK"):
-                yield from _zip_members(path, raw, ending)
-            else:
-                yield from _tar_members(path, raw, ending)
+            is_zip = raw.peek(8).startswith(b"PK")
+            read_members = _zip_members if is_zip else _tar_members
+            num_texts = 0
+            for text in read_members(path, raw, ending):
+                num_texts += 1
+                yield text
+            if not num_texts:
+                raise UserInputError(
+                    f"{path} has no member *{ending}, the only members that are read; give an "
+                    "archive with text, or the extracted text."
+                )
             return
         stream = raw
         if path.suffix.lower() in _COMPRESSED:

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
-from preparations import books, documents_file, wikitext_files, wikitext_zip
+from preparations import books, documents_file, tarred, wikitext_files, wikitext_zip
 from process_control import files_of
 
 from alibi_fairseq.cli import main
@@ -57,6 +58,10 @@ def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
         ("text", "empty", "empty"),
         ("text", "short.txt", "valid and test"),
         ("text", "latin", "latin.txt"),
+        ("text", "text.txt no-text.zip", "no-text.zip has no member *.txt"),
+        ("bookcorpus", "books no-text.tar", "no-text.tar has no member *.txt"),
+        ("text", "linked-folder", "more is a link to a folder"),
+        ("text", "broken-link", "gone.txt is a link to a missing file"),
     ],
 )
 def test_prepare_rejects_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, arguments, named):
@@ -84,6 +89,16 @@ def inputs(text, tmp_path_factory):
     (folder / "one" / "blank.txt").write_text(" \n")
     shutil.copy(text, folder / "text.txt")
     (folder / "short.txt").write_text("A line.\n")
+    with zipfile.ZipFile(folder / "no-text.zip", "w") as archive:
+        archive.writestr("notes.md", "A line.\n")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "notes.md").write_text("A line.\n")
+    tarred(folder / "notes", folder / "no-text.tar")
+    for name in ("linked-folder", "broken-link"):
+        (folder / name).mkdir()
+        shutil.copy(text, folder / name)
+    (folder / "linked-folder" / "more").symlink_to(folder / "books")
+    (folder / "broken-link" / "gone.txt").symlink_to(folder / "gone.txt")
     return folder
 
 
