@@ -25,6 +25,14 @@ _COMPRESSED: dict[str, tuple[Callable, bytes]] = {
     ".xz": (lzma.open, b"\xfd7zXZ\0"),
     ".bz2": (bz2.open, b"BZh"),
 }
+#: Beginnings of files that are not plain text, and their formats.
+_NOT_TEXT = {
+    **{magic: f"compressed ({suffix})" for suffix, (_, magic) in _COMPRESSED.items()},
+    b"\x28\xb5\x2f\xfd": "compressed (.zst)",
+    b"7z\xbc\xaf\x27\x1c": "an archive (.7z)",
+    b"PK\x03\x04": "an archive (.zip)",
+    b"PAR1\x15": "a table (.parquet)",
+}
 _ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
 #: Bytes of text per byte of a compressed English file, rounded up. Only disk checks and progress
 #: bars use it.
@@ -50,7 +58,8 @@ def text_files(
 
     Raises:
         UserInputError: a source does not exist, or a folder has no such file. A link to a folder or
-            to a missing file is rejected, because its text would be left out.
+            to a missing file is rejected, because its text would be left out. So is a file that is
+            compressed without the suffix of a known format.
     """
     suffixes = []
     for ending in endings:
@@ -74,6 +83,8 @@ def text_files(
         if not members:
             raise UserInputError(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
         files += sorted(members)
+    for file in files:
+        _check_format(file)
     return files
 
 
@@ -94,6 +105,24 @@ def _check_link(link: Path, is_text: bool) -> None:
         )
     if is_text and not link.exists():
         raise UserInputError(f"{link} is a link to a missing file; correct or remove it.")
+
+
+def _check_format(file: Path) -> None:
+    """Check that a file whose suffix is of no compressed format or archive may be plain text.
+
+    Raises:
+        UserInputError: it begins like a file of another format.
+    """
+    if is_archive(file) or file.suffix.lower() in _COMPRESSED:
+        return
+    with open_input(file) as stream:
+        beginning = stream.read(8)
+    for magic, kind in _NOT_TEXT.items():
+        if beginning.startswith(magic):
+            raise UserInputError(
+                f"{file} is not plain text but {kind}; give the text in it, or if it is .gz, .xz, "
+                ".bz2, or .zip, let its name end so."
+            )
 
 
 def text_bytes(files: Iterable[Path]) -> int:

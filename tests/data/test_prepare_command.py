@@ -1,5 +1,6 @@
 """Output and exit codes of ``alibi-fairseq prepare``, and the scripts in data-prep/."""
 
+import gzip
 import os
 import shutil
 import signal
@@ -60,6 +61,8 @@ def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
         ("text", "latin", "latin.txt"),
         ("text", "text.txt no-text.zip", "no-text.zip has no member *.txt"),
         ("bookcorpus", "books no-text.tar", "no-text.tar has no member *.txt"),
+        ("cc100-roberta", "text.txt text.txt.zst", "compressed (.zst)"),
+        ("cc100-roberta", "text.txt packed.txt", "compressed (.gz)"),
         ("text", "linked-folder", "more is a link to a folder"),
         ("text", "broken-link", "gone.txt is a link to a missing file"),
     ],
@@ -91,6 +94,8 @@ def inputs(text, tmp_path_factory):
     (folder / "short.txt").write_text("A line.\n")
     with zipfile.ZipFile(folder / "no-text.zip", "w") as archive:
         archive.writestr("notes.md", "A line.\n")
+    (folder / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"compressed")
+    (folder / "packed.txt").write_bytes(gzip.compress(b"A line.\n"))
     (folder / "notes").mkdir()
     (folder / "notes" / "notes.md").write_text("A line.\n")
     tarred(folder / "notes", folder / "no-text.tar")
