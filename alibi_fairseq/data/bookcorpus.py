@@ -51,6 +51,9 @@ TOKENS = 984_846_357
 #: Lines of a block of that edition, which has no book boundaries. It has 11,038 books, and this is
 #: their mean length.
 LINES_PER_BLOCK = 6_704
+#: Units of the text in the manifest.
+BLOCK = "block of lines"
+BOOK = "book"
 #: Beginning of the names of its files, books_large_p1.txt and books_large_p2.txt.
 _LINE_FILES = "books_large_p"
 #: Smallest number of books or blocks of an excerpt, enough to hold some out.
@@ -96,19 +99,25 @@ class BookCorpus(CorpusBuilder):
     def files(self) -> list[Path]:
         return text_files(self.sources)
 
+    @functools.cached_property
+    def _unit(self) -> str:
+        """Unit of the text that is held out as a whole."""
+        return BLOCK if is_line_edition(self.sources) else BOOK
+
     def settings(self) -> dict:
         if self.wordpiece:
             WordPiece(self.wordpiece)  # raises an error now and not after hours of work
         return {
             "sources": file_list_digest(self.files),
             "seed": self.seed,
+            "unit": self._unit,
             "held_out": self.held_out,
             "vocabulary": None if self.wordpiece else self.vocab_size,
             "wordpiece": self.wordpiece and sha256_file(self.wordpiece),
         }
 
     def read(self, work: Path, workers: int) -> dict:
-        has_blocks = is_line_edition(self.sources)
+        has_blocks = self._unit == BLOCK
         is_genuine = has_blocks and self._is_genuine() and not self.excerpt
         folder = work / "text"
         books = self._normalize(folder, has_blocks, workers)
@@ -133,7 +142,7 @@ class BookCorpus(CorpusBuilder):
             "identified_by": "lines and tokens" if is_genuine else None,
             "sources": describe_files(self.files),
             "seed": self.seed,
-            "unit": "block of lines" if has_blocks else "book",
+            "unit": self._unit,
             "near_duplicate_groups": len({book.group for book in books}),
             "more": {split: {"books": books_in_split[split]} for split in SPLITS},
         }

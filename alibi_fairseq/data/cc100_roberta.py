@@ -103,6 +103,7 @@ class Cc100Roberta(CorpusBuilder):
             ByteLevelBpe(*self._bpe_files)  # raises an error now and not after hours of work
             settings["tokenizer"] = "byte-level-bpe"
             settings["vocabulary"] = sha256_file(self._bpe_files[1])
+            settings["encoder_json"] = sha256_file(self._bpe_files[0])
             settings["sample_bytes"] = None
         return settings
 

@@ -29,6 +29,8 @@ from .tokenization import Tokenizer
 _COUNTS = ("lines", "words", "bytes", "tokens", "unknown")
 #: Completion marker in OUT/work: the text has been read.
 _READ_MARKER = "text.json"
+#: Settings that folders of earlier versions may lack.
+_ADDED_SETTINGS = ("encoder_json", "unit")
 _ADVICE = "choose another --out or delete that folder"
 
 
@@ -98,7 +100,8 @@ def _finished_manifest(out: Path, settings: dict) -> dict | None:
             f"{data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "
             "this command; choose another --out or move it away."
         )
-    check_settings(manifest["settings"], settings, f"{data_bin} was prepared", _ADVICE)
+    description = f"{data_bin} was prepared"
+    check_settings(manifest["settings"], settings, description, _ADVICE, _ADDED_SETTINGS)
     shutil.rmtree(out / "work", ignore_errors=True)
     return manifest
 
@@ -116,7 +119,8 @@ def _work_folder(out: Path, settings: dict) -> Iterator[Path]:
     settings_file = work / "settings.json"
     with locked(work / "lock", "--out", "preparation"):
         description = f"{work} holds an unfinished preparation"
-        check_settings(read_json_if_present(settings_file), settings, description, _ADVICE)
+        existing = read_json_if_present(settings_file)
+        check_settings(existing, settings, description, _ADVICE, _ADDED_SETTINGS)
         write_settings(settings_file, settings)
         try:
             yield work

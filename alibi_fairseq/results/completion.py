@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,13 @@ def write_settings(path: Path, settings: dict) -> None:
         json.dump(_as_read_back(settings), stream, indent=1)
 
 
-def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) -> None:
+def check_settings(
+    existing: dict | None,
+    wanted: dict,
+    work: str,
+    advice: str,
+    added: Collection[str] = (),
+) -> None:
     """Check that existing work has the settings that it should have.
 
     Args:
@@ -90,6 +96,8 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
         wanted: settings that it should have.
         work: beginning of the error message.
         advice: end of the error message.
+        added: settings that earlier versions did not record. One that the existing work lacks is
+            not compared.
 
     Raises:
         UserInputError: a setting differs. The message names the first one.
@@ -98,6 +106,8 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
         return
     wanted = _as_read_back(wanted)
     for key in sorted({*existing, *wanted}):
+        if key in added and key not in existing:
+            continue
         before = existing.get(key)
         now = wanted.get(key)
         if before == now:

@@ -1,3 +1,6 @@
+import json
+import shutil
+
 import pytest
 from preparations import books, sentences, stored, tarred
 from sacremoses import MosesPunctNormalizer
@@ -62,6 +65,24 @@ def test_bookcorpus_holds_whole_normalized_books(prepared, folder):
     assert manifest["dictionary"]["entries"] == 400
     assert manifest["corpus"] == "books"
     assert manifest["identified_by"] is None
+
+
+def test_books_and_lines_are_other_settings(prepared, folder):
+    out, manifest = prepared
+    assert prepare_corpus(BookCorpus([folder], **SETTINGS), out) == (manifest, False)
+    # The same files by name are one text with one sentence per line.
+    lines = BookCorpus(sorted(folder.iterdir()), allow_other_text=True, **SETTINGS)
+    with pytest.raises(UserInputError, match="unit: 'book' there, 'block of lines' now"):
+        prepare_corpus(lines, out)
+
+
+def test_folder_without_unit_in_settings_is_kept(prepared, folder, tmp_path):
+    shutil.copytree(prepared[0], tmp_path / "out")
+    path = tmp_path / "out" / "data-bin" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["settings"]["unit"]
+    path.write_text(json.dumps(manifest))
+    assert prepare_corpus(BookCorpus([folder], **SETTINGS), tmp_path / "out") == (manifest, False)
 
 
 def test_near_duplicates_are_in_one_split(prepared):

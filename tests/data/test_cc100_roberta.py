@@ -1,3 +1,4 @@
+import json
 import lzma
 from collections import Counter
 
@@ -10,6 +11,7 @@ from alibi_fairseq.data import binarization, cc100_roberta, shuffling
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.tokenization import SentencePiece
+from alibi_fairseq.errors import UserInputError
 
 SETTINGS = dict(vocab_size=350, valid_tokens=300, shards=3)
 
@@ -122,6 +124,12 @@ def test_cc100_uses_gpt2_files(source, tmp_path):
     assert manifest["dictionary"]["entries"] == 300
     assert (tmp_path / "out" / "data-bin" / "vocab.bpe").exists()
     assert manifest["splits"]["train"]["unknown"] == 0
+    # Another numbering of the same entries.
+    numbers = json.loads(encoder.read_text())
+    numbers["a"], numbers["b"] = numbers["b"], numbers["a"]
+    encoder.write_text(json.dumps(numbers))
+    with pytest.raises(UserInputError, match="encoder_json"):
+        prepare_corpus(corpus, tmp_path / "out")
 
 
 def test_shard_ranges_cover_all_keys():
