@@ -46,12 +46,26 @@ def is_command() -> bool:
     module = spec.name if spec else ""
     program = Path(sys.argv[0] if sys.argv else "")
     if str(program) == "-m":  # python -m imports the package before it sets anything else
-        module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
+        module = _module_of_command_line()
     return (
         module.split(".")[0] in ("fairseq_cli", PACKAGE)
         or program.name.startswith(("fairseq-", PROGRAM))
         or program.parent.name == "fairseq_cli"
     )
+
+
+def _module_of_command_line() -> str:
+    """Return the module that ``python -m`` runs, or an empty string if no option names one.
+
+    ``-m`` can follow other options in a cluster, ``-um NAME``, and its value can be part of it,
+    ``-mNAME``. The options ``-c``, ``-W``, and ``-X`` have values, which are no such clusters.
+    """
+    following = [*sys.orig_argv[2:], ""]
+    for argument, value in zip(sys.orig_argv[1:], following):
+        cluster = re.fullmatch("-[^-cWX]*?m(.*)", argument)
+        if cluster:
+            return cluster[1] or value
+    return ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

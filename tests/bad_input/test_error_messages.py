@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from fairseq.data import Dictionary
 from hydra.errors import MissingConfigException
 from torch.multiprocessing import ProcessRaisedException
 
-from alibi_fairseq.errors import UserInputError, explain, option_errors
+from alibi_fairseq.errors import UserInputError, explain, is_command, option_errors
 
 ERROR_IN_PROCESS = """
 
@@ -85,3 +86,20 @@ def test_training_errors_print_one_line(spawned, data_bin, tmp_path):
     assert "Traceback" not in failed.stderr
     assert "hydra" not in failed.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("-m alibi_fairseq --help", True),
+        ("-um alibi_fairseq --help", True),
+        ("-malibi_fairseq", True),
+        ("-X importtime -Wm -um fairseq_cli.train", True),
+        ("-um pytest -m alibi_fairseq", False),
+        ("-X importtime", False),
+    ],
+)
+def test_module_of_command_line_is_recognized(monkeypatch, arguments, expected):
+    monkeypatch.setattr(sys, "argv", ["-m"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", *arguments.split()])
+    assert is_command() == expected
