@@ -230,10 +230,11 @@ def _write_splits(joined: Path, spans: Iterable[tuple[str, int]], paths: dict[st
         paths: file of each split.
 
     Raises:
-        UserInputError: a split gets no text.
+        UserInputError: a split gets no text, or only the empty line that ends a document.
     """
     with open(joined, "rb") as text, ExitStack() as stack:
         files = {split: stack.enter_context(open(path, "wb")) for split, path in paths.items()}
+        with_text = set()
         end = 0
         for split, size in spans:
             end += size
@@ -242,7 +243,9 @@ def _write_splits(joined: Path, spans: Iterable[tuple[str, int]], paths: dict[st
                 if not line:
                     break
                 files[split].write(line)
-        empty = [split for split, file in files.items() if not file.tell()]
+                if line != b"\n":
+                    with_text.add(split)
+        empty = [split for split in paths if split not in with_text]
         if empty:
             raise UserInputError(
                 f"Nothing of the text is left for {' and '.join(empty)}: give more text, or break "

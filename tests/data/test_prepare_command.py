@@ -58,6 +58,7 @@ def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
         ("cc100-roberta", "text.txt --encoder-json text.txt --vocab-bpe text.txt", "text.txt"),
         ("text", "empty", "empty"),
         ("text", "short.txt", "valid and test"),
+        ("text", "equal-lines.txt", "left for test"),
         ("text", "latin", "latin.txt"),
         ("text", "text.txt no-text.zip", "no-text.zip has no member *.txt"),
         ("bookcorpus", "books no-text.tar", "no-text.tar has no member *.txt"),
@@ -92,6 +93,8 @@ def inputs(text, tmp_path_factory):
     (folder / "one" / "blank.txt").write_text(" \n")
     shutil.copy(text, folder / "text.txt")
     (folder / "short.txt").write_text("A line.\n")
+    # The last twentieth of this text is the empty line after it.
+    (folder / "equal-lines.txt").write_text("A line.\n" * 20)
     with zipfile.ZipFile(folder / "no-text.zip", "w") as archive:
         archive.writestr("notes.md", "A line.\n")
     (folder / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"compressed")
