@@ -58,7 +58,8 @@ def prepare_corpus(
     manifest = _finished_manifest(Path(out), settings)
     if manifest is not None:
         return manifest, False
-    check_disk(out, corpus.disk_needed, "The preparation")
+    existing_bytes = _folder_bytes(Path(out) / "work")
+    check_disk(out, max(0, corpus.disk_needed - existing_bytes), "The preparation")
     with _work_folder(Path(out), settings) as work:
         read_entries = run_cached(
             CompletionMarker(work / _READ_MARKER), lambda: corpus.read(work, workers)
@@ -81,6 +82,11 @@ def prepare_corpus(
         os.replace(data_bin, Path(out) / "data-bin")
         shutil.rmtree(work)
     return manifest, True
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Return the size of all files in a folder, 0 if there is none."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _finished_manifest(out: Path, settings: dict) -> dict | None:

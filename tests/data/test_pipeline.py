@@ -113,6 +113,17 @@ def test_work_folder_rejects_other_settings(interrupted, tmp_path, monkeypatch):
     interrupted(1)
 
 
+def test_resumed_preparation_needs_less_free_space(interrupted, tmp_path, monkeypatch):
+    needed = CustomTextBuilder.disk * 8 * 2000
+    # The interrupted preparation has written all.txt and the splits.
+    interrupted(1)
+    usage = type("Usage", (), {"free": needed - 2 * 8 * 2000 + 100})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    interrupted(1)
+    with pytest.raises(UserInputError, match="are free there"):
+        prepare_corpus(CustomTextBuilder([tmp_path / "text.txt"], "words"), tmp_path / "other")
+
+
 def test_prepare_keeps_foreign_data(tmp_path):
     (tmp_path / "text.txt").write_text("A line.\n" * 2000)
     (tmp_path / "data-bin").mkdir()
