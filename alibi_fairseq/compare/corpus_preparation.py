@@ -10,6 +10,7 @@ from ..data.document_sampling import sample_documents
 from ..data.pipeline import prepare_corpus
 from ..data.probes import PROBES, prepare_probe
 from ..data.shared_vocabulary import SharedVocabularyBuilder, train_shared_model
+from ..data.sources import check_output_folder
 from ..data.worker_pool import cores
 from ..errors import UserInputError
 from ..results.manifest import other_name
@@ -62,8 +63,11 @@ def prepare_corpora(
         out: output folder of the comparison.
 
     Raises:
-        UserInputError: a folder of binary data is incomplete, or is not the requested excerpt.
+        UserInputError: a folder of binary data is incomplete, or is not the requested excerpt, or
+            the output folder is in a folder of text.
     """
+    for corpus in corpora:
+        check_output_folder(out, corpus.text)
     builders = {corpus.name: builder_of(corpus, out) for corpus in corpora if corpus.text}
     if shared_vocabulary and builders:
         model = train_shared_model(builders, shared_vocabulary, out / "vocabulary")

@@ -23,6 +23,7 @@ from ..results.completion import (
 from ..results.data_folder import DataFolder
 from .binarization import binarize
 from .corpus_builder import CorpusBuilder
+from .sources import check_output_folder
 from .tokenization import Tokenizer
 
 #: Counts from binarization that the manifest has for each split.
@@ -48,9 +49,11 @@ def prepare_corpus(
         The manifest, and False if the data were already complete.
 
     Raises:
-        UserInputError: the input cannot be used, or the folder holds data with other settings.
+        UserInputError: the input cannot be used, or the folder holds data with other settings or
+            is in a folder of text.
     """
     started = time.time()
+    check_output_folder(out, getattr(corpus, "sources", ()))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the worker processes are enough
     settings = corpus.settings()
     if corpus.excerpt:

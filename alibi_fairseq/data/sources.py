@@ -125,6 +125,25 @@ def _check_format(file: Path) -> None:
             )
 
 
+def check_output_folder(out: str | os.PathLike, sources: Iterable[str | os.PathLike]) -> None:
+    """Check that files written to a folder do not become text.
+
+    Args:
+        out: output folder.
+        sources: files and folders of text.
+
+    Raises:
+        UserInputError: the output folder is in a source, or is one.
+    """
+    for source in sources:
+        path = Path(source)
+        if path.is_dir() and Path(out).resolve().is_relative_to(path.resolve()):
+            raise UserInputError(
+                f"--out {out} is inside {source}, so its files would be read as text; choose an "
+                "--out that is in no folder of text."
+            )
+
+
 def text_bytes(files: Iterable[Path]) -> int:
     """Return the bytes of text in files: exact for plain files, an estimate for compressed ones."""
     packed = (*_ARCHIVES, *_COMPRESSED)

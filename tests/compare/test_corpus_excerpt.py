@@ -74,6 +74,16 @@ def test_binary_data_must_be_the_excerpt(prepared, tmp_path):
             prepare_corpora([corpus], (), None, out)
 
 
+def test_output_inside_text_folder_is_rejected(tmp_path):
+    texts = tmp_path / "texts"
+    write_texts(texts, "abcdefghij")
+    # A sample of the documents is written to the output folder before the text is prepared.
+    corpus = CorpusConfig("a", text=(str(texts),), sample=900)
+    with pytest.raises(UserInputError, match="--out .* is inside"):
+        prepare_corpora([corpus], (), None, texts / "out")
+    assert not (texts / "out").exists()
+
+
 def test_excerpt_of_changed_text_is_cut_again(tmp_path):
     size = ExcerptConfig(train=50, documents=2, tokens=20, valid=50)
     texts = tmp_path / "texts"
