@@ -7,9 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
 
 prepare() {
   local python="${PYTHON:-python3}"
-  if [ ! -x "$root/.venv/bin/python" ] &&
-    "$python" -c 'import sys; from importlib.util import find_spec
-sys.exit(not all(map(find_spec, "fairseq sacremoses sentencepiece torch tqdm".split())))'; then
+  if [ ! -x "$root/.venv/bin/python" ] && has_modules "$python" sacremoses sentencepiece; then
     export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
   else
     ensure_environment

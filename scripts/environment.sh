@@ -53,14 +53,21 @@ ensure_environment() {
   export PATH="$root/.venv/bin:$PATH"
 }
 
-# Keep the active Python if it can import torch, fairseq and the given modules (a cluster's own
-# environment). Otherwise use .venv, with an extra.
+# Return 0 if a Python has the modules that every command imports, and the given ones.
+#
+#   has_modules PYTHON [MODULE …]
+has_modules() {
+  "$1" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' \
+    fairseq numpy psutil pydantic torch tqdm "${@:2}" 2> /dev/null
+}
+
+# Keep the active Python if it has the modules (a cluster's own environment). Otherwise use .venv,
+# with an extra.
 #
 #   ensure_training_environment [EXTRA MODULE …]
 ensure_training_environment() {
   local extra="${1:-}"
-  if ! python -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' \
-    torch fairseq "${@:2}" 2> /dev/null; then
+  if ! has_modules python "${@:2}"; then
     ensure_environment "$extra"
   fi
   export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"

@@ -14,9 +14,9 @@ set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "$0")/environment.sh"
 if [ "${1:-}" = study ]; then
-  ensure_training_environment study scipy statsmodels
+  ensure_training_environment study matplotlib sacremoses sentencepiece scipy statsmodels
   cd "$root"
   exec python -m studies "${@:2}"
 fi
-ensure_training_environment
+ensure_training_environment "" matplotlib sacremoses sentencepiece
 exec python -m alibi_fairseq reproduce "$@"

@@ -115,3 +115,10 @@ def test_missing_module_installs_extra(clone):
     assert requests(clone) == []
     assert run(clone, f"{line} not_installed").returncode == 0
     assert "[study]" in requests(clone)[-1]
+
+
+def test_python_without_pydantic_is_not_kept(clone):
+    (clone / "sitecustomize.py").write_text("import sys; sys.modules['pydantic'] = None")
+    line = "source scripts/environment.sh; ensure_training_environment"
+    assert run(clone, line, PYTHONPATH=str(clone)).returncode == 0
+    assert requests(clone)
