@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
+from ..errors import UserInputError
 from ..training.progress import is_finished, note_update
 from ..training.resume import loading_into
 from . import patch_method
@@ -50,6 +51,26 @@ def check_model_while_loading(load, trainer, path, reset_optimizer=False, *argum
     """
     with loading_into(trainer, resumes=not reset_optimizer):
         return load(trainer, path, reset_optimizer, *arguments, **keywords)
+
+
+@patch_method(Trainer, "load_checkpoint")
+def restore_number_of_updates(load, trainer, path, reset_optimizer=False, *arguments, **keywords):
+    """Restore the number of updates from a checkpoint without optimizer state.
+
+    fairseq restores it only with that state, which ``--no-save-optimizer-state`` omits. A resumed
+    training would restart at update 0 from the trained weights (no issue is known).
+    :func:`skip_finished_training` rejects the training unless it is finished.
+    """
+    extra_state = load(trainer, path, reset_optimizer, *arguments, **keywords)
+    trainer.checkpoint_without_optimizer = None
+    history = trainer._optim_history
+    if reset_optimizer or not history:
+        return extra_state
+    updates = history[-1].get("num_updates", 0)
+    if updates > trainer.get_num_updates():
+        trainer.set_num_updates(updates)
+        trainer.checkpoint_without_optimizer = path
+    return extra_state
 
 
 def resume_early_stopping(trainer, extra_state: dict | None) -> None:
@@ -105,6 +126,9 @@ def skip_finished_training(trainer, epochs, extra_state: dict | None) -> None:
         trainer: fairseq's trainer.
         epochs: fairseq's iterator over the batches of the epoch to train next.
         extra_state: of the checkpoint that the trainer has loaded; None without one.
+
+    Raises:
+        UserInputError: the training is not finished, and its checkpoint has no optimizer state.
     """
     limits = trainer.cfg.optimization
     updates = trainer.get_num_updates()
@@ -118,3 +142,9 @@ def skip_finished_training(trainer, epochs, extra_state: dict | None) -> None:
         limits.max_epoch = -1  # 0 is no limit
         trainer.cfg.dataset.disable_validation = True
         note_update()
+    elif trainer.checkpoint_without_optimizer:
+        path = trainer.checkpoint_without_optimizer
+        raise UserInputError(
+            f"{path} was saved without optimizer state, so its training cannot be resumed. Use "
+            f"--finetune-from-model {path} with another --save-dir."
+        )

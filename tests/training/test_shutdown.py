@@ -13,6 +13,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli.train import should_stop_early
 from fairseq_runs import run_train, same_training_state, write_corpus
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
 from alibi_fairseq.training import shutdown
@@ -170,6 +171,22 @@ def test_finished_training_changes_nothing(data, tmp_path, limit):
     again = run_train(data, tmp_path, *FLAGS, *limit)
     assert files_of(tmp_path) == before
     assert first["optimizer_history"] == again["optimizer_history"]
+
+
+def test_training_without_optimizer_state_resumes_only_if_finished(data, tmp_path):
+    flags = (*FLAGS, "--no-save-optimizer-state")
+    run_train(data, tmp_path, *flags, "--max-update", "20")
+    before = files_of(tmp_path)
+    run_train(data, tmp_path, *flags, "--max-update", "20")
+    assert files_of(tmp_path) == before
+    with pytest.raises(UserInputError, match="without optimizer state"):
+        run_train(data, tmp_path, *flags, "--max-update", "40")
+    assert files_of(tmp_path) == before
+    tuned = run_train(
+        *(data, tmp_path / "tuned", *flags, "--max-update", "2"),
+        *("--finetune-from-model", str(tmp_path / "checkpoint_last.pt")),
+    )
+    assert tuned["optimizer_history"][-1]["num_updates"] == 2
 
 
 #: A loss that decreases counts as worse, so that the fourth validation ends the training.
