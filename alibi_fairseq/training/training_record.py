@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import torch
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
@@ -96,17 +97,12 @@ class TrainingRecord:
 
         common = self.cfg.common
         task = self.cfg.task
-        precision = "fp32"
-        if common.fp16 or common.memory_efficient_fp16:
-            precision = "fp16"
-        elif common.bf16 or common.memory_efficient_bf16:
-            precision = "bf16"
         return {
             "model": self.cfg.model._name,
             **method_facts(self.cfg.model),
             "train_length": task.tokens_per_sample,
             "seed": common.seed,
-            "precision": precision,
+            "precision": precision_of(common, self.trainer.device),
             "parameters": sum(weight.numel() for weight in self.trainer.model.parameters()),
             "layers": getattr(self.cfg.model, "decoder_layers", 6),
             "width": getattr(self.cfg.model, "decoder_embed_dim", 512),
@@ -145,6 +141,22 @@ class TrainingRecord:
             logger.warning(f"{path} could not be written ({error.strerror})")
 
 
+def precision_of(common, device: torch.device) -> str:
+    """Return the precision of the training's matrix products.
+
+    Args:
+        common: fairseq's common options.
+        device: with ``--amp``, fairseq computes in fp16 on a GPU, and in fp32 on a CPU.
+    """
+    if common.fp16 or common.memory_efficient_fp16:
+        return "fp16"
+    if common.bf16 or common.memory_efficient_bf16:
+        return "bf16"
+    if common.amp and device.type == "cuda":
+        return "fp16"
+    return "fp32"
+
+
 def _tokens_of(update: MetersDict, sample_size: float) -> int:
     """Return the tokens of an update in all processes.
 
@@ -176,11 +188,18 @@ def record_training(trainer, extra_state: dict | None) -> None:
     valid_iterator = trainer.get_valid_iterator
     post_validate = getattr(task, "post_validate", None)
 
+    updates_recorded = trainer.get_num_updates()
+
     def train_step(samples, raise_oom=False):
+        nonlocal updates_recorded
         with metrics.aggregate() as logged:
             output = update(samples, raise_oom)
-        if output is not None:  # not out of memory
+        updates = trainer.get_num_updates()
+        # After an overflow with --amp, fairseq's train_step calls this function for another try.
+        is_new = updates > updates_recorded
+        if is_new and output is not None:  # not out of memory
             measurements.updated(_tokens_of(logged, output["sample_size"]))
+        updates_recorded = updates
         return output
 
     def get_valid_iterator(subset, *arguments, **keywords):

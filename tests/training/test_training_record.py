@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 
 import pytest
+import torch
+from fairseq.dataclass.configs import CommonConfig
+from fairseq.trainer import Trainer
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.training.training_record import precision_of
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
@@ -122,6 +127,40 @@ def test_record_after_stop_matches_checkpoint(data, tmp_path):
     document = run(data, folder, 15)
     assert [record["updates"] for record in document["cells"]] == [5, 10, 15]
     assert [record["trained_tokens"] for record in document["cells"]] == [320, 640, 960]
+
+
+def test_tokens_of_repeated_updates_count_once(data, tmp_path, monkeypatch):
+    """fairseq repeats an update whose gradients overflow with ``--amp``."""
+    clip_gradients = Trainer.clip_grad_norm
+    calls = 0
+
+    def overflow_twice(trainer, clip_norm):
+        nonlocal calls
+        calls += 1
+        norm = clip_gradients(trainer, clip_norm)
+        return norm * math.inf if calls in (2, 4) else norm
+
+    monkeypatch.setattr(Trainer, "clip_grad_norm", overflow_twice)
+    document = run(data, tmp_path / "run", 10, "--amp")
+    assert calls == 12
+    assert document["cells"][-1]["trained_tokens"] == 10 * 64
+
+
+@pytest.mark.parametrize(
+    ("option", "device", "precision"),
+    [
+        ("amp", "cuda", "fp16"),
+        ("amp", "cpu", "fp32"),
+        ("bf16", "cpu", "bf16"),
+        ("memory_efficient_fp16", "cpu", "fp16"),
+        (None, "cuda", "fp32"),
+    ],
+)
+def test_precision(option, device, precision):
+    common = CommonConfig()
+    if option:
+        setattr(common, option, True)
+    assert precision_of(common, torch.device(device)) == precision
 
 
 def test_trained_tokens_are_no_sequences(data, tmp_path):
