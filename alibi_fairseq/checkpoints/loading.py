@@ -186,7 +186,8 @@ def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -
         first = first_name.setdefault(id(parameter), name)
         if not torch.equal(weights[first], weights[name]):
             raise UserInputError(
-                f"{path} has different numbers in {first} and {name}, which its options tie."
+                f"{path} has different numbers in {first} and {name}, which the options tie. Use "
+                "the options it was trained with."
             )
 
 

@@ -47,7 +47,7 @@ def check_model_while_loading(load, trainer, path, reset_optimizer=False, *argum
 
     fairseq loads the weights into whatever the command line describes (:mod:`..training.resume`; no
     issue is known). With ``--reset-optimizer`` or ``--finetune-from-model`` a new training starts,
-    and options may differ.
+    and the options of the position method may differ.
     """
     with loading_into(trainer, resumes=not reset_optimizer):
         return load(trainer, path, reset_optimizer, *arguments, **keywords)

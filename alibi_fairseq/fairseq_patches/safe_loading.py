@@ -41,8 +41,8 @@ def load_validated_checkpoint(load, path, *arguments, **keywords):
         state = load(path, *arguments, **keywords)
     with wrong_parts(path):
         check_options(state.get("cfg") or {}, path)
-        check_same_model(state, path)
         check_finite(state, path)
+        check_same_model(state, path)
     return state
 
 

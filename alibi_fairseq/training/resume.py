@@ -1,21 +1,26 @@
 """Checks that a training resumes with the model and the dictionary it was started with.
 
 fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
-there, but another position method or number of heads has tensors of the same shapes.
+there, but another position method or number of heads has tensors of the same shapes. A new training
+from the weights of another may change the position method, but not the rest of the model.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
+from ..checkpoints.loading import check_ties
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..positions import METHOD_OPTIONS
 from ..results.data_hashes import STATE_KEY, dictionary_digest
+
+logger = logging.getLogger(__name__)
 
 #: Options of the model that no tensor's shape depends on. Older checkpoints lack the options of
 #: later methods.
@@ -31,6 +36,15 @@ OPTIONS = (
     "no_scale_embedding",
     "excluded_symbols",
 )
+#: Options that a new training from the weights must keep.
+_KEPT_OPTIONS = (
+    "decoder_attention_heads",
+    "activation_fn",
+    "decoder_normalize_before",
+    "no_scale_embedding",
+)
+#: Value of ``alibi_slopes`` that names the seed, with which random slopes change.
+_RANDOM_SLOPES = "random --seed"
 
 _ADVICE = (
     "use the options and data it was trained with, or start a new training from its weights with "
@@ -54,7 +68,7 @@ def loading_into(trainer, resumes: bool) -> Iterator[None]:
 
     Args:
         trainer: fairseq's trainer.
-        resumes: False if a new training starts from the weights, whose options may differ.
+        resumes: False if a new training starts from the weights, whose positions may differ.
     """
     global _loading
     _loading = _Loading(trainer, resumes)
@@ -68,13 +82,13 @@ def check_same_model(state: dict, path: str) -> None:
     """Compare a checkpoint that has just been read with the trainer that it is loaded into, if any.
 
     Raises:
-        UserInputError: an option or the dictionary differs. The message names both values.
+        UserInputError: an option, the dictionary, or the tied weights differ.
     """
     if _loading is None:
         return
     trainer = _loading.trainer
-    if _loading.resumes:
-        _check_options(state, trainer, path)
+    _check_options(state, trainer, path, _loading.resumes)
+    check_ties(state["model"], trainer.get_model(), path)
     checkpoint_digest = (state.get("task_state") or {}).get(STATE_KEY)
     data_digest = dictionary_digest(trainer.task.source_dictionary)
     if checkpoint_digest and checkpoint_digest != data_digest:
@@ -85,19 +99,32 @@ def check_same_model(state: dict, path: str) -> None:
         )
 
 
-def _check_options(state: dict, trainer, path: str) -> None:
+def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
     saved = _model_options(state.get("cfg"))
     current = _model_options(trainer.cfg)
     if "position_method" not in saved:  # a checkpoint of fairseq's transformer_lm
         current.pop("position_method", None)
     for option in OPTIONS:
         before = saved.get(option, getattr(AlibiLanguageModelConfig, option))
-        if option in current and before != current[option]:
-            flag = "--" + option.replace("_", "-")
+        if option not in current or before == current[option]:
+            continue
+        flag = "--" + option.replace("_", "-")
+        difference = (
+            f"{path} was trained with {flag} {before} and this command has {flag} {current[option]}"
+        )
+        reason = "which gives the weights another meaning"
+        if resumes:
+            raise UserInputError(f"{difference}, {reason}; {_ADVICE}")
+        if option in _KEPT_OPTIONS:
+            raise UserInputError(f"{difference}, {reason}. Use the options it was trained with.")
+        values = (str(before), str(current[option]))
+        if all(value.startswith(_RANDOM_SLOPES) for value in values):
+            seed = values[0].removeprefix(_RANDOM_SLOPES)
             raise UserInputError(
-                f"{path} was trained with {flag} {before} and this command has {flag} "
-                f"{current[option]}, which gives the weights another meaning; {_ADVICE}"
+                f"{difference}, which draws other slopes. Pass --seed{seed}, or the slopes "
+                "themselves as numbers."
             )
+        logger.warning(difference)
 
 
 def _model_options(cfg) -> dict:
@@ -112,5 +139,5 @@ def _model_options(cfg) -> dict:
     if "attention_window" in options:  # a number in checkpoints of earlier versions
         options["attention_window"] = str(options["attention_window"])
     if options.get("alibi_slopes") == "random":  # drawn by the seed, with which they change
-        options["alibi_slopes"] = f"random --seed {options.get('train_seed')}"
+        options["alibi_slopes"] = f"{_RANDOM_SLOPES} {options.get('train_seed')}"
     return options

@@ -166,7 +166,7 @@ FIRST_EMBEDDINGS = "decoder.embed_tokens.embeddings.0.0.weight"
         (set_weight("decoder.layers.7.x", torch.zeros(1)), "decoder.layers.7.x"),
         (
             set_weight(FIRST_EMBEDDINGS, torch.zeros(24, 64)),
-            "different numbers in .* which its options tie",
+            "different numbers in .* which the options tie",
         ),
         (set_weight(FIRST_EMBEDDINGS, torch.zeros(25, 64)), "dictionary of another size"),
         (set_option("arch", "transformer_wmt_en_de"), "architecture is transformer_wmt_en_de"),

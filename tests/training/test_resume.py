@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 
 import pytest
 import torch
@@ -14,22 +15,49 @@ from alibi_fairseq.training import save_dir
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "before"),
+    ("flag", "value", "before", "can_change"),
     [
-        ("--position-method", "rotary", "alibi"),
-        ("--decoder-attention-heads", 2, 8),
-        pytest.param("--attention-window", 8, 0, marks=pytest.mark.slow),
-        pytest.param("--activation-fn", "gelu", "relu", marks=pytest.mark.slow),
+        ("--position-method", "rotary", "alibi", True),
+        ("--decoder-attention-heads", 2, 8, False),
+        pytest.param("--attention-window", 8, 0, True, marks=pytest.mark.slow),
+        pytest.param("--activation-fn", "gelu", "relu", False, marks=pytest.mark.slow),
     ],
 )
 def test_different_model_of_same_shapes_is_rejected(
-    data_bin, checkpoint, tmp_path, flag, value, before
+    data_bin, checkpoint, tmp_path, caplog, flag, value, before, can_change
 ):
     flags = [*SHORT, flag, value, "--max-update", 5, "--save-dir", tmp_path / "run"]
-    with pytest.raises(UserInputError, match=f"{flag} {before} .*{flag} {value}"):
+    difference = f"{flag} {before} .*{flag} {value}"
+    with pytest.raises(UserInputError, match=difference):
         in_process("train", data_bin, *flags, "--restore-file", checkpoint)
+    if not can_change:
+        with pytest.raises(UserInputError, match=difference):
+            in_process("train", data_bin, *flags, "--finetune-from-model", checkpoint)
+        return
     in_process("train", data_bin, *flags, "--finetune-from-model", checkpoint)
+    warnings = [record for record in caplog.records if record.name.startswith("alibi_fairseq")]
+    assert len([record for record in warnings if re.search(difference, record.message)]) == 1
     in_process("train", data_bin, *flags, "--max-update", 6)  # resumes this run
+
+
+def test_untied_embeddings_are_not_tied(data_bin, tmp_path):
+    untied = "--no-share-decoder-input-output-embed"
+    in_process("train", data_bin, *SHORT, untied, "--save-dir", tmp_path / "untied")
+    start = ["--finetune-from-model", tmp_path / "untied" / "checkpoint_last.pt"]
+    flags = [*SHORT, "--save-dir", tmp_path / "new", *start]
+    with pytest.raises(UserInputError, match="which the options tie"):
+        in_process("train", data_bin, *flags)
+    in_process("train", data_bin, *flags, untied)
+
+
+def test_random_slopes_are_not_drawn_again(data_bin, tmp_path):
+    flags = [*SHORT, "--alibi-slopes", "random"]
+    in_process("train", data_bin, *flags, "--seed", 2, "--save-dir", tmp_path / "first")
+    start = ["--finetune-from-model", tmp_path / "first" / "checkpoint_last.pt"]
+    flags += ["--save-dir", tmp_path / "second", *start]
+    with pytest.raises(UserInputError, match="Pass --seed 2"):
+        in_process("train", data_bin, *flags)
+    in_process("train", data_bin, *flags, "--seed", 2)
 
 
 def test_different_memory_is_rejected(data_bin, tmp_path):
