@@ -56,13 +56,28 @@ def check_precision(cfg: DictConfig) -> None:
 
 
 def check_start_checkpoint(cfg: DictConfig) -> None:
-    """Check that the checkpoint to start from exists; fairseq would start from random weights."""
-    paths = {"--finetune-from-model": cfg.checkpoint.finetune_from_model}
-    if cfg.checkpoint.restore_file != DEFAULT_RESTORE_FILE:
-        paths["--restore-file"] = cfg.checkpoint.restore_file
+    """Check the checkpoint to start from.
+
+    fairseq starts from random weights if it does not exist. If the same command is rerun, fairseq
+    loads the ``--restore-file`` again and discards ``checkpoint_last.pt``.
+    """
+    paths = {
+        "--finetune-from-model": cfg.checkpoint.finetune_from_model,
+        "--continue-once": safe_getattr(cfg.checkpoint, "continue_once"),
+    }
+    restore_file = cfg.checkpoint.restore_file
+    if restore_file != DEFAULT_RESTORE_FILE:
+        paths["--restore-file"] = restore_file
     for flag, path in paths.items():
         if path and "://" not in path and not Path(path).is_file():
             raise UserInputError(f"There is no checkpoint file {path}; check {flag}.")
+    last = Path(cfg.checkpoint.save_dir) / DEFAULT_RESTORE_FILE
+    restored = last if restore_file == DEFAULT_RESTORE_FILE else Path(restore_file)
+    if last.is_file() and restored.resolve() != last.resolve():
+        raise UserInputError(
+            f"{cfg.checkpoint.save_dir} holds a newer checkpoint than --restore-file. Remove "
+            "--restore-file to resume from it, or choose another --save-dir."
+        )
 
 
 @patch_method(options, "parse_args_and_arch")

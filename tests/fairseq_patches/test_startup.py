@@ -62,6 +62,7 @@ def evaluation(data, *flags):
     [
         (training, "train", "--required-batch-size-multiple", "0"),
         (training, "train", "--restore-file", "none.pt"),
+        (training, "train", "--continue-once", "none.pt"),
         (evaluation, "eval_lm", "--context-window", "-1"),
         (evaluation, "eval_lm", "--context-window", "16"),
     ],
@@ -70,6 +71,20 @@ def test_wrong_options_are_named(tmp_path, make, program, flag, value):
     with pytest.raises(UserInputError, match=flag):
         prepare(make(tmp_path, flag, value), program)
     prepare(make(tmp_path, "--required-batch-size-multiple", "1"), program)
+
+
+def test_newer_checkpoint_is_not_discarded(tmp_path):
+    start = tmp_path / "start.pt"
+    start.touch()
+    flags = ("--save-dir", str(tmp_path / "run"), "--restore-file", str(start))
+    prepare(training(tmp_path, *flags), "train")
+    last = tmp_path / "run" / "checkpoint_last.pt"
+    last.parent.mkdir()
+    last.touch()
+    with pytest.raises(UserInputError, match="newer checkpoint.* Remove --restore-file"):
+        prepare(training(tmp_path, *flags), "train")
+    prepare(training(tmp_path, *flags[:2]), "train")
+    prepare(training(tmp_path, *flags[:2], "--restore-file", str(last)), "train")
 
 
 class TestDistributedStartup:
