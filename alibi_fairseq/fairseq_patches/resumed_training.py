@@ -73,6 +73,16 @@ def restore_number_of_updates(load, trainer, path, reset_optimizer=False, *argum
     return extra_state
 
 
+def forget_time_of_other_training(trainer) -> None:
+    """Count the hours of a new training, for ``--stop-time-hours``, from zero.
+
+    fairseq restores the training time of the checkpoint also for ``--finetune-from-model`` and
+    ``--reset-optimizer`` (no issue is known).
+    """
+    if trainer.get_num_updates() == 0:
+        trainer._previous_training_time = 0
+
+
 def resume_early_stopping(trainer, extra_state: dict | None) -> None:
     """Save and restore the count of validations without improvement, for ``--patience``.
 

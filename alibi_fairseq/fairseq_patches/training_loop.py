@@ -15,7 +15,11 @@ from ..errors import option_errors
 from ..training import progress, save_dir, shutdown
 from ..training.training_record import record_training
 from . import distributed, patch_method, startup
-from .resumed_training import resume_early_stopping, skip_finished_training
+from .resumed_training import (
+    forget_time_of_other_training,
+    resume_early_stopping,
+    skip_finished_training,
+)
 from .safe_loading import replace_eval_in_fairseq
 
 
@@ -60,6 +64,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     path = Path(cfg.save_dir) / cfg.restore_file
     with wrong_parts(path) if path.exists() else nullcontext():
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
+    forget_time_of_other_training(trainer)
     record_training(trainer, extra_state)
     shutdown.save_and_stop_on_request(trainer, epochs)
     resume_early_stopping(trainer, extra_state)

@@ -10,6 +10,7 @@ import torch
 from commands import SHORT, in_process, make_data
 from fairseq.data import Dictionary
 
+from alibi_fairseq.checkpoints.loading import updates_of
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.training import save_dir
 
@@ -58,6 +59,15 @@ def test_random_slopes_are_not_drawn_again(data_bin, tmp_path):
     with pytest.raises(UserInputError, match="Pass --seed 2"):
         in_process("train", data_bin, *flags)
     in_process("train", data_bin, *flags, "--seed", 2)
+
+
+def test_hours_of_other_training_do_not_count(data_bin, checkpoint, tmp_path):
+    state = torch.load(checkpoint, weights_only=True)
+    state["extra_state"]["previous_training_time"] = 26 * 3600
+    torch.save(state, tmp_path / "start.pt")
+    flags = [*SHORT, "--save-dir", tmp_path / "run", "--stop-time-hours", 2]
+    in_process("train", data_bin, *flags, "--finetune-from-model", tmp_path / "start.pt")
+    assert updates_of(tmp_path / "run" / "checkpoint_last.pt") == 3
 
 
 def test_different_memory_is_rejected(data_bin, tmp_path):
