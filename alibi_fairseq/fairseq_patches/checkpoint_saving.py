@@ -1,14 +1,20 @@
-"""Workarounds that make fairseq's checkpoints either complete or absent."""
+"""Workarounds that make fairseq's checkpoints either complete or absent, or omit them."""
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 
 import torch
 from fairseq import checkpoint_utils, file_io
+from fairseq.trainer import Trainer
 
+from ..errors import UserInputError
 from ..training.save_dir import replacement_of
 from . import patch_method
+
+logger = logging.getLogger(__name__)
 
 
 @patch_method(file_io.PathManager, "copy")
@@ -38,3 +44,18 @@ def save_checkpoint_atomically(save, obj, filename, async_write=False):
         torch.save(obj, stream)
         stream.flush()
         os.fsync(stream.fileno())
+
+
+@patch_method(Trainer, "save_checkpoint")
+def omit_crash_checkpoint(save, trainer, filename, extra_state):
+    """Save no ``crash.pt`` for an invalid option or a training that diverged.
+
+    fairseq saves it for any error in an update, and never removes it (no issue is known). It is as
+    large as a checkpoint, and nothing can resume from it.
+    """
+    error = sys.exc_info()[1]
+    expected = isinstance(error, (UserInputError, FloatingPointError))
+    if expected and os.path.basename(filename) == "crash.pt":
+        logger.info(f"{filename} is not saved")
+        return None
+    return save(trainer, filename, extra_state)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from commands import SHORT, in_process
 from fairseq import checkpoint_utils
+from fairseq.tasks.language_modeling import LanguageModelingTask
 
 from alibi_fairseq.errors import UserInputError
 
@@ -64,6 +65,23 @@ def test_file_size_limit_is_reported(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "is_saved"),
+    [(UserInputError, False), (FloatingPointError, False), (RuntimeWarning, True)],
+)
+def test_crash_checkpoint_is_saved_only_for_unexpected_errors(
+    data_bin, tmp_path, monkeypatch, error, is_saved
+):
+    def fail(*arguments, **keywords):
+        raise error("wrong")
+
+    monkeypatch.setattr(LanguageModelingTask, "train_step", fail)
+    with pytest.raises(Exception, match="wrong"):  # of another type before the first update
+        in_process("train", data_bin, *SHORT, "--save-dir", tmp_path / "run")
+    assert (tmp_path / "run" / "crash.pt").exists() == is_saved
+    assert (tmp_path / "run").exists() == is_saved
 
 
 def flip_bit(content: bytes) -> bytes:
