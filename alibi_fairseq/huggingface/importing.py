@@ -61,7 +61,17 @@ SIZES = (
     "train_length",
 )
 #: Keys of config.json that are safe to read although transformers' classes do not list them.
-MORE_KEYS = ("n_embed", "seq_length", "_remove_final_layer_norm")
+MORE_KEYS = (
+    "n_embed",
+    "seq_length",
+    "_remove_final_layer_norm",
+    # Rotation of GPT-NeoX in the format of transformers 4.
+    "rotary_pct",
+    "rotary_emb_base",
+    "rope_scaling",
+    "rope_theta",
+    "partial_rotary_factor",
+)
 
 
 def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
@@ -127,10 +137,17 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
             if not key.startswith("_"):
                 known_keys.add(key)
         values = {key: value for key, value in content.items() if key in known_keys}
-        return BY_TYPE[model_type], AutoConfig.for_model(**values)
+        config = AutoConfig.for_model(**values)
     except Exception as error:  # transformers raises various exceptions for invalid values
         reason = " ".join(str(error).split())
         raise UserInputError(f"{path} is corrupted ({reason}). Fetch it again.") from error
+    for key in content:
+        if key.startswith(("rot", "rope")) and key not in known_keys:
+            raise UserInputError(
+                f"{path} describes a rotation by '{key}', which transformers does not read. Import "
+                "a model whose rotation is in rope_parameters."
+            )
+    return BY_TYPE[model_type], config
 
 
 def check_sizes(folder: Path, architecture: Architecture, config: PreTrainedConfig) -> None:

@@ -99,7 +99,8 @@ def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, A
         UserInputError: our decoder has no such rotation.
     """
     rest = {key: value for key, value in parameters.items() if value is not None}
-    rope_type = rest.pop("rope_type", "default")
+    older_type = rest.pop("type", "default")  # its name in transformers 4
+    rope_type = rest.pop("rope_type", older_type)
     base = rest.pop("rope_theta", BASE)
     fraction = rest.pop("partial_rotary_factor", 1.0)
     options: dict[str, Any] = {}

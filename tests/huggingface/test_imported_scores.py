@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -50,6 +51,19 @@ def test_logits_equal_the_original_model(name, tmp_path, capsys):
     folder = save_random_model(name, tmp_path / "model")
     imported = import_model(folder, tmp_path / "out")
     assert "--position-method" in capsys.readouterr().out
+    assert_same_scores(imported)
+
+
+@pytest.mark.parametrize("scaling", [None, {"type": "linear", "factor": 4.0}])
+def test_rotation_in_the_format_of_transformers_4(scaling, tmp_path):
+    folder = save_random_model("gpt-neox", tmp_path / "model")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["rope_parameters"]
+    config |= {"rotary_pct": 1.0, "rotary_emb_base": 500, "rope_scaling": scaling}
+    path.write_text(json.dumps(config))
+    imported = import_model(folder, tmp_path / "out")
+    assert imported.original.config.rope_parameters["rope_theta"] == 500
     assert_same_scores(imported)
 
 

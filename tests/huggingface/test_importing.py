@@ -164,6 +164,7 @@ YARN_WITH_MSCALE = {
         ("use_parallel_residual", True, "use_parallel_residual"),
         pytest.param("rope_parameters", AXIAL, "axial", id="axial-rotation"),
         pytest.param("rope_parameters", YARN_WITH_MSCALE, "mscale", id="yarn-with-mscale"),
+        ("rotary_ndims", 8, "rotary_ndims"),
         ("hidden_act", "silu", "silu"),
         ("num_hidden_layers", 3, "config.json"),
         ("intermediate_size", 64, "model"),
