@@ -135,7 +135,7 @@ def load_folder_model(
         "model": type(model).__name__,
         "label": folder.path.resolve().name,
         "position_method": position_method(config, model),
-        "train_length": train_length(folder, config),
+        "train_length": train_length(folder),
         "checkpoint": str(folder.path),
         "layers": config.num_hidden_layers,
         "width": width,
@@ -156,16 +156,20 @@ def load_folder_model(
     )
 
 
-def train_length(folder: ModelFolder, config: PreTrainedConfig) -> int:
-    """Return the training length according to a configuration.
+def train_length(folder: ModelFolder) -> int:
+    """Return the training length according to the configuration of a folder.
+
+    An override cannot change it. It counts only if the configuration itself states none.
 
     Raises:
         UserInputError: the configuration does not state it.
     """
-    for name in TRAIN_LENGTHS:
-        value = getattr(config, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
+    for config in (folder.original_config, folder.config):
+        text_config = config.get_text_config()
+        for name in TRAIN_LENGTHS:
+            value = getattr(text_config, name, None)
+            if isinstance(value, int) and value > 0:
+                return value
     raise UserInputError(
         f"{folder.path / CONFIG_FILE} does not state the training length, which results record. "
         "Pass it with --model-overrides '{\"max_position_embeddings\": 2048}'."

@@ -46,6 +46,7 @@ class ModelFolder:
     Attributes:
         path: the folder, which contains ``config.json``.
         config: configuration of the model.
+        original_config: configuration without overrides.
         tokenizer: tokenizer of the model.
         trust_remote_code: True if code in the folder may be run.
         has_overrides: True if the configuration differs from ``config.json``.
@@ -53,6 +54,7 @@ class ModelFolder:
 
     path: Path
     config: PreTrainedConfig
+    original_config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
     trust_remote_code: bool
     has_overrides: bool = False
@@ -86,11 +88,12 @@ class ModelFolder:
                 f"{path} contains no weights in safetensors format (*.safetensors), and files in "
                 "other formats can run code when they are read. Convert the weights."
             )
-        config = _read_config(path, content, trust_remote_code)
+        original_config = _read_config(path, content, trust_remote_code)
+        config = original_config
         if overrides:
-            config = _override(config, overrides, path / CONFIG_FILE)
+            config = _override(original_config, overrides, path / CONFIG_FILE)
         tokenizer = _read_tokenizer(path, config, trust_remote_code)
-        return cls(path, config, tokenizer, trust_remote_code, bool(overrides))
+        return cls(path, config, original_config, tokenizer, trust_remote_code, bool(overrides))
 
     @property
     def first_input(self) -> int:

