@@ -31,6 +31,9 @@ from .windows import (
     spans_of,
 )
 
+#: Largest integer whose exponential is a number of float64.
+MAX_EXPONENT = 709
+
 
 class EvaluatedSplit(Protocol):
     """Split as one stream of tokens, such as :class:`.data.Split`."""
@@ -205,6 +208,9 @@ def loss_measures(
 ) -> dict:
     """Return the measures of the loss, by their keys in result records.
 
+    ``word_perplexity`` is left out if it exceeds the largest number of float64, as for a text with
+    few spaces.
+
     Args:
         nats: sum of the losses of each document, in nats.
         tokens: number of scored tokens of each document.
@@ -224,7 +230,9 @@ def loss_measures(
         measures["document_bits"] = [round(float(loss) / math.log(2), 4) for loss in nats]
     if text.words:
         measures["words"] = text.words
-        measures["word_perplexity"] = math.exp(total_nats / text.words)
+        nats_per_word = total_nats / text.words
+        if nats_per_word <= MAX_EXPONENT:
+            measures["word_perplexity"] = math.exp(nats_per_word)
     if text.bytes:
         measures["bytes"] = text.bytes
         measures["bits_per_byte"] = total_nats / math.log(2) / text.bytes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from alibi_fairseq.evaluation.data import (
     load_split,
     measure_text,
 )
+from alibi_fairseq.evaluation.text_cases import loss_measures
 from alibi_fairseq.results.data_folder import DataFolder
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]
@@ -103,3 +106,13 @@ def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
     describe(data, valid={**counts, "tokens": 7})
     with pytest.raises(UserInputError, match="its manifest says 7"):
         load_split(DataFolder.open(data), "valid", dictionary)
+
+
+def test_perplexity_per_word_beyond_float64_is_left_out():
+    text = TextSize(words=2, bytes=600)
+    measures = loss_measures([Fraction(1418)], [300], text, per_document=False)
+    assert measures["word_perplexity"] == math.exp(709)
+    measures = loss_measures([Fraction(2000)], [300], text, per_document=False)
+    assert "word_perplexity" not in measures
+    assert measures["words"] == 2
+    assert measures["bits_per_byte"] == pytest.approx(2000 / math.log(2) / 600)
