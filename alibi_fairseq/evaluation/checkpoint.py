@@ -99,16 +99,26 @@ class LoadedModel:
 
         def score(tokens: Tensor, targets: Tensor) -> Tensor:
             nonlocal memory
-            scored = targets.shape[1]
-            if isinstance(self.decoder, AlibiDecoder):
-                features, extra = self.decoder.extract_features(tokens, memory=memory, last=scored)
-                memory = extra.get("memory")
-            else:
-                features, _ = self.decoder.extract_features(tokens, encoder_out=None)
-                features = features[:, -scored:]
+            features, memory = self.features(tokens, targets.shape[1], memory)
             return token_losses(self.decoder, features, targets)
 
         return score
+
+    def features(
+        self, tokens: Tensor, last: int, memory: list[Tensor] | None = None
+    ) -> tuple[Tensor, list[Tensor] | None]:
+        """Return the features of the last inputs, (B, last, C), and the memory for the next window.
+
+        Args:
+            tokens: (B, T) inputs.
+            last: number of inputs whose features are returned.
+            memory: memory of the window before, if the model has one.
+        """
+        if isinstance(self.decoder, AlibiDecoder):
+            features, extra = self.decoder.extract_features(tokens, memory=memory, last=last)
+            return features, extra.get("memory")
+        features, _ = self.decoder.extract_features(tokens, encoder_out=None)
+        return features[:, -last:], None
 
 
 def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..data import probes
+from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from .cases import Cases
 from .checkpoint import LoadedModel
@@ -40,6 +41,7 @@ class ProbeCases(Cases):
 
     def __init__(self, config: SweepConfig, folder: DataFolder):
         self._device = find_device(config.device)
+        self._memory_budget = config.memory_budget
         self._probe, self._marker, self._text = probes.load(folder.path)
         self.corpus = self._probe.name
         for length in config.lengths:
@@ -65,7 +67,7 @@ class ProbeCases(Cases):
         """Measure a case. ``earlier`` is not used, because no other case has the same sequences.
 
         Raises:
-            UserInputError: the length is too large for the text.
+            UserInputError: the length is too large for the text, or a score is not finite.
         """
         length = case["length"]
         depth = case["depth"]
@@ -74,7 +76,8 @@ class ProbeCases(Cases):
             rng, self._marker, self._text, probes.SEQUENCES_PER_CASE, length, depth
         )
         tokens = torch.from_numpy(sequences).to(self._device)
-        is_correct = correct_symbols(model, tokens, self._probe.answer_positions(length))
+        positions = self._probe.answer_positions(length)
+        is_correct = correct_symbols(model, tokens, positions, self._memory_budget)
         progress(sequences.size)
         return {
             "gap": self._probe.gap(length, depth),
@@ -85,7 +88,9 @@ class ProbeCases(Cases):
 
 
 @torch.no_grad()
-def correct_symbols(model: LoadedModel, sequences: Tensor, positions: np.ndarray) -> Tensor:
+def correct_symbols(
+    model: LoadedModel, sequences: Tensor, positions: np.ndarray, budget: int | None = None
+) -> Tensor:
     """Determine which symbols the model ranks first.
 
     Args:
@@ -93,20 +98,32 @@ def correct_symbols(model: LoadedModel, sequences: Tensor, positions: np.ndarray
         sequences: (B, T) tokens.
         positions: positions of the symbols in a sequence, ascending, (n,). The last is T - 2, since
             ``</s>`` ends a sequence.
+        budget: bytes that a forward pass may take, or None for the default of the device.
 
     Returns:
         (B, n) bool on the CPU, True for each symbol that is ranked first.
+
+    Raises:
+        UserInputError: the scores of a symbol cannot be ranked.
     """
     decoder = model.decoder
     # Number of inputs from the one that predicts the first symbol on.
     last = sequences.shape[1] - 1 - int(positions[0])
-    batch_size = model.windows_per_batch(sequences.shape[1], sequences.device, budget=None)
+    batch_size = model.windows_per_batch(sequences.shape[1], sequences.device, budget)
     parts = []
     for tokens in sequences.split(batch_size):
         # As in training, </s> comes first. The last symbol is not an input: it predicts only </s>.
         inputs = tokens.roll(1, dims=1)[:, :-1]
-        features, _ = decoder.extract_features(inputs, last=last)
+        features, _ = model.features(inputs, last)
         features = features[:, positions - positions[0]]  # (b, n, C)
         scores = decoder.get_normalized_probs((decoder.output_layer(features), None), True)
+        # Excluded symbols have a score of -inf.
+        has_ranking = scores.isfinite().any(dim=-1) & ~scores.isnan().any(dim=-1)
+        if not has_ranking.all():
+            raise UserInputError(
+                f"The model's scores in some sequence of {sequences.shape[1]} tokens are not "
+                "finite, so there is no result. Half precision may overflow where fp32 does not: "
+                "try --precision fp32."
+            )
         parts.append(scores.argmax(dim=-1) == tokens[:, positions])
     return torch.cat(parts).cpu()

@@ -12,6 +12,7 @@ from trained import TRAIN_LENGTH, Trained, text_of, train
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import text_cases
+from alibi_fairseq.evaluation.checkpoint import LoadedModel
 from alibi_fairseq.evaluation.probe_cases import ProbeCases
 from alibi_fairseq.evaluation.text_cases import TextCases
 from alibi_fairseq.results.results_file import load_results_file
@@ -175,6 +176,39 @@ def test_probe_sweep_resumes(sweep, probe, monkeypatch):
     assert sweep(checkpoint, **case) == records
     with pytest.raises(UserInputError, match="precision"):
         sweep(checkpoint, **case, precision="bf16")
+
+
+def test_probe_rejects_scores_that_are_not_finite(sweep, probe, tmp_path):
+    data, checkpoint = probe
+    state = torch.load(checkpoint, weights_only=True)
+    for name in ("bias", "weight"):
+        state["model"][f"decoder.layers.1.fc2.{name}"][0] = 3e38  # infinite in a sum of two
+    torch.save(state, checkpoint)
+    with pytest.raises(UserInputError, match="not finite"):
+        sweep(checkpoint, data=data, lengths=[TRAIN_LENGTH])
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_probe_memory_limits_the_batch(sweep, probe, monkeypatch):
+    data, checkpoint = probe
+    monkeypatch.setattr(probes, "SEQUENCES_PER_CASE", 3)
+    batch_sizes = []
+    features = LoadedModel.features
+
+    def record(model, tokens, *arguments):
+        batch_sizes.append(len(tokens))
+        return features(model, tokens, *arguments)
+
+    monkeypatch.setattr(LoadedModel, "features", record)
+    sweep(checkpoint, data=data, lengths=[TRAIN_LENGTH], memory_gb=1e-9)
+    assert batch_sizes == [1] * 3 * len(probes.DEPTHS)
+
+
+def test_probe_evaluates_a_model_of_fairseq(sweep, probe, tmp_path):
+    data, _ = probe
+    checkpoint = train(data, tmp_path / "stock", Trained.FLAGS["stock"])
+    records = sweep(checkpoint, data=data, lengths=[TRAIN_LENGTH])
+    assert [record["position_method"] for record in records] == ["sinusoidal"] * len(probes.DEPTHS)
 
 
 def test_memory_passes_between_windows(sweep):
