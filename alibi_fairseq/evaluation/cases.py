@@ -16,12 +16,14 @@ class Cases(Protocol):
         subsets: splits whose hash the results file records.
         corpus: name of the corpus in the results file.
         cases: settings of each measurement, by their keys in result records.
+        documents_sha256: hash of the positions where documents begin; None if they do not matter.
     """
 
     kind: str
     subsets: Sequence[str]
     corpus: str
     cases: list[dict]
+    documents_sha256: str | None = None
 
     def inputs(self, case: dict) -> int:
         """Return the number of inputs of a case, for the progress bar."""

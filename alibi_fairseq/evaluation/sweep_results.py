@@ -43,6 +43,7 @@ class SweepResults:
     ):
         self._path = path
         self._shared_keys = config.record_keys()
+        self._shared_keys["documents_sha256"] = cases.documents_sha256
         self._began = time.monotonic()
         self._hashes = hashes
         self._new = new_results_file(cases.kind, cases.corpus, provenance, [])
@@ -118,6 +119,8 @@ class SweepResults:
         }
         for record in existing["cells"]:
             actual = {**existing, **existing["provenance"], **record}
+            # Earlier versions did not record where documents begin.
+            actual.setdefault("documents_sha256", expected["documents_sha256"])
             for key, value in expected.items():
                 if actual.get(key) != value:
                     raise UserInputError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +96,11 @@ class TextCases(Cases):
             starts[name] = [0]
             if config.documents is not None:
                 starts[name] = document_starts(folder, splits[name], config.documents)
-        return cls(config, folder.corpus, splits, starts)
+        cases = cls(config, folder.corpus, splits, starts)
+        if config.documents is not None:
+            content = json.dumps(starts, sort_keys=True)
+            cases.documents_sha256 = hashlib.sha256(content.encode()).hexdigest()
+        return cases
 
     def inputs(self, case: dict) -> int:
         windows = self._plan(case["subset"], case["length"], case["stride"])

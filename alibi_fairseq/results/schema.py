@@ -98,6 +98,7 @@ class ResultRecord(JsonObject):
     train_command: str | None = None
     corpus: str | None = None
     documents: str | None = None
+    documents_sha256: Sha256 = _ABSENT
     score_from: NonNegativeInt | None = None
     score_to: NonNegativeInt | None = None
     shard: None = None  # earlier versions wrote parts of an evaluation

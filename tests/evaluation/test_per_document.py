@@ -18,6 +18,8 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.data import Split, TextSize, document_starts
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
 from alibi_fairseq.results.data_folder import DataFolder
+from alibi_fairseq.results.identity import Role
+from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.results_file import load_results_file
 
 STARTS = [0, 120, 240, 260]
@@ -187,6 +189,28 @@ def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
         assert (cell["documents"], cell["score_from"]) == ("empty-lines", 32)
     assert f'"document_tokens": [{", ".join(map(str, cell["document_tokens"]))}]' in out.read_text()
     assert "score_from" in refuse(*command, "--per-document", "--score-from", "16")
+
+
+def test_changed_boundaries_need_another_output(documents, data, tmp_path):
+    folder = shutil.copytree(data, tmp_path / "data")
+    records = documents(data=folder)
+    assert documents(data=folder) == records
+    (folder / "documents.json").write_text(json.dumps({"valid": [0, 50]}))
+    with pytest.raises(UserInputError, match="documents_sha256"):
+        documents(data=folder)
+
+
+def test_results_without_hash_of_boundaries_are_resumed(documents, tmp_path):
+    (first,) = documents(lengths=[16], strides=[4])
+    path = tmp_path / "results.json"
+    results = json.loads(path.read_text())
+    del results["cells"][0]["documents_sha256"]
+    path.write_text(json.dumps(results))
+    old, new = documents(lengths=[16, 48], strides=[4])
+    assert "documents_sha256" not in old
+    assert new["documents_sha256"] == first["documents_sha256"]
+    measurements = measurements_of(load_results_file(path))
+    assert len({measured.identity(Role.MODEL) for measured in measurements}) == 1
 
 
 @pytest.mark.parametrize(
