@@ -36,7 +36,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
         The result records of all measurements, including those of earlier sweeps.
 
     Raises:
-        UserInputError: a measurement is impossible.
+        UserInputError: a measurement is impossible, or a checkpoint is replaced meanwhile.
     """
     # The lock also detects an output that cannot be written, before anything is measured.
     lock = out.with_name(f".{out.name}.lock")
@@ -52,19 +52,27 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
         )
         if folder.text_summary is not None:
             provenance["text"] = folder.text_summary
-        hashes = {path: {"checkpoint_sha256": sha256_file(path)} for path in checkpoints}
+        hashes = {path: checkpoint_hashes(path) for path in checkpoints}
         results = SweepResults(out, hashes, config, cases, provenance)
 
         def load(checkpoint: Path) -> LoadedModel:
-            return load_checkpoint(
+            model = load_checkpoint(
                 checkpoint,
                 folder.path,
                 find_device(config.device),
                 config.precision,
                 config.overrides,
             )
+            # Training may replace the file while other checkpoints are measured.
+            results.check_unchanged(checkpoint, checkpoint_hashes(checkpoint))
+            return model
 
         return measure_missing(checkpoints, cases, results, load)
+
+
+def checkpoint_hashes(checkpoint: Path) -> dict[str, str]:
+    """Return the hash of a checkpoint file by its key in result records."""
+    return {"checkpoint_sha256": sha256_file(checkpoint)}
 
 
 def measure_missing(

@@ -86,6 +86,22 @@ class SweepResults:
         """Return all records of a checkpoint with its present contents, also of earlier sweeps."""
         return [record for record in self._records() if self._is_of(checkpoint, record)]
 
+    def check_unchanged(self, checkpoint: Path, hashes: dict[str, str]) -> None:
+        """Check that a checkpoint still has the contents under whose hashes it is recorded.
+
+        Args:
+            checkpoint: a checkpoint of the sweep.
+            hashes: its present hashes, computed after loading it.
+
+        Raises:
+            UserInputError: it has other contents.
+        """
+        if hashes != self._hashes[checkpoint]:
+            raise UserInputError(
+                f"'{checkpoint}' was replaced during the evaluation. Evaluate a copy, or wait for "
+                "the end of the training."
+            )
+
     def add(self, checkpoint: Path, record: dict) -> None:
         """Complete a new record and write it to disk."""
         record.update(self._hashes[checkpoint])

@@ -129,13 +129,15 @@ def _evaluate(
     results = SweepResults(out, {folder.path: folder.hashes()}, config, cases, provenance)
 
     def load(path: Path) -> LoadedModel:
-        return load_folder_model(
+        model = load_folder_model(
             folder,
             config.precision,
             find_device(config.device),
             max(config.lengths),
             options.bos_per_window,
         )
+        results.check_unchanged(path, folder.hashes())
+        return model
 
     return measure_missing([folder.path], cases, results, load)
 

@@ -10,6 +10,7 @@ import torch
 from conftest import describe
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.files import locked
 from alibi_fairseq.results import manifest
 
@@ -74,6 +75,22 @@ def test_another_checkpoint_of_same_name_is_rejected(sweep, trained, tmp_path):
     shutil.copy(trained("sinusoidal"), path)
     with pytest.raises(UserInputError, match="another checkpoint"):
         sweep(path)
+
+
+def test_checkpoint_replaced_during_the_evaluation_is_rejected(
+    sweep, trained, tmp_path, monkeypatch
+):
+    path = tmp_path / "model.pt"
+    shutil.copy(trained("alibi"), path)
+
+    def load_replaced(checkpoint, *arguments):
+        shutil.copy(trained("sinusoidal"), path)
+        return load_checkpoint(checkpoint, *arguments)
+
+    monkeypatch.setattr("alibi_fairseq.evaluation.sweep.load_checkpoint", load_replaced)
+    with pytest.raises(UserInputError, match="was replaced during the evaluation"):
+        sweep(path)
+    assert not (tmp_path / "results.json").exists()
 
 
 def test_measurements_of_another_checkpoint_are_not_reused(sweep, trained, tmp_path):
