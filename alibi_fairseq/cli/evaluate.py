@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ..evaluation.config import (
     MODELS_AND_DATA,
     SweepConfig,
 )
+from ..evaluation.option_types import format_stride
 from ..evaluation.sweep import run_sweep
 from ..files import open_input
 from ..reporting import markdown
@@ -149,7 +150,7 @@ class Eval(CliCommand):
             return
         print(evaluation_table(records))
         if percent is not None:
-            print(context_table(records, percent))
+            print(context_table(records, percent, self.config.strides))
         if self.by_position:
             self._print_loss_by_position(records)
         _print_notes(records)
@@ -317,16 +318,24 @@ def evaluation_table(records: list[dict]) -> str:
     return markdown.table([title for title, _, _ in columns], rows)
 
 
-def context_table(records: list[dict], percent: float) -> str:
+def context_table(records: list[dict], percent: float, strides: Sequence[int | None]) -> str:
     """Return a table of the shortest window whose loss is close to that of the longest.
 
-    There is a row for each checkpoint, split, and stride.
+    There is a row for each checkpoint, split, and requested stride. A record whose stride is its
+    length counts for that number and for ``full``.
+
+    Args:
+        records: result records.
+        percent: largest difference of the losses.
+        strides: requested strides, as in :class:`..evaluation.config.SweepConfig`.
     """
     losses: dict[tuple, dict[int, float]] = defaultdict(dict)
     for record in records:
-        stride = "full" if record["stride"] == record["length"] else str(record["stride"])
-        group = (record["checkpoint"], record["subset"], stride)
-        losses[group][record["length"]] = record["loss_bits"]
+        for stride in strides:
+            tokens = record["length"] if stride is None else stride
+            if record["stride"] == tokens:
+                group = (record["checkpoint"], record["subset"], format_stride(stride))
+                losses[group][record["length"]] = record["loss_bits"]
     rows = []
     for (checkpoint, subset, stride), loss in losses.items():
         limit = loss[max(loss)] * (1 + percent / 100)

@@ -92,8 +92,19 @@ def test_effective_context_is_shortest_window_in_tolerance(percent, expected):
     losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
     model = {"checkpoint": "run/model.pt", "subset": "valid", "stride": 8}
     cells = [{**model, "length": length, "loss_bits": loss} for length, loss in losses.items()]
-    line = context_table(cells[1:] + cells[:1], percent).splitlines()[-1]
+    line = context_table(cells[1:] + cells[:1], percent, [8]).splitlines()[-1]
     assert line.split()[-2] == str(expected)
+
+
+def test_effective_context_of_each_requested_stride():
+    cases = {(64, 64): 5.0, (128, 64): 5.0, (128, 128): 4.0}
+    model = {"checkpoint": "run/model.pt", "subset": "valid"}
+    cells = [
+        {**model, "length": length, "stride": stride, "loss_bits": loss}
+        for (length, stride), loss in cases.items()
+    ]
+    rows = context_table(cells, 1.0, [None, 64]).splitlines()[2:]
+    assert [row.split()[-4:-1:2] for row in rows] == [["full", "128"], ["64", "64"]]
 
 
 @pytest.mark.parametrize(
