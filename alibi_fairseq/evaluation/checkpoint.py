@@ -26,6 +26,7 @@ from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..models.method_names import method_facts
+from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .config import PRECISIONS
 from .scoring import Scorer
@@ -64,10 +65,16 @@ class LoadedModel:
             UserInputError: the length is larger than ``max_length``.
         """
         if length > self.max_length:
+            advice = "Reduce --lengths."
+            if is_learned_table(self.decoder):
+                advice = (
+                    "Reduce --lengths, or reuse the last position with --model-overrides "
+                    "'{\"clamp_learned_positions\": true}'."
+                )
             raise UserInputError(
                 f"'{self.facts['checkpoint']}' supports windows of at most {self.max_length} "
                 f"tokens, not {length}, because of its positions "
-                f"({self.facts['position_method']}). Reduce --lengths."
+                f"({self.facts['position_method']}). {advice}"
             )
 
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
@@ -119,6 +126,22 @@ class LoadedModel:
             return features, extra.get("memory")
         features, _ = self.decoder.extract_features(tokens, encoder_out=None)
         return features[:, -last:], None
+
+
+def max_length(model: Any) -> int:
+    """Return the longest window that a fairseq model takes."""
+    decoder = model.decoder
+    # Positions of --block-diagonal begin anew in each document, so a window may be longer.
+    if is_learned_table(decoder) and decoder.block_diagonal == "none":
+        config = decoder.embed_positions.config
+        if not config.clamp_learned_positions:
+            return config.train_length
+    return model.max_positions()
+
+
+def is_learned_table(decoder: Any) -> bool:
+    """Return True if a decoder of ours has the position method ``learned``."""
+    return isinstance(getattr(decoder, "embed_positions", None), Learned)
 
 
 def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
@@ -195,7 +218,7 @@ def load_checkpoint(
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "vocabulary": len(task.source_dictionary),
         },
-        max_length=model.max_positions(),
+        max_length=max_length(model),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
         # fairseq's own position embeddings do not depend on the number of keys.
         shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),

@@ -35,6 +35,7 @@ from alibi_fairseq.results import manifest
             "with --model-overrides do not describe .* decoder_layers_to_keep is 'x'",
         ),
         ({"model": "stock", "lengths": [16, 64]}, "windows of at most"),
+        ({"model": "learned", "lengths": [16, 33]}, "at most 32 tokens, .*clamp_learned_positions"),
         ({"model": "transformer-xl", "strides": [None, 4]}, "Pass --strides full"),
     ],
     ids=str,
