@@ -26,6 +26,7 @@ from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..models.method_names import method_facts
+from ..models.output_projection import OutputProjection
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .config import PRECISIONS
@@ -163,7 +164,7 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
     if decoder.adaptive_softmax is not None:
         clusters = find_clusters(decoder.adaptive_softmax.cutoff, flat, decoder.padding_idx)
         losses = adaptive_cross_entropy(decoder.adaptive_softmax, rows, clusters, reduce=False)
-    elif type(decoder).output_layer is TransformerDecoderBase.output_layer:
+    elif has_plain_output(decoder):
         layer = decoder.output_projection
         excluded = excluded_symbols(decoder, flat)
         losses = linear_cross_entropy(flat, (rows, layer.weight), reduce=False, excluded=excluded)
@@ -172,6 +173,14 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         losses = cross_entropy(scores, flat, reduction="none")
     return losses.view(targets.shape)
+
+
+def has_plain_output(decoder: Any) -> bool:
+    """Return True if the scores of a decoder are products with the weights of its output layer."""
+    if type(decoder).output_layer is not TransformerDecoderBase.output_layer:
+        return False
+    layer = decoder.output_projection
+    return type(layer) in (torch.nn.Linear, OutputProjection) and layer.bias is None
 
 
 def load_checkpoint(

@@ -36,6 +36,20 @@ def test_token_losses_match_fairseq(monkeypatch, flags):
 
 
 @torch.no_grad()
+def test_token_losses_include_the_bias_of_a_plugin():
+    decoder = small_model("alibi").decoder
+    words, width = decoder.output_projection.weight.shape
+    decoder.output_projection = torch.nn.Linear(width, words)
+    torch.nn.init.normal_(decoder.output_projection.bias)
+    tokens = random_tokens(2, 8)
+    features, _ = decoder.extract_features(tokens)
+    losses = token_losses(decoder, features, tokens)
+    scores = decoder.output_layer(features).log_softmax(2)
+    expected = -scores.gather(2, tokens.unsqueeze(-1))[:, :, 0]
+    torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
 def test_half_scores_are_summed_in_fp32():
     model = small_model("alibi").to(torch.bfloat16)
     tokens = random_tokens(2, 8)
