@@ -93,7 +93,7 @@ def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Co
         raise UserInputError(
             f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
             f"{NATIVE['rotary'].name}, which does not support {', '.join(mismatches)}. Train "
-            "without --rotary-scaling, or override it with pi."
+            "without --rotary-scaling, or with pi."
         )
     else:
         model = AlibiLmForCausalLM(description)

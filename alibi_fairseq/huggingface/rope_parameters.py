@@ -88,7 +88,7 @@ def _length_dependence_error(given: str) -> UserInputError:
     """Return the error of a scaling that transformers lacks."""
     return UserInputError(
         f"transformers has no rotation that depends on the length of the text as "
-        f"--rotary-scaling {given} does. Override rotary_scaling with a fixed factor."
+        f"--rotary-scaling {given} does. Train with a fixed factor, such as pi:4."
     )
 
 
