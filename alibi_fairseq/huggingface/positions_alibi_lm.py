@@ -177,11 +177,15 @@ class KerplePositions(NoPositionsModule):
 
 
 class SandwichPositions(NoPositionsModule):
-    """Chi et al. 2023: the inner product of two sinusoidal embeddings of 128 features."""
+    """Chi et al. 2023: the inner product of two sinusoidal embeddings of 128 features.
+
+    The bias is relative to distance 0, because half precision would round large numbers.
+    """
 
     def bias(self, distance, length):
         steps = torch.arange(0, 128, 2, device=distance.device) / 128
-        product = (distance.unsqueeze(-1) * 10000.0**-steps).cos().sum(-1)
+        angles = distance.unsqueeze(-1) * 10000.0**-steps
+        product = (angles.cos() - 1).sum(-1)
         heads = self.config.num_attention_heads
         slopes = [heads / (8 * (head + 1)) for head in range(heads)]
         return per_head(slopes, distance) * product

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from attention_calls import assert_same_gradients
+from attention_calls import Call, assert_same_gradients, reference, results, supporting
 
 from alibi_fairseq.attention import FutureMask
 from alibi_fairseq.errors import UserInputError
@@ -52,12 +52,24 @@ def test_sandwich_matches_sinusoidal_inner_product(heads):
     embeddings = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)  # (T, 128)
     products = torch.from_numpy(embeddings @ embeddings.T)
     ratios = torch.arange(1, heads + 1, dtype=torch.float64) * 8 / heads
-    expected = products / ratios[:, None, None]
+    relative = products - products.diagonal()[:, None]  # softmax is invariant to this difference
+    expected = relative / ratios[:, None, None]
 
     positions = torch.arange(300)
     distance = (positions[:, None] - positions).abs()
     bias = method("sandwich", heads).bias(0, 300).at(distance)
     torch.testing.assert_close(bias.double(), expected, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("heads", [1, 8, 12, 32])
+def test_sandwich_is_precise_in_half_precision(heads, dtype):
+    call = Call("sandwich", heads=heads, dtype=dtype)
+    expected, *_ = reference(call)
+    for backend in supporting(call):
+        output, *_ = results(call, backend)
+        error = (output - expected).abs().max() / expected.abs().max()
+        assert error < torch.finfo(dtype).eps, backend
 
 
 @pytest.mark.parametrize("heads", [1, 12])
