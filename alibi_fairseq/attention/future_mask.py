@@ -52,8 +52,8 @@ class FutureMask:
             document.
 
     Raises:
-        ValueError: if there are more queries than keys, or if ``key_padding`` or ``document_start``
-            has another number of keys.
+        ValueError: if there are more queries than keys, if the window is negative, or if
+            ``key_padding`` or ``document_start`` has another number of keys.
     """
 
     bias: ScoreBias | None
@@ -72,6 +72,10 @@ class FutureMask:
             raise ValueError(
                 f"A causal mask cannot have more queries ({self.queries}) than keys ({self.keys}): "
                 "the queries have the positions of the last keys."
+            )
+        if self.window < 0:
+            raise ValueError(
+                f"The window must be a number of keys, or 0 for no limit, not {self.window}."
             )
         for name in ("key_padding", "document_start"):
             tensor = getattr(self, name)

@@ -51,6 +51,11 @@ def test_more_queries_than_keys_raise():
         FutureMask(None, 9, 5)
 
 
+def test_negative_window_raises():
+    with pytest.raises(ValueError, match="not -1"):
+        FutureMask(None, 5, 9, window=-1)
+
+
 @pytest.mark.parametrize("name", ["key_padding", "document_start"])
 def test_limits_of_mismatched_lengths_raise(name):
     with pytest.raises(ValueError, match=rf"{name} must be \(B, 9\)"):
