@@ -87,11 +87,13 @@ def _slopes(num_heads: int, bias_max: float) -> list[float]:
 @functools.lru_cache(maxsize=64)
 def _slopes_on(bias: LinearBias, device: torch.device) -> Tensor:
     # Not a buffer of a module, which would be cast by .half(), saved and copied.
-    if bias.given is None:
-        slopes = alibi_slopes(bias.num_heads, bias.bias_max)
-    else:
-        slopes = torch.tensor(bias.given, dtype=torch.float32)
-    return (slopes / bias.divisor).to(device)
+    # A later call may train, and autograd cannot save tensors of the inference mode.
+    with torch.inference_mode(False):
+        if bias.given is None:
+            slopes = alibi_slopes(bias.num_heads, bias.bias_max)
+        else:
+            slopes = torch.tensor(bias.given, dtype=torch.float32)
+        return (slopes / bias.divisor).to(device)
 
 
 @dataclass(frozen=True)

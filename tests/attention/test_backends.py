@@ -12,7 +12,13 @@ from torch.profiler import ProfilerActivity, profile
 from alibi_fairseq.attention import FutureMask, attend, banded
 from alibi_fairseq.attention.eager import bounded_block
 from alibi_fairseq.attention.fold import extra_dimensions
-from alibi_fairseq.positions import METHODS, PositionConfig, alibi_slopes, build_position_method
+from alibi_fairseq.positions import (
+    METHODS,
+    PositionConfig,
+    alibi,
+    alibi_slopes,
+    build_position_method,
+)
 from alibi_fairseq.positions.alibi import LinearBias
 
 #: Largest difference to the reference, relative to the largest value.
@@ -233,6 +239,18 @@ def test_dropout_keeps_mean():
     ratio = (mean * plain[0]).sum() / plain.square().sum()
     assert ratio.item() == pytest.approx(1, abs=0.02)
     assert (mean - plain[0]).abs().mean() < 0.05
+
+
+@pytest.mark.parametrize("method", BIASED)
+def test_gradients_after_inference_mode(method):
+    call = Call(method, batch=1, length=40)
+    alibi._slopes_on.cache_clear()
+    with torch.inference_mode():
+        for backend in supporting(call):
+            attend(*call.tensors()[:3], call.mask(), backend=backend, strict=True)
+    expected = reference(call)
+    for backend in supporting(call):
+        assert_close(results(call, backend), expected, 1e-5)
 
 
 def test_bias_is_computed_once_per_model(monkeypatch):
