@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ..results.measurements import Measurement
+from ..results.training_command import values_in_command
 from . import published
 
 # Fraction of the paper's updates from which a model counts as trained in the paper's setting. The
@@ -21,6 +22,25 @@ _SIZES = {
 
 # Options that do not change the model.
 _HARMLESS_OVERRIDES = {"attention_backend"}
+
+# Options that change a position method or the attention, with their defaults, which the paper's
+# models have. A literal, because reading the defaults from the methods would import PyTorch.
+MODEL_OPTIONS = {
+    "alibi_scale": "none",
+    "alibi_bias_max": "8",
+    "alibi_slopes": "paper",
+    "clamp_learned_positions": "false",
+    "rotary_base": "10000",
+    "rotary_percent": "1",
+    "p_rope": "1",
+    "rotary_scaling": "none",
+    "longrope_short_factors": "none",
+    "longrope_long_factors": "none",
+    "t5_max_distance": "128",
+    "score_scaling": "none",
+    "attention_window": "0",
+    "block_diagonal": "none",
+}
 
 
 def why_other_text(corpus: str, text: dict | None) -> str | None:
@@ -61,6 +81,9 @@ def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
     overrides = json.loads(measurement.model_overrides or "{}")
     if set(overrides) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
+    changed = _changed_option(measurement.train_command or "")
+    if changed is not None:
+        return f"the paper trains without {changed}"
     if measurement.score_from is not None or measurement.score_to is not None:
         return "only a part of the tokens was scored"
     if setting["updates"] is None:
@@ -70,3 +93,22 @@ def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
     if measurement.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
         return f"the paper trains for {setting['updates']:,} updates"
     return None
+
+
+def _changed_option(train_command: str) -> str | None:
+    """Return the first option of the model that a training command changes, or None."""
+    values = values_in_command(train_command)
+    for option, default in MODEL_OPTIONS.items():
+        value = values.get(option, default)
+        if not _are_equal(value, default):
+            flag = "--" + option.replace("_", "-")
+            return f"{flag} {value}".strip()
+    return None
+
+
+def _are_equal(value: str, default: str) -> bool:
+    """Return True if two values of an option are the same text or the same number."""
+    try:
+        return float(value) == float(default)
+    except ValueError:
+        return value.lower() == default

@@ -89,6 +89,23 @@ def options_of_any_corpus(command: str) -> tuple[tuple[str, str], ...]:
     return tuple(option for option in model_options(command) if option[0] not in ("", "--lr"))
 
 
+def values_in_command(command: str) -> dict[str, str]:
+    """Return the value of each option that a training command sets, by the name of its field.
+
+    The value of a flag is the empty text. Options of ``hydra-train`` such as
+    ``model.alibi_scale=4`` are included without their group.
+    """
+    values: dict[str, str] = {}
+    for name, text in model_options(command):
+        if name:
+            values[name.removeprefix("--").replace("-", "_")] = text
+        for word in text.split():
+            key, equals, value = word.partition("=")
+            if equals:
+                values[key.rpartition(".")[2]] = value
+    return values
+
+
 def _without_program(words: list[str]) -> list[str]:
     """Return the words after the training program, or all words if there is none."""
     for index, word in enumerate(words):

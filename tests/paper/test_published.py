@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 import alibi_fairseq.paper
+from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper.comparability import why_not_comparable
+from alibi_fairseq.paper.comparability import MODEL_OPTIONS, why_not_comparable
 from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.paper.seed_noise import Noise, noise_of
+from alibi_fairseq.positions import METHOD_OPTIONS
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
@@ -248,6 +250,11 @@ def test_models_that_fail_have_no_verdict():
     assert Noise(0.24, 0.9, 37.0).verdict(400.1, 400.0) == ""
 
 
+def trained_with(options: str) -> dict[str, str]:
+    """Return the training command of a measurement."""
+    return {"train_command": f"alibi-fairseq train data-bin --arch alibi_lm_wiki103 {options}"}
+
+
 @pytest.mark.parametrize(
     ("corpus", "changes", "why"),
     [
@@ -259,6 +266,17 @@ def test_models_that_fail_have_no_verdict():
         ("wikitext-103", {"updates": None}, "not recorded"),
         ("wikitext-103", {"updates": 1000}, "286,000"),
         ("wikitext-103", {"model_overrides": '{"alibi_scale": 2}'}, "options of the model"),
+        ("wikitext-103", trained_with("--alibi-bias-max 8 --attention-window 0"), None),
+        ("wikitext-103", trained_with("model.alibi_bias_max=8.0 model.mem_len=512"), None),
+        ("wikitext-103", trained_with("--attention-window 16"), "--attention-window 16"),
+        ("wikitext-103", trained_with("--block-diagonal=eos"), "--block-diagonal eos"),
+        ("wikitext-103", trained_with("--score-scaling logn --fp16"), "--score-scaling logn"),
+        ("wikitext-103", trained_with("--alibi-bias-max 16"), "--alibi-bias-max 16"),
+        ("wikitext-103", trained_with("--t5-max-distance 20"), "--t5-max-distance 20"),
+        ("wikitext-103", trained_with("--alibi-scale 4"), "--alibi-scale 4"),
+        ("wikitext-103", trained_with("--rotary-scaling pi:4"), "--rotary-scaling pi:4"),
+        ("wikitext-103", trained_with("--clamp-learned-positions"), "--clamp-learned-positions"),
+        ("wikitext-103", trained_with("model.alibi_scale=4"), "--alibi-scale 4"),
     ],
 )
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
@@ -268,6 +286,29 @@ def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
         assert reason is None
     else:
         assert why in reason
+
+
+RECIPES = sorted(path.name for path in CONFIGS.glob("wikitext-103/*.sh"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes_of_paper_are_comparable(recipe):
+    script = (CONFIGS / "wikitext-103" / recipe).read_text(encoding="utf-8")
+    command = script.partition("exec ")[2]
+    ours = replace(paper.measurements("table05")[0], model="alibi_lm_wiki103", updates=286000)
+    assert "--position-method" in command
+    assert why_not_comparable("wikitext-103", replace(ours, train_command=command)) is None
+
+
+def test_comparability_knows_options_of_models():
+    options = {*METHOD_OPTIONS, "score_scaling", "attention_window", "block_diagonal"}
+    assert MODEL_OPTIONS.keys() == options - {"mem_len"}
+    for option, default in MODEL_OPTIONS.items():
+        actual = getattr(AlibiLanguageModelConfig, option)
+        if isinstance(actual, float):
+            assert float(default) == actual
+        else:
+            assert default == str(actual).lower()
 
 
 @pytest.fixture
