@@ -18,6 +18,7 @@ WITHOUT_FAIRSEQ = {
     "positions",
     "errors",
     "files",
+    "options",
     "results",
     "paper",
     "reporting",

@@ -127,6 +127,14 @@ def test_models_register_on_fairseq_import(statement):
     assert done.stdout.split() == ["True", "True"], done.stderr
 
 
+def test_help_of_report_does_not_import_fairseq():
+    script = "import sys; from alibi_fairseq import cli\n"
+    script += "try: cli.main(['report', '--help'])\n"
+    script += "finally: print('imported:', *{'fairseq', 'torch'}.intersection(sys.modules))"
+    done = as_process("-c", script)
+    assert done.stdout.splitlines()[-1].split() == ["imported:"], done.stderr
+
+
 def test_public_names_are_importable():
     from alibi_fairseq.models import AlibiLanguageModel
     from alibi_fairseq.positions import alibi_slopes
