@@ -33,6 +33,26 @@ def check(cfg: DictConfig, program: str) -> None:
     if program == "train":
         check_precision(cfg)
         check_start_checkpoint(cfg)
+        check_position_options(cfg)
+
+
+def check_position_options(cfg: DictConfig) -> None:
+    """Check that no option of fairseq's models asks for positions or attention in another way.
+
+    ``--position-method`` alone determines them, and these options would have no effect.
+    """
+    if safe_getattr(cfg.model, "position_method") is None:
+        return
+    for flag in (
+        "--decoder-learned-pos",
+        "--no-token-positional-embeddings",
+        "--decoder-xformers-att-config",
+    ):
+        if safe_getattr(cfg.model, flag.removeprefix("--").replace("-", "_")):
+            raise UserInputError(
+                f"{flag} has no effect on this model. Remove it, and choose the positions by "
+                "--position-method, such as learned or none."
+            )
 
 
 def check_context_window(cfg: DictConfig) -> None:

@@ -192,12 +192,14 @@ class AlibiDecoder(TransformerDecoder):
             if last is not None and index == final:
                 x, context = only_last(x, context, last)
             x, _, _ = layer(x, incremental_state=incremental_state, self_attn_mask=context)
+        # As in fairseq: the input of each layer, then the output of the last one.
+        inner_states = [*inputs, x] if return_all_hiddens else None
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         x = x.transpose(0, 1)  # (B, T, C)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
-        extra = {"attn": [None], "inner_states": inputs if return_all_hiddens else None}
+        extra = {"attn": [None], "inner_states": inner_states}
         if method.memory_length > 0:
             extra["memory"] = self._remember(method.memory_length, inputs, memory)
         return x, extra

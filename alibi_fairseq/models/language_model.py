@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from pathlib import Path
 
 import torch
 from fairseq.models import FairseqLanguageModel, register_model
@@ -64,11 +65,15 @@ class AlibiLanguageModel(FairseqLanguageModel):
         Args:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: its name in the folder.
-            data_name_or_path: data folder. If it has a manifest, text is tokenized as the data was.
+            data_name_or_path: data folder, relative to the model's folder if it begins with a
+                period. If it has a manifest, text is tokenized as the data was.
             **kwargs: fairseq's options; ``bpe`` names another tokenizer.
         """
         if "bpe" not in kwargs:
-            kwargs = tokenizer_options(data_name_or_path) | kwargs
+            data = str(data_name_or_path)
+            if data.startswith("."):  # fairseq then looks for it in the model's folder
+                data = str(Path(model_name_or_path) / data)
+            kwargs = tokenizer_options(data) | kwargs
         return super().from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
         )

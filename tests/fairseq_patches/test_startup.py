@@ -150,3 +150,16 @@ def test_only_unused_new_save_folder_is_removed(tmp_path):
                 (folder / file).touch()
             raise UserInputError("wrong")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there", "used"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--decoder-learned-pos"],
+        ["--no-token-positional-embeddings", "--position-method", "sinusoidal"],
+        ["--decoder-xformers-att-config", "{}"],
+    ],
+)
+def test_positions_are_chosen_by_position_method_only(flags, tmp_path):
+    with pytest.raises(UserInputError, match=f"{flags[0]} has no effect .* --position-method"):
+        prepare(training(tmp_path, *flags), "train")

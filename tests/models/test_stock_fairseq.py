@@ -119,3 +119,16 @@ def test_clamping_repeats_last_position():
     tokens = random_tokens(2, TRAIN_LENGTH)
     assert torch.equal(plain(tokens)[0], clamped(tokens)[0])
     assert clamped(random_tokens(1, 100))[0].isfinite().all()
+
+
+@torch.no_grad()
+def test_inner_states_match_stock_fairseq():
+    ours = small_model("sinusoidal", heads=2, tokens_per_sample=TRAIN_LENGTH).double().eval()
+    stock = stock_model(ours, "sinusoidal", 2, TRAIN_LENGTH)
+    tokens = random_tokens(2, 16)
+    states = []
+    for model in (ours, stock):
+        _, extra = model.decoder(tokens, return_all_hiddens=True)
+        states.append(extra["inner_states"])
+    assert len(states[0]) == 3  # two layers
+    torch.testing.assert_close(*states)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.models import FairseqLanguageModel
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 from torch.nn.functional import cross_entropy
 
 from alibi_fairseq import AlibiLanguageModel
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.models import language_model
 
 TASK = ["--task", "segment_language_modeling", "--tokens-per-sample", "16"]
 ONE_ROW = [*TASK, "--batch-size", "1", "--gen-subset", "test"]
@@ -77,6 +80,17 @@ def test_hub_interface_uses_no_memory(trained):
     expected = log_probs.gather(1, tokens[:, None])[:, 0]
     torch.testing.assert_close(scored["positional_scores"], expected, rtol=0, atol=1e-5)
     assert hub.sample("w1 w2", beam=2, max_len_b=9).startswith("w1 w2 ")
+
+
+@pytest.mark.parametrize(
+    ("data", "folder"), [(".", "model"), ("./data-bin", "model/data-bin"), ("data", "data")]
+)
+def test_hub_tokenizer_belongs_to_the_data_that_fairseq_reads(data, folder, monkeypatch):
+    opened = []
+    monkeypatch.setattr(language_model, "tokenizer_options", lambda path: opened.append(path) or {})
+    monkeypatch.setattr(FairseqLanguageModel, "from_pretrained", lambda *arguments: None)
+    AlibiLanguageModel.from_pretrained("model", "last.pt", data)
+    assert [Path(path) for path in opened] == [Path(folder)]
 
 
 def test_error_names_missing_task(trained):
