@@ -6,6 +6,7 @@ from ..reporting import markdown
 from ..results.labels import model_label
 from . import published
 from .perplexity_grid import GridLine, format_grid
+from .report_data import of_longest_training
 from .table_rows import has_update_count
 
 _LARGE_COSTS = {"memory": "train_memory_gb", "updates": "updates", "GPU hours": "gpu_hours"}
@@ -30,7 +31,9 @@ def cost_grid(item: str, validations: list[dict]) -> str:
         printed_costs[model_label(row["position_method"], row["train_length"])] = row
     lines = []
     for model, printed in printed_costs.items():
-        recorded = _recorded_costs(printed, validations)
+        # Table 6 does not print the number of updates, which is the same for all of its models.
+        updates = printed.get("updates") or published.updates(published.about(item)["corpus"])
+        recorded = _recorded_costs(printed, updates, validations)
         lines.append(GridLine(model, "paper", _cost_cells(item, printed)))
         lines.append(GridLine(model, "ours", _cost_cells(item, recorded)))
     return format_grid(lines, list(COSTS[item]), corner="model")
@@ -50,24 +53,28 @@ def _cost_cells(item: str, costs: dict) -> list[str]:
     return cells
 
 
-def _recorded_costs(printed: dict, validations: list[dict]) -> dict:
+def _recorded_costs(printed: dict, updates: int | None, validations: list[dict]) -> dict:
     """Return the costs of our run at the paper's update count, with the paper's keys and units.
+
+    Of runs with different options, those of :func:`.of_longest_training` count.
 
     Args:
         printed: the paper's row of the model.
+        updates: the paper's update count.
         validations: result records of validations during our trainings, in order of their updates.
             The last one of the model counts.
     """
-    last_record = None
+    records = []
     for record in validations:
         is_same_model = (
             record["position_method"] == printed["position_method"]
             and record["train_length"] == printed["train_length"]
         )
-        if is_same_model and has_update_count(record["updates"], printed.get("updates")):
-            last_record = record
-    if last_record is None:
+        if is_same_model and has_update_count(record["updates"], updates):
+            records.append(record)
+    if not records:
         return {}
+    last_record = of_longest_training(records)[-1]
     costs = {key: last_record[key] for key in ("updates", "gpu_hours") if key in last_record}
     memory = last_record.get("peak_memory_mb")
     if memory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from ..errors import UserInputError
 from ..results.evaluation_groups import text_names
 from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import find_results_files, load_results_file
+from ..results.training_command import model_options
 from . import published
 from .comparability import why_not_comparable, why_other_text
 
@@ -52,7 +53,8 @@ class ReportData:
     def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
         """Yield the name of each text of a corpus and the results on it.
 
-        The name distinguishes the texts. It is empty if there is only one.
+        The name distinguishes the texts. It is empty if there is only one. Trainings on another
+        text are left out.
         """
         model = published.model(corpus)
         texts = []
@@ -61,20 +63,55 @@ class ReportData:
                 texts.append(measurement.text)
         name_by_text = text_names(texts)
         names = sorted(set(name_by_text.values()) - {""})
-        if not names:
-            yield "", self
-        for name in names:
+        for name in names or [""]:
             measurements = []
             for measurement in self.measurements:
                 # A text without a name, such as the only one of a split, is part of all results.
                 if name_by_text.get(measurement.text, "") in ("", name):
                     measurements.append(measurement)
-            yield name, replace(self, measurements=measurements)
+            hashes = set()
+            other_hashes = set()
+            for text, text_name in name_by_text.items():
+                if text_name in ("", name):
+                    hashes.add(text.data_sha256)
+                else:
+                    other_hashes.add(text.data_sha256)
+            files = self._without_other_trainings(corpus, hashes, other_hashes - hashes)
+            yield name, replace(self, files=files, measurements=measurements)
+
+    def _without_other_trainings(
+        self, corpus: str, hashes: set[str | None], other_hashes: set[str | None]
+    ) -> list[tuple[Path, dict]]:
+        """Return the files without the trainings on other texts of a corpus.
+
+        The hash of a training's validation data identifies its text. If each evaluation has several
+        splits, which are hashed together, no evaluation has this hash. Then the dictionary decides.
+
+        Args:
+            corpus: corpus of the text.
+            hashes: ``data_sha256`` of the evaluations of the text.
+            other_hashes: ``data_sha256`` of the evaluations of all other texts of the corpus.
+        """
+        dictionaries = set()
+        for _, results_file in self.files:
+            provenance = results_file["provenance"]
+            if results_file["kind"] == "evaluation" and provenance["data_sha256"] in hashes:
+                dictionaries.add(provenance["dictionary_sha256"])
+        files = []
+        for path, results_file in self.files:
+            if results_file["kind"] == "training" and results_file["corpus"] == corpus:
+                data = results_file["provenance"]["data_sha256"]
+                dictionary = results_file["provenance"]["dictionary_sha256"]
+                is_other_dictionary = dictionaries and dictionary not in dictionaries
+                if data in other_hashes or (data not in hashes and is_other_dictionary):
+                    continue
+            files.append((path, results_file))
+        return files
 
     def validations(self, corpus: str) -> list[dict]:
         """Return the validation records of trainings of the paper's model, in order of updates.
 
-        Each has the ``seed`` of its training, which is None if unknown.
+        Each has the ``seed`` of its training, which is None if unknown, and its ``train_command``.
         """
         model = published.model(corpus)
         validations = []
@@ -84,7 +121,9 @@ class ReportData:
             for record in results_file["cells"]:
                 if record["subset"] == "valid" and record.get("model") == model:
                     # In a merged file of several seeds, the records have the seeds.
-                    validations.append({"seed": results_file["provenance"]["seed"], **record})
+                    provenance = results_file["provenance"]
+                    training = {"seed": provenance["seed"], "train_command": provenance["command"]}
+                    validations.append({**training, **record})
         return sorted(validations, key=lambda record: record["updates"])
 
     def speeds(self) -> dict[str, SpeedsAndMemory]:
@@ -99,6 +138,29 @@ class ReportData:
                 speeds = by_machine[f"{machine}, {record.get('model')}"]
                 speeds[record.get("position_method"), record.get("length")] = measured
         return dict(sorted(by_machine.items()))
+
+
+def of_longest_training(validations: Sequence[dict]) -> list[dict]:
+    """Keep the validation records of one set of training options per method and training length.
+
+    Trainings whose options differ in more than the seed, such as the learning rate, train different
+    models. The options of the record with the most updates count, and of several such records the
+    options of the first one.
+
+    Args:
+        validations: records of :meth:`ReportData.validations`.
+    """
+    longest: dict[tuple[str, int], dict] = {}
+    for record in validations:
+        model = (record["position_method"], record["train_length"])
+        if model not in longest or record["updates"] > longest[model]["updates"]:
+            longest[model] = record
+    kept = []
+    for record in validations:
+        chosen = longest[record["position_method"], record["train_length"]]
+        if model_options(record["train_command"]) == model_options(chosen["train_command"]):
+            kept.append(record)
+    return kept
 
 
 def machine_of(provenance: dict) -> str:

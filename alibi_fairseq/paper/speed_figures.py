@@ -14,8 +14,9 @@ from ..results.measurements import Measurement
 from ..results.model_groups import group_by_model
 from . import published
 from .method_line import method_line
-from .report_data import ReportData, SpeedsAndMemory
+from .report_data import ReportData, SpeedsAndMemory, of_longest_training
 from .speed_table import printed_speeds
+from .table_rows import has_update_count
 
 PAIR = ("alibi", "sinusoidal")
 
@@ -149,14 +150,23 @@ def _model_of(measurement: Measurement) -> tuple[str, int]:
 
 
 def recorded_train_speeds(results: ReportData) -> ValuesByModel:
-    """Return the tokens per second and process of our runs on WikiText-103, averaged over seeds."""
+    """Return the tokens per second and process of our runs on WikiText-103, averaged over seeds.
+
+    A run counts if it has the paper's number of updates. Of runs with different options, those of
+    :func:`.of_longest_training` count.
+    """
+    corpus = "wikitext-103"
+    finished = []
+    for record in results.validations(corpus):
+        is_finished = has_update_count(record["updates"], published.updates(corpus))
+        if is_finished and "tokens_per_second" in record:
+            finished.append(record)
     speeds_by_model: dict[tuple[str, int], dict[int | None, float]] = defaultdict(dict)
-    for record in results.validations("wikitext-103"):
-        if "tokens_per_second" in record:
-            model = (record["position_method"], record["train_length"])
-            # A record has the speed since the beginning, so the last one replaces those before it.
-            speed = record["tokens_per_second"] / record.get("processes", 1)
-            speeds_by_model[model][record["seed"]] = speed
+    for record in of_longest_training(finished):
+        model = (record["position_method"], record["train_length"])
+        # A record has the speed since the beginning, so the last one replaces those before it.
+        speed = record["tokens_per_second"] / record.get("processes", 1)
+        speeds_by_model[model][record["seed"]] = speed
     means = {}
     for model, speed_by_seed in speeds_by_model.items():
         means[model] = statistics.fmean(speed_by_seed.values())

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from ..reporting import plots
 from ..results.labels import model_label
+from ..results.training_command import model_options
 from . import published
 from .method_line import method_line
-from .report_data import ReportData
+from .report_data import ReportData, of_longest_training
 
 
 class Checkpoint(NamedTuple):
@@ -62,18 +63,24 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     If the row evaluates at the training length, the points are the training's own validations.
     Otherwise they are evaluations of checkpoints of the run, at the hours that its validation after
     the same number of updates recorded. Hours and perplexities at the same number of updates are
-    averaged over seeds.
+    averaged over seeds. Of runs with different options, those of :func:`.of_longest_training` are
+    drawn.
 
     Args:
         results: our results.
         row: row of the figure's data.
     """
-    hours = {}
-    perplexities = _checkpoint_perplexities(results, row)
+    records = []
     for record in results.validations(published.about("figure05")["corpus"]):
         model = (record["position_method"], record["train_length"])
-        if model != (row["position_method"], row["train_length"]) or "gpu_hours" not in record:
-            continue
+        if model == (row["position_method"], row["train_length"]) and "gpu_hours" in record:
+            records.append(record)
+    if not records:
+        return []
+    records = of_longest_training(records)
+    perplexities = _checkpoint_perplexities(results, row, records[0]["train_command"])
+    hours = {}
+    for record in records:
         checkpoint = Checkpoint(record["updates"], record["seed"])
         hours[checkpoint] = record["gpu_hours"]
         # The training's own validation takes precedence over an evaluation of its checkpoint.
@@ -93,8 +100,17 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     return curve
 
 
-def _checkpoint_perplexities(results: ReportData, row: dict) -> dict[Checkpoint, float]:
-    """Return our measured perplexities of a row of Figure 5, by checkpoint."""
+def _checkpoint_perplexities(
+    results: ReportData, row: dict, train_command: str
+) -> dict[Checkpoint, float]:
+    """Return our measured perplexities of a row of Figure 5, by checkpoint.
+
+    Args:
+        results: our results.
+        row: row of the figure's data.
+        train_command: training command of the model, with any seed. Measurements without a recorded
+            command can be of any model.
+    """
     corpus = published.about("figure05")["corpus"]
     perplexities = {}
     for measurement in results.measurements:
@@ -109,8 +125,12 @@ def _checkpoint_perplexities(results: ReportData, row: dict) -> dict[Checkpoint,
             measurement.subset == "valid"
             and measurement.length == row["length"]
             and measurement.nonoverlapping
+            and measurement.score_from is None
+            and measurement.score_to is None
         )
-        if not is_of_model or not is_of_evaluation:
+        command = measurement.train_command or train_command
+        is_of_training = model_options(command) == model_options(train_command)
+        if not is_of_model or not is_of_evaluation or not is_of_training:
             continue
         if measurement.perplexity is not None and measurement.updates is not None:
             checkpoint = Checkpoint(measurement.updates, measurement.seed)

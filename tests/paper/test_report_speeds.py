@@ -1,5 +1,6 @@
 """Speeds and training times in the report: Table 1, Figures 5 and 8."""
 
+import pytest
 from results_documents import cells_of, document
 
 from alibi_fairseq.paper import published as paper
@@ -111,7 +112,7 @@ def validation(updates, **changes):
     return record | changes
 
 
-def evaluation(updates, perplexity, seed=1):
+def evaluation(updates, perplexity, seed=1, **changes):
     """Return an evaluation of a checkpoint at 2048 tokens."""
     return Measurement(
         "alibi",
@@ -124,12 +125,13 @@ def evaluation(updates, perplexity, seed=1):
         model="alibi_lm_1b3",
         updates=updates,
         seed=seed,
+        **changes,
     )
 
 
-def training(*validations, corpus="cc100-roberta", seed=1):
+def training(*validations, corpus="cc100-roberta", seed=1, **provenance):
     """Return path and content of the results file of a training."""
-    return None, document(*validations, kind="training", corpus=corpus, seed=seed)
+    return None, document(*validations, kind="training", corpus=corpus, seed=seed, **provenance)
 
 
 def test_time_curve_uses_hours_of_same_updates():
@@ -164,16 +166,62 @@ def test_time_curve_averages_seeds():
     assert time_curve(results, curve_row()) == [(4000.0, 9.5)]
 
 
+def test_time_curve_ignores_scored_ranges():
+    scored_range = evaluation(30_000, 5.0, score_from=512)
+    results = ReportData(files=[training(validation(30_000))], measurements=[scored_range])
+    assert time_curve(results, curve_row()) == []
+
+
+def test_time_curve_has_only_longest_of_different_trainings():
+    slow = "fairseq-train data --lr 0.1"
+    fast = "fairseq-train data --lr 0.3"
+    trainings = [
+        training(validation(30_000, gpu_hours=3000.0, loss_bits=3.0), command=slow),
+        training(validation(20_000, gpu_hours=1000.0, loss_bits=4.0), command=fast),
+        training(validation(30_000, gpu_hours=1500.0, loss_bits=4.0), command=fast),
+    ]
+    evaluations = [
+        evaluation(30_000, 9.0, train_command=slow),
+        evaluation(30_000, 7.0, train_command=fast),
+    ]
+    results = ReportData(files=trainings, measurements=evaluations)
+    assert time_curve(results, curve_row()) == [(3000.0, 9.0)]
+    assert time_curve(results, curve_row(length=1024)) == [(3000.0, 8.0)]
+
+
+@pytest.mark.parametrize("other_data", ["c", "d"], ids=["same split", "several splits"])
+def test_trainings_belong_to_their_text(other_data):
+    other_text = {"data_sha256": "c" * 64, "dictionary_sha256": "e" * 64}
+    other_evaluation = {**other_text, "data_sha256": other_data * 64}
+    files = [
+        training(validation(30_000, gpu_hours=3000.0)),
+        training(validation(30_000, gpu_hours=5000.0), **other_text),
+        (None, document(corpus="cc100-roberta")),
+        (None, document(corpus="cc100-roberta", **other_evaluation)),
+    ]
+    evaluations = [
+        evaluation(30_000, 9.0, data_sha256="a" * 64),
+        evaluation(30_000, 10.0, data_sha256=other_data * 64),
+    ]
+    curves = []
+    for _, results in ReportData(files, evaluations).by_text("cc100-roberta"):
+        curves.append(time_curve(results, curve_row()))
+    assert curves == [[(3000.0, 9.0)], [(5000.0, 10.0)]]
+
+
 def test_training_speed_is_that_of_the_last_validation_averaged_over_seeds():
     wiki = {"model": "alibi_lm_wiki103", "processes": 8}
     trainings = [
         training(
-            validation(1000, tokens_per_second=100.0, **wiki),
-            validation(2000, tokens_per_second=160.0, **wiki),
+            validation(285_000, tokens_per_second=100.0, **wiki),
+            validation(286_000, tokens_per_second=160.0, **wiki),
             corpus="wikitext-103",
             seed=1,
         ),
-        training(validation(3000, tokens_per_second=320.0, **wiki), corpus="wikitext-103", seed=2),
+        training(
+            validation(286_000, tokens_per_second=320.0, **wiki), corpus="wikitext-103", seed=2
+        ),
+        training(validation(10, tokens_per_second=8000.0, **wiki), corpus="wikitext-103", seed=3),
     ]
     speeds = speed_figures.recorded_train_speeds(ReportData(files=trainings))
     assert speeds == {("alibi", 1024): 30.0}
