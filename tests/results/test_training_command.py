@@ -1,6 +1,6 @@
 import pytest
 
-from alibi_fairseq.results.training_command import model_options
+from alibi_fairseq.results.training_command import model_options, options_of_any_corpus
 
 COMMAND = "fairseq-train data --lr 0.1 --adam-betas '(0.9, 0.98)' --seed 1 --save-dir a --cpu"
 
@@ -17,6 +17,32 @@ COMMAND = "fairseq-train data --lr 0.1 --adam-betas '(0.9, 0.98)' --seed 1 --sav
 )
 def test_options_of_same_model_are_equal(command):
     assert model_options(command) == model_options(COMMAND)
+
+
+HYDRA_COMMAND = (
+    "alibi-fairseq hydra-train --config-dir configs --config-name lm task.data=data "
+    "optimization.lr=[0.1] optimizer._name=adam lr_scheduler._name=fixed common.seed=1 "
+    "checkpoint.save_dir=a common.cpu=true"
+)
+
+
+def test_hydra_options_of_same_model_are_equal():
+    other = HYDRA_COMMAND.replace("common.seed=1", "common.seed=2").replace(
+        "save_dir=a", "save_dir=b"
+    )
+    other = other.replace(" common.cpu=true", " +common.user_dir=plugin hydra.run.dir=b")
+    assert model_options(other) == model_options(HYDRA_COMMAND)
+    assert dict(model_options(HYDRA_COMMAND))["--optimizer"] == "adam"
+
+
+@pytest.mark.parametrize("option", ["optimizer._name=nag", "+model.dropout=0.1", "task.data=other"])
+def test_hydra_options_of_another_model_differ(option):
+    assert model_options(f"{HYDRA_COMMAND} {option}") != model_options(HYDRA_COMMAND)
+
+
+def test_learning_rate_and_data_of_hydra_belong_to_corpus():
+    other = HYDRA_COMMAND.replace("data=data", "data=other").replace("[0.1]", "[0.2]")
+    assert options_of_any_corpus(other) == options_of_any_corpus(HYDRA_COMMAND)
 
 
 @pytest.mark.parametrize(
