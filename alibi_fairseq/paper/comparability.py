@@ -78,6 +78,9 @@ def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
         return f"{corpus} is not a corpus of the paper"
     if measurement.model != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
+    other_size = why_other_size(setting, measurement.layers, measurement.width)
+    if other_size is not None:
+        return other_size
     overrides = json.loads(measurement.model_overrides or "{}")
     if set(overrides) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
@@ -112,3 +115,21 @@ def _are_equal(value: str, default: str) -> bool:
         return float(value) == float(default)
     except ValueError:
         return value.lower() == default
+
+
+def why_other_size(setting: dict, layers: int | None, width: int | None) -> str | None:
+    """Return why a model has another size than the paper's, or None. Unknown values are equal.
+
+    Args:
+        setting: the paper's setting.
+        layers: number of layers, or None if not recorded.
+        width: width of the model, or None if not recorded.
+    """
+    paper_size = (setting["layers"], setting["width"])
+    size = (layers or setting["layers"], width or setting["width"])
+    if size == paper_size:
+        return None
+    return (
+        f"the model has {size[0]} layers of width {size[1]}, the paper's {paper_size[0]} of width "
+        f"{paper_size[1]}"
+    )

@@ -13,7 +13,7 @@ from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import find_results_files, load_results_file
 from ..results.training_command import model_options
 from . import published
-from .comparability import why_not_comparable, why_other_text
+from .comparability import why_not_comparable, why_other_size, why_other_text
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
@@ -113,13 +113,17 @@ class ReportData:
 
         Each has the ``seed`` of its training, which is None if unknown, and its ``train_command``.
         """
-        model = published.model(corpus)
+        setting = published.settings(corpus)
+        assert setting is not None, f"{corpus} is not a corpus of the paper"
         validations = []
         for _, results_file in self.files:
             if results_file["kind"] != "training" or results_file["corpus"] != corpus:
                 continue
             for record in results_file["cells"]:
-                if record["subset"] == "valid" and record.get("model") == model:
+                other_size = why_other_size(setting, record.get("layers"), record.get("width"))
+                if other_size is not None:
+                    continue
+                if record["subset"] == "valid" and record.get("model") == setting["model"]:
                     # In a merged file of several seeds, the records have the seeds.
                     provenance = results_file["provenance"]
                     training = {"seed": provenance["seed"], "train_command": provenance["command"]}

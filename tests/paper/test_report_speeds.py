@@ -222,6 +222,11 @@ def test_training_speed_is_that_of_the_last_validation_averaged_over_seeds():
             validation(286_000, tokens_per_second=320.0, **wiki), corpus="wikitext-103", seed=2
         ),
         training(validation(10, tokens_per_second=8000.0, **wiki), corpus="wikitext-103", seed=3),
+        training(
+            validation(286_000, tokens_per_second=8000.0, layers=2, width=64, **wiki),
+            corpus="wikitext-103",
+            seed=4,
+        ),
     ]
     speeds = speed_figures.recorded_train_speeds(ReportData(files=trainings))
     assert speeds == {("alibi", 1024): 30.0}
