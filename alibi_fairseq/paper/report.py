@@ -96,7 +96,7 @@ def source_table(results: ReportData, out: Path) -> str:
                 name,
                 results_file["kind"],
                 results_file["corpus"],
-                machine_of(provenance),
+                machine_of(results_file),
                 commit,
                 provenance["date"],
                 f"{provenance['seconds']:.0f}",

@@ -134,7 +134,7 @@ class ReportData:
         """Return the results of ``benchmarks.methods``, sorted by machine, precision, and model."""
         by_machine: dict[str, dict] = defaultdict(dict)
         for _, results_file in self.files:
-            machine = machine_of(results_file["provenance"])
+            machine = machine_of(results_file)
             for record in results_file["cells"]:
                 measured = {name: record.get(key) for name, key in _SPEED_KEYS.items()}
                 if None in measured.values():
@@ -167,12 +167,18 @@ def of_longest_training(validations: Sequence[dict]) -> list[dict]:
     return kept
 
 
-def machine_of(provenance: dict) -> str:
-    """Describe the machine of a result: GPU, or processor and threads, and precision."""
+def machine_of(results_file: dict) -> str:
+    """Describe the machine of a results file: GPU, or processor and threads, and precision.
+
+    If all records were computed on the CPU, the machine's GPU is left out.
+    """
+    provenance = results_file["provenance"]
     hardware = provenance["hardware"]
     threads = provenance["threads"]
-    parts = [hardware["gpu"] or hardware["cpu"] or "an unknown machine"]
-    if hardware["gpu"] is None and threads:
+    devices = {record.get("device") for record in results_file["cells"]}
+    gpu = None if devices == {"cpu"} else hardware["gpu"]
+    parts = [gpu or hardware["cpu"] or "an unknown machine"]
+    if gpu is None and threads:
         unit = "thread" if threads == 1 else "threads"
         parts.append(f"{threads} {unit}")
     if provenance["precision"]:

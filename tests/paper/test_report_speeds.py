@@ -1,12 +1,12 @@
 """Speeds and training times in the report: Table 1, Figures 5 and 8."""
 
 import pytest
-from results_documents import cells_of, document
+from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import speed_figures, speed_table
 from alibi_fairseq.paper.report import write_report
-from alibi_fairseq.paper.report_data import ReportData, collect
+from alibi_fairseq.paper.report_data import ReportData, collect, machine_of
 from alibi_fairseq.paper.training_time_figure import time_curve
 from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.results_file import save_results_file
@@ -75,6 +75,14 @@ def test_speeds_separate_machines():
         "a GPU, bf16, alibi_lm",
         "a processor, 2 threads, fp32, alibi_lm",
     ]
+
+
+def test_machine_is_the_device_of_all_records():
+    gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
+    on_cpu = evaluation_cell(device="cpu")
+    on_gpu = evaluation_cell(length=256, device="cuda")
+    assert machine_of(document(on_cpu, hardware=gpu)) == "a processor, 2 threads, fp32"
+    assert machine_of(document(on_cpu, on_gpu, hardware=gpu)) == "a GPU, fp32"
 
 
 def test_report_of_speeds_has_only_table_1(tmp_path):
