@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserInputError
-from ..results.evaluation_groups import text_names
+from ..results.evaluation_groups import names_across_splits
 from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import find_results_files, load_results_file
 from ..results.training_command import model_options
@@ -61,7 +61,7 @@ class ReportData:
         for measurement in self.measurements:
             if measurement.corpus == corpus and measurement.model == model:
                 texts.append(measurement.text)
-        name_by_text = text_names(texts)
+        name_by_text = names_across_splits(texts)
         names = sorted(set(name_by_text.values()) - {""})
         for name in names or [""]:
             measurements = []

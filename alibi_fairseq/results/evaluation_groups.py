@@ -81,3 +81,26 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
                 parts.append(text.scored)
             names[text] = ", ".join(parts)
     return names
+
+
+def names_across_splits(texts: Iterable[TextKey]) -> dict[TextKey, str]:
+    """Name texts like :func:`text_names`, but give all splits of one evaluation the same name.
+
+    Splits that were evaluated together have the same known ``data_sha256``.
+    """
+    names = text_names(texts)
+    ranges = {text.scored for text in names}
+    by_evaluation: dict[tuple[str | None, str], list[TextKey]] = defaultdict(list)
+    for text in names:
+        by_evaluation[text.data_sha256, text.scored].append(text)
+    for (data_sha256, scored), members in by_evaluation.items():
+        splits = {text.subset for text in members}
+        has_names = any(names[text] for text in members)
+        if data_sha256 is None or not has_names or len(splits) == 1 or len(splits) < len(members):
+            continue
+        name = f"data {data_sha256[:8]}"
+        if len(ranges) > 1:
+            name += f", {scored}"
+        for text in members:
+            names[text] = name
+    return names

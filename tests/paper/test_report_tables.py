@@ -147,6 +147,22 @@ def test_table_6_ignores_shorter_trainings():
     assert rows[index + 1] == ["", "ours", "missing"]
 
 
+def test_splits_of_one_evaluation_share_a_table():
+    measurements = []
+    for number, data_sha256 in enumerate(("a" * 64, "c" * 64)):
+        for measurement in ours("table09", number, train_length=3072, position_method="alibi"):
+            tokens = 1000 + number if measurement.subset == "valid" else 900 + number
+            text = {"tokens": tokens, "data_sha256": data_sha256, "model": "alibi_lm_bookcorpus"}
+            measurements.append(replace(measurement, **text))
+    shown = {}
+    for name, results in ReportData(measurements=measurements).by_text("bookcorpus"):
+        shown[name] = cells_of(report_tables.table("table09", results))[-2]
+    assert shown == {
+        "data aaaaaaaa": ["", "ours", "13.15", "10.73"],
+        "data cccccccc": ["", "ours", "14.15", "11.73"],
+    }
+
+
 def test_tables_11_and_12_distinguish_update_counts():
     measurements = ours("table12", position_method="sinusoidal")  # 50k updates; Table 11 has 46.7k
     rows = cells_of(table("table11", measurements))
