@@ -50,7 +50,13 @@ class ReportCommand(CliCommand):
     )
 
     def __call__(self) -> None:
-        """Write the report, and print its path."""
+        """Write the report, and print its path.
+
+        Raises:
+            UserInputError: the output folder is a file, or as :func:`.collect`.
+        """
+        if self.out.is_file():
+            raise UserInputError(f"--out {self.out} is a file. Pass a folder.")
         results = collect(self.results)
         self.check_columns(results)
         with_paper = self.paper or not self.results

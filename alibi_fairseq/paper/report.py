@@ -14,6 +14,7 @@ from ..reporting import latex, loss_by_position, markdown, perplexity_by_length
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
+from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
 from ..results.labels import size_text
 from ..results.measurements import Measurement
@@ -58,6 +59,7 @@ def write_report(
     if results.files:
         report.page += ["## Sources\n", source_table(results, out)]
         add_perplexities(report, results, title, columns, with_latex)
+        add_probes(report, results)
     if items:
         add_paper_items(report, results, items)
     path = out / "report.md"
@@ -210,6 +212,17 @@ def add_tables(
         titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
         latex_text = latex.document_part(titled)
     report.table(name, heading, markdown.to_markdown(tables), latex_text=latex_text)
+
+
+def add_probes(report: ReportWriter, results: ReportData) -> None:
+    """Add a section with the accuracies of each results file of a probe."""
+    for path, results_file in results.files:
+        if results_file["kind"] != "probe" or not results_file["cells"]:
+            continue
+        corpus = results_file["corpus"]
+        report.page.append(f"## {literal(corpus)}\n")
+        title = f"{corpus}: accuracy ({os.path.join(*path.parts[-2:])})"
+        report.table(f"{corpus} accuracy", title, accuracy_table(results_file))
 
 
 def _section_title(corpus: str | None, model: str | None, measurements: list[Measurement]) -> str:

@@ -53,8 +53,20 @@ def find_results_files(folder: Path) -> list[Path]:
 
     In the output folder of a comparison, these are ``results.json`` or, with several corpora,
     ``CORPUS-results.json``. Its other JSON files are settings, completion markers, and the results
-    of each run. In any other folder, all JSON files must be results files.
+    of each run. In any other folder, all JSON files must be results files, also those in linked
+    subfolders.
     """
     if (folder / COMPARISON_FILE).is_file():
         return sorted(folder.glob("*results.json"))
-    return sorted(folder.rglob("*.json"))
+    files = []
+    visited = set()
+    for parent, subfolders, names in os.walk(folder, followlinks=True):
+        real_path = os.path.realpath(parent)
+        if real_path in visited:  # a link to a folder above it, or a second link
+            subfolders.clear()
+            continue
+        visited.add(real_path)
+        for name in names:
+            if name.endswith(".json"):
+                files.append(Path(parent, name))
+    return sorted(files)

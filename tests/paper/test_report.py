@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from results_documents import document, evaluation_cell, figures_as_svg
+from results_documents import cells_of, document, evaluation_cell, figures_as_svg
 
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
@@ -137,6 +137,26 @@ def test_report_of_other_corpus_omits_paper(tmp_path):
     assert file_names(out / "tables") == {"demo-lengths.md"}
     write_report(results, out, "--paper")
     assert file_names(out / "tables") >= TABLES
+
+
+def test_report_has_accuracies_of_probes(tmp_path):
+    probe = {"position_method": "alibi", "train_length": 64, "length": 64, "depth": 0.5}
+    probe |= {"gap": 5, "trials": 64, "chance": 0.1, "accuracy": 0.75}
+    save_results_file(document(probe, kind="probe", corpus="copy"), tmp_path / "probe.json")
+    out = write_report(tmp_path / "probe.json", tmp_path / "out")
+    table = (out / "tables" / "copy-accuracy.md").read_text()
+    assert ["ALiBi, L=64", "75 %"] in cells_of(table)
+    assert "75 %" in (out / "report.md").read_text()
+
+
+def test_collect_follows_linked_folders(tmp_path):
+    save_results_file(paper_results(), tmp_path / "elsewhere" / "results.json")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "cycle").symlink_to(folder)
+    results = collect([folder])
+    assert [path.name for path, _ in results.files] == ["results.json"]
 
 
 @pytest.mark.parametrize("name", ["empty", "none.json"])
