@@ -36,7 +36,9 @@ def main() -> None:
         },
         methods={
             "nargs": "+",
+            "choices": list(METHODS),
             "default": list(METHODS),
+            "metavar": "METHOD",
             "help": "position methods (default: all)",
         },
     )

@@ -94,6 +94,12 @@ def test_methods(bench):
     assert set(ratios.values()) == {1.5}
 
 
+def test_unknown_method_is_rejected(bench, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        bench("methods", "--methods", "rotry", "sinusoidal")
+    assert "invalid choice: 'rotry'" in capsys.readouterr().err
+
+
 @pytest.mark.slow  # the C++ compiler takes most of the time
 def test_output_layer(bench, monkeypatch):
     flags = (*TOY.flags, "--adaptive-softmax-cutoff", "16,32")

@@ -61,13 +61,17 @@ def as_flags(value: Any) -> list[str]:
     """Return options of ``fairseq-train`` as a list. YAML may give them as one string.
 
     Raises:
-        ValueError: the configuration determines one of the options.
+        ValueError: the configuration determines one of the options, or one disables the validation.
     """
     flags = shlex.split(value) if isinstance(value, str) else list(value)
     option_names = [str(flag).partition("=")[0] for flag in flags]
     reserved = [name for name in RESERVED if name in option_names]
     if reserved:
         raise ValueError(f"the comparison itself sets {', '.join(reserved)}")
+    if "--disable-validation" in option_names:
+        raise ValueError(
+            "--disable-validation prevents training.json, which the comparison reads; remove it"
+        )
     return flags
 
 

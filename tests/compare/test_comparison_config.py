@@ -86,6 +86,7 @@ def test_model_specs_follow_order():
         ({"train_flags": "--max-sentences=2"}, "sets --max-sentences"),
         ({"train_flags": "--distributed-world-size 2"}, "sets --distributed-world-size"),
         ({"train_flags": "--lr-scheduler fixed"}, "--lr-scheduler"),
+        ({"train_flags": "--disable-validation"}, "--disable-validation .* remove it"),
         ({"method_flags": {"t5": "--lr 1"}}, "method_flags.t5.*--lr"),
         ({"also_on": "web"}, "no corpus 'web'"),
         ({"eval_lengths": ["x2"]}, "eval_lengths"),
