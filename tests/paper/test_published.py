@@ -250,9 +250,9 @@ def test_models_that_fail_have_no_verdict():
     assert Noise(0.24, 0.9, 37.0).verdict(400.1, 400.0) == ""
 
 
-def trained_with(options: str) -> dict[str, str]:
+def trained_with(options: str, command: str = "train data-bin") -> dict[str, str]:
     """Return the training command of a measurement."""
-    return {"train_command": f"alibi-fairseq train data-bin --arch alibi_lm_wiki103 {options}"}
+    return {"train_command": f"alibi-fairseq {command} {options}"}
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,11 @@ def trained_with(options: str) -> dict[str, str]:
         ("wikitext-103", {"updates": 1000}, "286,000"),
         ("wikitext-103", {"model_overrides": '{"alibi_scale": 2}'}, "options of the model"),
         ("wikitext-103", trained_with("--alibi-bias-max 8 --attention-window 0"), None),
-        ("wikitext-103", trained_with("model.alibi_bias_max=8.0 model.mem_len=512"), None),
+        (
+            "wikitext-103",
+            trained_with("model.alibi_bias_max=8.0 model.mem_len=512", "hydra-train"),
+            None,
+        ),
         ("wikitext-103", trained_with("--attention-window 16"), "--attention-window 16"),
         ("wikitext-103", trained_with("--block-diagonal=eos"), "--block-diagonal eos"),
         ("wikitext-103", trained_with("--score-scaling logn --fp16"), "--score-scaling logn"),
@@ -279,7 +283,7 @@ def trained_with(options: str) -> dict[str, str]:
         ("wikitext-103", trained_with("--alibi-scale 4"), "--alibi-scale 4"),
         ("wikitext-103", trained_with("--rotary-scaling pi:4"), "--rotary-scaling pi:4"),
         ("wikitext-103", trained_with("--clamp-learned-positions"), "--clamp-learned-positions"),
-        ("wikitext-103", trained_with("model.alibi_scale=4"), "--alibi-scale 4"),
+        ("wikitext-103", trained_with("model.alibi_scale=4", "hydra-train"), "--alibi-scale 4"),
     ],
 )
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
