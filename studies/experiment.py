@@ -25,7 +25,6 @@ from alibi_fairseq.compare.comparison_config import (
 from alibi_fairseq.compare.comparison_runs import ComparisonRun, runs_of, sha256_if_present
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare_corpora
-from alibi_fairseq.compare.method_notation import folder_name
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.completion import check_settings, read_json_if_present
@@ -69,10 +68,10 @@ class StudyConfig:
         parts = self.comparisons({})
         methods = {method for part in parts for method in part.methods}
         for method in methods:
-            if folder_name(method) != method or "+" in method:
+            if not method.isidentifier():
                 raise ValueError(
-                    f"parts: '{method}' is not the name of one method, which a study needs. Give "
-                    "its options in method_flags, or use alibi-fairseq compare"
+                    f"parts: '{method}' is not the name of one method, without hyphens, which a "
+                    "study needs. Give its options in method_flags, or use alibi-fairseq compare"
                 )
         for part in parts:
             part.check_method_keys(methods)

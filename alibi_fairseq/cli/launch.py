@@ -14,8 +14,8 @@ from ..errors import UserInputError
 from ..paper.recipe import find_recipe, flags
 from ..paper.reproduction import NO_GPU, DeviceConfig
 from ..runs import torchrun
+from ..runs.child_process import ALIBI
 from ..runs.execution import execute_command
-from ..runs.run import ALIBI
 from .options import CliCommand, option
 
 

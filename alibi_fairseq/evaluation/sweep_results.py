@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..checkpoints.loading import require_file
 from ..errors import UserInputError
-from ..results.identity import identity
+from ..results.identity import identity, names_file
 from ..results.merging import merge_results_files
 from ..results.provenance import utc_time
 from ..results.results_file import load_results_file, new_results_file, save_results_file
@@ -73,14 +73,10 @@ class SweepResults:
         return None
 
     def _is_of(self, checkpoint: Path, record: dict) -> bool:
-        """Return True if a record belongs to a checkpoint with its present contents.
-
-        Its folder may have been moved, or written in another way, since the measurement. The file
-        name distinguishes copies in one folder, such as ``checkpoint_best.pt``.
-        """
-        same_name = Path(record.get("checkpoint", "")).name == checkpoint.name
+        """Return True if a record belongs to a checkpoint with its present contents."""
         sha256 = self._hashes[checkpoint]["checkpoint_sha256"]
-        return same_name and record.get("checkpoint_sha256") == sha256
+        has_contents = record.get("checkpoint_sha256") == sha256
+        return has_contents and names_file(record.get("checkpoint"), checkpoint)
 
     def of_checkpoint(self, checkpoint: Path) -> list[dict]:
         """Return all records of a checkpoint with its present contents, also of earlier sweeps."""

@@ -21,8 +21,7 @@ from ..errors import UserInputError
 from ..results import manifest as manifests
 from ..results.completion import CompletionMarker
 from ..results.data_folder import DataFolder
-from ..runs.child_process import ChildProcess
-from ..runs.run import ALIBI
+from ..runs.child_process import ALIBI, ChildProcess
 from .scale import Scale
 
 #: Preparation of each corpus.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import UserInputError
 from ..files import atomic_write
-from ..results.identity import BEST_CHECKPOINT
+from ..results.identity import BEST_CHECKPOINT, names_file
 from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import load_results_file
 from ..results.schema import TRAINING_FILE
@@ -229,8 +229,7 @@ class ReproductionExperiment(Experiment):
         updates = self.scale.updates_of(training.recipe, evaluation.updates)
         checkpoint = self.run(training).checkpoint_path(updates)
         for measurement in measurements_of(load_results_file(results)):
-            # The folder may have been moved since the evaluation.
-            if Path(measurement.checkpoint or "").name == checkpoint.name:
+            if names_file(measurement.checkpoint, checkpoint):
                 yield replace(
                     measurement,
                     position_method=training.recipe.position_method,

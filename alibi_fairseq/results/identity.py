@@ -100,6 +100,15 @@ def is_best_checkpoint(checkpoint: str | None) -> bool:
     return checkpoint is not None and PurePath(checkpoint).name == BEST_CHECKPOINT
 
 
+def names_file(recorded: str | None, checkpoint: PurePath) -> bool:
+    """Return True if a recorded path has the file name of a checkpoint.
+
+    The folder may have been moved, or written in another way, since the measurement. The file name
+    distinguishes copies in one folder, such as ``checkpoint_best.pt``.
+    """
+    return recorded is not None and PurePath(recorded).name == checkpoint.name
+
+
 def record_identity(kind: str, record: dict) -> tuple:
     """Return the pairs that distinguish a result record from the others of its results file."""
     if kind != "benchmark":

@@ -17,6 +17,9 @@ from ..data.worker_pool import progress
 from ..errors import INTERRUPTED, STOPPED_EARLY
 from .execution import DEFAULT_SLOT, Slot, Stopped, execute_command
 
+#: The command ``alibi-fairseq`` of this Python.
+ALIBI = (sys.executable, "-m", "alibi_fairseq")
+
 
 class CommandFailedError(Exception):
     """Failure of a command, with its exit code."""

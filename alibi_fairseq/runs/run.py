@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +28,12 @@ from ..results.completion import (
     read_json_if_present,
     write_settings,
 )
+from ..results.identity import names_file
 from ..results.results_file import load_results_file
-from .child_process import ChildProcess, CommandFailedError
+from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
 
-#: The command ``alibi-fairseq`` of this Python.
-ALIBI = (sys.executable, "-m", "alibi_fairseq")
 #: Error by which fairseq ends a training whose loss or gradients are not finite.
 DIVERGENCE = "FloatingPointError"
 
@@ -348,19 +346,18 @@ class EvalStep:
         return all(record["checkpoint_sha256"] == sha256 for record in records)
 
     def _records(self, run: Run) -> list[dict]:
-        """Return the records in the results file that name the run's checkpoint.
-
-        A results file belongs to one run, so the file name identifies the checkpoint. The folder
-        may have been moved, or written in another way, since the evaluation.
-        """
+        """Return the records in the results file that name the run's checkpoint."""
         if not self.results.is_file():
             return []
+        return self._records_of(run, load_results_file(self.results))
+
+    def _records_of(self, run: Run, results: dict) -> list[dict]:
+        """Return the records that name the run's checkpoint. A results file belongs to one run."""
         checkpoint = run.checkpoint_path(self.updates)
-        records = load_results_file(self.results)["cells"]
         return [
             record
-            for record in records
-            if Path(record.get("checkpoint", "")).name == checkpoint.name
+            for record in results["cells"]
+            if names_file(record.get("checkpoint"), checkpoint)
         ]
 
     @property
@@ -371,18 +368,17 @@ class EvalStep:
     def load_results(self, run: Run) -> dict:
         """Return the results file without the records of other steps.
 
-        All records have the same path of the checkpoint, even if the folder was moved between two
-        evaluations, and the present training command of the run. The records of a step with
-        overridden options are labeled with its name.
+        The records have the present training command of the run, whose folder may have been moved.
+        Those of a step with overridden options are labeled with its name.
         """
-        records = [record for record in self._records(run) if case_of(record) in self.cases]
+        results = load_results_file(self.results)
+        records = self._records_of(run, results)
+        records = [record for record in records if case_of(record) in self.cases]
         facts = {"train_command": run.training_command().line}
-        if records:
-            facts["checkpoint"] = records[-1]["checkpoint"]
         if self.is_variant:
             facts["label"] = self.name
         records = [{**record, **facts} for record in records]
-        return {**load_results_file(self.results), "cells": records}
+        return {**results, "cells": records}
 
 
 class ProbeEvalStep(EvalStep):

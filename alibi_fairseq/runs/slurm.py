@@ -19,8 +19,9 @@ from dataclasses import dataclass
 
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
+from .child_process import ALIBI
 from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
-from .run import ALIBI, Run, all_trials, unfinished_trials
+from .run import Run, all_trials, unfinished_trials
 from .runner import Experiment, make_slots, run_with_exit_code
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.

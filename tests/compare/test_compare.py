@@ -293,32 +293,6 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     assert results["provenance"]["data_sha256"] == data_sha256(data_bin, ["valid"])
 
 
-def test_results_of_another_split_are_outdated(data_bin, tmp_path):
-    values = {
-        "corpora": [{"name": "mine", "data": str(data_bin)}],
-        "methods": "alibi",
-        "train_lengths": 64,
-        "eval_lengths": 64,
-    }
-    (on_valid,) = runs_of(from_mapping({**values, "subset": "valid"}), tmp_path)
-    (on_test,) = runs_of(from_mapping({**values, "subset": "test"}), tmp_path)
-    run = on_valid.run
-    run.folder.mkdir(parents=True)
-    run.checkpoint_path().write_bytes(b"weights")
-    run.training_marker().write()
-    measured = evaluation_cell(
-        length=64,
-        subset="valid",
-        checkpoint=str(run.checkpoint_path()),
-        checkpoint_sha256=run.training_marker().output_sha256,
-    )
-    save_results_file(document(measured), run.folder / "results.json")
-    (valid_step,) = run.evaluations
-    (test_step,) = on_test.run.evaluations
-    assert not valid_step.is_outdated(run)
-    assert test_step.is_outdated(on_test.run)
-
-
 def test_split_without_data_is_rejected_before_training(data_bin, tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["compare", str(data_bin), "--out", str(out), "--subset", "dev"]) == 2

@@ -1,0 +1,33 @@
+"""Results of an evaluation step that exist already."""
+
+from results_documents import document, evaluation_cell
+
+from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.config_files import from_mapping
+from alibi_fairseq.results.results_file import save_results_file
+
+
+def test_results_of_another_split_are_outdated(data_bin, tmp_path):
+    values = {
+        "corpora": [{"name": "mine", "data": str(data_bin)}],
+        "methods": "alibi",
+        "train_lengths": 64,
+        "eval_lengths": 64,
+    }
+    (on_valid,) = runs_of(from_mapping({**values, "subset": "valid"}), tmp_path)
+    (on_test,) = runs_of(from_mapping({**values, "subset": "test"}), tmp_path)
+    run = on_valid.run
+    run.folder.mkdir(parents=True)
+    run.checkpoint_path().write_bytes(b"weights")
+    run.training_marker().write()
+    measured = evaluation_cell(
+        length=64,
+        subset="valid",
+        checkpoint=str(run.checkpoint_path()),
+        checkpoint_sha256=run.training_marker().output_sha256,
+    )
+    save_results_file(document(measured), run.folder / "results.json")
+    (valid_step,) = run.evaluations
+    (test_step,) = on_test.run.evaluations
+    assert not valid_step.is_outdated(run)
+    assert test_step.is_outdated(on_test.run)
