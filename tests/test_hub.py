@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 
 import pytest
 import sentencepiece
 import torch
+from conftest import describe
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from alibi_fairseq import AlibiLanguageModel
@@ -38,6 +41,21 @@ def test_sample_continues_past_training_length(model):
     assert words[:3] == ["w1", "w2", "w3"]
     assert len(words) > 2 * 16  # trained at 16
     assert math.isfinite(model.score(text)["score"])
+
+
+def test_text_is_tokenized_by_wordpiece_of_manifest(checkpoint, data_bin, tmp_path):
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    pieces = "[PAD] [UNK] [CLS] [SEP] w1 w ##2"
+    (data / "vocab.txt").write_text(pieces.replace(" ", "\n") + "\n")
+    describe(data)
+    manifest = json.loads((data / "manifest.json").read_text())
+    manifest["tokenizer"] = {"kind": "wordpiece", "files": ["vocab.txt"], "lower_case": True}
+    (data / "manifest.json").write_text(json.dumps(manifest))
+    hub = AlibiLanguageModel.from_pretrained(
+        str(checkpoint.parent), checkpoint.name, data_name_or_path=str(data)
+    )
+    assert hub.apply_bpe("W1 w2") == "w1 w ##2"
+    assert hub.remove_bpe("w1 w ##2") == "w1 w2"
 
 
 def test_sample_decodes_byte_pieces(tmp_path):

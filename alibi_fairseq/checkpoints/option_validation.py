@@ -22,7 +22,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ..errors import UserInputError
 
-#: Text encoders that read local files only, and fairseq's that fetches OpenAI's vocabulary.
+#: Text encoders that read local files, or fetch the vocabulary of OpenAI's GPT-2 or of BERT.
 ENCODERS = {
     "sentencepiece",
     "subword_nmt",
@@ -31,6 +31,7 @@ ENCODERS = {
     "characters",
     "byte_bpe",
     "gpt2",
+    "bert",
     "moses",
     "nltk",
     "space",
@@ -118,7 +119,7 @@ def check_component(group: str, name: str) -> None:
     """Raise ValueError for a component that is neither ours, a plugin's, nor safe."""
     if group in ("bpe", "tokenizer"):
         if name not in ENCODERS:
-            raise ValueError(f"{group} '{name}' is not one that reads local files only")
+            raise ValueError(f"{group} '{name}' is not one of {', '.join(sorted(ENCODERS))}")
         return
     registries: dict[str, dict] = {
         "model": {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY},
