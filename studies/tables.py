@@ -22,8 +22,9 @@ NOTATION = """\
 - L is the training length in tokens. "At 4 L" means that evaluation windows have 4 L tokens.
 - S is the stride: the number of tokens that are scored in each window. Windows do not overlap
   unless S is given.
-- "A against B" is the perplexity of A divided by that of B, minus 1. A negative change means that
+- "A vs. B" is the perplexity of A divided by that of B, minus 1. A negative change means that
   A has the lower perplexity.
+- Perplexities are geometric means over seeds and articles: exp of the mean loss.
 - Intervals are 95% confidence intervals over seeds and articles. They are not corrected for
   multiple comparisons.
 - Bands in the figures are ± one standard deviation over seeds."""
@@ -45,7 +46,7 @@ level 1 - 0.05 / k lies relative to the range; the table shows the 95% interval.
 test that was not run are shown for information only.
 
 - E1 does not show that ALiBi uses longer context: longer windows also leave fewer tokens with
-  little context (the early token curse, Appendix B of the paper).
+  little context (the early-token curse, Appendix B of the paper).
 - E4 removes this effect with a small stride, so its change is that of longer context alone. Below
   the range means that longer context helps ALiBi.
 - E5 compares limited with unlimited attention. Above the range means that attention to tokens more
@@ -59,7 +60,11 @@ MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
 def percent(nats: float) -> str:
     """Write a change in nats as a change of perplexity."""
     value = nats_to_percent(nats)
-    digits = 2 if abs(value) < 1 else 1 if abs(value) < 100 else 0
+    digits = 0
+    if abs(value) < 1:
+        digits = 2
+    elif abs(value) < 100:
+        digits = 1
     return f"{value:+.{digits}f}%"
 
 
@@ -171,7 +176,7 @@ def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
 def draw_lengths(
     models: MethodLosses, lengths: Sequence[int], train_length: int, *paths: Path
 ) -> None:
-    """Draw perplexity by evaluation length, a line per method with its range over seeds."""
+    """Draw perplexity by evaluation length, a line per method with its standard deviation."""
     lines = []
     for method, at in models.items():
         x = [n for n in lengths if n in at]
@@ -217,7 +222,7 @@ def training_gaps_table(curves: ValidationCurves, corpus: str, train_length: int
     if not rows:
         return ""
     budgets = [f"{alibi[count].tokens / 1e6:.1f}M" for count in updates]
-    return markdown.table(["against ALiBi, tokens →", *budgets], rows)
+    return markdown.table(["vs. ALiBi, tokens →", *budgets], rows)
 
 
 def published_gaps_table() -> str:
@@ -275,8 +280,12 @@ def tuning_table(tuning: Mapping[str, dict]) -> str:
         losses = {trial["lr"]: trial["loss_bits"] for trial in outcome["trials"]}
         cells = []
         for rate in rates:
-            bits = losses.get(rate)
-            cells.append(markdown.NOTHING if bits is None else markdown.perplexity(2**bits))
+            if rate not in losses:
+                cells.append(markdown.NOTHING)
+            elif losses[rate] is None:
+                cells.append("diverged")
+            else:
+                cells.append(markdown.perplexity(2 ** losses[rate]))
         edge = " (edge of the grid)" if outcome["at_edge"] else ""
         rows.append([name, *cells, f"{outcome['lr']:g}{edge}"])
     headers = ["perplexity after the trial", *(f"{rate:g}" for rate in rates), "best"]

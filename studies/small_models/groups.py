@@ -44,10 +44,10 @@ def key(
     )
 
 
-def _levels(method: str, other: str, lengths: Iterable[int]) -> list[tuple]:
+def _at_train_length(method: str, other: str, lengths: Iterable[int]) -> list[tuple]:
     return [
         (
-            f"{METHOD_NAMES[method]} against {METHOD_NAMES[other]}, L = {n}, at L",
+            f"{METHOD_NAMES[method]} vs. {METHOD_NAMES[other]}, L = {n}, at L",
             key(method, n, n),
             key(other, n, n),
         )
@@ -58,7 +58,7 @@ def _levels(method: str, other: str, lengths: Iterable[int]) -> list[tuple]:
 def _beyond(method: str, trained: int, multiples: Iterable[int]) -> list[tuple]:
     return [
         (
-            f"{METHOD_NAMES[method]}, L = {trained}, at {multiple} L against L",
+            f"{METHOD_NAMES[method]}, L = {trained}, at {multiple} L vs. L",
             key(method, trained, multiple * trained),
             key(method, trained, trained),
         )
@@ -96,21 +96,21 @@ GROUPS = (
         "Differences between methods at L depend on how much the models have learned. After 3.1M "
         "tokens, they do not test the paper's comparisons.",
         (
-            *_levels("alibi", "sinusoidal", (128, 256, 512)),
-            *_levels("alibi", "rotary", (128, 512)),
-            *_levels("alibi", "t5", (128, 512)),
-            *_levels("sinusoidal", "none", (128, 256, 512)),
+            *_at_train_length("alibi", "sinusoidal", (128, 256, 512)),
+            *_at_train_length("alibi", "rotary", (128, 512)),
+            *_at_train_length("alibi", "t5", (128, 512)),
+            *_at_train_length("sinusoidal", "none", (128, 256, 512)),
         ),
     ),
     Group(
-        "Trained short against trained long",
+        "Trained short vs. trained long",
         "The paper's statement needs a baseline that has learned to use positions. E6 therefore "
         "requires that sinusoidal embeddings recover at least half of ALiBi's gain over no "
         "positions. After 3.1M tokens, they recover less at L = 256 and 512, so these differences "
         "do not test the paper's statement.",
         tuple(
             (
-                f"ALiBi, L = {short}, against sinusoidal, L = {long}, both at {long}",
+                f"ALiBi, L = {short} vs. sinusoidal, L = {long}, both at {long}",
                 key("alibi", short, long),
                 key("sinusoidal", long, long),
             )
@@ -124,7 +124,7 @@ GROUPS = (
         "test the paper's models, which were trained on many more tokens.",
         tuple(
             (
-                f"{METHOD_NAMES[method]}, L = {long} against {short}, each at its training length",
+                f"{METHOD_NAMES[method]}, L = {long} vs. {short}, each at its training length",
                 key(method, long, long),
                 key(method, short, short),
             )
@@ -139,17 +139,17 @@ GROUPS = (
         "How much a model gains from longer context depends on how much it has learned.",
         (
             (
-                "ALiBi, L = 128, S = 16, at 256 against 128",
+                "ALiBi, L = 128, S = 16, at 256 vs. 128",
                 key("alibi", 128, 256, 16),
                 key("alibi", 128, 128, 16),
             ),
             (
-                "ALiBi, L = 128, S = 16, at 512 against 128",
+                "ALiBi, L = 128, S = 16, at 512 vs. 128",
                 key("alibi", 128, 512, 16),
                 key("alibi", 128, 128, 16),
             ),
             (
-                "ALiBi, L = 512, S = 32, at 1024 against 512",
+                "ALiBi, L = 512, S = 32, at 1024 vs. 512",
                 key("alibi", 512, 1024, 32),
                 key("alibi", 512, 512, 32),
             ),
@@ -161,7 +161,7 @@ GROUPS = (
         "a larger model uses context beyond L.",
         tuple(
             (
-                f"ALiBi, L = {trained}, at {length}: limited against unlimited",
+                f"ALiBi, L = {trained}, at {length}: limited vs. unlimited",
                 key("alibi", trained, length, variant="limited"),
                 key("alibi", trained, length),
             )
@@ -174,12 +174,12 @@ GROUPS = (
         "does not cover.",
         (
             (
-                "ALiBi, L = 128, at 256: interpolated against unchanged",
+                "ALiBi, L = 128, at 256: interpolated vs. unchanged",
                 key("alibi", 128, 256, variant="interpolated"),
                 key("alibi", 128, 256),
             ),
             (
-                "ALiBi, L = 128, at 256: four shallowest slopes interpolated against unchanged",
+                "ALiBi, L = 128, at 256: four shallowest slopes interpolated vs. unchanged",
                 key("alibi", 128, 256, variant="interpolated_shallow"),
                 key("alibi", 128, 256),
             ),
@@ -192,7 +192,7 @@ GROUPS = (
         "does not replicate them.",
         tuple(
             (
-                f"{METHOD_NAMES[method]} against ALiBi, L = 128, at 512",
+                f"{METHOD_NAMES[method]} vs. ALiBi, L = 128, at 512",
                 key(method, 128, 512),
                 key("alibi", 128, 512),
             )
@@ -207,14 +207,14 @@ GROUPS = (
         (
             *(
                 (
-                    f"ALiBi, L = 128, on books, at {multiple} L against L",
+                    f"ALiBi, L = 128, on books, at {multiple} L vs. L",
                     key("alibi", 128, multiple * 128, corpus="books"),
                     key("alibi", 128, 128, corpus="books"),
                 )
                 for multiple in (2, 4, 16)
             ),
             (
-                "ALiBi against sinusoidal, L = 128, on books, at L",
+                "ALiBi vs. sinusoidal, L = 128, on books, at L",
                 key("alibi", 128, 128, corpus="books"),
                 key("sinusoidal", 128, 128, corpus="books"),
             ),

@@ -69,7 +69,8 @@ TESTS_SCOPE = """\
 E1 to E5 compare models that were trained at L = 128. E6 also needs models that were trained at
 L = 512. The primary models are trained in the order of the protocol, which allows at most 24 hours
 of one core. The training of the present ones took {hours:.1f} hours, without the learning-rate
-trials. Models that are missing below have not been trained yet."""
+trials. Models that are missing below have not been trained yet. The limit may leave out
+the last of them."""
 
 TRAINING_GAPS = """\
 Difference from ALiBi in perplexity on the validation split, at L = 128 without overlap (mean over
@@ -105,7 +106,7 @@ first are in commit 8ce4af7. FIRE, Sandwich, learned embeddings, and Transformer
 the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates come from trials
 of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found that this choice
 favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal embeddings. The
-verdicts of that version were withdrawn: they counted a larger effect than the paper's as a
+outcomes of that version were withdrawn: they counted a larger effect than the paper's as a
 contradiction, and tested claims about perplexity at the training length, which models of this size
 cannot test."""
 
@@ -138,7 +139,7 @@ def write_page(folder: Path) -> Path:
     sections += ["## Estimates of the secondary models", ESTIMATES]
     for group in GROUPS:
         sections += _group_section(group, secondary)
-    sections += _secondary_levels(folder, secondary)
+    sections += _secondary_perplexities(folder, secondary)
     sections += ["## Disclosure", DISCLOSURE, *_disclosure_tables(folder)]
     path = folder / "README.md"
     with atomic_write(path) as stream:
@@ -220,7 +221,7 @@ def _group_section(group: Group, losses: Losses) -> list[str]:
     return [f"### {group.title}", group.reason, table]
 
 
-def _secondary_levels(folder: Path, losses: Losses) -> list[str]:
+def _secondary_perplexities(folder: Path, losses: Losses) -> list[str]:
     sections = ["### Perplexity"]
     for train_length in (128, 256, 512):
         models = at_train_length(losses, CORPUS, train_length)

@@ -89,30 +89,30 @@ def sides(text: str) -> tuple[Evaluation, Evaluation]:
         stride = int(stride or length)
         return Evaluation(corpus, METHODS[method], int(trained), length, stride, variant)
 
-    if match := re.fullmatch(rf"({NAME}), L = (\d+), at (\d+) L against L", text):
+    if match := re.fullmatch(rf"({NAME}), L = (\d+), at (\d+) L vs\. L", text):
         method, trained, multiple = match.groups()
         longer = int(multiple) * int(trained)
         return evaluation(method, trained, longer), evaluation(method, trained, trained)
-    if match := re.fullmatch(rf"({NAME}) against ({NAME}), L = (\d+), at (L|\d+)", text):
+    if match := re.fullmatch(rf"({NAME}) vs\. ({NAME}), L = (\d+), at (L|\d+)", text):
         first, second, trained, length = match.groups()
         if length == "L":
             length = trained
         return evaluation(first, trained, length), evaluation(second, trained, length)
-    pattern = rf"({NAME}), L = (\d+), against ({NAME}), L = (\d+), both at (\d+)"
+    pattern = rf"({NAME}), L = (\d+) vs\. ({NAME}), L = (\d+), both at (\d+)"
     if match := re.fullmatch(pattern, text):
         first, short, second, long, length = match.groups()
         return evaluation(first, short, length), evaluation(second, long, length)
-    longer_training = rf"({NAME}), L = (\d+) against (\d+), each at its training length"
+    longer_training = rf"({NAME}), L = (\d+) vs\. (\d+), each at its training length"
     if match := re.fullmatch(longer_training, text):
         method, first, second = match.groups()
         return evaluation(method, first, first), evaluation(method, second, second)
-    if match := re.fullmatch(rf"({NAME}), L = (\d+), S = (\d+), at (\d+) against (\d+)", text):
+    if match := re.fullmatch(rf"({NAME}), L = (\d+), S = (\d+), at (\d+) vs\. (\d+)", text):
         method, trained, stride, first, second = match.groups()
         return (
             evaluation(method, trained, first, stride),
             evaluation(method, trained, second, stride),
         )
-    pattern = rf"({NAME}), L = (\d+), at (\d+): (.+) against (?:unchanged|unlimited)"
+    pattern = rf"({NAME}), L = (\d+), at (\d+): (.+) vs\. (?:unchanged|unlimited)"
     match = re.fullmatch(pattern, text)
     assert match, text
     method, trained, length, variant = match.groups()
@@ -181,15 +181,15 @@ def condition_sides(text: str) -> tuple[Evaluation, Evaluation]:
         stride = int(stride or length)
         return Evaluation("wikipedia", METHODS[method], trained, length, stride, variant)
 
-    if text == "ALiBi (L) against sinusoidal (4 L), at 4 L":
+    if text == "ALiBi (L) vs. sinusoidal (4 L), at 4 L":
         return evaluation("ALiBi", 4), evaluation("sinusoidal", 4, trained=512)
-    if match := re.fullmatch(rf"({NAME}) at (\d+) L against L(?:, S = (\d+))?", text):
+    if match := re.fullmatch(rf"({NAME}) at (\d+) L vs\. L(?:, S = (\d+))?", text):
         method, multiple, stride = match.groups()
         return evaluation(method, multiple, stride), evaluation(method, 1, stride)
-    if match := re.fullmatch(rf"({NAME}) against ({NAME}) at (\d+) L", text):
+    if match := re.fullmatch(rf"({NAME}) vs\. ({NAME}) at (\d+) L", text):
         first, second, multiple = match.groups()
         return evaluation(first, multiple), evaluation(second, multiple)
-    pattern = rf"({NAME}) at (\d+) L: attention limited to L against unlimited"
+    pattern = rf"({NAME}) at (\d+) L: attention limited to L vs\. unlimited"
     match = re.fullmatch(pattern, text)
     assert match, text
     method, multiple = match.groups()
