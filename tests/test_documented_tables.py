@@ -1,0 +1,28 @@
+"""Tables in README.md and docs/ are those of committed results."""
+
+from __future__ import annotations
+
+import json
+
+from commands import ROOT
+
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.loss_by_position import position_tables
+from alibi_fairseq.results.measurements import measurements_of
+
+
+def test_readme_shows_table_of_demonstration():
+    demonstration = (ROOT / "results/examples/demo/table.md").read_text(encoding="utf-8")
+    table = demonstration[demonstration.index("| trained") :].strip()
+    assert table in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_evaluation_page_shows_loss_by_position_of_primary_models():
+    results = []
+    for method in ("alibi", "sinusoidal"):
+        pattern = f"wikipedia-{method}-128-seed*/evaluation.json"
+        for path in sorted((ROOT / "results/small_models/primary/cells").glob(pattern)):
+            results.append(json.loads(path.read_text(encoding="utf-8")))
+    (table,) = position_tables(measurements_of(*results))
+    printed = markdown.table(table.headers, table.rows)
+    assert printed.strip() in (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
