@@ -50,4 +50,4 @@ def test_choice_is_completed(script):
 
 def test_unknown_shell_is_rejected(capsys):
     assert cli.main(["completion", "dash"]) == 2
-    assert "Choose from bash, zsh, tcsh" in capsys.readouterr().err
+    assert "Choose from bash, zsh" in capsys.readouterr().err
