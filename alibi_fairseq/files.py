@@ -62,7 +62,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     killed are removed.
 
     Args:
-        mode: ``"w"`` (UTF-8, line ends as written) or ``"wb"``.
+        mode: ``"w"`` (UTF-8, newlines as written) or ``"wb"``.
 
     Raises:
         UserInputError: there is a folder or a device of that name.

@@ -78,7 +78,7 @@ class CorpusConfig:
     data: str | None = None
     tokenizer: Literal["sentencepiece", "words"] = Field(
         default="sentencepiece",
-        description="tokenizer: a BPE trained on the text, or words separated by white space",
+        description="tokenizer: a BPE trained on the text, or words separated by whitespace",
     )
     vocabulary: int | None = Field(
         default=None,

@@ -99,7 +99,7 @@ def split_sizes(data: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
         sizes[name] = {
             "tokens": len(split.tokens),
             "lines": lines,
-            "words": text.words - lines,  # `text` counts each line end as a word
+            "words": text.words - lines,  # `text` counts each newline as a word
             "bytes": text.bytes,
         }
     return sizes

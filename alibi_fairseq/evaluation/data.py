@@ -1,7 +1,7 @@
 """Split of a binarized corpus as one stream of tokens, read through fairseq's data API.
 
-In the size of its text, a line end counts as one word and one byte (the line feed), because the
-model has to predict it. Otherwise line ends would count against some tokenizations only.
+In the size of its text, a newline counts as one word and one byte, because the
+model has to predict it. Otherwise newlines would count against some tokenizations only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIN_MARKED = 0.01
 
 
 class TextSize(NamedTuple):
-    """Words and bytes that tokens stand for, including line ends; None where unknown."""
+    """Words and bytes that tokens stand for, including newlines; None where unknown."""
 
     words: int | None = None
     bytes: int | None = None

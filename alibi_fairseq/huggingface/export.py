@@ -150,7 +150,7 @@ def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenize
 
 
 def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:
-    """Create a tokenizer that splits at spaces; a line end is the word ``</s>``."""
+    """Create a tokenizer that splits at spaces; a newline is the word ``</s>``."""
     model = Tokenizer(WordLevel(dict(dictionary.indices), unk_token="<unk>"))
     model.normalizer = normalizers.Sequence(
         [

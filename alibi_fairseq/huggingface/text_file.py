@@ -1,7 +1,7 @@
 """Text file as one stream of tokens of any tokenizer.
 
 A text file takes the place of a split of binarized data. Its size is that of the raw text: every
-line end counts as one word and as one or more bytes, like every other character.
+newline counts as one word and as one or more bytes, like every other character.
 
 Shapes: N tokens of the file.
 """
@@ -97,7 +97,7 @@ class TextFile:
 
 
 def text_size(text: str) -> TextSize:
-    """Return the words and bytes of a text; a line end counts as a word."""
+    """Return the words and bytes of a text; a newline counts as a word."""
     return TextSize(words=len(text.split()) + text.count("\n"), bytes=len(text.encode()))
 
 

@@ -3,7 +3,7 @@
 This file is copied into the folder of an exported model (``trust_remote_code=True``). It imports
 only transformers, and sentencepiece or tokenizers. The token IDs of a text equal those of
 ``fairseq-preprocess``: each line is split into pieces, the pieces are looked up in ``dict.txt``,
-and each line end is the symbol ``</s>``.
+and each newline is the symbol ``</s>``.
 """
 
 import shutil
@@ -71,7 +71,7 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         return {**self._ids_by_symbol, **self.added_tokens_encoder}
 
     def tokenize(self, text, **kwargs):
-        """Split a text into pieces, with ``</s>`` at each line end.
+        """Split a text into pieces, with ``</s>`` at each newline.
 
         Special symbols in the text are ordinary text, as in ``fairseq-preprocess``.
         """

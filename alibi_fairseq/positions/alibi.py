@@ -225,7 +225,7 @@ def random_slopes(num_heads: int, mean: float, seed: int) -> tuple[float, ...]:
 
 
 def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
-    """Parse slopes separated by commas or white space, as a model stores them.
+    """Parse slopes separated by commas or whitespace, as a model stores them.
 
     Raises:
         UserInputError: the option is not one number of at least 0 per head.
