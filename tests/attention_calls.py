@@ -68,9 +68,10 @@ class Call:
         for parameter in method.parameters():
             if not parameter.any():  # a bias that starts at zero would hide mistakes
                 parameter.data.normal_(std=0.5, generator=generator)
-        gates = method.gate(0, torch.randn(self.keys, self.batch, width, generator=generator))
-        if gates is not None:
-            return GateBias(gates.detach().to(self.device).double().cumsum(2))
+        x = torch.randn(self.keys, self.batch, width, generator=generator)
+        log_gates = method.log_gates(0, x)
+        if log_gates is not None:
+            return GateBias(log_gates.detach().to(self.device).double().cumsum(2))
         return method.to(self.device).bias(0, self.keys)
 
     def mask(self) -> FutureMask:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import eager
 from .backend_selection import BACKENDS, check_backend, choose_backend
-from .future_mask import SEPARATORS, FutureMask, document_starts
+from .future_mask import SEPARATORS, FutureMask, start_of_each_document
 from .score_scale import SCORE_SCALINGS, ScoreScale
 
 
@@ -60,5 +60,5 @@ __all__ = [
     "ScoreScale",
     "attend",
     "check_backend",
-    "document_starts",
+    "start_of_each_document",
 ]

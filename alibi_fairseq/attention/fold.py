@@ -80,7 +80,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
         k = _prepend(for_keys, k)  # (B, H, S, E + D)
         v = pad(v, (0, EXTRA))  # fused kernels require equal widths
     elif isinstance(bias, GateBias):
-        for_queries, for_keys = gate_dimensions(bias.total, mask.offset, head_dim, q.dtype)
+        for_queries, for_keys = gate_dimensions(bias.running_sums, mask.offset, head_dim, q.dtype)
         q = torch.cat([for_queries, q], dim=-1)  # (B, H, T, E + D)
         k = torch.cat([for_keys, k], dim=-1)  # (B, H, S, E + D)
         v = pad(v, (0, EXTRA))

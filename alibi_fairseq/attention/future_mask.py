@@ -48,8 +48,8 @@ class FutureMask:
             padding query still attends to itself, so no row is empty and softmax stays finite.
         window: each query attends to its own key and the ``window - 1`` before it; 0: unlimited.
         document_start: (B, S) int64, position of the first key of each key's document, from
-            :func:`document_starts`. A query attends only to its own document. None if there is one
-            document.
+            :func:`start_of_each_document`. A query attends only to its own document. None if there
+            is one document.
 
     Raises:
         ValueError: if there are more queries than keys, if the window is negative, or if
@@ -103,7 +103,8 @@ class FutureMask:
         if isinstance(self.bias, PendingGates):
             raise ValueError(
                 "This position method acts through gates, which the mask lacks: pass "
-                "mask.with_bias(GateBias(...)) with the running sums of positions.gate(layer, x)."
+                "mask.with_bias(GateBias(...)) with the running sums of "
+                "positions.log_gates(layer, x)."
             )
         if k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
             raise ValueError(
@@ -115,10 +116,10 @@ class FutureMask:
                 f"The mask is for {self.queries} queries and {self.keys} keys, but q has "
                 f"{q.shape[2]} and k has {k.shape[2]}: make a FutureMask for each pair of lengths."
             )
-        if isinstance(self.bias, GateBias) and self.bias.total.shape != k.shape[:3]:
+        if isinstance(self.bias, GateBias) and self.bias.running_sums.shape != k.shape[:3]:
             raise ValueError(
                 f"The running sums of gates must be (B, H, S) = {tuple(k.shape[:3])}, not "
-                f"{tuple(self.bias.total.shape)}: include the sums of cached keys."
+                f"{tuple(self.bias.running_sums.shape)}: include the sums of cached keys."
             )
 
     def with_bias(self, bias: ScoreBias) -> FutureMask:
@@ -248,7 +249,7 @@ class FutureMask:
         return queries[:, None] - keys[None, :]
 
 
-def document_starts(tokens: Tensor, eos: int, separator: str) -> Tensor | None:
+def start_of_each_document(tokens: Tensor, eos: int, separator: str) -> Tensor | None:
     """Return the position of the first token of each token's document, for ``--block-diagonal``.
 
     fairseq's language models read ``</s>`` before the first token of a text and learn to predict it

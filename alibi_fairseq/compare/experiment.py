@@ -229,9 +229,11 @@ def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
         f"{', '.join(map(str, comparison.seeds))}."
     )
     read_tokens = [trained_tokens(run) for run in runs]
-    if min(read_tokens) >= MIN_READ_TOKENS * comparison.tokens:
+    fewest = min(read_tokens)
+    most = max(read_tokens)
+    if fewest >= MIN_READ_TOKENS * comparison.tokens:
         return summary
-    counts = " to ".join(f"{tokens:,}" for tokens in sorted({min(read_tokens), max(read_tokens)}))
+    counts = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return (
         f"{summary} The last update of each pass over the text is shorter, so the models read only "
         f"{counts} tokens."

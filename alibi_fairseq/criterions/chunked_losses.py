@@ -67,7 +67,7 @@ class ChunkedCrossEntropy(CrossEntropyCriterion):
         """
         features, _ = model(**sample["net_input"], features_only=True)  # (B, T, C)
         targets = sample["target"]  # (B, T)
-        excluded = excluded_symbols(model.decoder, targets)
+        excluded = find_excluded_targets(model.decoder, targets)
         loss = linear_cross_entropy(
             targets.flatten(),
             (features.flatten(0, 1), output_weight(model.decoder)),
@@ -103,7 +103,7 @@ def output_weight(decoder: nn.Module) -> Tensor:
     return layer.weight
 
 
-def excluded_symbols(decoder: Any, targets: Tensor) -> Tensor | None:
+def find_excluded_targets(decoder: Any, targets: Tensor) -> Tensor | None:
     """Return the symbols that the output layer excludes, (k,), or None.
 
     Raises:

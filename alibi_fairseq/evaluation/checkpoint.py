@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from ..checkpoints.loading import check_ties, wrong_parts
 from ..checkpoints.option_validation import check_options
-from ..criterions.chunked_losses import adaptive_cross_entropy, excluded_symbols, find_clusters
+from ..criterions.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
 from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
@@ -166,7 +166,7 @@ def token_losses(decoder: Any, features: Tensor, targets: Tensor) -> Tensor:
         losses = adaptive_cross_entropy(decoder.adaptive_softmax, rows, clusters, reduce=False)
     elif has_plain_output(decoder):
         layer = decoder.output_projection
-        excluded = excluded_symbols(decoder, flat)
+        excluded = find_excluded_targets(decoder, flat)
         losses = linear_cross_entropy(flat, (rows, layer.weight), reduce=False, excluded=excluded)
     else:  # a plugin has changed the output layer
         scores = decoder.output_layer(rows)

@@ -150,7 +150,7 @@ class SweepConfig:
         return int(self.memory_gb * 1e9)
 
     @property
-    def is_cut(self) -> bool:
+    def has_scored_range(self) -> bool:
         """True if only a range of positions is scored. Windows then start anew in each document."""
         return self.score_from is not None or self.score_to is not None
 

@@ -73,7 +73,7 @@ class Split:
 
     def text_of(self, spans: Sequence[Span]) -> TextSize:
         """Return words and bytes of the scored tokens, as far as the pieces show them."""
-        scored = np.concatenate([np.arange(first, last) for _, first, last in spans])
+        scored = np.concatenate([np.arange(first, stop) for _, first, stop in spans])
         if len(scored) == len(self.tokens):
             return self.text
         line_starts = np.flatnonzero(np.isin(scored, self.line_starts))
@@ -146,7 +146,7 @@ def _text_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | 
     return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
 
 
-def document_starts(folder: DataFolder, split: Split, kind: str) -> list[int]:
+def find_document_starts(folder: DataFolder, split: Split, kind: str) -> list[int]:
     """Return the positions where a document begins, the first one 0.
 
     Args:

@@ -40,14 +40,14 @@ class LossByPosition:
     def first_position(self, window: Window) -> int:
         """Return the position of the first token that a window scores."""
         remembered = min(window.start, self.memory_length)
-        return remembered + window.scored - window.start + 1
+        return remembered + window.first_scored - window.start + 1
 
     def cuts(self, window: Window) -> list[int]:
         """Return the indices of a window's scored tokens where a bucket begins, without 0."""
         first = self.first_position(window)
         cuts = []
         cut = bucket_end(first) + 1 - first
-        while cut < window.scores:
+        while cut < window.num_scored:
             cuts.append(cut)
             cut = bucket_end(first + cut) + 1 - first
         return cuts

@@ -61,14 +61,15 @@ def losses_of(
     for batch in batches:
         starts = torch.tensor([window.start for window in batch], device=device)
         positions = starts[:, None] + torch.arange(batch[0].length, device=device)  # (B, T)
-        targets = stream.targets[positions[:, -batch[0].scores :]]  # (B, S)
+        targets = stream.targets[positions[:, -batch[0].num_scored :]]  # (B, S)
         losses = score(stream.inputs[positions], targets).double()
         finite = losses.isfinite().all(dim=1)
         if not finite.all():
-            start, scored, stop = batch[int((~finite).nonzero()[0])]
+            start, first_scored, stop = batch[int((~finite).nonzero()[0])]
             raise UserInputError(
-                f"The model's score of some token from {scored} to {stop - 1} of '{stream.name}' "
-                f"is not finite (window of inputs {start} to {stop - 1}), so there is no result. "
+                f"The model's score of some token from {first_scored} to {stop - 1} of "
+                f"'{stream.name}' is not finite (window of inputs {start} to {stop - 1}), so there "
+                "is no result. "
                 "Half precision may overflow where fp32 does not: try --precision fp32."
             )
         yield batch, losses
@@ -89,18 +90,18 @@ def sum_losses(
         positions: also receives the loss of the tokens in spans.
         progress: called after each batch with its number of inputs.
     """
-    # Tokens where a span begins, alternating with those where it ends.
+    firsts = [span.first for span in spans]
     edges = []
     for span in spans:
-        edges += [span.first, span.last]
+        edges += [span.first, span.stop]
     sums = [Fraction(0) for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
         for begin, end in pairwise(_cut_columns(batch, edges, positions)):
             for window, total in zip(batch, losses[:, begin:end].sum(dim=1).tolist()):
-                edges_before = bisect_right(edges, window.scored + begin)
-                # After an odd number of edges, a span has begun and not ended.
-                if edges_before % 2 == 1:
-                    sums[edges_before // 2] += Fraction(total)
+                token = window.first_scored + begin
+                index = bisect_right(firsts, token) - 1  # last span that begins up to the token
+                if index >= 0 and token < spans[index].stop:
+                    sums[index] += Fraction(total)
                     positions.add(window, begin, end, Fraction(total))
         progress(len(batch) * batch[0].length)
     return sums
@@ -112,12 +113,12 @@ def _cut_columns(batch: list[Window], edges: list[int], positions: LossByPositio
     In each window, the tokens of a part share a bucket of positions, and they are all in the same
     span or in none.
     """
-    columns = {0, batch[0].scores, *positions.cuts(batch[0])}
+    columns = {0, batch[0].num_scored, *positions.cuts(batch[0])}
     for window in batch:
-        first_inside = bisect_right(edges, window.scored)
+        first_inside = bisect_right(edges, window.first_scored)
         end_inside = bisect_left(edges, window.stop)
         for edge in edges[first_inside:end_inside]:
-            columns.add(edge - window.scored)
+            columns.add(edge - window.first_scored)
     return sorted(columns)
 
 

@@ -14,13 +14,13 @@ from ..data.worker_pool import progress
 from ..files import locked, sha256_file
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
-from .cases import Cases
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig
+from .evaluator import Evaluator
 from .option_types import find_device
-from .probe_cases import ProbeCases
+from .probe_evaluator import ProbeEvaluator
 from .sweep_results import SweepResults
-from .text_cases import TextCases
+from .text_evaluator import TextEvaluator
 
 
 def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Path) -> list[dict]:
@@ -42,18 +42,18 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
     lock = out.with_name(f".{out.name}.lock")
     with locked(lock, f"--out {out}", "evaluation"):
         folder = DataFolder.open(data)
-        cases: Cases
+        evaluator: Evaluator
         if (folder.path / SETTINGS_FILE).is_file():
-            cases = ProbeCases(config, folder)
+            evaluator = ProbeEvaluator(config, folder)
         else:
-            cases = TextCases.of_folder(config, folder)
+            evaluator = TextEvaluator.of_folder(config, folder)
         provenance = collect_provenance(
-            seconds=0, precision=config.precision, data=folder.path, subsets=cases.subsets
+            seconds=0, precision=config.precision, data=folder.path, subsets=evaluator.subsets
         )
         if folder.text_summary is not None:
             provenance["text"] = folder.text_summary
         hashes = {path: checkpoint_hashes(path) for path in checkpoints}
-        results = SweepResults(out, hashes, config, cases, provenance)
+        results = SweepResults(out, hashes, config, evaluator, provenance)
 
         def load(checkpoint: Path) -> LoadedModel:
             model = load_checkpoint(
@@ -67,7 +67,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
             results.check_unchanged(checkpoint, checkpoint_hashes(checkpoint))
             return model
 
-        return measure_missing(checkpoints, cases, results, load)
+        return measure_missing(checkpoints, evaluator, results, load)
 
 
 def checkpoint_hashes(checkpoint: Path) -> dict[str, str]:
@@ -77,7 +77,7 @@ def checkpoint_hashes(checkpoint: Path) -> dict[str, str]:
 
 def measure_missing(
     checkpoints: list[Path],
-    cases: Cases,
+    evaluator: Evaluator,
     results: SweepResults,
     load: Callable[[Path], LoadedModel],
 ) -> list[dict]:
@@ -85,7 +85,7 @@ def measure_missing(
 
     Args:
         checkpoints: checkpoints to evaluate.
-        cases: measurements of each.
+        evaluator: evaluator with the cases of each checkpoint.
         results: results of the sweep.
         load: loads a checkpoint. It is called once for each checkpoint that has a missing case.
 
@@ -98,24 +98,24 @@ def measure_missing(
     missing: dict[Path, list[dict]] = {}
     total = 0
     for checkpoint in dict.fromkeys(checkpoints):
-        missing_cases = [case for case in cases.cases if results.find(checkpoint, case) is None]
+        missing_cases = [case for case in evaluator.cases if results.find(checkpoint, case) is None]
         if missing_cases:
             missing[checkpoint] = missing_cases
-            total += sum(cases.inputs(case) for case in missing_cases)
+            total += sum(evaluator.inputs(case) for case in missing_cases)
     with progress(total, "evaluating", "tok", disable=not missing) as bar:
         for checkpoint, missing_cases in missing.items():
             model = load(checkpoint)
             for case in missing_cases:
-                cases.check(model, case)
+                evaluator.check(model, case)
             for case in missing_cases:
                 settings = ", ".join(f"{key} {value}" for key, value in case.items())
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {settings}")
                 earlier = results.of_checkpoint(checkpoint)
-                measured = cases.measure(model, case, earlier, bar.update)
+                measured = evaluator.measure(model, case, earlier, bar.update)
                 results.add(checkpoint, {**model.facts, **case, **measured})
     records = []
     for checkpoint in dict.fromkeys(checkpoints):
-        for case in cases.cases:
+        for case in evaluator.cases:
             record = results.find(checkpoint, case)
             if record is not None:
                 records.append(record)

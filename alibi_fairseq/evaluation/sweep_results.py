@@ -14,8 +14,8 @@ from ..results.merging import merge_results_files
 from ..results.provenance import utc_time
 from ..results.results_file import load_results_file, new_results_file, save_results_file
 from ..results.schema import TRAINING_FILE
-from .cases import Cases
 from .config import SweepConfig
+from .evaluator import Evaluator
 
 
 class SweepResults:
@@ -26,7 +26,7 @@ class SweepResults:
         hashes: hashes of each checkpoint, by their keys in result records. ``checkpoint_sha256``
             identifies the contents of the checkpoint.
         config: settings of the sweep.
-        cases: measurements of the sweep.
+        evaluator: evaluator of the sweep.
         provenance: provenance of new results.
 
     Raises:
@@ -38,15 +38,15 @@ class SweepResults:
         path: Path,
         hashes: dict[Path, dict[str, str]],
         config: SweepConfig,
-        cases: Cases,
+        evaluator: Evaluator,
         provenance: dict,
     ):
         self._path = path
         self._shared_keys = config.record_keys()
-        self._shared_keys["documents_sha256"] = cases.documents_sha256
+        self._shared_keys["documents_sha256"] = evaluator.documents_sha256
         self._began = time.monotonic()
         self._hashes = hashes
-        self._new = new_results_file(cases.kind, cases.corpus, provenance, [])
+        self._new = new_results_file(evaluator.kind, evaluator.corpus, provenance, [])
         self._files = [self._new]
         if path.exists():
             existing = load_results_file(path)

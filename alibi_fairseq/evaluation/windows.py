@@ -26,10 +26,10 @@ from ..errors import UserInputError
 
 
 class Window(NamedTuple):
-    """One forward pass over the inputs ``start … stop - 1`` that scores ``scored … stop - 1``."""
+    """One forward pass over inputs ``start … stop - 1`` that scores ``first_scored … stop - 1``."""
 
     start: int
-    scored: int
+    first_scored: int
     stop: int
 
     @property
@@ -38,17 +38,17 @@ class Window(NamedTuple):
         return self.stop - self.start
 
     @property
-    def scores(self) -> int:
+    def num_scored(self) -> int:
         """Number of tokens scored."""
-        return self.stop - self.scored
+        return self.stop - self.first_scored
 
 
 class Span(NamedTuple):
-    """A document that begins at ``begin``, whose tokens ``first … last - 1`` are scored."""
+    """A document that begins at ``begin``, whose tokens ``first … stop - 1`` are scored."""
 
     begin: int
     first: int
-    last: int
+    stop: int
 
 
 def spans_of(
@@ -74,12 +74,12 @@ def spans_of(
     ends = [*starts[1:], tokens]
     spans = []
     for begin, end in zip(starts, ends, strict=True):
-        last = end
+        stop = end
         if score_to is not None:
-            last = min(begin + score_to, end)
-        first = min(begin + skipped, last)
-        spans.append(Span(begin, first, last))
-    if all(span.first >= span.last for span in spans):
+            stop = min(begin + score_to, end)
+        first = min(begin + skipped, stop)
+        spans.append(Span(begin, first, stop))
+    if all(span.first >= span.stop for span in spans):
         raise UserInputError(
             f"--score-from {score_from} and --score-to {score_to} leave no token to score. Change "
             "them."
@@ -115,11 +115,11 @@ def plan_windows(
     check_window(length, stride)
     unscored = length - stride
     windows = []
-    for begin, first, last in spans or [Span(0, 0, tokens)]:
-        for scored in range(first, last, stride):
-            start = max(begin, scored - unscored)
-            stop = min(scored + stride, last)
-            windows.append(Window(start, scored, stop))
+    for begin, first, end in spans or [Span(0, 0, tokens)]:
+        for first_scored in range(first, end, stride):
+            start = max(begin, first_scored - unscored)
+            stop = min(first_scored + stride, end)
+            windows.append(Window(start, first_scored, stop))
     return windows
 
 
@@ -131,12 +131,12 @@ def effective_window(length: int, stride: int, spans: Sequence[Span]) -> tuple[i
     """
     largest_stride = 0
     largest_unscored = 0
-    for begin, first, last in spans:
-        scores = last - first
-        if scores <= 0:
+    for begin, first, stop in spans:
+        num_scored = stop - first
+        if num_scored <= 0:
             continue
-        largest_stride = max(largest_stride, scores)
-        windows_before = (scores - 1) // stride
+        largest_stride = max(largest_stride, num_scored)
+        windows_before = (num_scored - 1) // stride
         last_window = first + windows_before * stride
         largest_unscored = max(largest_unscored, last_window - begin)
     return min(stride, largest_stride), min(length - stride, largest_unscored)
@@ -162,17 +162,17 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
 
     The context of a token is the number of inputs that its prediction sees, including its own.
     """
-    firsts = []
+    smallest_contexts = []
     total = 0
     tokens = 0
     for window in windows:
         # The context grows by one from each scored token to the next.
-        first = window.scored - window.start + 1
-        last = window.length
-        firsts.append(first)
-        total += (first + last) * window.scores // 2
-        tokens += window.scores
-    return min(firsts), total / tokens
+        smallest = window.first_scored - window.start + 1
+        largest = window.length
+        smallest_contexts.append(smallest)
+        total += (smallest + largest) * window.num_scored // 2
+        tokens += window.num_scored
+    return min(smallest_contexts), total / tokens
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
@@ -182,7 +182,7 @@ def make_batches(windows: list[Window], size: int) -> list[list[Window]]:
     differently for different batch shapes, so the loss of a window may depend on its batch.
     """
     batches = []
-    for _, group in groupby(windows, key=lambda window: (window.length, window.scores)):
+    for _, group in groupby(windows, key=lambda window: (window.length, window.num_scored)):
         same_shape = list(group)
         for begin in range(0, len(same_shape), size):
             batches.append(same_shape[begin : begin + size])

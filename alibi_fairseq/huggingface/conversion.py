@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import parse_windows
-from ..models.output_projection import excluded_symbols
+from ..models.output_projection import parse_excluded_symbols
 from ..positions import PositionConfig
 from ..positions.rotary import Rotary
 from .architectures import ACTIVATIONS, NATIVE, Weights
@@ -188,7 +188,7 @@ def describe_decoder(decoder: Any, position_method: str, train_length: int) -> A
         softmax_bands=softmax_bands,
         embedding_width=embedding.embedding_dim,
         output_width=decoder.output_embed_dim,
-        excluded_symbols=excluded_symbols(getattr(args, "excluded_symbols", "none")) or None,
+        excluded_symbols=parse_excluded_symbols(getattr(args, "excluded_symbols", "none")) or None,
         alibi_scale=_alibi_scale(args),
         alibi_bias_max=getattr(args, "alibi_bias_max", 8.0),
         clamp_learned_positions=getattr(args, "clamp_learned_positions", False),

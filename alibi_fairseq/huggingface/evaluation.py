@@ -14,7 +14,7 @@ from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import find_device
 from ..evaluation.sweep import measure_missing
 from ..evaluation.sweep_results import SweepResults
-from ..evaluation.text_cases import TextCases
+from ..evaluation.text_evaluator import TextEvaluator
 from ..files import locked, sha256_files
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, version_of
@@ -39,7 +39,7 @@ class FolderOptions:
     bos_per_window: bool = False
 
 
-class TextFileCases(TextCases):
+class TextFileEvaluator(TextEvaluator):
     """Measurements of a sweep on text files, each of which is a split.
 
     Attributes:
@@ -113,9 +113,9 @@ def _evaluate(
     """Evaluate one model."""
     by_split = {}
     for path in texts:
-        text = read_text_file(path, folder, config.documents, config.is_cut)
+        text = read_text_file(path, folder, config.documents, config.has_scored_range)
         by_split[text.name] = text
-    cases = TextFileCases(config, other_name(texts[0].resolve().parent), by_split)
+    evaluator = TextFileEvaluator(config, other_name(texts[0].resolve().parent), by_split)
     provenance = collect_provenance(seconds=0, precision=config.precision)
     # The order of the command line does not matter.
     by_name = sorted(texts, key=lambda path: path.stem)
@@ -126,7 +126,7 @@ def _evaluate(
         "vocabulary": len(folder.tokenizer),
         "train_tokens": None,
     }
-    results = SweepResults(out, {folder.path: folder.hashes()}, config, cases, provenance)
+    results = SweepResults(out, {folder.path: folder.hashes()}, config, evaluator, provenance)
 
     def load(path: Path) -> LoadedModel:
         model = load_folder_model(
@@ -139,7 +139,7 @@ def _evaluate(
         results.check_unchanged(path, folder.hashes())
         return model
 
-    return measure_missing([folder.path], cases, results, load)
+    return measure_missing([folder.path], evaluator, results, load)
 
 
 def _split_names(texts: list[Path]) -> tuple[str, ...]:

@@ -83,14 +83,14 @@ class TextFile:
         """
         if self.has_unknown:
             return TextSize()
-        if sum(span.last - span.first for span in spans) == len(self.tokens):
+        if sum(span.stop - span.first for span in spans) == len(self.tokens):
             return text_size(self.text)
         if self.offsets is None:
             return TextSize()
         words = 0
         size = 0
         for span in spans:
-            part = text_size(self.text[self.offsets[span.first] : self.offsets[span.last]])
+            part = text_size(self.text[self.offsets[span.first] : self.offsets[span.stop]])
             words += part.words or 0
             size += part.bytes or 0
         return TextSize(words, size)

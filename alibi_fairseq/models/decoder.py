@@ -16,7 +16,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from ..attention import FutureMask, ScoreScale, document_starts
+from ..attention import FutureMask, ScoreScale, start_of_each_document
 from ..errors import UserInputError
 from ..positions import (
     METHOD_OPTIONS,
@@ -26,7 +26,7 @@ from ..positions import (
     cycle_over_layers,
     token_positions,
 )
-from .output_projection import OutputProjection, excluded_symbols
+from .output_projection import OutputProjection, parse_excluded_symbols
 from .self_attention import AttentionContext, SelfAttention
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class AlibiDecoder(TransformerDecoder):
 
     def build_output_projection(self, args, dictionary, embed_tokens):
         super().build_output_projection(args, dictionary, embed_tokens)
-        excluded = excluded_symbols(args.excluded_symbols)
+        excluded = parse_excluded_symbols(args.excluded_symbols)
         if excluded:
             shared: nn.Linear = self.output_projection  # type: ignore[has-type]
             self.output_projection = OutputProjection(shared.weight, excluded)  # type: ignore[arg-type]
@@ -172,15 +172,17 @@ class AlibiDecoder(TransformerDecoder):
         real = prev_output_tokens.ne(self.padding_idx)  # (B, S)
         start = self._all_layers()[0].self_attn.cached_length(incremental_state)
         tokens = prev_output_tokens[:, start:]  # (B, T)
-        documents = document_starts(prev_output_tokens, self.dictionary.eos(), self.block_diagonal)
-        positions = token_positions(real, documents)[:, start:]
+        document_start = start_of_each_document(
+            prev_output_tokens, self.dictionary.eos(), self.block_diagonal
+        )
+        positions = token_positions(real, document_start)[:, start:]
 
         x = self._embed(tokens, method.embed(positions))  # (B, T, C)
         x = x.transpose(0, 1)  # (T, B, C)
         if memory is not None:
             memory = [states.to(x) for states in memory]  # (M, B, C) each
 
-        contexts = self._contexts(method, real, start, tokens.shape[1], memory, documents)
+        contexts = self._contexts(method, real, start, tokens.shape[1], memory, document_start)
         keep_inputs = return_all_hiddens or method.memory_length > 0
         inputs = []
         final = len(contexts) - 1
@@ -217,7 +219,13 @@ class AlibiDecoder(TransformerDecoder):
         return self.dropout_module(x)
 
     def _contexts(
-        self, method, real: Tensor, start: int, length: int, memory, documents: Tensor | None = None
+        self,
+        method,
+        real: Tensor,
+        start: int,
+        length: int,
+        memory,
+        document_start: Tensor | None = None,
     ) -> list:
         """Return one attention context per layer; equal biases and windows share one mask."""
         remembered = memory[0].shape[0] if memory else 0
@@ -234,13 +242,15 @@ class AlibiDecoder(TransformerDecoder):
                 rotations[layer_method] = layer_method.rotation(start, length, real.device)
             bias = layer_method.bias(number, keys)
             if (bias, window) not in masks:
-                masks[bias, window] = FutureMask(bias, length, keys, padding, window, documents)
+                masks[bias, window] = FutureMask(
+                    bias, length, keys, padding, window, document_start
+                )
             mask = masks[bias, window]
             rotation = rotations[layer_method]
             layer_memory = memory[index] if memory else None
-            gate = partial(layer_method.gate, number)
+            log_gates = partial(layer_method.log_gates, number)
             scale = None if self.score_scale is None else partial(self.score_scale, index)
-            contexts.append(AttentionContext(mask, rotation, layer_memory, gate, scale))
+            contexts.append(AttentionContext(mask, rotation, layer_memory, log_gates, scale))
         return contexts
 
     def _is_dropped(self) -> bool:
@@ -287,7 +297,7 @@ def parse_windows(given: str, layers: int) -> list[int]:
 
 
 def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
-    """(B, S) True at padding that precedes a real token; None if there is none.
+    """Return a mask, (B, S), that is True at padding before a real token; None without any.
 
     Padding on the right needs no mask: it is in the future of every real token. In training fairseq
     pads there; on a GPU that is asserted without making the host wait for the answer in each step.

@@ -27,7 +27,7 @@ from .config import (
     Wiki103Config,
 )
 from .decoder import AlibiDecoder, parse_windows
-from .output_projection import excluded_symbols
+from .output_projection import parse_excluded_symbols
 
 
 @register_model("alibi_lm", dataclass=AlibiLanguageModelConfig)
@@ -270,7 +270,7 @@ def can_tie_adaptive_weights(args: argparse.Namespace) -> bool:
 
 def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:
     """Raise UserInputError if the excluded symbols do not fit the dictionary or the softmax."""
-    excluded = excluded_symbols(args.excluded_symbols)
+    excluded = parse_excluded_symbols(args.excluded_symbols)
     if any(symbol >= vocabulary for symbol in excluded):
         raise UserInputError(
             f"--excluded-symbols {args.excluded_symbols} does not fit the dictionary. Pass indices "

@@ -32,7 +32,7 @@ class OutputProjection(nn.Linear):
         return super().forward(features).index_fill(-1, self.excluded, -torch.inf)
 
 
-def excluded_symbols(option: str) -> list[int]:
+def parse_excluded_symbols(option: str) -> list[int]:
     """Read ``--excluded-symbols``.
 
     Raises:

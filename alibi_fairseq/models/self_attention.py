@@ -30,14 +30,15 @@ class AttentionContext:
         mask: the future mask with the position method's bias.
         rotation: rotates queries and keys, or None.
         memory: (M, B, C) past states that precede the new tokens, or None.
-        gate: gives the gates (B, H, T) of tokens from the layer's input (T, B, C), or None.
+        log_gates: returns the logarithms (B, H, T) of the tokens' gates from the layer's input
+            (T, B, C), or None.
         scale: scales the queries (B, H, T, D) by the number of keys they see, or None.
     """
 
     mask: FutureMask
     rotation: Rotation | None = None
     memory: Tensor | None = None
-    gate: Callable[[Tensor], Tensor | None] = lambda x: None
+    log_gates: Callable[[Tensor], Tensor | None] = lambda x: None
     scale: Callable[[Tensor, FutureMask], Tensor] | None = None
 
 
@@ -82,12 +83,14 @@ class SelfAttention(MultiheadAttention):
         if context.scale is not None:
             q = context.scale(q, context.mask)
         mask = context.mask
-        gates = context.gate(source)
-        total = None if gates is None else gates.double().cumsum(2)  # (B, H, M + T)
+        log_gates = context.log_gates(source)
+        running_sums = None
+        if log_gates is not None:
+            running_sums = log_gates.double().cumsum(2)  # (B, H, M + T)
         if incremental_state is not None:
-            k, v, total = self._append_to_cache(incremental_state, k, v, total)
-        if total is not None:
-            mask = mask.with_bias(GateBias(total))
+            k, v, running_sums = self._append_to_cache(incremental_state, k, v, running_sums)
+        if running_sums is not None:
+            mask = mask.with_bias(GateBias(running_sums))
         dropping = self.training or self.dropout_module.apply_during_inference
         output, weights = attend(
             q,
@@ -109,19 +112,21 @@ class SelfAttention(MultiheadAttention):
         x = x.view(length, batch, self.num_heads, self.head_dim)  # (T, B, H, D)
         return x.permute(1, 2, 0, 3)  # (B, H, T, D)
 
-    def _append_to_cache(self, incremental_state: dict, k: Tensor, v: Tensor, total: Tensor | None):
+    def _append_to_cache(
+        self, incremental_state: dict, k: Tensor, v: Tensor, running_sums: Tensor | None
+    ):
         saved = self._get_input_buffer(incremental_state)
         if "prev_key" in saved:
             k = appended(saved["prev_key"], k)  # (B, H, S, D)
             v = appended(saved["prev_value"], v)
         new = {"prev_key": k, "prev_value": v}
-        if total is not None:
-            before = saved.get("prev_total")
+        if running_sums is not None:
+            before = saved.get("prev_running_sums")
             if before is not None:
-                total = torch.cat([before, before[..., -1:] + total], dim=2)  # (B, H, S)
-            new["prev_total"] = total
+                running_sums = torch.cat([before, before[..., -1:] + running_sums], 2)  # (B, H, S)
+            new["prev_running_sums"] = running_sums
         self._set_input_buffer(incremental_state, new)
-        return k, v, total
+        return k, v, running_sums
 
     def cached_length(self, incremental_state: dict | None) -> int:
         """Return the number of tokens whose keys are cached."""

@@ -83,7 +83,7 @@ def table(item: str, results: ReportData) -> str:
 
 
 def _other_text_note(ours: list[Measurement]) -> str:
-    """Return the reasons for which differences have no verdict, or an empty string."""
+    """Return the reasons for which differences have no mark, or an empty string."""
     reasons = []
     for measurement in ours:
         if measurement.other_text and measurement.other_text not in reasons:
@@ -91,7 +91,7 @@ def _other_text_note(ours: list[Measurement]) -> str:
     if not reasons:
         return ""
     return (
-        f"No verdicts: {'; '.join(reasons)}, so perplexities per token are in other units "
+        f"No marks: {'; '.join(reasons)}, so perplexities per token are in other units "
         "than the paper's.\n"
     )
 

@@ -1,4 +1,4 @@
-"""Variation of perplexity between seeds, and verdicts on differences from the paper."""
+"""Variation of perplexity between seeds, and marks for differences from the paper."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Noise:
     range: float | None
     highest: float
 
-    def verdict(self, ours: float, printed: float) -> str:
-        """Return the verdict on the difference between two perplexities.
+    def mark(self, ours: float, paper: float) -> str:
+        """Return the mark of the difference between two perplexities.
 
         It is ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside,
-        and empty for a printed perplexity above :attr:`highest`.
+        and empty for a perplexity of the paper above :attr:`highest`.
 
         Args:
             ours: our perplexity.
-            printed: the paper's perplexity.
+            paper: the paper's perplexity.
         """
-        if printed > self.highest:
+        if paper > self.highest:
             return ""
-        gap = round(abs(ours - printed), 2)  # the paper's numbers have two decimals
+        gap = round(abs(ours - paper), 2)  # the paper's numbers have two decimals
         if gap <= self.spread:
             return "="
         if self.range is not None and gap <= self.range:
@@ -44,17 +44,19 @@ class Noise:
         return "≠"
 
 
-def noise_of(corpus: str, train_length: int) -> Noise | None:
+def noise_of(corpus: str, train_length: int | None = None) -> Noise | None:
     """Return the noise of a corpus, or None if it is unknown.
 
-    The noise is the one measured at this training length, or else the largest known one.
+    The noise is the one measured at the training length, if any, or else the largest known one.
     """
     known = [row for row in published.rows("noise") if row["corpus"] == corpus]
     deviations = [row for row in known if row["statistic"] == "standard_deviation"]
     if not deviations:
         return None
     largest = max(deviations, key=lambda row: row["perplexity"])
-    same_length = [row for row in deviations if row["train_length"] == train_length]
+    same_length = []
+    if train_length is not None:
+        same_length = [row for row in deviations if row["train_length"] == train_length]
     deviation = same_length[0] if same_length else largest
     ranges = [row["perplexity"] for row in known if row["statistic"] == "range"]
     return Noise(
@@ -64,33 +66,32 @@ def noise_of(corpus: str, train_length: int) -> Noise | None:
     )
 
 
-def difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
-    """Format our perplexity minus the paper's, with a verdict if the text is the paper's.
+def difference(corpus: str, ours: Measurement | None, paper: Measurement | None) -> str:
+    """Format our perplexity minus the paper's, with a mark if the text is the paper's.
 
     Args:
         corpus: corpus of the paper.
         ours: our measurement, or None if it has not been made.
-        printed: the paper's measurement, or None if it does not print one.
+        paper: the paper's measurement, or None if it has none.
     """
-    if ours is None or printed is None:
+    if ours is None or paper is None:
         return markdown.NOTHING
-    if ours.perplexity is None or printed.perplexity is None:
+    if ours.perplexity is None or paper.perplexity is None:
         return markdown.NOTHING
-    gap = markdown.difference(ours.perplexity - printed.perplexity)
-    noise = noise_of(corpus, printed.train_length)
+    gap = markdown.difference(ours.perplexity - paper.perplexity)
+    noise = noise_of(corpus, paper.train_length)
     if noise is None or ours.other_text:
         return gap
-    return f"{gap} {noise.verdict(ours.perplexity, printed.perplexity)}".rstrip()
+    return f"{gap} {noise.mark(ours.perplexity, paper.perplexity)}".rstrip()
 
 
 def legend(corpus: str) -> str:
-    """Return the explanation of the signs after differences, with the reports they are based on."""
-    # No model has this training length, so this is the largest known noise.
-    noise = noise_of(corpus, train_length=0)
+    """Return the explanation of the marks after differences, with the reports they are based on."""
+    noise = noise_of(corpus)
     if noise is None:
         return (
             "The variation between seeds on this corpus has not been reported, "
-            "so there are no verdicts."
+            "so there are no marks."
         )
     known = [row for row in published.rows("noise") if row["corpus"] == corpus]
     text = (
@@ -103,7 +104,7 @@ def legend(corpus: str) -> str:
     if noise.range is not None:
         text += f", ~ within the range of five seeds ({noise.range})"
     text += (
-        f", ≠ outside; no sign above a perplexity of {noise.highest:.0f}, "
+        f", ≠ outside; no mark above a perplexity of {noise.highest:.0f}, "
         "where it was never measured."
     )
     for row in known:

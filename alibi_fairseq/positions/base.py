@@ -6,7 +6,7 @@ A method overrides only what it needs:
 2. on the queries and keys          ``rotation``   (rotary, xPos)
 3. on the attention scores          ``bias``       (ALiBi, T5 bias, KERPLE, Sandwich)
 4. through a memory of past states  ``memory_length`` and ``bias`` (Transformer-XL)
-5. through gates of the tokens      ``gate``       (FoX), from the input of each layer
+5. through gates of the tokens      ``log_gates``  (FoX), from the input of each layer
 
 The decoder calls these methods and knows no method by name. ``layer_method`` returns the method of
 each layer; only a ``LayerPattern`` has several. Positions are arguments. No method stores a
@@ -121,21 +121,21 @@ class GateBias(ScoreBias):
     """Score bias of the gates of a layer: c_i − c_j, where c is the running sum of log gates.
 
     Attributes:
-        total: (B, H, S) c of every key, in fp64, since c grows with the length and only its
+        running_sums: (B, H, S) c of every key, in fp64, since c grows with the length and only its
             differences matter.
     """
 
-    total: Tensor
+    running_sums: Tensor
 
     needs_grad = True
 
     def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        last = first + q.shape[2]
+        stop = first + q.shape[2]
         precise = torch.promote_types(q.dtype, torch.float32)
         # Relative to the last query, so that nearby keys get the precision of the type.
-        reference = self.total[..., last - 1 : last].detach()  # (B, H, 1)
-        relative = (self.total[..., : k.shape[2]] - reference).to(precise)  # (B, H, K)
-        return relative[..., first:last, None] - relative[..., None, :]  # (B, H, n, K)
+        reference = self.running_sums[..., stop - 1 : stop].detach()  # (B, H, 1)
+        relative = (self.running_sums[..., : k.shape[2]] - reference).to(precise)  # (B, H, K)
+        return relative[..., first:stop, None] - relative[..., None, :]  # (B, H, n, K)
 
 
 @dataclass(frozen=True)
@@ -190,13 +190,13 @@ class PositionMethod(nn.Module):
         Layers with equal biases share one mask, which is built once per forward pass with ``keys``
         keys.
         """
-        has_gates = type(self).gate is not PositionMethod.gate
+        has_gates = type(self).log_gates is not PositionMethod.log_gates
         return PendingGates() if has_gates else None
 
-    def gate(self, layer: int, x: Tensor) -> Tensor | None:
+    def log_gates(self, layer: int, x: Tensor) -> Tensor | None:
         """Return the logarithm of each token's gate, (B, H, T) in fp32 or wider, or None.
 
-        The score of key j and query i gets the sum of the gates of tokens j + 1 … i, see
+        The score of key j and query i gets the sum of the log gates of tokens j + 1 … i, see
         :class:`GateBias`. The running sums are cached next to the keys. A method with gates
         does not override ``bias``. ``x`` is (T, B, C), the input of the layer's attention.
         """

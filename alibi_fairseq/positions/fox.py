@@ -38,7 +38,7 @@ class Fox(PositionMethod):
             nn.init.normal_(layer.get_parameter("weight"), std=0.02)
             nn.init.zeros_(layer.get_parameter("bias"))
 
-    def gate(self, layer: int, x: Tensor) -> Tensor:
+    def log_gates(self, layer: int, x: Tensor) -> Tensor:
         logits = self.layers[layer](x)  # (T, B, H)
         precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return logsigmoid(precise).permute(1, 2, 0)

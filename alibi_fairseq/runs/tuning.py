@@ -55,14 +55,13 @@ class Tuning:
         runs = tuple(trials.values())
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
         trials_done = all(run.done for run in runs)
-        is_recorded = marker.holds()
-        if not is_recorded and not trials_done:
-            first_candidate = next(iter(trials))
-            return cls(model, first_candidate, runs)
-        if not is_recorded:
+        if not marker.holds():
+            if not trials_done:
+                first_candidate = next(iter(trials))
+                return cls(model, first_candidate, runs)
             marker.write(_outcome(model, trials))
-        if not trials_done:
-            runs = ()  # their folders are gone, and the outcome is recorded
+        elif not trials_done:
+            runs = ()  # the outcome is recorded, and the folders of the trials are gone
         outcome: Any = marker.result
         return cls(model, outcome["lr"], runs, outcome)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import random_tokens, small_model
 
-from alibi_fairseq.attention import document_starts
+from alibi_fairseq.attention import start_of_each_document
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import METHODS
 
@@ -26,8 +26,8 @@ def test_document_starts(separator):
                 start = position
             starts.append(start)
         expected.append(starts)
-    assert document_starts(tokens, EOS, separator).tolist() == expected
-    assert document_starts(tokens, EOS, "none") is None
+    assert start_of_each_document(tokens, EOS, separator).tolist() == expected
+    assert start_of_each_document(tokens, EOS, "none") is None
 
 
 METHODS_AND_SEPARATORS = [(method, "eos") for method in METHODS]

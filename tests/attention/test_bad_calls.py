@@ -28,7 +28,7 @@ def test_missing_gates_raise(backend, need_weights):
 
 def test_gates_of_new_tokens_alone_raise():
     """The running sums of cached keys are missing."""
-    log_gate_sums = METHOD.gate(0, torch.randn(5, 2, 32)).double().cumsum(2)  # (B, H, T)
+    log_gate_sums = METHOD.log_gates(0, torch.randn(5, 2, 32)).double().cumsum(2)  # (B, H, T)
     with pytest.raises(ValueError, match=r"\(2, 4, 9\), not \(2, 4, 5\)"):
         attend_to(FutureMask(GateBias(log_gate_sums), 5, 9))
 

@@ -10,7 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from alibi_fairseq.evaluation.loss_by_position import bucket_end
-from alibi_fairseq.evaluation.text_cases import TextCases
+from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
 
 #: Powers of two, and the numbers halfway between them.
 BUCKET_ENDS = sorted({2**n for n in range(14)} | {3 * 2**n for n in range(13)})
@@ -119,17 +119,17 @@ def test_position_includes_memory(sweep):
 def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     case = {"lengths": [8, 16], "strides": [None, 3]}
     uninterrupted = sweep(**case, out="uninterrupted")
-    measure = TextCases.measure
+    measure = TextEvaluator.measure
 
     def interrupt_second_length(cases, model, measured, *arguments):
         if measured["length"] == 16:
             raise KeyboardInterrupt
         return measure(cases, model, measured, *arguments)
 
-    monkeypatch.setattr(TextCases, "measure", interrupt_second_length)
+    monkeypatch.setattr(TextEvaluator, "measure", interrupt_second_length)
     with pytest.raises(KeyboardInterrupt):
         sweep(**case)
-    monkeypatch.setattr(TextCases, "measure", measure)
+    monkeypatch.setattr(TextEvaluator, "measure", measure)
     resumed = sweep(**case)
     for record, expected in zip(resumed, uninterrupted, strict=True):
         for key in ("position_ends", "position_tokens", "position_bits"):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.data import Split, TextSize, document_starts
+from alibi_fairseq.evaluation.data import Split, TextSize, find_document_starts
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.identity import Role
@@ -72,13 +72,13 @@ def test_spans_score_same_tokens_at_every_window(sizes, first, second, score_fro
     for plan in (windows, share_start(windows)):
         scored = []
         for window in plan:
-            scored += range(window.scored, window.stop)
+            scored += range(window.first_scored, window.stop)
         assert scored == list(expected)
         for window in plan:
-            begin = expected[window.scored]
+            begin = expected[window.first_scored]
             assert window.start == max(begin, window.start)
             assert window.length <= length
-            full = window.scored - window.start >= length - stride
+            full = window.first_scored - window.start >= length - stride
             assert full or window.start == begin and score_from < length - stride
 
 
@@ -168,7 +168,7 @@ def test_document_starts_of_lines_and_titles(tmp_path, kind, lines, starts):
     dictionary.add_symbol("=")
     begins = np.cumsum([0, *map(len, token_ids[:-1])])
     split = Split("test", np.concatenate(token_ids), begins, dictionary, TextSize())
-    assert document_starts(DataFolder.open(tmp_path), split, kind) == starts
+    assert find_document_starts(DataFolder.open(tmp_path), split, kind) == starts
 
 
 def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
@@ -246,7 +246,7 @@ def test_invalid_documents_file_is_rejected(tmp_path, content):
     (tmp_path / "documents.json").write_text(content)
     split = Split("test", np.full(20, 5), np.array([0]), dictionary_of(3), TextSize())
     with pytest.raises(UserInputError, match=r"documents\.json"):
-        document_starts(DataFolder.open(tmp_path), split, "empty-lines")
+        find_document_starts(DataFolder.open(tmp_path), split, "empty-lines")
 
 
 @pytest.mark.parametrize("content", ["null", '{"valid": [0, 1e400]}'])
@@ -263,4 +263,4 @@ def test_documents_file_without_the_split_is_ignored(tmp_path):
     (tmp_path / "documents.json").write_text('{"valid": [0, 9]}')
     tokens = np.array([5, 2, 2, 5, 2])
     split = Split("test", tokens, np.array([0, 2, 3]), dictionary_of(3), TextSize())
-    assert document_starts(DataFolder.open(tmp_path), split, "empty-lines") == [0, 3]
+    assert find_document_starts(DataFolder.open(tmp_path), split, "empty-lines") == [0, 3]

@@ -11,10 +11,10 @@ from trained import TRAIN_LENGTH, Trained, text_of, train
 
 from alibi_fairseq.data import probes
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation import text_cases
+from alibi_fairseq.evaluation import text_evaluator
 from alibi_fairseq.evaluation.checkpoint import LoadedModel
-from alibi_fairseq.evaluation.probe_cases import ProbeCases
-from alibi_fairseq.evaluation.text_cases import TextCases
+from alibi_fairseq.evaluation.probe_evaluator import ProbeEvaluator
+from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
 from alibi_fairseq.results.results_file import load_results_file
 
 
@@ -78,7 +78,7 @@ def interrupted(sweep, tmp_path, monkeypatch):
     """Interrupt a sweep of four cases at the fourth; return the records before each case."""
     path = tmp_path / "results.json"
     written = []
-    measure = TextCases.measure
+    measure = TextEvaluator.measure
 
     def interrupt_fourth(*arguments):
         if path.exists():
@@ -87,10 +87,10 @@ def interrupted(sweep, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return measure(*arguments)
 
-    monkeypatch.setattr(TextCases, "measure", interrupt_fourth)
+    monkeypatch.setattr(TextEvaluator, "measure", interrupt_fourth)
     with pytest.raises(KeyboardInterrupt):
         sweep(**INTERRUPTED)
-    monkeypatch.setattr(TextCases, "measure", measure)
+    monkeypatch.setattr(TextEvaluator, "measure", measure)
     return written
 
 
@@ -120,13 +120,13 @@ def test_sweep_returns_records_of_results_file(sweep):
 def scored(monkeypatch):
     """Record the arguments of each scoring of a text."""
     calls = []
-    sum_losses = text_cases.sum_losses
+    sum_losses = text_evaluator.sum_losses
 
     def record(*arguments):
         calls.append(arguments)
         return sum_losses(*arguments)
 
-    monkeypatch.setattr(text_cases, "sum_losses", record)
+    monkeypatch.setattr(text_evaluator, "sum_losses", record)
     return calls
 
 
@@ -172,7 +172,7 @@ def test_probe_sweep_resumes(sweep, probe, monkeypatch):
     case = {"data": data, "lengths": [TRAIN_LENGTH]}
     records = sweep(checkpoint, **case)
     assert [record["depth"] for record in records] == list(probes.DEPTHS)
-    monkeypatch.setattr(ProbeCases, "measure", pytest.fail)
+    monkeypatch.setattr(ProbeEvaluator, "measure", pytest.fail)
     assert sweep(checkpoint, **case) == records
     with pytest.raises(UserInputError, match="precision"):
         sweep(checkpoint, **case, precision="bf16")

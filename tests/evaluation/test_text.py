@@ -20,7 +20,7 @@ from alibi_fairseq.evaluation.data import (
     load_split,
     measure_text,
 )
-from alibi_fairseq.evaluation.text_cases import loss_measures
+from alibi_fairseq.evaluation.text_evaluator import loss_measures
 from alibi_fairseq.results.data_folder import DataFolder
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]

@@ -40,10 +40,10 @@ def test_plan_scores_every_token_once_with_context(sizes):
     scored = []
     contexts = []
     for window in windows:
-        assert 0 <= window.start <= window.scored < window.stop
+        assert 0 <= window.start <= window.first_scored < window.stop
         assert window.length <= length
-        assert window.scores <= stride
-        for position in range(window.scored, window.stop):
+        assert window.num_scored <= stride
+        for position in range(window.first_scored, window.stop):
             context = position - window.start + 1
             assert min(position + 1, length - stride + 1) <= context <= length
             scored.append(position)
@@ -59,7 +59,7 @@ def test_shared_start_keeps_context_of_every_token(sizes):
     def contexts(windows):
         pairs = []
         for window in windows:
-            for position in range(window.scored, window.stop):
+            for position in range(window.first_scored, window.stop):
                 pairs.append((position, position - window.start + 1))
         return pairs
 

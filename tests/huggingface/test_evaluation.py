@@ -42,7 +42,7 @@ def test_records_identify_model_and_text(evaluate, text, tmp_path):
 def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch, refuse, text):
     folder = make_folder(tmp_path / "model")
     whole = evaluate(folder, out="whole")
-    measure = evaluation.TextFileCases.measure
+    measure = evaluation.TextFileEvaluator.measure
     cases = []
 
     def interrupt(*arguments):
@@ -52,13 +52,13 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch, refuse,
         return measure(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation.TextFileCases, "measure", interrupt)
+        patch.setattr(evaluation.TextFileEvaluator, "measure", interrupt)
         with pytest.raises(AssertionError):
             evaluate(folder)
     assert len(load_results_file(tmp_path / "results.json")["cells"]) == 2
     resumed = evaluate(folder)
     assert list(map(without_times, resumed)) == list(map(without_times, whole))
-    monkeypatch.setattr(evaluation.TextFileCases, "measure", pytest.fail)
+    monkeypatch.setattr(evaluation.TextFileEvaluator, "measure", pytest.fail)
     assert evaluate(folder) == resumed
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "results.json"]
     assert "precision" in refuse(*command, "--precision", "bf16")

@@ -176,7 +176,7 @@ def test_figures_draw_ours(complete):
         ({"train_bytes": None}, "the results do not record the number of bytes"),
     ],
 )
-def test_verdicts_require_text_like_the_papers(tmp_path, changes, reason):
+def test_marks_require_text_like_the_papers(tmp_path, changes, reason):
     text = {
         "tokenizer": "wordpiece",
         "vocabulary": 28_996,
@@ -191,4 +191,4 @@ def test_verdicts_require_text_like_the_papers(tmp_path, changes, reason):
         shown = report_tables.table(item, results)
         assert ("+0.00 =" in shown) == (reason is None), item
         if reason is not None:
-            assert f"No verdicts: {reason}" in shown
+            assert f"No marks: {reason}" in shown

@@ -234,20 +234,20 @@ def test_largest_gap_is_that_of_replications():
 
 
 @pytest.mark.parametrize(
-    ("perplexity", "verdict"),
+    ("perplexity", "mark"),
     [(20.244, "="), (19.9, "="), (20.25, "~"), (20.9, "~"), (19.09, "≠")],
 )
-def test_noise_verdicts(perplexity, verdict):
-    assert Noise(0.24, 0.9, 37.0).verdict(perplexity, 20.0) == verdict
+def test_noise_marks(perplexity, mark):
+    assert Noise(0.24, 0.9, 37.0).mark(perplexity, 20.0) == mark
 
 
-def test_verdict_without_range_of_seeds():
-    assert Noise(0.15, None, 37.0).verdict(20.2, 20.0) == "≠"
+def test_mark_without_range_of_seeds():
+    assert Noise(0.15, None, 37.0).mark(20.2, 20.0) == "≠"
 
 
-def test_models_that_fail_have_no_verdict():
+def test_models_that_fail_have_no_mark():
     """The noise of their perplexities has not been measured."""
-    assert Noise(0.24, 0.9, 37.0).verdict(400.1, 400.0) == ""
+    assert Noise(0.24, 0.9, 37.0).mark(400.1, 400.0) == ""
 
 
 def trained_with(options: str, command: str = "train data-bin") -> dict[str, str]:

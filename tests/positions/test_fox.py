@@ -90,18 +90,18 @@ def test_log_gates_match_paper(heads):
     bias = fox.layers[1].bias.double()
     scores = torch.einsum("tbc,hc->bht", x.double(), weight) + bias[:, None]
     expected = torch.sigmoid(scores).log()
-    torch.testing.assert_close(fox.gate(1, x).double(), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(fox.log_gates(1, x).double(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("heads", [1, 6])
 def test_gates_start_half_open(heads):
-    log_gates = fox_method(heads).gate(1, torch.randn(7, 3, 8 * heads))
+    log_gates = fox_method(heads).log_gates(1, torch.randn(7, 3, 8 * heads))
     assert log_gates.mean().item() == pytest.approx(math.log(0.5), abs=0.05)
 
 
 def test_log_gates_are_fp32_in_half_precision():
     fox = fox_method(heads=6).bfloat16()
-    log_gates = fox.gate(1, torch.randn(7, 3, 48).bfloat16())
+    log_gates = fox.log_gates(1, torch.randn(7, 3, 48).bfloat16())
     assert log_gates.dtype == torch.float32
 
 

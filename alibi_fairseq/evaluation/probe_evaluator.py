@@ -18,17 +18,17 @@ from torch import Tensor
 from ..data import probes
 from ..errors import UserInputError
 from ..results.data_folder import DataFolder
-from .cases import Cases
 from .checkpoint import LoadedModel
 from .config import SweepConfig
+from .evaluator import Evaluator
 from .option_types import find_device
 
 #: Random seed of the test sequences.
 SEED = 20_220_425
 
 
-class ProbeCases(Cases):
-    """Measurements of a sweep on a probe: the accuracy by length and depth.
+class ProbeEvaluator(Evaluator):
+    """Evaluator of a probe: the accuracy by length and depth.
 
     Strides, splits, and scored ranges of the configuration do not apply.
 

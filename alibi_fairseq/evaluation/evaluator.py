@@ -1,4 +1,4 @@
-"""Interface of the measurements of a sweep."""
+"""Interface of the evaluators of a sweep."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Protocol
 from .checkpoint import LoadedModel
 
 
-class Cases(Protocol):
-    """Measurements of a sweep, which are the same for all checkpoints.
+class Evaluator(Protocol):
+    """Evaluator of a sweep, which measures the same cases for all checkpoints.
+
+    A case is the settings of one measurement, such as split, length, and stride.
 
     Attributes:
         kind: kind of the results file.

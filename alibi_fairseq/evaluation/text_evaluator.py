@@ -15,10 +15,10 @@ import torch
 
 from ..errors import UserInputError
 from ..results.data_folder import DataFolder
-from .cases import Cases
 from .checkpoint import LoadedModel
 from .config import SweepConfig
-from .data import TextSize, document_starts, load_dictionary, load_split
+from .data import TextSize, find_document_starts, load_dictionary, load_split
+from .evaluator import Evaluator
 from .loss_by_position import LossByPosition
 from .option_types import find_device
 from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
@@ -51,8 +51,8 @@ class EvaluatedSplit(Protocol):
         """Return the words and bytes of the scored tokens, None where unknown."""
 
 
-class TextCases(Cases):
-    """Measurements of a sweep on splits of a text: the loss by split, length, and stride.
+class TextEvaluator(Evaluator):
+    """Evaluator of splits of a text: the loss by split, length, and stride.
 
     Args:
         config: settings of the sweep.
@@ -86,7 +86,7 @@ class TextCases(Cases):
             )
 
     @classmethod
-    def of_folder(cls, config: SweepConfig, folder: DataFolder) -> TextCases:
+    def of_folder(cls, config: SweepConfig, folder: DataFolder) -> TextEvaluator:
         """Return the measurements on the splits of a data folder."""
         dictionary = load_dictionary(folder.path)
         splits = {}
@@ -95,12 +95,12 @@ class TextCases(Cases):
             splits[name] = load_split(folder, name, dictionary)
             starts[name] = [0]
             if config.documents is not None:
-                starts[name] = document_starts(folder, splits[name], config.documents)
-        cases = cls(config, folder.corpus, splits, starts)
+                starts[name] = find_document_starts(folder, splits[name], config.documents)
+        evaluator = cls(config, folder.corpus, splits, starts)
         if config.documents is not None:
             content = json.dumps(starts, sort_keys=True)
-            cases.documents_sha256 = hashlib.sha256(content.encode()).hexdigest()
-        return cases
+            evaluator.documents_sha256 = hashlib.sha256(content.encode()).hexdigest()
+        return evaluator
 
     def inputs(self, case: dict) -> int:
         windows = self._plan(case["subset"], case["length"], case["stride"])
@@ -158,7 +158,7 @@ class TextCases(Cases):
         nats = sum_losses(model.scorer(), tensors, batches, spans, positions, progress)
         seconds = round(time.perf_counter() - began, 6)
 
-        tokens = [span.last - span.first for span in spans]
+        tokens = [span.stop - span.first for span in spans]
         per_document = self._config.documents is not None
         measured = loss_measures(nats, tokens, split.text_of(spans), per_document)
         measured.update(positions.fields())
@@ -183,7 +183,7 @@ class TextCases(Cases):
         They are missing for a scored range and a model with a memory. Its windows then differ from
         the planned ones, which start anew in each document.
         """
-        if model.memory_length and self._config.is_cut:
+        if model.memory_length and self._config.has_scored_range:
             return {}
         # A window with a memory sees as many inputs as a longer window of the same stride.
         visible_length = case["length"] + model.memory_length
@@ -193,7 +193,7 @@ class TextCases(Cases):
 
     def _plan(self, subset: str, length: int, stride: int) -> list[Window]:
         """Return the windows of a split, which start anew in each document of a scored range."""
-        spans = self._spans[subset] if self._config.is_cut else None
+        spans = self._spans[subset] if self._config.has_scored_range else None
         return plan_windows(len(self._splits[subset].tokens), length, stride, spans)
 
     def _has_same_windows(self, record: dict, case: dict, model: LoadedModel) -> bool:
@@ -201,7 +201,7 @@ class TextCases(Cases):
         subset = case["subset"]
         if record["subset"] != subset:
             return False
-        if self._config.is_cut and not model.memory_length:
+        if self._config.has_scored_range and not model.memory_length:
             spans = self._spans[subset]
         else:
             spans = [Span(0, 0, len(self._splits[subset].tokens))]
@@ -259,4 +259,4 @@ def speed_of_single_windows(
     began = time.perf_counter()
     list(losses_of(score, tensors, [[window] for window in timed]))
     seconds = time.perf_counter() - began
-    return round(sum(window.scores for window in timed) / seconds, 1)
+    return round(sum(window.num_scored for window in timed) / seconds, 1)
