@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import UserInputError
@@ -28,6 +28,10 @@ from .tokenization import Tokenizer
 
 #: Counts from binarization that the manifest has for each split.
 _COUNTS = ("lines", "words", "bytes", "tokens", "unknown")
+#: Settings of an unfinished preparation in OUT/work. Without them, the folder is not ours.
+_SETTINGS = "settings.json"
+#: Lock file of a preparation in OUT/work.
+_LOCK = "lock"
 #: Completion marker in OUT/work: the text has been read.
 _READ_MARKER = "text.json"
 #: Settings that folders of earlier versions may lack.
@@ -50,7 +54,7 @@ def prepare_corpus(
 
     Raises:
         UserInputError: the input cannot be used, or the folder holds data with other settings or
-            is in a folder of text.
+            is in a folder of text. ``OUT/work`` holds other files, or the text.
     """
     started = time.time()
     check_output_folder(out, getattr(corpus, "sources", ()))
@@ -58,12 +62,15 @@ def prepare_corpus(
     settings = corpus.settings()
     if corpus.excerpt:
         settings["excerpt"] = corpus.excerpt
+    work = Path(out) / "work"
+    _check_text_is_kept(work, corpus.files)
     manifest = _finished_manifest(Path(out), settings)
     if manifest is not None:
         return manifest, False
-    existing_bytes = _folder_bytes(Path(out) / "work")
+    _check_work_folder(work)
+    existing_bytes = _folder_bytes(work)
     check_disk(out, max(0, corpus.disk_needed - existing_bytes), "The preparation")
-    with _work_folder(Path(out), settings) as work:
+    with _use_work_folder(work, settings):
         read_entries = run_cached(
             CompletionMarker(work / _READ_MARKER), lambda: corpus.read(work, workers)
         )
@@ -83,8 +90,61 @@ def prepare_corpus(
         manifests.save(manifest, work)
         shutil.copyfile(work / manifests.FILE_NAME, data_bin / manifests.FILE_NAME)
         os.replace(data_bin, Path(out) / "data-bin")
-        shutil.rmtree(work)
+        _delete_work_folder(work)
     return manifest, True
+
+
+def _check_text_is_kept(work: Path, files: list[Path]) -> None:
+    """Check that no file of the text is in ``OUT/work``, which is deleted in the end.
+
+    Raises:
+        UserInputError: a file is.
+    """
+    for file in files:
+        if file.resolve().is_relative_to(work.resolve()):
+            raise UserInputError(
+                f"{file} is inside {work}, which the preparation deletes; move it elsewhere, or "
+                "choose another --out."
+            )
+
+
+def _check_work_folder(work: Path) -> None:
+    """Check that ``OUT/work`` is free for a preparation, or holds one.
+
+    Raises:
+        UserInputError: it has files but no settings of a preparation.
+    """
+    if not work.is_dir() or _settings_in(work) is not None:
+        return
+    for path in work.iterdir():
+        # A process killed before it has written the settings leaves only these files.
+        if path.name != _LOCK and not path.name.startswith(f".{_SETTINGS}."):
+            raise UserInputError(
+                f"{work} exists but has no {_SETTINGS} of this command, which would delete the "
+                "folder; choose another --out or move it away."
+            )
+
+
+def _settings_in(work: Path) -> dict | None:
+    """Return the settings of the preparation in ``OUT/work``, or None if it holds none."""
+    try:
+        settings = read_json_if_present(work / _SETTINGS)
+    except ValueError:  # another program's file of this name
+        return None
+    return settings if isinstance(settings, dict) else None
+
+
+def _delete_work_folder(work: Path) -> None:
+    """Delete ``OUT/work``, and its settings last.
+
+    If the process is killed meanwhile, a rerun still recognizes the rest.
+    """
+    for path in work.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != _SETTINGS:
+            path.unlink(missing_ok=True)
+    shutil.rmtree(work)
 
 
 def _folder_bytes(folder: Path) -> int:
@@ -95,7 +155,8 @@ def _folder_bytes(folder: Path) -> int:
 def _finished_manifest(out: Path, settings: dict) -> dict | None:
     """Return the manifest of ``OUT/data-bin``, or None if the folder does not exist.
 
-    If it exists, ``OUT/work`` is deleted, which a process killed after publishing leaves behind.
+    If it exists, ``OUT/work`` is deleted if it has the same settings. A process killed after
+    publishing leaves it behind.
 
     Raises:
         UserInputError: the folder holds other data.
@@ -111,12 +172,14 @@ def _finished_manifest(out: Path, settings: dict) -> dict | None:
         )
     description = f"{data_bin} was prepared"
     check_settings(manifest["settings"], settings, description, _ADVICE, _ADDED_SETTINGS)
-    shutil.rmtree(out / "work", ignore_errors=True)
+    if _settings_in(out / "work") == manifest["settings"]:
+        with suppress(OSError):  # another process is deleting it
+            _delete_work_folder(out / "work")
     return manifest
 
 
 @contextmanager
-def _work_folder(out: Path, settings: dict) -> Iterator[Path]:
+def _use_work_folder(work: Path, settings: dict) -> Iterator[None]:
     """Lock ``OUT/work`` for a preparation with these settings.
 
     The folder is deleted if the input is rejected before all of it has been read.
@@ -124,18 +187,16 @@ def _work_folder(out: Path, settings: dict) -> Iterator[Path]:
     Raises:
         UserInputError: the folder holds a preparation with other settings, or is locked.
     """
-    work = out / "work"
-    settings_file = work / "settings.json"
-    with locked(work / "lock", "--out", "preparation"):
+    with locked(work / _LOCK, "--out", "preparation"):
         description = f"{work} holds an unfinished preparation"
-        existing = read_json_if_present(settings_file)
+        existing = _settings_in(work)
         check_settings(existing, settings, description, _ADVICE, _ADDED_SETTINGS)
-        write_settings(settings_file, settings)
+        write_settings(work / _SETTINGS, settings)
         try:
-            yield work
+            yield
         except UserInputError:
             if not (work / _READ_MARKER).exists():
-                shutil.rmtree(work)
+                _delete_work_folder(work)
             raise
 
 

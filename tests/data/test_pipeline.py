@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from commands import in_process
 from fairseq.tasks import FairseqTask
@@ -95,7 +97,7 @@ def interrupted(tmp_path, monkeypatch):
     return run
 
 
-def interrupt(*_):
+def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
@@ -140,3 +142,43 @@ def test_prepare_keeps_foreign_data(tmp_path):
     with pytest.raises(UserInputError, match=r"has no manifest\.json"):
         prepare_corpus(CustomTextBuilder([tmp_path / "text.txt"]), tmp_path)
     assert (tmp_path / "data-bin" / "train.bin").read_bytes() == b"precious"
+
+
+def test_prepare_keeps_foreign_work_folder(tmp_path):
+    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
+    thesis = tmp_path / "work" / "thesis.tex"
+    thesis.parent.mkdir()
+    thesis.write_text("Chapter 1")
+    corpus = CustomTextBuilder([tmp_path / "text.txt"], "words")
+    for settings in (None, "[1]", "{ // no JSON"):
+        if settings is not None:
+            (tmp_path / "work" / "settings.json").write_text(settings)
+        with pytest.raises(UserInputError, match=r"work exists but has no settings\.json of this"):
+            prepare_corpus(corpus, tmp_path)
+    assert thesis.read_text() == "Chapter 1"
+
+
+def test_text_inside_work_folder_is_rejected(interrupted, tmp_path):
+    interrupted(1)
+    text = tmp_path / "work" / "raw" / "text.txt"
+    text.parent.mkdir()
+    text.write_text("A line.\n" * 2000)
+    with pytest.raises(UserInputError, match=r"text\.txt is inside .*work, which"):
+        prepare_corpus(CustomTextBuilder([text.parent], "words", seed=1), tmp_path)
+    assert text.exists()
+
+
+def test_rerun_deletes_only_its_own_work_folder(interrupted, tmp_path, monkeypatch):
+    interrupted(1)
+    corpus = CustomTextBuilder([tmp_path / "text.txt"], "words", seed=1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shutil, "rmtree", interrupt)
+        prepare_corpus(corpus, tmp_path)
+    assert (tmp_path / "work").exists()
+    assert not prepare_corpus(corpus, tmp_path)[1]
+    assert not (tmp_path / "work").exists()
+    notes = tmp_path / "work" / "notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("precious")
+    assert not prepare_corpus(corpus, tmp_path)[1]
+    assert notes.read_text() == "precious"
