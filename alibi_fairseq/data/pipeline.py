@@ -35,7 +35,7 @@ _LOCK = "lock"
 #: Completion marker in OUT/work: the text has been read.
 _READ_MARKER = "text.json"
 #: Settings that folders of earlier versions may lack.
-_ADDED_SETTINGS = ("encoder_json", "unit")
+_ADDED_SETTINGS = ("encoder_json", "files", "unit")
 _ADVICE = "choose another --out or delete that folder"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..errors import UserInputError
-from ..files import atomic_write, sha256_files
+from ..files import atomic_write, sha256_file, sha256_files
 from ..options import option
 from ..results.manifest import other_name
 from .corpus_builder import SPLITS, CorpusBuilder
@@ -85,7 +85,11 @@ class WikiText103(CorpusBuilder):
                 f"--archive {self.archive}: SHA-256 is {self._sha256}, expected {ZIP_SHA256}: "
                 f"{_NOT_WIKITEXT}"
             )
-        return {"source": "official" if self._is_official else self._sha256}
+        settings: dict = {"source": "official" if self._is_official else self._sha256}
+        if self.from_folder is not None:
+            # The hash of all files together does not show where each of them ends.
+            settings["files"] = [sha256_file(file) for file in self.files]
+        return settings
 
     def split_files(self, work: Path) -> dict[str, Path]:
         paths = self._whole_texts(work)
