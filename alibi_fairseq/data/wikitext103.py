@@ -118,6 +118,11 @@ class WikiText103(CorpusBuilder):
             beginning = self.split_files(work)["train"]
             _write_beginning(paths["train"], beginning, self.excerpt)
             counts["train"] = count_words(beginning)
+        if differences:
+            # The dictionary of WikiText-103 has all of its words, also those of valid and test.
+            known = set(self.build_tokenizer(work).names)
+            for split, path in self.split_files(work).items():
+                counts[split]["unknown"] = count_unknown_words(path, known)
         identified_by = None
         if is_genuine:
             identified_by = "lines, tokens and dictionary size"
@@ -248,3 +253,15 @@ def count_words(path: Path) -> dict:
     if words == 0:
         raise UserInputError(f"{path}: there are no words in it.")
     return {"lines": lines, "words": words, "bytes": path.stat().st_size, "tokens": words + lines}
+
+
+def count_unknown_words(path: Path, known: set[str]) -> int:
+    """Return the number of words in a file that are not known.
+
+    The special symbols of fairseq are known, so an ``<unk>`` in the text is not counted.
+    """
+    unknown = 0
+    with open(path, encoding="utf-8") as stream:
+        for line in stream:
+            unknown += sum(word not in known for word in line.split())
+    return unknown

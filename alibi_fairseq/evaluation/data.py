@@ -128,7 +128,8 @@ def _text_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | 
     """Return the size of a split's text from the manifest, or None if the manifest has none.
 
     A split with unknown tokens has neither words nor bytes, as in :func:`measure_text`. The counts
-    of WikiText-103 have no ``unknown``, since ``<unk>`` is part of its text.
+    of WikiText-103 have no ``unknown``, since all of its words, and ``<unk>`` itself, are in its
+    dictionary. Those of another text in its layout have the words outside of the dictionary.
 
     Raises:
         UserInputError: the split has another number of tokens than the manifest says.

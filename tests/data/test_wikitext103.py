@@ -42,14 +42,18 @@ def test_wikitext_data_contains_text(prepared, archive):
         lines = text.split("\n")[:-1]
         stored_lines, sizes = stored(out / "data-bin", split)
         expected = []
+        unknown = 0
         for line in lines:
             expected.append([word if word in dictionary else "<unk>" for word in line.split()])
+            unknown += sum(word not in dictionary for word in line.split())
+        assert (unknown > 0) == (split != "train")
         assert [line.split() for line in stored_lines] == expected
         assert counts == {
             "lines": len(lines),
             "words": len(text.split()),
             "bytes": len(text.encode()),
             "tokens": sum(sizes),
+            "unknown": unknown,
         }
 
 
@@ -101,6 +105,7 @@ def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, m
     monkeypatch.setattr(wikitext103, "DICTIONARY", entries)
     manifest, _ = prepare_corpus(WikiText103(), tmp_path / "out")
     assert manifest["corpus"] == "wikitext-103"
+    assert "unknown" not in manifest["splits"]["test"]
     assert manifest["identified_by"] == "archive hash, lines, tokens and dictionary size"
     assert manifest["sources"][0]["url"] == archive.as_uri()
     assert manifest["dictionary"]["entries"] == entries
