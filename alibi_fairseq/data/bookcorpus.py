@@ -8,6 +8,7 @@ See data-prep/bookcorpus/README.md.
 
 from __future__ import annotations
 
+import codecs
 import functools
 import hashlib
 import io
@@ -227,12 +228,26 @@ def _read_books(files: list[Path]) -> Iterator[tuple[str, bytes]]:
 
 def _read_blocks(files: list[Path]) -> Iterator[tuple[str, bytes]]:
     """Yield a name and the raw text of each block of :data:`LINES_PER_BLOCK` lines."""
-    lines = itertools.chain.from_iterable(stream for _, stream in _texts_of(files))
+    lines = itertools.chain.from_iterable(_whole_lines(stream) for _, stream in _texts_of(files))
     for number in itertools.count():
         block = b"".join(itertools.islice(lines, LINES_PER_BLOCK))
         if not block:
             return
         yield f"block-{number:05d}", block
+
+
+def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file such that those of the next file can follow.
+
+    A byte order mark at the beginning is removed, and the last line gets a line feed.
+    """
+    for number, line in enumerate(stream):
+        if number == 0:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if line and not line.endswith(b"\n"):
+            line += b"\n"
+        if line:
+            yield line
 
 
 def _normalize_book(folder: Path, raw_book: tuple[str, bytes]) -> tuple[int, Book]:

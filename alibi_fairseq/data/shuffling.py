@@ -8,6 +8,7 @@ seed and the input, and not on memory, processes, or interruptions.
 
 from __future__ import annotations
 
+import codecs
 import functools
 import hashlib
 import struct
@@ -40,7 +41,7 @@ def read_documents(path: Path, most: int | None = None) -> Iterator[tuple[int, b
 
     Documents are separated by empty lines and end with their file. The normalized text has single
     spaces and no empty lines, and each line ends with a line feed. Bytes that are not UTF-8 become
-    U+FFFD.
+    U+FFFD. A byte order mark at the beginning is removed.
 
     The offset of a document differs from that of all others in the file. In the first or only text
     of the file, it is the position of the document in bytes. In an archive, the offsets of the next
@@ -76,6 +77,8 @@ def _split_documents(
     size = 0
     lines: list[bytes] = []
     for offset, raw in _read_lines(stream, position, end):
+        if offset == position:
+            raw = raw.removeprefix(codecs.BOM_UTF8)
         text = single_spaced(raw.decode("utf-8", "replace"))
         if lines and (not text or size + len(raw) > MAX_DOCUMENT_BYTES):
             yield document_begin, b"".join(lines)

@@ -135,6 +135,13 @@ def test_line_edition_is_checked_and_split_into_blocks(
     assert valid_lines == lines[first : first + 100]
 
 
+def test_files_of_lines_are_joined_at_line_ends(tmp_path, small_blocks):
+    files = [tmp_path / f"books_large_p{number}.txt" for number in (1, 2, 3)]
+    for file in files:
+        file.write_text("first\nlast", encoding="utf-8-sig")
+    assert list(bookcorpus._read_blocks(files)) == [("block-00000", b"first\nlast\n" * 3)]
+
+
 def test_bookcorpus_uses_given_wordpiece(folder, tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     letters = 'abcdefghijklmnopqrstuvwxyz0123456789I".,-'

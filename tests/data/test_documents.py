@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from preparations import tarred
 
 from alibi_fairseq.data import shuffling
 from alibi_fairseq.data.shuffling import (
@@ -47,6 +48,15 @@ def texts_of(path):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("documents")
+
+
+def test_byte_order_mark_of_every_text_is_removed(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for name in ("1.txt", "2.txt"):
+        (folder / name).write_text("one\n\ntwo\n", encoding="utf-8-sig")
+    assert texts_of(folder / "1.txt") == ["one\n", "two\n"]
+    assert texts_of(tarred(folder, tmp_path / "texts.tar.gz")) == ["one\n", "two\n"] * 2
 
 
 @settings(deadline=None, max_examples=200)
