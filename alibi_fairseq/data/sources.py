@@ -33,7 +33,18 @@ _NOT_TEXT = {
     b"PK\x03\x04": "an archive (.zip)",
     b"PAR1\x15": "a table (.parquet)",
 }
-_ARCHIVES = (".tar", ".tgz", ".txz", ".zip", *(f".tar{suffix}" for suffix in _COMPRESSED))
+_ARCHIVES = (
+    ".tar",
+    ".tbz",
+    ".tbz2",
+    ".tgz",
+    ".txz",
+    ".zip",
+    *(f".tar{suffix}" for suffix in _COMPRESSED),
+)
+#: Offset of the magic bytes of a tar archive, and the magic bytes of POSIX and of GNU.
+_TAR_OFFSET = 257
+_TAR_MAGIC = (b"ustar\x0000", b"ustar  \0")
 #: Bytes of text per byte of a compressed English file, rounded up. Only disk checks and progress
 #: bars use it.
 _EXPANSION = 5
@@ -121,7 +132,8 @@ def _check_format(file: Path) -> None:
         if beginning.startswith(magic):
             raise UserInputError(
                 f"{file} is not plain text but {kind}; give the text in it, or if it is .gz, .xz, "
-                ".bz2, or .zip, let its name end so."
+                ".bz2, or .zip, let its name end so (.tar.gz, .tar.xz, or .tar.bz2 if it is a tar "
+                "archive)."
             )
 
 
@@ -166,7 +178,8 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
         ending: ending of the members of an archive to read.
 
     Raises:
-        UserInputError: the file is damaged, or is an archive without such a member.
+        UserInputError: the file is damaged, is an archive without such a member, or is a tar
+            archive whose name does not say so.
     """
     with open_input(path) as raw, errors_naming(path):
         if is_archive(path):
@@ -186,7 +199,13 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
         if path.suffix.lower() in _COMPRESSED:
             unpack, _ = _COMPRESSED[path.suffix.lower()]
             stream = unpack(raw)
-        yield path.name, _buffered(path, stream)
+        content = _buffered(path, stream)
+        if content.peek(_TAR_OFFSET + 8)[_TAR_OFFSET : _TAR_OFFSET + 8] in _TAR_MAGIC:
+            raise UserInputError(
+                f"{path} is a tar archive, whose file names and padding would be read as text; let "
+                "its name end in .tar, .tar.gz, .tar.bz2, or .tar.xz."
+            )
+        yield path.name, content
 
 
 def _zip_members(path: Path, raw: IO[bytes], ending: str) -> Iterator[tuple[str, BinaryIO]]:

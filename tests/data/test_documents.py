@@ -96,7 +96,14 @@ def test_invalid_utf8_becomes_replacement_characters(tmp_path):
     assert texts_of(path) == ["na\ufffdve\n"]
 
 
-FORMATS = {"tar.xz": "xztar", "tar.gz": "gztar", "tgz": "gztar", "zip": "zip"}
+FORMATS = {
+    "tar.xz": "xztar",
+    "tar.gz": "gztar",
+    "tgz": "gztar",
+    "tbz2": "bztar",
+    "tbz": "bztar",
+    "zip": "zip",
+}
 PACK = {"txt.gz": gzip.compress, "txt.xz": lzma.compress, "txt.bz2": bz2.compress}
 NUMBERS = "".join(f"{n * 7919}\n" for n in range(40_000))
 
@@ -120,12 +127,24 @@ def assert_rejected(path, content):
         texts_of(path)
 
 
-@pytest.mark.parametrize("suffix", [*PACK, "tar.xz", "tar.gz", "zip"])
+@pytest.mark.parametrize("suffix", [*PACK, "tar.xz", "tar.gz", "tbz", "tbz2", "zip"])
 def test_damaged_file_is_named(tmp_path, suffix):
     path = packed(tmp_path, suffix)
     content = path.read_bytes()
     assert_rejected(path, content[:-3000])
     assert_rejected(path, content[:9000] + b"####" + content[9004:])
+
+
+@pytest.mark.parametrize("suffix", ["tar", "gz", "xz", "bz2"])
+@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_tar_with_the_name_of_a_text_is_rejected(tmp_path, suffix, tar_format):
+    (tmp_path / "a.txt").write_text(NUMBERS)
+    mode = "w" if suffix == "tar" else f"w:{suffix}"
+    path = tmp_path / ("books" if suffix == "tar" else f"books.{suffix}")
+    with tarfile.open(path, mode, format=tar_format) as archive:
+        archive.add(tmp_path / "a.txt", "a.txt")
+    with pytest.raises(UserInputError, match="is a tar archive, .* let its name end in"):
+        texts_of(path)
 
 
 @pytest.mark.parametrize("suffix", ["txt.gz", "tar.gz", "tgz"])
