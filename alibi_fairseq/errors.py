@@ -300,8 +300,8 @@ _OPTIONAL = {
     "shtab": "'alibi-fairseq[completion]'",
     "fairseq_cli": "alibi-fairseq",
 }
-#: Errors of fairseq, torch and YAML in what the user gave, by "Type: message", and what to do about
-#: them if they do not say it.
+#: Errors of fairseq, torch, YAML, and worker processes that the user can fix, by "Type: message",
+#: and what to do about them if they do not say it.
 _KNOWN = {
     "Dataset not found": "",
     "Model file not found": "",
@@ -311,6 +311,7 @@ _KNOWN = {
     "^AssertionError: cannot specify cutoff larger than vocab size": "",
     "^Exception: The dataset is empty": "",
     "^ValueError: --finetune-from-model": "",
+    "^BrokenProcessPool: A worker process was killed": "",
     "^(Scanner|Parser|Composer|Constructor|Reader)Error: ": "",
     "nterpolation key 'task.": (
         "this model is a language model: add --task language_modeling, since fairseq's default is "

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import TextIO, TypeVar
 
 from tqdm import tqdm
@@ -40,6 +41,9 @@ def map_in_order(
         function: function that can be pickled.
         items: the items.
         workers: number of processes. 1: everything happens in this process.
+
+    Raises:
+        BrokenProcessPool: a worker process was killed. :func:`.errors.explain` knows its message.
     """
     if workers == 1:
         yield from map(function, items)
@@ -53,6 +57,12 @@ def map_in_order(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        # Not a UserInputError, after which a preparation deletes its unfinished work.
+        raise BrokenProcessPool(
+            "A worker process was killed, probably for lack of memory; use fewer --workers and "
+            "rerun to resume."
+        ) from error
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 

@@ -2,11 +2,13 @@ import os
 import re
 import signal
 import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from tqdm import tqdm
 
 from alibi_fairseq.data import worker_pool
+from alibi_fairseq.errors import explain
 from alibi_fairseq.runs.child_process import advance
 
 
@@ -55,6 +57,19 @@ def test_workers_end_with_their_parent(tmp_path):
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, workers))
+
+
+def kill_this_process(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_killed_worker_is_explained():
+    with pytest.raises(BrokenProcessPool) as raised:
+        list(worker_pool.map_in_order(kill_this_process, range(10), workers=2))
+    assert explain(raised.value) == (
+        "A worker process was killed, probably for lack of memory; use fewer --workers and rerun "
+        "to resume."
+    )
 
 
 def alive(pid):
