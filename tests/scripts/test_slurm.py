@@ -18,17 +18,48 @@ FAKE = {
     "scontrol": """
         if [ "$1" = show ]; then printf '%s\\n' gpu07 gpu08; else echo "$@" >> "$LOG"; fi
         """,
-    # Like srun: options first, then the task, which receives the signals.
+    # Like srun --kill-on-bad-exit=1: options first, then the tasks, which receive the signals. The
+    # first task that fails ends the others, and the highest exit code is that of srun.
     "srun": """
-        while [[ "$1" == --* ]]; do echo "srun $1" >> "$LOG"; shift; done
-        exec "$@"
+        while [[ "$1" == --* ]]; do
+            echo "srun $1" >> "$LOG"
+            [[ "$1" == --ntasks=* ]] && tasks="${1#*=}"
+            shift
+        done
+        pids=()
+        trap 'interrupted=1; kill -USR1 "${pids[@]}"' USR1
+        for ((task = 0; task < tasks; task++)); do
+            SLURM_PROCID=$task "$@" &
+            pids+=($!)
+        done
+        highest=0
+        for pid in "${pids[@]}"; do
+            interrupted=1
+            while [ "$interrupted" -eq 1 ]; do
+                interrupted=0
+                code=0
+                wait "$pid" || code=$?
+            done
+            [ "$code" -eq 0 ] || kill "${pids[@]}" 2> /dev/null
+            [ "$code" -le "$highest" ] || highest=$code
+        done
+        exit "$highest"
         """,
 }
-# Replaces scripts/train.sh. Exits with $CODE, or with 75 after SIGUSR1.
+# Replaces scripts/train.sh. Exits with $CODE. After SIGUSR1, the first task exits with 75, and
+# any other takes so long that srun ends it.
 TASK = """
     echo "task $*" >> "$LOG"
-    trap 'echo told >> "$LOG"; exit 75' USR1
-    if [ "${WAIT:-0}" -eq 1 ]; then touch "$LOG.waiting"; for _ in {1..500}; do sleep 0.02; done; fi
+    told() {
+        [ "$SLURM_PROCID" -eq 0 ] || return
+        echo told >> "$LOG"
+        exit 75
+    }
+    trap told USR1
+    if [ "${WAIT:-0}" -eq 1 ]; then
+        touch "$LOG.waiting$SLURM_PROCID"
+        for _ in {1..500}; do sleep 0.02; done
+    fi
     exit "${CODE:-0}"
     """
 SUBMIT = "SLURM_SUBMIT_DIR"
@@ -75,14 +106,14 @@ def test_every_node_gets_one_launcher(cluster, tmp_path):
     run = cluster(*ARGUMENTS)
     assert run.wait() == 0, run.stderr.read()
     lines = log(tmp_path)
-    assert lines[:-1] == [
+    assert lines[:3] == [
         "srun --ntasks=2",
         "srun --ntasks-per-node=1",
         "srun --kill-on-bad-exit=1",
     ]
     words = ["--nnodes", "2", "--gpus", "16"]
     words += ["--rdzv-endpoint", "gpu07:20123", "--rdzv-id", "40123"]
-    assert lines[-1].split() == ["task", *words, *ARGUMENTS]
+    assert [line.split() for line in lines[3:]] == 2 * [["task", *words, *ARGUMENTS]]
     assert cli.main(["launch", "--dry-run", *words, *ARGUMENTS]) == 0
 
 
@@ -115,9 +146,10 @@ def test_variables_select_environment(cluster, tmp_path):
     assert lines[-1].startswith("task ")
 
 
-def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path):
-    run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES="1")
-    while not (tmp_path / "log.waiting").exists():
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path, nodes):
+    run = cluster(*ARGUMENTS, WAIT="1", SLURM_NNODES=str(nodes))
+    while len(list(tmp_path.glob("log.waiting*"))) < nodes:
         time.sleep(0.01)
     run.send_signal(signal.SIGUSR1)
     output, errors = run.communicate()
@@ -126,9 +158,10 @@ def test_signal_reaches_run_and_job_is_requeued(cluster, tmp_path):
     assert "requeuing the job" in output
 
 
-def test_failed_run_is_not_requeued(cluster, tmp_path):
-    run = cluster(*ARGUMENTS, CODE="1", SLURM_NNODES="1")
-    assert run.wait() == 1
+@pytest.mark.parametrize("code", [1, 137, 143])
+def test_failed_run_is_not_requeued(cluster, tmp_path, code):
+    run = cluster(*ARGUMENTS, CODE=str(code), SLURM_NNODES="1")
+    assert run.wait() == code
     assert not [line for line in log(tmp_path) if line.startswith("requeue")]
 
 
