@@ -37,6 +37,8 @@ MAX_PARALLEL_JOBS = 256
 MODULES = "ALIBI_MODULES"
 CONDA = "ALIBI_CONDA_ENV"
 CONTAINER = "ALIBI_CONTAINER"
+#: Environment variable that the jobs set, so that none of them submits the experiment again.
+INSIDE_JOB = "ALIBI_INSIDE_JOB"
 
 
 @dataclass(frozen=True)
@@ -159,15 +161,20 @@ def submit(
     """Submit the jobs. Their logs are written to ``jobs/`` in the folder of the experiment.
 
     Args:
-        arguments: arguments of ``alibi-fairseq`` that describe the experiment.
+        arguments: arguments of ``alibi-fairseq`` that describe the experiment, the command first.
         user_options: options of ``sbatch``.
         max_parallel_jobs: number of jobs of a stage that run at the same time (default: 256).
 
     Raises:
-        UserInputError: this machine has no ``sbatch``.
+        UserInputError: this machine has no ``sbatch``, or this process is such a job.
     """
     import submitit
 
+    if os.environ.get(INSIDE_JOB):
+        raise UserInputError(
+            "--slurm would submit the whole experiment again from one of its jobs. Omit --slurm, "
+            "or submit from outside of the job."
+        )
     logs = experiment.folder / "jobs"
     submitit.JobEnvironment.USR_SIG = WARNING_SIGNAL
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = WARNING_SIGNAL  # inherited by the jobs
@@ -184,7 +191,9 @@ def submit(
                 parameters["dependency"] = f"afterok:{previous_job}"
             executor = submitit.SlurmExecutor(logs / "%j", python=python)
             executor.update_parameters(**parameters)
-            commands = [[*arguments, "--job", job] for job in stage.jobs]
+            # Not at the end, where --job would be a text if the arguments contain "--".
+            command, *options = arguments
+            commands = [[command, "--job", job, *options] for job in stage.jobs]
             jobs = executor.map_array(execute_with_requeue, commands)
             previous_job = jobs[0].job_id.partition("_")[0]
             print(f"{stage.title}: {len(jobs)} jobs in array {previous_job}", flush=True)
@@ -210,7 +219,7 @@ def _submitit_parameters(stage: Stage, user_options: Mapping[str, str]) -> dict[
 def setup_lines() -> list[str]:
     """Return the bash commands that set up the environment of a job, as in scripts/train.sbatch."""
     # Since SLURM 22.05, srun does not take the number of cores from the job.
-    lines = ['export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"']
+    lines = ['export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"', f"export {INSIDE_JOB}=1"]
     modules = os.environ.get(MODULES)
     if modules:
         lines.append(f"module load {modules} || exit")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fakes import TINY, Commands
 
-from alibi_fairseq.cli import main
+from alibi_fairseq.cli import main, make_parser
 from alibi_fairseq.runs import child_process, slurm
 from alibi_fairseq.runs.execution import DEFAULT_SLOT
 
@@ -55,6 +55,7 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
             assert f"#SBATCH {line}\n" in script
         assert "#SBATCH --kill-on-invalid-dep=yes\n" in script
         assert "export SRUN_CPUS_PER_TASK=" in script
+        assert f"export {slurm.INSIDE_JOB}=1\n" in script
         assert "module load cuda/12.4 gcc || exit\n" in script
         assert "conda activate mine" in script
         assert "#SBATCH --time=24:00:00\n" in script
@@ -64,10 +65,31 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
     assert "#SBATCH --dependency=afterok:100\n" in runs
     assert "gpus" not in report
     assert "#SBATCH --dependency=afterok:101\n" in report
-    job = submitit.core.utils.DelayedSubmission.load(out / "jobs" / "101_1" / "101_1_submitted.pkl")
-    (words,) = job.args
-    name = f"{data_bin.parent.name}/none-16-seed1"
-    assert words == [*compare(data_bin, out, "--slurm"), *options, "--job", f"run:{name}"]
+    command, *arguments = compare(data_bin, out, "--slurm")
+    job = ["--job", f"run:{data_bin.parent.name}/none-16-seed1"]
+    assert words_of_job(out, "101_1") == [command, *job, *arguments, *options]
+
+
+def words_of_job(out, number):
+    pickled = out / "jobs" / number / f"{number}_submitted.pkl"
+    (words,) = submitit.core.utils.DelayedSubmission.load(pickled).args
+    return words
+
+
+def test_job_of_command_with_double_dash_is_a_job(scripts, data_bin, tmp_path):
+    out = tmp_path / "out"
+    command, data, *options = compare(data_bin, out, "--slurm")
+    assert main([command, *options, "--", data]) == 0
+    args = make_parser([command]).parse_args(words_of_job(out, "100"))
+    assert args.job == "prepare"
+    assert args.sources == [data]
+
+
+def test_job_submits_no_jobs(scripts, data_bin, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(slurm.INSIDE_JOB, "1")
+    assert main(compare(data_bin, tmp_path / "out", "--slurm")) == 2
+    assert "Omit --slurm" in capsys.readouterr().err
+    assert not list(scripts.iterdir())
 
 
 def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, capsys):
