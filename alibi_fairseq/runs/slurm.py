@@ -124,21 +124,27 @@ def format_dry_run(stages: Sequence[Stage], user_options: Mapping[str, str]) -> 
     for stage in stages:
         plural = "" if len(stage.jobs) == 1 else "s"
         title = f"# {stage.title}: {len(stage.jobs)} job{plural}"
+        previous_job = ""
         if previous:
             title += f", after '{previous.title}'"
-        options = sbatch_options(stage, user_options)
+            previous_job = "N"  # not known before it is submitted
+        options = sbatch_options(stage, user_options, previous_job)
         flags = " ".join(f"--{name}={value}" for name, value in options.items())
         lines += [title, f"# sbatch {flags}", *stage.jobs, ""]
         previous = stage
     return "\n".join(lines)
 
 
-def sbatch_options(stage: Stage, user_options: Mapping[str, str]) -> dict[str, object]:
+def sbatch_options(
+    stage: Stage, user_options: Mapping[str, str], previous_job: str = ""
+) -> dict[str, object]:
     """Return the options of ``sbatch`` for the jobs of a stage.
 
     Args:
         user_options: options for all jobs, such as ``{"partition": "gpu"}``. Those about GPUs apply
-            only to stages with GPUs, and ``gpus-per-node=0`` removes that option.
+            only to stages with GPUs, and ``gpus-per-node=0`` removes that option. A ``dependency``
+            is added to that on the stage before.
+        previous_job: number of the job array of the stage before. Empty: this is the first stage.
     """
     options: dict[str, object] = dict(DEFAULT_OPTIONS)
     if stage.gpus:
@@ -149,6 +155,13 @@ def sbatch_options(stage: Stage, user_options: Mapping[str, str]) -> dict[str, o
             options[name] = value
     if options.get(GPU_OPTION) == "0":
         del options[GPU_OPTION]
+    if previous_job:
+        dependencies = [f"afterok:{previous_job}"]
+        user_dependency = user_options.get("dependency", "")
+        # SLURM cannot combine ",", all jobs, with "?", any job. The stage before waited for any.
+        if user_dependency and "?" not in user_dependency:
+            dependencies.insert(0, user_dependency)
+        options["dependency"] = ",".join(dependencies)
     return options
 
 
@@ -185,23 +198,25 @@ def submit(
     previous_job = ""  # number of the job array of the stage before
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         for stage in make_stages(experiment):
-            parameters = _submitit_parameters(stage, user_options)
+            options = sbatch_options(stage, user_options, previous_job)
+            parameters = _submitit_parameters(stage, options)
             parameters["array_parallelism"] = max_parallel_jobs or MAX_PARALLEL_JOBS
-            if previous_job:
-                parameters["dependency"] = f"afterok:{previous_job}"
             executor = submitit.SlurmExecutor(logs / "%j", python=python)
             executor.update_parameters(**parameters)
             # Not at the end, where --job would be a text if the arguments contain "--".
-            command, *options = arguments
-            commands = [[command, "--job", job, *options] for job in stage.jobs]
+            commands = [[arguments[0], "--job", job, *arguments[1:]] for job in stage.jobs]
             jobs = executor.map_array(execute_with_requeue, commands)
             previous_job = jobs[0].job_id.partition("_")[0]
             print(f"{stage.title}: {len(jobs)} jobs in array {previous_job}", flush=True)
     print(f"Logs: {logs}. Rerun the same command after the last job to submit unfinished work.")
 
 
-def _submitit_parameters(stage: Stage, user_options: Mapping[str, str]) -> dict[str, object]:
-    """Return the parameters of submitit's executor for the jobs of a stage."""
+def _submitit_parameters(stage: Stage, options: Mapping[str, object]) -> dict[str, object]:
+    """Return the parameters of submitit's executor for the jobs of a stage.
+
+    Args:
+        options: options of ``sbatch`` (:func:`sbatch_options`).
+    """
     return {
         "job_name": f"alibi-{stage.title.split()[0]}",
         "signal_delay_s": WARNING_SECONDS,
@@ -211,7 +226,7 @@ def _submitit_parameters(stage: Stage, user_options: Mapping[str, str]) -> dict[
             "requeue": True,
             # A job ends if the job it depends on fails, instead of waiting forever.
             "kill-on-invalid-dep": "yes",
-            **sbatch_options(stage, user_options),
+            **options,
         },
     }
 

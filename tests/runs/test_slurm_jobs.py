@@ -1,6 +1,8 @@
 """SLURM jobs: their options, dependencies, and results, compared with one machine."""
 
 import os
+import re
+import shlex
 import signal
 from types import SimpleNamespace
 
@@ -83,6 +85,25 @@ def test_job_of_command_with_double_dash_is_a_job(scripts, data_bin, tmp_path):
     args = make_parser([command]).parse_args(words_of_job(out, "100"))
     assert args.job == "prepare"
     assert args.sources == [data]
+
+
+@pytest.mark.parametrize(
+    ("given", "later"),
+    [("afterok:7", "afterok:7,afterok:{}"), ("afterok:7?afterany:8", "afterok:{}")],
+)
+def test_users_dependency_keeps_order_of_stages(scripts, data_bin, tmp_path, capsys, given, later):
+    words = [*compare(data_bin, tmp_path / "out", "--slurm"), "--slurm-option"]
+    words.append(f"dependency={given}")
+    expected = [given, later.format(100), later.format(101)]
+    assert main(words) == 0
+    for number, dependency in enumerate(expected):
+        script = (scripts / str(number)).read_text()
+        assert f"#SBATCH --dependency={shlex.quote(dependency)}\n" in script
+
+    capsys.readouterr()
+    assert main([*words, "--dry-run"]) == 0
+    printed = re.findall(r"--dependency=(\S+)", capsys.readouterr().out)
+    assert printed == [given, later.format("N"), later.format("N")]
 
 
 def test_job_submits_no_jobs(scripts, data_bin, tmp_path, monkeypatch, capsys):
