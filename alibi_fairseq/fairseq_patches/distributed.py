@@ -86,10 +86,14 @@ def started_together() -> int:
 
 
 def rank_of(cfg: DictConfig) -> int:
-    """Return the rank of this process, given by torchrun, srun or ``--distributed-rank``."""
-    torchrun_rank = int(os.environ.get("RANK", 0))
+    """Return the rank of this process, given by torchrun, srun or ``--distributed-rank``.
+
+    torchrun's rank alone counts: srun numbers the launchers, and it may order the nodes otherwise.
+    """
+    if "RANK" in os.environ:
+        return int(os.environ["RANK"])
     srun_rank = int(os.environ.get("SLURM_PROCID", 0))
-    return max(cfg.distributed_training.distributed_rank or 0, torchrun_rank, srun_rank)
+    return max(cfg.distributed_training.distributed_rank or 0, srun_rank)
 
 
 def reject_separate_trainings() -> None:
