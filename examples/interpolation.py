@@ -28,7 +28,7 @@ for scale in ("none", "4", "dynamic"):
     overrides = json.dumps({"alibi_scale": scale})
     lengths = ",".join(map(str, LENGTHS))
     main(["eval", *arguments, "--lengths", lengths, "--model-overrides", overrides])
-    cells = json.loads(results.read_text())["cells"]
+    cells = json.loads(results.read_text(encoding="utf-8"))["cells"]
     points = sorted((cell["length"], cell["perplexity"]) for cell in cells)
     axes.plot(*zip(*points), marker="o", label=f"slopes ÷ {scale}")
 
