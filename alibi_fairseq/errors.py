@@ -18,7 +18,7 @@ import tempfile
 import textwrap
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def print_error(exception: BaseException) -> int:
 
     Returns:
         The exit code: 2 for bad input, 130 for Ctrl-C, and 1 for anything else, whose traceback is
-        in a file that the sentence names.
+        in a file that the sentence names, or printed if the file cannot be written.
     """
     try:
         sys.stdout.flush()
@@ -198,13 +198,22 @@ def _option_error(exception: Exception) -> UserInputError | None:
 
 
 def _unexpected(exception: BaseException) -> str:
-    """Write the traceback of an exception to a file; return type, message, and file name."""
+    """Write the traceback of an exception to a file; return type, message, and file name.
+
+    If the file cannot be written, the traceback is printed instead.
+    """
     kind, message = _kind_and_message(exception)
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="alibi-fairseq-", suffix=".traceback.txt", delete=False, encoding="utf-8"
-    ) as file:
-        file.writelines(traceback.format_exception(exception))
+    trace = "".join(traceback.format_exception(exception))
     short = textwrap.shorten(message, 500, placeholder=" …")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="alibi-fairseq-", suffix=".traceback.txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(trace)
+    except OSError:
+        with suppress(OSError):  # stderr is closed or full, too
+            sys.stderr.write(trace)
+        return f"{kind}: {short}"
     return f"{kind}: {short}; its traceback is in {file.name}"
 
 

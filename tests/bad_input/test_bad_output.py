@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 
 import pytest
 from commands import SHORT, as_process
 from results_documents import document, evaluation_cell
+
+from alibi_fairseq.errors import print_error
 
 
 def test_impossible_output_path_is_rejected(tmp_path, refuse):
@@ -60,3 +63,11 @@ def test_closed_standard_stream(number):
     done = as_process("-c", program)
     assert "Traceback" not in done.stderr
     assert done.returncode == 0, done.stderr
+
+
+def test_traceback_is_printed_without_temporary_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    assert print_error(RuntimeError("unexpected")) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("RuntimeError: unexpected\n")  # the traceback of no frames
+    assert printed.endswith("error: RuntimeError: unexpected\n")
