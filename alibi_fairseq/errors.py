@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import difflib
 import errno
+import io
 import linecache
 import logging
 import os
@@ -218,11 +219,17 @@ def _unexpected(exception: BaseException) -> str:
 
 
 def open_standard_streams() -> None:
-    """Open standard streams that are closed, whose descriptors the next files would get."""
+    """Open standard streams that are closed, whose descriptors the next files would get.
+
+    Characters that the encoding of the locale lacks are printed as question marks.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             mode = "w" if number else "r"
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    # stderr escapes them already. A stream that replaces stdout may have no encoding.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def leave_terminal() -> None:

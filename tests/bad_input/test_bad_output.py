@@ -65,6 +65,12 @@ def test_closed_standard_stream(number):
     assert done.returncode == 0, done.stderr
 
 
+def test_characters_that_stdout_lacks_are_replaced():
+    done = as_process("-m", "alibi_fairseq", "compare", "--help", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "--methods A,B,?" in done.stdout
+
+
 def test_traceback_is_printed_without_temporary_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     assert print_error(RuntimeError("unexpected")) == 1
