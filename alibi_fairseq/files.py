@@ -52,6 +52,19 @@ def open_input(path: str | os.PathLike, mode: str = "rb", **keywords: Any) -> An
     return open(path, mode, **keywords)
 
 
+def check_data_path(path: str | os.PathLike, flag: str) -> None:
+    """Check that fairseq can read data in a folder. It splits its data argument at colons.
+
+    Raises:
+        UserInputError: the path of the folder, which the option ``flag`` names, has a colon.
+    """
+    if ":" in os.fspath(path):
+        raise UserInputError(
+            f"{flag} {path} contains ':', at which fairseq splits paths of data. Choose a path "
+            "without it."
+        )
+
+
 @contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     """Open ``path`` for writing under a temporary name in its own folder; rename it when done.

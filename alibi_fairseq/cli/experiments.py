@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import UserInputError
+from ..files import check_data_path
 from ..options import positive
 from .options import CliCommand, option
 
@@ -49,10 +50,11 @@ class ExperimentOptions(CliCommand):
         """Execute an experiment, or print, submit, or execute its jobs, as the options say.
 
         Raises:
-            UserInputError: the options of SLURM cannot be used.
+            UserInputError: the options of SLURM or the output folder cannot be used.
         """
         from ..runs import dry_run, runner, slurm
 
+        check_data_path(experiment.folder, experiment.folder_option)
         if self.job:
             return slurm.run_job(experiment, self.job)
         if self.slurm_option and not self.slurm:

@@ -32,6 +32,8 @@ from .method_notation import method_of
 
 #: Axes of a comparison in their default order of importance. The first axis varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
+#: Files and folders of the output folder, which no corpus can have as its folder.
+RESERVED_NAMES = ("lock", "jobs", "vocabulary", "comparison.yaml", "results.json", "speeds.json")
 #: Pydantic settings of all configurations. Unknown keys are rejected. Numbers are accepted as
 #: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
@@ -90,6 +92,16 @@ class CorpusConfig:
     excerpt: ExcerptConfig | None = None
 
     def __post_init__(self):
+        if ":" in self.name:
+            raise ValueError(
+                f"the corpus name '{self.name}' contains ':', at which fairseq splits paths of "
+                "data; rename the corpus, or the text if the name is from it"
+            )
+        if self.name in RESERVED_NAMES:
+            raise ValueError(
+                f"the output folder has a file or folder '{self.name}' for other purposes; rename "
+                "the corpus, or the text if the name is from it"
+            )
         if self.probe and not PROBES[self.probe].in_text:
             if self.text or self.data:
                 raise ValueError(f"the probe '{self.probe}' takes no text")

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import UserInputError
-from ..files import check_disk, locked
+from ..files import check_data_path, check_disk, locked
 from ..results import manifest as manifests
 from ..results.completion import (
     CompletionMarker,
@@ -53,10 +53,12 @@ def prepare_corpus(
         The manifest, and False if the data were already complete.
 
     Raises:
-        UserInputError: the input cannot be used, or the folder holds data with other settings or
-            is in a folder of text. ``OUT/work`` holds other files, or the text.
+        UserInputError: the input cannot be used, or the folder holds data with other settings, is
+            in a folder of text, or has a colon in its path. ``OUT/work`` holds other files, or the
+            text.
     """
     started = time.time()
+    check_data_path(out, "--out")
     check_output_folder(out, getattr(corpus, "sources", ()))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the worker processes are enough
     settings = corpus.settings()

@@ -21,6 +21,22 @@ def test_impossible_output_path_is_rejected(tmp_path, refuse):
         assert str(out)[:200] in refuse("report", tmp_path / "results.json", "--out", out)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare DATA",
+        "compare DATA --dry-run",
+        "reproduce table8 --scale smoke --corpus bookcorpus=DATA --cpu 1",
+        "prepare text DATA",
+    ],
+)
+def test_colon_in_path_of_data_is_rejected(data_bin, tmp_path, refuse, command):
+    out = tmp_path / "2026-01-05T12:00"
+    words = command.replace("DATA", str(data_bin)).split()
+    assert f"--out {out}" in refuse(*words, "--out", out)
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("output", ["a closed pipe", "/dev/full"])
 def test_unwritable_stdout_is_reported(output, monkeypatch, refuse):
     if output == "/dev/full":

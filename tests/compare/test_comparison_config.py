@@ -114,6 +114,9 @@ def test_model_specs_follow_order():
         ({"corpora": [{**CORPUS, "name": "/a"}]}, "a name"),
         ({"corpora": [{**CORPUS, "name": "a/b"}]}, "a name"),
         ({"corpora": [{**CORPUS, "name": ""}]}, "a name"),
+        ({"corpora": [{**CORPUS, "name": "a:b"}]}, "corpora.0: .* 'a:b' contains ':'.*rename"),
+        ({"corpora": [{**CORPUS, "name": "lock"}]}, "corpora.0: .* 'lock' .*rename"),
+        ({"corpora": [{**CORPUS, "name": "jobs"}]}, "corpora.0: .* 'jobs' .*rename"),
     ],
 )
 def test_invalid_value_is_named(change, message):
