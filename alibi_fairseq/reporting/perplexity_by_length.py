@@ -14,6 +14,9 @@ from .table import Table
 #: Additional columns of a table: header → model → text.
 Columns = Mapping[str, Mapping[ModelKey, str]]
 
+#: Additional columns about the training, which variants share. All others concern the evaluation.
+TRAINING_COLUMNS = ("training speed", "memory")
+
 
 def length_table(measurements: Iterable[Measurement], extra_columns: Columns | None = None) -> str:
     """Format the tables of :func:`length_tables` in Markdown."""
@@ -36,7 +39,9 @@ def length_tables(
 
     Args:
         measurements: measurements of any models.
-        extra_columns: additional columns, such as training costs.
+        extra_columns: additional columns about the models as trained. Except for
+            :data:`TRAINING_COLUMNS`, they are empty for variants, whose evaluation has overridden
+            options.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
     """
@@ -110,8 +115,12 @@ def _by_length(
                 row.append(MODEL_COLUMNS[name](model))
             else:
                 row.append(_at_length(model, int(name), show))
-        for texts in extra_columns.values():
-            row.append(texts.get(model.key, markdown.NOTHING))
+        is_variant = model.measurements[0].label is not None
+        for header, texts in extra_columns.items():
+            if is_variant and header not in TRAINING_COLUMNS:
+                row.append(markdown.NOTHING)
+            else:
+                row.append(texts.get(model.key, markdown.NOTHING))
         rows.append(row)
     return Table([markdown.CORNER, *names, *extra_columns], rows, caption=caption)
 

@@ -15,6 +15,8 @@ from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results.measurements import measurements_of
 
 WINDOW = "--attention-window 8"
+CLAMPED = '{"clamp_learned_positions": true}'
+CLAMPED_WINDOW = '{"attention_window": 8, "clamp_learned_positions": true}'
 
 
 def timed(method: str, seconds: float, flags: str = "", phase: str = "train") -> dict:
@@ -43,6 +45,23 @@ def test_models_of_one_name_have_separate_speeds():
     assert sorted(speeds.values()) == ["2.00", "3.00"]
     (windowed,) = [name for name in speeds if WINDOW in name]
     assert speeds[windowed] == "3.00"
+
+
+def test_variants_lack_speeds_of_evaluation():
+    records = []
+    for phase in ("train", "evaluate"):
+        for method in ("sinusoidal", "learned"):
+            memory = {"peak_memory_mb": 5.0 if phase == "train" else None}
+            records.append({**timed(method, 1.0, phase=phase), **memory})
+    as_trained = {**trained("learned", "", 0.1), "model_overrides": CLAMPED}
+    variant = {**as_trained, "model_overrides": CLAMPED_WINDOW, "label": "limited"}
+    columns = {**ratios(records), "copy at 4 L": {key_of(records[1]): "75 %"}}
+    table = cells_of(length_table(measurements_of(document(as_trained, variant)), columns))
+    assert table[0][-4:] == ["training speed", "evaluation speed", "memory", "copy at 4 L"]
+    assert table[1][0] == "Learned, L=64"
+    assert table[1][-4:] == ["1.00", "1.00", "1.00", "75 %"]
+    assert table[2][0] == "Learned, L=64 (limited)"
+    assert table[2][-4:] == ["1.00", "–", "1.00", "–"]
 
 
 def test_baseline_is_the_model_without_options():
