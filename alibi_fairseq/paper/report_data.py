@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -131,17 +132,31 @@ class ReportData:
         return sorted(validations, key=lambda record: record["updates"])
 
     def speeds(self) -> dict[str, SpeedsAndMemory]:
-        """Return the results of ``benchmarks.methods``, sorted by machine, precision, and model."""
-        by_machine: dict[str, dict] = defaultdict(dict)
-        for _, results_file in self.files:
+        """Return the results of ``benchmarks.methods``, sorted by machine, precision, and model.
+
+        Only speeds of the same run are comparable, so each file has separate ones. File names
+        distinguish the files of one machine.
+        """
+        by_machine: dict[str, dict[Path, dict]] = defaultdict(dict)
+        for path, results_file in self.files:
             machine = machine_of(results_file)
             for record in results_file["cells"]:
                 measured = {name: record.get(key) for name, key in _SPEED_KEYS.items()}
                 if None in measured.values():
                     continue  # not a record of Table 1
-                speeds = by_machine[f"{machine}, {record.get('model')}"]
+                by_file = by_machine[f"{machine}, {record.get('model')}"]
+                speeds = by_file.setdefault(path, {})
                 speeds[record.get("position_method"), record.get("length")] = measured
-        return dict(sorted(by_machine.items()))
+        speeds_by_title = {}
+        for machine, by_file in sorted(by_machine.items()):
+            # File names may be equal, but their paths below the common folder are not.
+            folder = os.path.commonpath([path.parent for path in by_file])
+            for path, speeds in sorted(by_file.items()):
+                title = machine
+                if len(by_file) > 1:
+                    title += f", {path.relative_to(folder)}"
+                speeds_by_title[title] = speeds
+        return speeds_by_title
 
 
 def of_longest_training(validations: Sequence[dict]) -> list[dict]:

@@ -27,16 +27,16 @@ ValuesByModel = Mapping[tuple[str, int], float]
 def figure02(results: ReportData, *paths: str | os.PathLike) -> None:
     """Draw speed and memory of each method: the paper's (Table 1, one V100) and ours."""
     panels = speed_panels("the paper, one V100", printed_speeds(), "words")
-    for machine, speeds in results.speeds().items():
-        panels += speed_panels(machine, speeds, "tokens")
+    for title, speeds in results.speeds().items():
+        panels += speed_panels(title, speeds, "tokens")
     plots.draw("Speed and memory", panels, *paths)
 
 
-def speed_panels(machine: str, speeds: SpeedsAndMemory, unit: str) -> list[plots.Panel]:
+def speed_panels(title: str, speeds: SpeedsAndMemory, unit: str) -> list[plots.Panel]:
     """Return panels of training speed, evaluation speed, and memory against length.
 
     Args:
-        machine: title of the panels.
+        title: title of the panels.
         speeds: speeds and memory of each method.
         unit: unit of the speeds, words or tokens.
     """
@@ -52,7 +52,7 @@ def speed_panels(machine: str, speeds: SpeedsAndMemory, unit: str) -> list[plots
         lines = []
         for method in methods:
             lines.append(method_line(method, _in_thousands(values, method)))
-        panels.append(plots.Panel(machine, lines, "Length (tokens)", axis_label, from_zero=True))
+        panels.append(plots.Panel(title, lines, "Length (tokens)", axis_label, from_zero=True))
     return panels
 
 
@@ -73,13 +73,13 @@ def _printed_train_speeds() -> ValuesByModel:
 def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
     """Draw training speed by training length, and the ratio of ALiBi's speed to sinusoidal's.
 
-    The paper's speeds come first, then ours by machine.
+    The paper's speeds come first, then ours by machine and file.
     """
     paper_source = "the paper, one V100 (words)"
     speeds_by_source = {paper_source: _printed_train_speeds()}
-    for machine, speeds_and_memory in results.speeds().items():
+    for title, speeds_and_memory in results.speeds().items():
         train_speeds = {model: measured["train"] for model, measured in speeds_and_memory.items()}
-        speeds_by_source[f"{machine} (tokens)"] = train_speeds
+        speeds_by_source[f"{title} (tokens)"] = train_speeds
     panels = []
     ratio_lines = []
     # A ratio belongs to no method. The styles of methods only distinguish the sources.

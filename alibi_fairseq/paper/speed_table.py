@@ -1,4 +1,4 @@
-"""Table 1 of the paper, speed and memory of each method, with our measurements by machine."""
+"""Table 1 of the paper, speed and memory of each method, with our measurements."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from . import published
 from .report_data import SpeedsAndMemory
 
 
-def speed_table(speeds_by_machine: Mapping[str, SpeedsAndMemory]) -> str:
-    """Format Table 1, and our table of each machine with all that was measured there."""
+def speed_table(speeds_by_title: Mapping[str, SpeedsAndMemory]) -> str:
+    """Format Table 1, and our table of each results file (:meth:`.ReportData.speeds`)."""
     printed = printed_speeds()
     parts = [f"The paper, one V100:\n\n{_speeds_grid(printed, 'words')}"]
-    if not speeds_by_machine:
-        speeds_by_machine = {"not measured yet": {}}
-    for machine, measured in speeds_by_machine.items():
+    if not speeds_by_title:
+        speeds_by_title = {"not measured yet": {}}
+    for title, measured in speeds_by_title.items():
         speeds: dict[tuple[str, int], dict[str, float]] = {}
         for model in printed:
             speeds[model] = {}  # Models that were not measured have a row, too.
         speeds.update(measured)
         grid = _speeds_grid(speeds, "tokens")
-        parts.append(f"Ours, {markdown.literal(machine)}:\n\n{grid}")
+        parts.append(f"Ours, {markdown.literal(title)}:\n\n{grid}")
     return "\n".join(parts)
 
 

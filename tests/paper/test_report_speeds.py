@@ -1,5 +1,7 @@
 """Speeds and training times in the report: Table 1, Figures 5 and 8."""
 
+from pathlib import Path
+
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
@@ -30,8 +32,10 @@ def speed_record(method="alibi", length=512, speed=1000.0, **changes):
 
 
 def speeds(*results_files):
-    """Return the speeds in results files."""
-    files = [(None, results_file) for results_file in results_files]
+    """Return the speeds in results files ``0.json``, ``1.json``, and so on."""
+    files = []
+    for index, results_file in enumerate(results_files):
+        files.append((Path(f"results/{index}.json"), results_file))
     return ReportData(files=files).speeds()
 
 
@@ -75,6 +79,17 @@ def test_speeds_separate_machines():
         "a GPU, bf16, alibi_lm",
         "a processor, 2 threads, fp32, alibi_lm",
     ]
+
+
+def test_speed_ratios_stay_within_a_file():
+    first = document(speed_record("sinusoidal", speed=2000.0), speed_record(), kind="benchmark")
+    second = document(speed_record("sinusoidal", speed=4000.0), kind="benchmark")
+    text = speed_table.speed_table(speeds(first, second))
+    _, ours, other = text.split("Ours, a processor, 2 threads, fp32, alibi_lm, ")
+    assert ours.startswith("0.json:")
+    assert lines_by_model(ours)["ALiBi", "512"][:2] == ["1.0k", "0.50"]
+    assert other.startswith("1.json:")
+    assert lines_by_model(other)["ALiBi", "512"][:2] == ["missing", "–"]
 
 
 def test_machine_is_the_device_of_all_records():
