@@ -42,6 +42,9 @@ MODEL_OPTIONS = {
     "block_diagonal": "none",
 }
 
+# Attention heads of the paper's models, which determine ALiBi's slopes. A literal, as above.
+_HEADS = {"alibi_lm_wiki103": "8", "alibi_lm_bookcorpus": "8", "alibi_lm_1b3": "16"}
+
 
 def why_other_text(corpus: str, text: dict | None) -> str | None:
     """Return why perplexities on a text are in other units than the paper's, or None.
@@ -78,15 +81,14 @@ def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
         return f"{corpus} is not a corpus of the paper"
     if measurement.model != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
-    other_size = why_other_size(setting, measurement.layers, measurement.width)
-    if other_size is not None:
-        return other_size
+    other_model = why_other_model(
+        setting, measurement.layers, measurement.width, measurement.train_command or ""
+    )
+    if other_model is not None:
+        return other_model
     overrides = json.loads(measurement.model_overrides or "{}")
     if set(overrides) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
-    changed = _changed_option(measurement.train_command or "")
-    if changed is not None:
-        return f"the paper trains without {changed}"
     if measurement.score_from is not None or measurement.score_to is not None:
         return "only a part of the tokens was scored"
     if setting["updates"] is None:
@@ -98,15 +100,46 @@ def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
     return None
 
 
-def _changed_option(train_command: str) -> str | None:
-    """Return the first option of the model that a training command changes, or None."""
+def why_other_model(
+    setting: dict, layers: int | None, width: int | None, train_command: str
+) -> str | None:
+    """Return why a model differs from the paper's, or None. Unknown values are equal.
+
+    Args:
+        setting: the paper's setting.
+        layers: number of layers, or None if not recorded.
+        width: width of the model, or None if not recorded.
+        train_command: training command, or an empty text if not recorded.
+    """
+    paper_size = (setting["layers"], setting["width"])
+    size = (layers or setting["layers"], width or setting["width"])
+    if size != paper_size:
+        return (
+            f"the model has {size[0]} layers of width {size[1]}, the paper's {paper_size[0]} of "
+            f"width {paper_size[1]}"
+        )
     values = values_in_command(train_command)
-    for option, default in MODEL_OPTIONS.items():
-        value = values.get(option, default)
-        if not _are_equal(value, default):
+    paper_options = {**MODEL_OPTIONS, **size_options(setting)}
+    for option, paper_value in paper_options.items():
+        value = values.get(option, paper_value)
+        if not _are_equal(value, paper_value):
             flag = "--" + option.replace("_", "-")
-            return f"{flag} {value}".strip()
+            return f"the paper trains without {flag} {value}".strip()
     return None
+
+
+def size_options(setting: dict) -> dict[str, str]:
+    """Return the options that determine the size of the paper's model, with their values."""
+    width = setting["width"]
+    return {
+        "decoder_layers": str(setting["layers"]),
+        "decoder_layers_to_keep": "none",
+        "decoder_embed_dim": str(width),
+        "decoder_ffn_embed_dim": str(4 * width),
+        "decoder_attention_heads": _HEADS[setting["model"]],
+        "decoder_input_dim": str(width),
+        "decoder_output_dim": str(width),
+    }
 
 
 def _are_equal(value: str, default: str) -> bool:
@@ -115,21 +148,3 @@ def _are_equal(value: str, default: str) -> bool:
         return float(value) == float(default)
     except ValueError:
         return value.lower() == default
-
-
-def why_other_size(setting: dict, layers: int | None, width: int | None) -> str | None:
-    """Return why a model has another size than the paper's, or None. Unknown values are equal.
-
-    Args:
-        setting: the paper's setting.
-        layers: number of layers, or None if not recorded.
-        width: width of the model, or None if not recorded.
-    """
-    paper_size = (setting["layers"], setting["width"])
-    size = (layers or setting["layers"], width or setting["width"])
-    if size == paper_size:
-        return None
-    return (
-        f"the model has {size[0]} layers of width {size[1]}, the paper's {paper_size[0]} of width "
-        f"{paper_size[1]}"
-    )

@@ -14,7 +14,7 @@ from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import find_results_files, load_results_file
 from ..results.training_command import model_options
 from . import published
-from .comparability import why_not_comparable, why_other_size, why_other_text
+from .comparability import why_not_comparable, why_other_model, why_other_text
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
@@ -121,14 +121,17 @@ class ReportData:
             if results_file["kind"] != "training" or results_file["corpus"] != corpus:
                 continue
             for record in results_file["cells"]:
-                other_size = why_other_size(setting, record.get("layers"), record.get("width"))
-                if other_size is not None:
+                # In a merged file of several seeds, the records have the seeds.
+                provenance = results_file["provenance"]
+                training = {"seed": provenance["seed"], "train_command": provenance["command"]}
+                validation = {**training, **record}
+                if record["subset"] != "valid" or record.get("model") != setting["model"]:
                     continue
-                if record["subset"] == "valid" and record.get("model") == setting["model"]:
-                    # In a merged file of several seeds, the records have the seeds.
-                    provenance = results_file["provenance"]
-                    training = {"seed": provenance["seed"], "train_command": provenance["command"]}
-                    validations.append({**training, **record})
+                command = validation["train_command"]
+                layers = record.get("layers")
+                width = record.get("width")
+                if why_other_model(setting, layers, width, command or "") is None:
+                    validations.append(validation)
         return sorted(validations, key=lambda record: record["updates"])
 
     def speeds(self) -> dict[str, SpeedsAndMemory]:

@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 import alibi_fairseq.paper
-from alibi_fairseq.models.config import AlibiLanguageModelConfig
+from alibi_fairseq.models.config import (
+    AlibiLanguageModelConfig,
+    BookCorpusConfig,
+    LargeConfig,
+    Wiki103Config,
+)
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper.comparability import MODEL_OPTIONS, why_not_comparable
+from alibi_fairseq.paper.comparability import MODEL_OPTIONS, size_options, why_not_comparable
 from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.paper.seed_noise import Noise, noise_of
 from alibi_fairseq.positions import METHOD_OPTIONS
@@ -264,6 +269,21 @@ def trained_with(options: str, command: str = "train data-bin") -> dict[str, str
         ("wikitext-103", {"layers": 16, "width": 1024}, None),
         ("wikitext-103", {"layers": 2, "width": 64}, "2 layers of width 64, the paper's 16"),
         ("wikitext-103", {"width": 64}, "16 layers of width 64"),
+        (
+            "wikitext-103",
+            trained_with("--decoder-attention-heads 4"),
+            "--decoder-attention-heads 4",
+        ),
+        (
+            "wikitext-103",
+            trained_with("--decoder-ffn-embed-dim 256"),
+            "--decoder-ffn-embed-dim 256",
+        ),
+        (
+            "wikitext-103",
+            trained_with("--decoder-attention-heads 8 --decoder-input-dim 1024"),
+            None,
+        ),
         ("demo", {}, "not a corpus"),
         ("wikitext-103", {"model": "alibi_lm_tiny"}, "alibi_lm_wiki103"),
         ("wikitext-103", {"updates": None}, "not recorded"),
@@ -316,6 +336,21 @@ def test_comparability_knows_options_of_models():
             assert float(default) == actual
         else:
             assert default == str(actual).lower()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "config"),
+    [
+        ("wikitext-103", Wiki103Config),
+        ("bookcorpus", BookCorpusConfig),
+        ("cc100-roberta", LargeConfig),
+    ],
+)
+def test_comparability_knows_sizes_of_models(corpus, config):
+    for option, value in size_options(paper.settings(corpus)).items():
+        default = getattr(config, option)
+        if default is not None:  # widths of input and output are the model's
+            assert value == str(default)
 
 
 @pytest.fixture
