@@ -19,7 +19,7 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """Create the line of a model's perplexity by evaluation length.
 
     A failed evaluation is noted at the end of the line. If the text is shorter than the evaluation
-    lengths, the line ends at the longest window.
+    lengths of windows that do not overlap, the line ends at the longest window.
 
     Args:
         series: measurements of the model, by length.
@@ -35,8 +35,8 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
             failures.append(measurement.status)
             continue
         window = measurement.length
-        if measurement.longest_window is not None:
-            window = min(window, measurement.longest_window)
+        if measurement.is_past_end and measurement.longest_window is not None:
+            window = measurement.longest_window
         if window in windows:
             continue
         windows.append(window)

@@ -155,8 +155,14 @@ class Measurement:
 
     @property
     def is_past_end(self) -> bool:
-        """True if no window has the evaluation length, because the text is shorter."""
-        return self.longest_window is not None and self.longest_window < self.length
+        """True if one window has the whole text, which is shorter than the evaluation length.
+
+        Longer windows repeat its measurement. Sliding windows may be short near the end of a longer
+        text, too, and then have other measurements at other lengths.
+        """
+        if self.longest_window is None or not self.nonoverlapping:
+            return False
+        return self.longest_window < self.length
 
     @property
     def nonoverlapping(self) -> bool:

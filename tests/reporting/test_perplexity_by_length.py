@@ -74,6 +74,17 @@ def test_lines_end_where_the_text_ends():
     assert (drawn.x, drawn.y) == ([1024, 1548], [60.0, 59.0])
 
 
+def test_sliding_windows_near_the_end_are_separate_measurements():
+    records = []
+    for length, window, perplexity in ((960, 960, 62.0), (976, 960, 61.0), (1000, 976, 60.0)):
+        windows = {"length": length, "stride": 64, "longest_window": window}
+        records.append(evaluation_cell(perplexity, **windows))
+    assert "†" not in length_table(*records)
+    (line,) = group_by_model(measurements_of(document(*records)))
+    drawn = line_of(line)
+    assert (drawn.x, drawn.y) == ([960, 976, 1000], [62.0, 61.0, 60.0])
+
+
 def test_tables_do_not_mark_scored_ranges():
     assert "†" not in length_table(evaluation_cell(length=2048, tokens=100, score_from=2048))
 
