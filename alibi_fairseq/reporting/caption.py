@@ -55,10 +55,10 @@ def _seeds_texts(counts: set[int]) -> list[str]:
     Args:
         counts: numbers of seeds that were averaged.
     """
-    most = max(counts)
-    if most == 1:
+    several = [str(count) for count in sorted(counts) if count > 1]
+    if not several:
         return ["a single seed"]
-    texts = [f"mean and standard deviation of {most} seeds"]
+    texts = [f"mean and standard deviation of {' or '.join(several)} seeds"]
     if 1 in counts:
         texts.append("a single seed for some models")
     return texts

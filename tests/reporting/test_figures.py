@@ -6,6 +6,7 @@ import pytest
 from results_documents import document, evaluation_cell
 
 from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, line_of
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.results.labels import METHOD_NAMES
@@ -160,6 +161,14 @@ def test_seeds_have_one_line_with_standard_deviation_band():
     corners = band.get_paths()[0].vertices[:, 1]
     assert corners.min() == pytest.approx(19.0 - 2**0.5)
     assert corners.max() == pytest.approx(21.0 + 2**0.5)
+
+
+def test_caption_lists_numbers_of_seeds():
+    measured = []
+    for method, seeds in (("alibi", 3), ("rotary", 2), ("t5", 1)):
+        measured.append(Measurement(method, 64, 64, 64, "valid", 20.0, corpus="demo", seeds=seeds))
+    text = "mean and standard deviation of 2 or 3 seeds; a single seed for some models"
+    assert caption(measured).endswith(text)
 
 
 def test_diverged_model_is_cut_off():
