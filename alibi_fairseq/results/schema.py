@@ -91,6 +91,7 @@ class ResultRecord(JsonObject):
     updates: NonNegativeInt = _ABSENT
     seed: NonNegativeInt | None = None
     precision: NonEmptyStr = _ABSENT
+    device: NonEmptyStr = _ABSENT
     model_overrides: Json[dict] = _ABSENT
     label: str | None = None
     lr: float | None = None

@@ -103,6 +103,7 @@ class TrainingRecord:
             "train_length": task.tokens_per_sample,
             "seed": common.seed,
             "precision": precision_of(common, self.trainer.device),
+            "device": self.trainer.device.type,
             "parameters": sum(weight.numel() for weight in self.trainer.model.parameters()),
             "layers": getattr(self.cfg.model, "decoder_layers", 6),
             "width": getattr(self.cfg.model, "decoder_embed_dim", 512),

@@ -66,6 +66,7 @@ def test_each_validation_adds_record(folder):
 def test_record_describes_model_and_validation(folder):
     for record in records_of(folder):
         assert record["model"] == "alibi_lm"
+        assert record["device"] == "cpu"
         assert record["position_method"] == "alibi"
         assert record["train_length"] == 16
         assert record["length"] == 16
