@@ -24,20 +24,29 @@ def average_seeds(measurements: Sequence[Measurement]) -> list[Measurement]:
 
 
 def are_seeds(measurements: Sequence[Measurement]) -> bool:
-    """Return True if repeats of a measurement have different known seeds on the same known data.
+    """Return True if all measurements are of one run, or of runs that differ only in their seed.
 
-    Measurements without repeats may have unknown seeds.
+    Several runs must have different known seeds, and the same known data of each split. The data
+    can differ between splits, which may have been evaluated one by one.
+
+    Args:
+        measurements: measurements of one model at any lengths, each once.
     """
     for repeats in _group_repeats(measurements):
-        if len(repeats) == 1:
-            continue
-        # All repeats have the same hash. If it is unknown, their data may differ.
-        if repeats[0].data_sha256 is None:
+        # Two measurements of one run at one length are not seeds.
+        if len({repeat.identity(Role.RUN) for repeat in repeats}) < len(repeats):
             return False
-        seeds = {repeat.seed for repeat in repeats}
-        if None in seeds or len(seeds) < len(repeats):
-            return False
-    return True
+    runs = {measurement.identity(Role.RUN) for measurement in measurements}
+    if len(runs) == 1:
+        return True
+    seeds: dict[tuple, int] = {}  # by run
+    hashes: dict[tuple[str | None, str], set[str | None]] = defaultdict(set)  # by corpus and split
+    for measurement in measurements:
+        if measurement.seed is not None:
+            seeds[measurement.identity(Role.RUN)] = measurement.seed
+        hashes[measurement.corpus, measurement.subset].add(measurement.data_sha256)
+    has_same_data = all(len(values) == 1 and None not in values for values in hashes.values())
+    return has_same_data and len(set(seeds.values())) == len(runs)
 
 
 def _group_repeats(measurements: Iterable[Measurement]) -> list[list[Measurement]]:

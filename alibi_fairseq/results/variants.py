@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .identity import Role, is_best_checkpoint
 from .labels import size_text
@@ -20,7 +20,10 @@ def split_variants(measurements: list[Measurement]) -> dict[str, list[Measuremen
         name.
     """
     descriptions = _descriptions(measurements)
-    shown = _distinguishing_parts(measurements, descriptions)
+    num_models = len({measurement.identity(Role.MODEL) for measurement in measurements})
+    has_labels = any(measurement.label for measurement in measurements)
+    # The first part, which labels evaluations with overridden options, is always shown.
+    shown = _distinguishing_parts(descriptions, num_models, [0] if has_labels else [])
     by_name: dict[str, list[Measurement]] = defaultdict(list)
     for measurement, parts in zip(measurements, descriptions, strict=True):
         name = _joined(parts[index] for index in shown)
@@ -31,9 +34,10 @@ def split_variants(measurements: list[Measurement]) -> dict[str, list[Measuremen
             variants[name] += members
             continue
         # They may not be seeds of one model on one text, so they are not averaged.
+        run_names = _run_names(members)
         for measurement in members:
-            run = _run_name(measurement, members)
-            variants[_joined([name, run])].append(measurement)
+            run_name = run_names[measurement.identity(Role.RUN)]
+            variants[_joined([name, run_name])].append(measurement)
     return dict(sorted(variants.items()))
 
 
@@ -43,20 +47,22 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _distinguishing_parts(
-    measurements: list[Measurement], descriptions: list[tuple[str, ...]]
+    descriptions: Sequence[tuple[str, ...]], num_names: int, always_shown: Sequence[int] = ()
 ) -> list[int]:
-    """Return the indices of the parts of descriptions that distinguish the models.
+    """Return the indices of the parts of descriptions that distinguish models, or runs.
 
-    Parts are added in order until the models have different names. The first part, which labels
-    evaluations with overridden options, is always shown unless it is empty.
+    Parts are added in order until there are enough different names.
+
+    Args:
+        descriptions: description of each model or run in parts.
+        num_names: number of different models or runs.
+        always_shown: indices of parts that are shown in any case.
     """
-    num_models = len({measurement.identity(Role.MODEL) for measurement in measurements})
-    shown: list[int] = []
+    shown = list(always_shown)
     for index, values in enumerate(zip(*descriptions, strict=True)):
         names = {tuple(parts[i] for i in shown) for parts in descriptions}
-        is_label = index == 0 and set(values) != {""}
-        is_needed = len(names) < num_models and len(set(values)) > 1
-        if is_label or is_needed:
+        is_needed = len(names) < num_names and len(set(values)) > 1
+        if is_needed and index not in shown:
             shown.append(index)
     return shown
 
@@ -115,13 +121,19 @@ def _updates_text(measurement: Measurement) -> str:
     return f"{measurement.updates} updates"
 
 
-def _run_name(measurement: Measurement, members: list[Measurement]) -> str:
-    """Return the difference of a run from the other runs of its model."""
-    checkpoints = {member.checkpoint for member in members}
-    runs = {member.identity(Role.RUN) for member in members}
-    parts = []
-    if len(checkpoints) > 1:
-        parts.append(measurement.checkpoint or "unnamed")
-    if len(checkpoints) != len(runs):  # some runs have checkpoints of the same name
-        parts.append("unknown seed" if measurement.seed is None else f"seed {measurement.seed}")
-    return ", ".join(parts)
+def _run_names(members: Iterable[Measurement]) -> dict[tuple, str]:
+    """Name each run of a model by its differences from the other runs.
+
+    Returns:
+        The name of each run by its identity. The name of the only run is empty.
+    """
+    descriptions = {}
+    for member in members:
+        seed = "unknown seed" if member.seed is None else f"seed {member.seed}"
+        description = (member.checkpoint or "unnamed", seed)
+        descriptions.setdefault(member.identity(Role.RUN), description)
+    shown = _distinguishing_parts(list(descriptions.values()), len(descriptions))
+    names = {}
+    for run, parts in descriptions.items():
+        names[run] = _joined(parts[index] for index in shown)
+    return names

@@ -143,6 +143,45 @@ def test_different_runs_have_separate_rows(runs, variants):
     assert rows_of(*records) == expected
 
 
+@pytest.mark.parametrize(
+    ("runs", "variants"),
+    [
+        (
+            [{"checkpoint": "checkpoint_1000.pt"}, {"checkpoint": "averaged.pt"}],
+            ["averaged.pt", "checkpoint_1000.pt"],
+        ),
+        ([{"seed": 1}, {"seed": 2, "data": None}], ["seed 1", "seed 2"]),
+        ([{"seed": 1}, {"seed": 2, "data": "c" * 64}], ["seed 1", "seed 2"]),
+        ([{"seed": None}, {"seed": 2}], ["seed 2", "unknown seed"]),
+    ],
+    ids=["same seed", "unknown data", "other data", "unknown seed"],
+)
+def test_runs_at_different_lengths_have_separate_rows(runs, variants):
+    measurements = []
+    for length, run in zip((512, 2048), runs, strict=True):
+        data = run.pop("data", "a" * 64)
+        record = evaluation_cell(length=length, **run)
+        measurements += measurements_of(document(record, seed=None, data_sha256=data))
+    series = group_by_model(measurements)
+    assert [model.variant for model in series] == variants
+
+
+def test_seeds_at_different_lengths_share_a_row():
+    records = [evaluation_cell(10.0, seed=seed, length=128) for seed in (1, 2)]
+    records.append(evaluation_cell(9.0, seed=3, length=256))
+    assert rows_of(*records) == [["ALiBi, L=64", "10.00 ± 0.00 (2 seeds)", "9.00"]]
+
+
+def test_splits_evaluated_one_by_one_share_a_row():
+    measurements = []
+    for seed in (1, 2):
+        for subset, data in (("valid", "a" * 64), ("test", "b" * 64)):
+            record = evaluation_cell(10.0, subset=subset)
+            measurements += measurements_of(document(record, seed=seed, data_sha256=data))
+    (model,) = group_by_model(measurements)
+    assert [measurement.seeds for measurement in model.measurements] == [2, 2]
+
+
 TRAINING = "fairseq-train data --arch alibi_lm --lr {lr} --seed {seed} --save-dir runs/{seed} --cpu"
 
 
