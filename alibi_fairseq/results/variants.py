@@ -28,6 +28,7 @@ def split_variants(measurements: list[Measurement]) -> dict[str, list[Measuremen
     for measurement, parts in zip(measurements, descriptions, strict=True):
         name = _joined(parts[index] for index in shown)
         by_name[name].append(measurement)
+    by_name = _split_by_exact_size(by_name)
     variants: dict[str, list[Measurement]] = defaultdict(list)
     for name, members in by_name.items():
         if are_seeds(members):
@@ -39,6 +40,25 @@ def split_variants(measurements: list[Measurement]) -> dict[str, list[Measuremen
             run_name = run_names[measurement.identity(Role.RUN)]
             variants[_joined([name, run_name])].append(measurement)
     return dict(sorted(variants.items()))
+
+
+def _split_by_exact_size(by_name: dict[str, list[Measurement]]) -> dict[str, list[Measurement]]:
+    """Add the number of parameters to the names that models of different sizes share.
+
+    Names contain rounded numbers.
+    """
+    split: dict[str, list[Measurement]] = defaultdict(list)
+    for name, members in by_name.items():
+        sizes = {member.parameters for member in members}
+        if len(sizes) == 1:
+            split[name] += members
+            continue
+        for member in members:
+            size = "of unknown size"
+            if member.parameters is not None:
+                size = f"{member.parameters:,} parameters"
+            split[_joined([name, size])].append(member)
+    return split
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -210,6 +210,11 @@ def seeds(first: dict, second: dict):
         ({"seed": None}, {}, ["seed 2", "unknown seed"]),
         ({"vocabulary": 100}, {"vocabulary": 200}, ["dictionary of 100", "dictionary of 200"]),
         ({"updates": 100}, {"updates": 200}, ["100 updates", "200 updates"]),
+        (
+            {"parameters": 100_000_000},
+            {"parameters": 100_040_000},
+            ["(100,000,000 parameters)", "(100,040,000 parameters)"],
+        ),
     ],
 )
 def test_different_training_has_separate_rows(first, second, names):
