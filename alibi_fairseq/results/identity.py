@@ -39,7 +39,7 @@ KEYS = {
         "width",
         "vocabulary",
     ),
-    Role.RUN: ("checkpoint", "seed"),
+    Role.RUN: ("checkpoint", "checkpoint_sha256", "seed"),
     Role.MEASUREMENT: (
         "length",
         "stride",
@@ -53,6 +53,8 @@ KEYS = {
         "depth",
     ),
 }
+#: Outcomes of an evaluation and of a probe.
+_OUTCOMES = ("loss_bits", "accuracy")
 #: Measured keys of a benchmark. All its other texts, flags, and integers identify the case.
 _MEASURED = {
     "tokens_per_second",
@@ -75,6 +77,8 @@ def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
     - ``documents`` is left out unless a range of each document is scored.
     - The update count identifies the model, except for ``checkpoint_best.pt``. Seeds reach their
       lowest validation loss after different numbers of updates, so it identifies the run there.
+    - A known hash of the checkpoint identifies the run together with the file name. Its path, which
+      can be written in several ways, and its seed are then left out.
 
     Args:
         facts: result record, or attributes of a measurement. The seed and precision of its results
@@ -88,8 +92,14 @@ def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
             values[key] = facts.get(key)
     if values.get("train_command"):
         values["train_command"] = model_options(facts["train_command"])
-    if Role.RUN not in roles and is_best_checkpoint(facts.get("checkpoint")):
+    if is_best_checkpoint(facts.get("checkpoint")):
         values.pop("updates", None)
+        if Role.RUN in roles:
+            values["updates"] = facts.get("updates")
+    if values.get("checkpoint_sha256"):
+        values.pop("seed")
+        if values["checkpoint"]:
+            values["checkpoint"] = PurePath(values["checkpoint"]).name
     if facts.get("score_from") is None and facts.get("score_to") is None:
         values.pop("documents", None)
     return tuple((key, value) for key, value in values.items() if value is not None)
@@ -107,6 +117,19 @@ def names_file(recorded: str | None, checkpoint: PurePath) -> bool:
     distinguishes copies in one folder, such as ``checkpoint_best.pt``.
     """
     return recorded is not None and PurePath(recorded).name == checkpoint.name
+
+
+def is_copy(record: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return True if records of one measurement differ in the checkpoint's path, not the outcome.
+
+    One checkpoint has several paths if it was evaluated before and after its folder was moved.
+
+    Args:
+        record: result record.
+        other: result record with the same :func:`record_identity`.
+    """
+    has_other_path = record.get("checkpoint") != other.get("checkpoint")
+    return has_other_path and all(record.get(key) == other.get(key) for key in _OUTCOMES)
 
 
 def record_identity(kind: str, record: dict) -> tuple:

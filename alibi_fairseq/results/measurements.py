@@ -82,6 +82,7 @@ class Measurement:
     model: str | None = None
     updates: int | None = None
     checkpoint: str | None = None
+    checkpoint_sha256: str | None = None
     precision: str | None = None
     model_overrides: str | None = None
     display_name: str | None = None

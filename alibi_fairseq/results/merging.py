@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import UserInputError
-from .identity import record_identity
+from .identity import is_copy, record_identity
 from .results_file import new_results_file
 
 
 def merge_results_files(files: list[dict]) -> dict:
     """Merge the contents of results files of the same kind, corpus, text, and dictionary.
 
-    A record that appears twice with the same values is kept once. In the merged provenance,
+    A record that appears twice with the same values is kept once, also if the checkpoint's folder
+    was moved between two measurements. In the merged provenance,
     ``seconds`` is the sum, ``date`` the latest date, and ``command`` has a command per line. Other
     values that differ between the files are null. ``parts`` has the provenance of each file. Equal
     ones count once, because several files can contain the same measurements.
@@ -47,7 +48,7 @@ def _merge_records(kind: str, files: list[dict]) -> list[dict]:
             identity = record_identity(kind, record)
             if identity not in merged:
                 merged[identity] = record
-            elif merged[identity] != record:
+            elif merged[identity] != record and not is_copy(record, merged[identity]):
                 measurement = ", ".join(f"{key} {value}" for key, value in identity)
                 raise UserInputError(
                     "Two results to be merged differ for the same measurement "

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError, model_
 
 from ..errors import UserInputError, requirement
 from .agreement import check_increasing, check_loss, check_sums
-from .identity import record_identity
+from .identity import is_copy, record_identity
 
 #: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"
@@ -88,6 +88,7 @@ class ResultRecord(JsonObject):
     subset: NonEmptyStr = _ABSENT
     model: NonEmptyStr = _ABSENT
     checkpoint: NonEmptyStr = _ABSENT
+    checkpoint_sha256: Sha256 = _ABSENT
     updates: NonNegativeInt = _ABSENT
     seed: NonNegativeInt | None = None
     precision: NonEmptyStr = _ABSENT
@@ -197,12 +198,12 @@ def validate_results(results: Any, source: str = "the results") -> dict:
             if key not in record:
                 raise UserInputError(f"{source}: cells[{index}].{key} is missing.")
         identity = record_identity(kind, record)
-        if identity in first_index:
+        first = first_index.setdefault(identity, index)
+        if first != index and not is_copy(record, results["cells"][first]):
             raise UserInputError(
-                f"{source}: cells[{index}] measures the same thing as "
-                f"cells[{first_index[identity]}]. Keep one of them."
+                f"{source}: cells[{index}] measures the same thing as cells[{first}]. "
+                "Keep one of them."
             )
-        first_index[identity] = index
     return results
 
 

@@ -150,7 +150,12 @@ def _run_names(members: Iterable[Measurement]) -> dict[tuple, str]:
     descriptions = {}
     for member in members:
         seed = "unknown seed" if member.seed is None else f"seed {member.seed}"
-        description = (member.checkpoint or "unnamed", seed)
+        description = (
+            member.checkpoint or "unnamed",
+            seed,
+            f"{member.updates} updates",
+            f"checkpoint hash {(member.checkpoint_sha256 or 'unknown')[:8]}",
+        )
         descriptions.setdefault(member.identity(Role.RUN), description)
     shown = _distinguishing_parts(list(descriptions.values()), len(descriptions))
     names = {}

@@ -101,6 +101,17 @@ def test_collect_merges_files_and_rejects_contradictions(tmp_path):
         collect([tmp_path])
 
 
+def test_collect_compares_checkpoints_of_two_paths(tmp_path):
+    perplexities = {"a": 10.0, "b": 10.0, "c": 11.0}
+    for name, perplexity in perplexities.items():
+        run = {"checkpoint": f"{name}/last.pt", "checkpoint_sha256": "d" * 64}
+        save_results_file(document(evaluation_cell(perplexity, **run)), tmp_path / f"{name}.json")
+    results = collect([tmp_path / "a.json", tmp_path / "b.json"])
+    assert [measurement.checkpoint for measurement in results.measurements] == ["a/last.pt"]
+    with pytest.raises(UserInputError, match="contain different perplexities"):
+        collect([tmp_path])
+
+
 @pytest.mark.parametrize("change", ["remove", "null"])
 def test_collect_requires_perplexities_of_evaluations(tmp_path, change):
     results = paper_results()

@@ -74,6 +74,15 @@ def test_table_has_longest_non_overlapping_windows_only():
     assert position_table(measurements_in(earlier_version)) == ""
 
 
+def test_moved_checkpoint_has_one_table():
+    shorter = record_of(9, 8, 7, 6, 1, length=4, checkpoint="runs/last.pt")
+    longer = record_of(9, 8, 7, 6, 5, checkpoint="/moved/runs/last.pt")
+    measurements = measurements_in(
+        *[r | {"checkpoint_sha256": "d" * 64} for r in (shorter, longer)]
+    )
+    assert [measurement.length for measurement in longest_windows(measurements)] == [6]
+
+
 def test_lengths_and_splits_have_separate_tables():
     longer = record_of(9, 8, 7, 6, 5, length=12, train_length=6)
     test = record_of(9, 8, 7, 6, 4, subset="test")

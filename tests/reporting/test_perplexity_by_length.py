@@ -172,6 +172,34 @@ def test_seeds_at_different_lengths_share_a_row():
     assert rows_of(*records) == [["ALiBi, L=64", "10.00 ± 0.00 (2 seeds)", "9.00"]]
 
 
+def test_seeds_of_moved_checkpoints_are_averaged():
+    records = []
+    for folder in ("runs", "/moved/runs"):
+        for seed, sha256 in ((1, "d" * 64), (2, "e" * 64)):
+            run = {"checkpoint": f"{folder}/{seed}/last.pt", "checkpoint_sha256": sha256}
+            records.append(evaluation_cell(10.0 * seed, seed=seed, **run))
+    records[3]["length"] = records[3]["stride"] = 256
+    assert rows_of(*records) == [["ALiBi, L=64", "15.00 ± 7.07 (2 seeds)", "20.00"]]
+
+
+def test_checkpoints_of_one_path_are_distinguished_by_hash():
+    records = []
+    for length, sha256 in ((128, "d" * 64), (256, "e" * 64)):
+        run = {"checkpoint": "hf", "checkpoint_sha256": sha256}
+        records.append(evaluation_cell(length=length, seed=None, **run))
+    names = [row[0] for row in rows_of(*records)]
+    assert names == [f"ALiBi, L=64 (checkpoint hash {letter * 8})" for letter in "de"]
+
+
+def test_updates_distinguish_best_checkpoints_of_one_path():
+    records = []
+    for length, updates in ((128, 900), (256, 1000)):
+        run = {"checkpoint": "runs/1/checkpoint_best.pt", "updates": updates}
+        records.append(evaluation_cell(length=length, **run))
+    names = [row[0] for row in rows_of(*records)]
+    assert names == ["ALiBi, L=64 (1000 updates)", "ALiBi, L=64 (900 updates)"]
+
+
 def test_splits_evaluated_one_by_one_share_a_row():
     measurements = []
     for seed in (1, 2):

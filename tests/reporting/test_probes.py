@@ -73,6 +73,14 @@ def test_different_models_are_not_averaged(first, second, names):
     assert sorted(columns["copy at 1 L"]["alibi", 64, ()].split(" / ")) == ["50 %", "90 %"]
 
 
+def test_moved_checkpoint_is_one_run():
+    records = []
+    for depth, folder in ((0.0, "runs"), (1.0, "/moved/runs")):
+        checkpoint = {"checkpoint": f"{folder}/1/last.pt", "checkpoint_sha256": "d" * 64}
+        records.append(record("alibi", 64, depth, 0.5 + depth / 2, **checkpoint))
+    assert cells_of(accuracy_table(probe_results(*records)))[1:] == [["ALiBi, L=64", "75 %"]]
+
+
 def test_unlearned_probe_is_reported_and_dropped():
     """Repeating the symbols in any order is above chance but is not copying."""
     results = probe_results(record("none", 64, 0.0, 0.49), record("none", 256, 0.0, 0.9))

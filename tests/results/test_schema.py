@@ -195,6 +195,19 @@ def test_merge_counts_equal_parts_once():
     assert provenance["seconds"] == 7.5
 
 
+def test_checkpoint_of_two_paths_is_one_run():
+    before = evaluation_cell(checkpoint="runs/1/last.pt", checkpoint_sha256="d" * 64)
+    after = before | {"checkpoint": "/moved/1/last.pt", "tokens_per_second": 5.0}
+    schema.validate_results(document(before, after))
+    merged = merging.merge_results_files([document(before), document(after)])
+    assert merged["cells"] == [before]
+    other_loss = evaluation_cell(17.0, checkpoint="/moved/1/last.pt", checkpoint_sha256="d" * 64)
+    with pytest.raises(UserInputError, match="measures the same thing"):
+        schema.validate_results(document(before, other_loss))
+    with pytest.raises(UserInputError, match="differ for the same measurement"):
+        merging.merge_results_files([document(before), document(other_loss)])
+
+
 def test_merge_keeps_seed_of_each_file():
     documents = [document(evaluation_cell(16.0 + seed), seed=seed) for seed in (1, 2)]
     merged = merging.merge_results_files(documents)
