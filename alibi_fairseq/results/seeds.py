@@ -66,14 +66,17 @@ def _group_repeats(measurements: Iterable[Measurement]) -> list[list[Measurement
 
 
 def _mean(repeats: list[Measurement]) -> Measurement:
-    """Return the mean of a measurement over seeds."""
+    """Return the mean of a measurement over seeds, of each value over the seeds that have it."""
     perplexities = [repeat.perplexity for repeat in repeats if repeat.perplexity is not None]
-    bits_per_byte = [repeat.bits_per_byte for repeat in repeats if repeat.bits_per_byte is not None]
     update_counts = {repeat.updates for repeat in repeats}
     mean = replace(
         repeats[0],
-        perplexity=statistics.fmean(perplexities) if perplexities else None,
-        bits_per_byte=statistics.fmean(bits_per_byte) if bits_per_byte else None,
+        perplexity=_mean_of_known(repeat.perplexity for repeat in repeats),
+        bits_per_byte=_mean_of_known(repeat.bits_per_byte for repeat in repeats),
+        tokens_per_second=_mean_of_known(repeat.tokens_per_second for repeat in repeats),
+        tokens_per_second_batch_1=_mean_of_known(
+            repeat.tokens_per_second_batch_1 for repeat in repeats
+        ),
         spread=statistics.stdev(perplexities) if len(perplexities) > 1 else None,
         seeds=len(repeats),
         seed=None,
@@ -81,6 +84,12 @@ def _mean(repeats: list[Measurement]) -> Measurement:
         updates=repeats[0].updates if len(update_counts) == 1 else None,
     )
     return replace(mean, **_average_positions(repeats))
+
+
+def _mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known, or None if there are none."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _average_positions(repeats: list[Measurement]) -> dict[str, Any]:

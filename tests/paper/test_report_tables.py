@@ -127,6 +127,18 @@ def test_evaluation_speeds_come_from_evaluations():
     assert speeds["ALiBi, L=512: ours, full batches"] == "9000"
 
 
+def test_evaluation_speeds_are_averaged_over_seeds():
+    measurements = []
+    for seed, speed in ((1, None), (2, 4000.0), (3, 6000.0)):
+        for measurement in ours("table02", position_method="alibi"):
+            of_seed = {"seed": seed, "tokens_per_second_batch_1": speed}
+            measurements.append(replace(measurement, data_sha256="a" * 64, **of_seed))
+    rows = cells_of(table("table02", measurements))
+    headers = next(row for row in rows if "ALiBi, L=512: ours, batch 1" in row)
+    first_length = rows[rows.index(headers) + 1]
+    assert first_length[headers.index("ALiBi, L=512: ours, batch 1")] == "5000"
+
+
 def test_table_6_has_speeds_of_training_and_evaluation():
     measurements = ours("table06", train_length=512)
     measurements = [replace(measurement, **SPEEDS) for measurement in measurements]
