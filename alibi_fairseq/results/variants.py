@@ -147,7 +147,7 @@ def _run_names(members: Iterable[Measurement]) -> dict[tuple, str]:
     Returns:
         The name of each run by its identity. The name of the only run is empty.
     """
-    descriptions = {}
+    descriptions: dict[tuple, tuple[str, ...]] = {}
     for member in members:
         seed = "unknown seed" if member.seed is None else f"seed {member.seed}"
         description = (
