@@ -150,7 +150,7 @@ class ReportData:
                 by_file = by_machine[f"{machine}, {record.get('model')}"]
                 speeds = by_file.setdefault(path, {})
                 speeds[record.get("position_method"), record.get("length")] = measured
-        speeds_by_title = {}
+        speeds_by_title: dict[str, SpeedsAndMemory] = {}
         for machine, by_file in sorted(by_machine.items()):
             # File names may be equal, but their paths below the common folder are not.
             folder = os.path.commonpath([path.parent for path in by_file])
