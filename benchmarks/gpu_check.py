@@ -188,7 +188,7 @@ def wait(process: subprocess.Popen, limit: float, interrupt: bool) -> int | None
     Args:
         process: leader of the processes to stop.
         limit: time limit in seconds.
-        interrupt: whether to send SIGINT first. pytest then reports the tests that it has run.
+        interrupt: True to send SIGINT first. pytest then reports the tests that it has run.
     """
     try:
         return process.wait(limit)

@@ -249,7 +249,7 @@ def compare_steps(
         rounds: number of timed steps per variant.
         label: name of the task in the results.
         baseline: variant that the ratios refer to.
-        memory: whether to measure peak memory too.
+        memory: True to measure peak memory, too.
         case: further keys of every record.
     """
     steps = {}

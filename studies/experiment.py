@@ -22,7 +22,7 @@ from alibi_fairseq.compare.comparison_config import (
     CorpusConfig,
     ModelSpec,
 )
-from alibi_fairseq.compare.comparison_runs import ComparisonRun, runs_of, sha256_if_present
+from alibi_fairseq.compare.comparison_runs import ComparisonRun, list_runs, sha256_if_present
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare_corpora
 from alibi_fairseq.errors import UserInputError
@@ -285,7 +285,7 @@ class Study(Experiment):
         available = {corpus.name for corpus in self.corpora}
         runs: dict[str, StudyRun] = {}
         for part in self.parts:
-            for model in runs_of(part, self.folder, self.results / "tuning"):
+            for model in list_runs(part, self.folder, self.results / "tuning"):
                 name = run_name(model.spec)
                 corpus = model.spec.corpus
                 if corpus not in available or not fnmatch.fnmatch(name, self.pattern):

@@ -191,7 +191,7 @@ def causal_blocks(
 def _visibility(
     mask: FutureMask, query_document_start: Tensor | None, device: torch.device
 ) -> Callable:
-    """Return the function that tells whether a query attends to a key.
+    """Return the function that is True if a query attends to a key.
 
     ``query_document_start`` is (B, T), the first key of each query's document.
     """

@@ -64,7 +64,9 @@ class ReportCommand(CliCommand):
             results, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
         measured = sum(len(results_file["cells"]) for _, results_file in results.files)
-        comparable = sum(not measurement.unlike_paper for measurement in results.measurements)
+        comparable = sum(
+            not measurement.not_comparable_reason for measurement in results.measurements
+        )
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")
 

@@ -65,14 +65,14 @@ class CorpusConfig:
         text: files, archives, or folders, as in ``alibi-fairseq prepare text``.
         data: folder of fairseq's binary data, instead of text.
         tokenizer: ``sentencepiece`` or ``words``.
-        vocabulary: number of dictionary entries. None: depends on the size of the text.
+        vocabulary: number of dictionary entries (default: depends on the size of the text).
         probe: synthetic task to train and test on.
         documents: ``files``: a file is a document. ``titles``: a title begins a document, as in
             WikiText's ``*.tokens`` files; repeated documents are then kept once.
         sample: bytes of text to prepare, in documents drawn by their hash. Repeated documents are
-            kept once. None: all.
-        excerpt: size of the excerpt to train and test on. A folder ``data`` must be this excerpt.
-            None: all of the prepared text.
+            kept once. By default, all of the text.
+        excerpt: size of the excerpt to train and test on (default: the whole text). If ``data`` is
+            given, it must be this excerpt.
     """
 
     name: Name
@@ -84,7 +84,7 @@ class CorpusConfig:
     )
     vocabulary: int | None = Field(
         default=None,
-        description="number of dictionary entries; none: chosen by the size of the text",
+        description="number of dictionary entries (default: depends on the size of the text)",
     )
     probe: Literal["copy", "passkey", "mqar"] | None = None
     documents: Literal["files", "titles"] = "files"
@@ -159,7 +159,7 @@ class ComparisonConfig:
     Attributes:
         corpora: corpora to train and evaluate on.
         user_dir: folder of a plugin with position methods, which is also passed as ``--user-dir``.
-        train_on: names of the corpora to train on. Empty: all.
+        train_on: names of the corpora to train on (default: all).
         also_on: names of corpora on which the models of all corpora are evaluated.
         shared_vocabulary: number of entries of one sentencepiece dictionary for all texts.
         batches_per_update: batches whose gradients are accumulated for an update. More batches need
@@ -175,8 +175,8 @@ class ComparisonConfig:
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
     methods: Methods = Field(
         ("alibi", "sinusoidal"),
-        description="position methods, of which `alibi-fairseq models` lists the names; all: the "
-        "paper's methods, learned, transformer_xl, and none; later: the others; A+B: A and B in "
+        description="position methods (`alibi-fairseq models` lists their names); all: the seven "
+        "up to the time of the ALiBi paper; later: the seven after it; A+B: A and B in "
         "alternate layers; A/OPTION=VALUE: A with an option of the model",
     )
     train_lengths: NonEmptyListOrItem[PositiveInt] = Field(

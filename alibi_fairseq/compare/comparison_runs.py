@@ -41,7 +41,7 @@ class ComparisonRun(NamedTuple):
     tuning: Tuning | None
 
 
-def runs_of(
+def list_runs(
     comparison: ComparisonConfig, folder: Path, tuned: Path | None = None
 ) -> list[ComparisonRun]:
     """Return the runs of a comparison, the most important first.
@@ -62,14 +62,14 @@ def runs_of(
             tuning = tuning_of(comparison, spec, data, folder, tuned or folder)
             lr = tuning.lr
             trials = tuning.trials
-        run = run_of(comparison, spec, data, folder, lr)
+        run = build_run(comparison, spec, data, folder, lr)
         evaluations = tuple(eval_steps_of(comparison, corpus, spec, run.folder, folder))
         run = replace(run, trials=trials, evaluations=evaluations)
         runs.append(ComparisonRun(spec, run, tuning))
     return runs
 
 
-def run_of(
+def build_run(
     comparison: ComparisonConfig,
     spec: ModelSpec,
     data: Path,
@@ -172,7 +172,7 @@ def tuning_of(
     trial_spec = spec._replace(seed=comparison.seeds[0])
     trials = {}
     for lr in comparison.lr:
-        trial = run_of(trial_config, trial_spec, data, folder, lr, f"-lr{lr:g}")
+        trial = build_run(trial_config, trial_spec, data, folder, lr, f"-lr{lr:g}")
         trials[lr] = replace(trial, may_diverge=True)
     return Tuning.choose(label, trials, tuned / f"{model_name(spec)}-tuning.json")
 

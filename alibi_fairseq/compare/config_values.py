@@ -12,7 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from ..positions import METHODS
 from .method_notation import check_notation
 
-#: Methods selected by ``all``: the paper's four, learned, Transformer-XL, and none.
+#: Methods selected by ``all``: the paper's four, learned, Transformer-XL, and none. ``later``
+#: selects the methods that were published after the paper.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
 #: Options of ``fairseq-train`` that the configuration determines.
 RESERVED = (

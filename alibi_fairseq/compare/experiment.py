@@ -31,7 +31,7 @@ from ..runs.run import EvalStep, Run
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
 from .comparison_config import ComparisonConfig
-from .comparison_runs import ComparisonRun, run_of, runs_of
+from .comparison_runs import ComparisonRun, build_run, list_runs
 from .config_files import as_mapping
 from .corpus_preparation import is_prepared, prepare_corpora, text_folder
 from .speeds import speed_columns
@@ -72,7 +72,7 @@ class ComparisonExperiment(Experiment):
         # Corpora, seeds, and learning rates have no options to check.
         specs = {(spec.method, spec.train_length): spec for spec in self.comparison.model_specs()}
         for spec in specs.values():
-            run = run_of(self.comparison, spec, self.folder, self.folder, self.comparison.lr[0])
+            run = build_run(self.comparison, spec, self.folder, self.folder, self.comparison.lr[0])
             parser = options.get_training_parser()
             args = options.parse_args_and_arch(parser, [run.data, *run.flags])
             layers = getattr(args, "decoder_layers", default_layers)
@@ -110,7 +110,7 @@ class ComparisonExperiment(Experiment):
 
     @property
     def runs(self) -> list[Run]:
-        return [model.run for model in runs_of(self.comparison, self.folder)]
+        return [model.run for model in list_runs(self.comparison, self.folder)]
 
     def report(self) -> None:
         """Write ``table.md``, and a results file and figures per corpus.
@@ -119,7 +119,7 @@ class ComparisonExperiment(Experiment):
         probe. With several corpora, file names begin with the corpus. Accuracies of probes are
         also columns of the perplexity tables.
         """
-        models = runs_of(self.comparison, self.folder)
+        models = list_runs(self.comparison, self.folder)
         evaluations = evaluations_by_corpus(models)
         columns: dict = {}
         if self.speeds:

@@ -31,7 +31,7 @@ from ..results.schema import TRAINING_FILE
 from ..results.training_command import options_of_any_corpus
 from ..runs.run import Run
 from .comparison_config import ComparisonConfig
-from .comparison_runs import runs_of
+from .comparison_runs import list_runs
 from .config_values import tokens_at
 
 #: Number of timed rounds. One untimed round comes first.
@@ -235,7 +235,7 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
         train_on=(first_corpus,),
         seeds=comparison.seeds[:1],
     )
-    runs = [model.run for model in runs_of(timed, folder)]
+    runs = [model.run for model in list_runs(timed, folder)]
     lengths: list[int] = []
     for train_length in comparison.train_lengths:
         lengths += tokens_at(comparison.eval_lengths, train_length)

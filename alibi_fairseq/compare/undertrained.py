@@ -12,7 +12,7 @@ from ..evaluation.data import load_dictionary, load_split
 from ..results.data_folder import DataFolder
 from ..results.identity import Role, identity
 from ..results.measurements import Measurement
-from ..results.model_groups import split_by_model
+from ..results.model_groups import group_by_model
 
 #: Smallest gain of a trained model over the unigram entropy, as a fraction of that entropy.
 MIN_GAIN = 0.1
@@ -42,7 +42,7 @@ def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> 
     """
     labels: dict[tuple, str] = {}
     perplexities: dict[tuple, list[float]] = {}
-    for series in split_by_model(measurements):
+    for series in group_by_model(measurements):
         for measurement in series.measurements:
             if measurement.perplexity is None:
                 continue

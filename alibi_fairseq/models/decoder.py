@@ -311,7 +311,7 @@ def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
 
 
 def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:
-    """Input and context of a layer that computes only the last positions.
+    """Return the input and context of a layer that computes only the last positions.
 
     Earlier positions of x (T, B, C) become memory, which provides keys and values; their queries,
     output projections and feed-forward activations are not computed.

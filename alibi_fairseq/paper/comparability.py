@@ -46,7 +46,7 @@ MODEL_OPTIONS = {
 _HEADS = {"alibi_lm_wiki103": "8", "alibi_lm_bookcorpus": "8", "alibi_lm_1b3": "16"}
 
 
-def why_other_text(corpus: str, text: dict | None) -> str | None:
+def different_units_reason(corpus: str, text: dict | None) -> str | None:
     """Return why perplexities on a text are in other units than the paper's, or None.
 
     Args:
@@ -69,7 +69,7 @@ def why_other_text(corpus: str, text: dict | None) -> str | None:
     return None
 
 
-def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
+def incomparability_reason(corpus: str, measurement: Measurement) -> str | None:
     """Return why a measurement is not comparable with the paper's, or None.
 
     Args:
@@ -81,7 +81,7 @@ def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
         return f"{corpus} is not a corpus of the paper"
     if measurement.model != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
-    other_model = why_other_model(
+    other_model = different_model_reason(
         setting, measurement.layers, measurement.width, measurement.train_command or ""
     )
     if other_model is not None:
@@ -100,7 +100,7 @@ def why_not_comparable(corpus: str, measurement: Measurement) -> str | None:
     return None
 
 
-def why_other_model(
+def different_model_reason(
     setting: dict, layers: int | None, width: int | None, train_command: str
 ) -> str | None:
     """Return why a model differs from the paper's, or None. Unknown values are equal.

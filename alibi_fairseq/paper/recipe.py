@@ -94,7 +94,7 @@ class Recipe:
         batch: sequences of an update.
         updates: number of updates.
         options: all other settings, by fairseq group.
-        starts_from_another: whether training starts from the weights of a trained model.
+        starts_from_another: True if training starts from the weights of a trained model.
     """
 
     folder: str
@@ -121,7 +121,7 @@ class Recipe:
 
         Args:
             gpus: number of GPUs, or of processes on a CPU (default: the recipe's).
-            cpu: whether to train on a CPU.
+            cpu: True to train on a CPU.
         """
         batch = self.batch if gpus is None else self.batch.on(gpus)
         computed: Settings = {

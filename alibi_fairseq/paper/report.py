@@ -37,12 +37,12 @@ def write_report(
     Args:
         results: results to report.
         out: output folder.
-        with_paper: whether to include all of the paper's tables and figures, not only those on
+        with_paper: True to include all of the paper's tables and figures, not only those on
             corpora of the results.
         title: title of the page, and of the tables and figures of the user's measurements.
         columns: columns of the tables of the user's measurements, as in
             :func:`.perplexity_by_length.length_tables`.
-        with_latex: whether to write the tables of the user's measurements in LaTeX, too.
+        with_latex: True to write the tables of the user's measurements in LaTeX, too.
     """
     report = ReportWriter(out)
     items = list(report_tables.TABLES)
@@ -124,7 +124,7 @@ def add_perplexities(
         results: results to report.
         page_title: title of the page, which sections repeat (default: only their own title).
         columns: columns of the tables, as in :func:`.perplexity_by_length.length_tables`.
-        with_latex: whether to write the tables in LaTeX, too.
+        with_latex: True to write the tables in LaTeX, too.
     """
     groups = _by_corpus_and_model(results.measurements)
     for corpus, model in sorted(groups, key=str):
@@ -205,7 +205,7 @@ def add_tables(
         heading: title of the section.
         title: beginning of the captions in the LaTeX file.
         tables: tables of the section.
-        with_latex: whether to write the LaTeX file.
+        with_latex: True to write the LaTeX file.
     """
     latex_text = ""
     if with_latex:
@@ -245,7 +245,7 @@ def _caveat(corpus: str | None, measurements: list[Measurement]) -> str:
         )
     reasons: list[str] = []
     for measurement in measurements:
-        reason = measurement.unlike_paper
+        reason = measurement.not_comparable_reason
         if reason and reason not in reasons:
             reasons.append(reason)
     if not reasons:

@@ -14,7 +14,7 @@ from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import find_results_files, load_results_file
 from ..results.training_command import model_options
 from . import published
-from .comparability import why_not_comparable, why_other_model, why_other_text
+from .comparability import different_model_reason, different_units_reason, incomparability_reason
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
@@ -48,7 +48,7 @@ class ReportData:
         return [
             measurement
             for measurement in self.measurements
-            if measurement.corpus == corpus and not measurement.unlike_paper
+            if measurement.corpus == corpus and not measurement.not_comparable_reason
         ]
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
@@ -130,7 +130,7 @@ class ReportData:
                 command = validation["train_command"]
                 layers = record.get("layers")
                 width = record.get("width")
-                if why_other_model(setting, layers, width, command or "") is None:
+                if different_model_reason(setting, layers, width, command or "") is None:
                     validations.append(validation)
         return sorted(validations, key=lambda record: record["updates"])
 
@@ -233,10 +233,14 @@ def _annotated_measurements(results_file: dict) -> Iterator[Measurement]:
     """Yield the measurements of an evaluation, with the reasons against a comparison."""
     corpus = results_file["corpus"]
     text = results_file["provenance"].get("text")
-    other_text = why_other_text(corpus, text) or ""
+    other_units_reason = different_units_reason(corpus, text) or ""
     for measurement in measurements_of(results_file):
-        unlike_paper = why_not_comparable(corpus, measurement) or ""
-        yield replace(measurement, other_text=other_text, unlike_paper=unlike_paper)
+        not_comparable_reason = incomparability_reason(corpus, measurement) or ""
+        yield replace(
+            measurement,
+            other_units_reason=other_units_reason,
+            not_comparable_reason=not_comparable_reason,
+        )
 
 
 def _check_agreement(
@@ -263,7 +267,7 @@ def _check_agreement(
         f"{path} and {first_path} contain different perplexities ({measurement.perplexity:.4f} "
         f"and {first.perplexity:.4f}) of one measurement: {measurement.position_method}, trained "
         f"at {measurement.train_length}, evaluated at {measurement.length}, "
-        f"{measurement.inference}, {measurement.subset}. Leave one file out."
+        f"{measurement.window_kind}, {measurement.subset}. Leave one file out."
     )
 
 

@@ -86,8 +86,8 @@ def _other_text_note(ours: list[Measurement]) -> str:
     """Return the reasons for which differences have no mark, or an empty string."""
     reasons = []
     for measurement in ours:
-        if measurement.other_text and measurement.other_text not in reasons:
-            reasons.append(measurement.other_text)
+        if measurement.other_units_reason and measurement.other_units_reason not in reasons:
+            reasons.append(measurement.other_units_reason)
     if not reasons:
         return ""
     return (

@@ -87,7 +87,7 @@ class ReproductionExperiment(Experiment):
         """Prepare the datasets after validating them and the number of GPUs."""
         for training in self.trainings:
             # Raises an error if the sequences cannot be divided among the GPUs.
-            self.run(training)
+            self.build_run(training)
         for dataset in self.data.values():
             dataset.check()
         for dataset in self.data.values():
@@ -96,7 +96,7 @@ class ReproductionExperiment(Experiment):
     @property
     def runs(self) -> list[Run]:
         """Runs of all trainings."""
-        return [self.run(training) for training in self.trainings]
+        return [self.build_run(training) for training in self.trainings]
 
     def report(self) -> None:
         """Write the report, and write and print the table of each item."""
@@ -127,7 +127,7 @@ class ReproductionExperiment(Experiment):
             return [f"The time at the scale '{self.scale.name}' is unknown.", ""]
         costs = []
         for training in self.trainings:
-            run = self.run(training)
+            run = self.build_run(training)
             devices = self._devices_of(training.recipe)
             gpus = 0 if devices.cpu else devices.processes
             # fairseq keeps the last checkpoint and the one with the best validation loss.
@@ -137,7 +137,7 @@ class ReproductionExperiment(Experiment):
             costs.append(run_cost(training.recipe, run.updates, gpus, checkpoints))
         return [cost_table(costs), ""]
 
-    def run(self, training: PaperTraining) -> Run:
+    def build_run(self, training: PaperTraining) -> Run:
         """Create the run of a training at this scale.
 
         The run's settings identify the data only once the data is prepared.
@@ -145,7 +145,7 @@ class ReproductionExperiment(Experiment):
         Raises:
             UserInputError: the sequences of an update cannot be divided among the GPUs.
         """
-        recipe = self.scale.recipe(training.recipe)
+        recipe = self.scale.scale_recipe(training.recipe)
         dataset = self.data[recipe.corpus]
         devices = self._devices_of(recipe)
         update_counts = self._update_counts(training)
@@ -178,7 +178,7 @@ class ReproductionExperiment(Experiment):
         """Return the update counts of a run's kept checkpoints at this scale, ascending."""
         update_counts: list[int] = []
         for paper_updates in training.update_counts:
-            updates = self.scale.updates_of(training.recipe, paper_updates)
+            updates = self.scale.scale_updates(training.recipe, paper_updates)
             # Several update counts of a recipe can be the same one at a small scale.
             if updates not in update_counts:
                 update_counts.append(updates)
@@ -198,7 +198,7 @@ class ReproductionExperiment(Experiment):
         return EvalStep(
             results=self.results(training, evaluation.subset),
             config=config,
-            updates=self.scale.updates_of(training.recipe, evaluation.updates),
+            updates=self.scale.scale_updates(training.recipe, evaluation.updates),
         )
 
     def results(self, training: PaperTraining, subset: str) -> Path:
@@ -226,8 +226,8 @@ class ReproductionExperiment(Experiment):
         results = self.results(training, evaluation.subset)
         if not results.is_file():
             return
-        updates = self.scale.updates_of(training.recipe, evaluation.updates)
-        checkpoint = self.run(training).checkpoint_path(updates)
+        updates = self.scale.scale_updates(training.recipe, evaluation.updates)
+        checkpoint = self.build_run(training).checkpoint_path(updates)
         for measurement in measurements_of(load_results_file(results)):
             if names_file(measurement.checkpoint, checkpoint):
                 yield replace(

@@ -43,13 +43,13 @@ class Scale:
     prepare: dict[str, str] = field(default_factory=dict)
     log_interval: int = 100
 
-    def updates_of(self, recipe: Recipe, updates: int) -> int:
+    def scale_updates(self, recipe: Recipe, updates: int) -> int:
         """Convert an update count of a recipe to the same fraction of a run at this scale."""
         if self.updates is None:
             return updates
         return max(1, round(self.updates * updates / recipe.updates))
 
-    def recipe(self, recipe: Recipe) -> Recipe:
+    def scale_recipe(self, recipe: Recipe) -> Recipe:
         """Return a recipe at this scale, with a shorter schedule and a smaller model."""
         if self.updates is None:
             return recipe

@@ -11,7 +11,7 @@ from itertools import cycle
 from ..reporting import plots
 from ..results.labels import METHOD_NAMES, method_name, method_order
 from ..results.measurements import Measurement
-from ..results.model_groups import group_by_model
+from ..results.model_groups import average_by_model
 from . import published
 from .method_line import method_line
 from .report_data import ReportData, SpeedsAndMemory, of_longest_training
@@ -137,7 +137,7 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
         if is_evaluation and model in printed_models and model in recorded:
             usable.append(measurement)
     ours: list[Measurement] = []
-    for series in group_by_model(usable):
+    for series in average_by_model(usable):
         ours += series.measurements
     if ours:
         panels.append(_quality_panel("ours, per process", "tokens", recorded, ours, is_paper=False))
@@ -187,7 +187,7 @@ def _quality_panel(
         unit: unit of the speeds, words or tokens.
         speeds: training speeds.
         measurements: measurements whose models all have a speed.
-        is_paper: whether the numbers are the paper's.
+        is_paper: True if the numbers are the paper's.
     """
     lines = []
     for method in PAIR:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..results.labels import method_name, model_label
 from ..results.measurements import Measurement
-from ..results.model_groups import Series, group_by_model
+from ..results.model_groups import Series, average_by_model
 
 #: Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
 #: 46.7k and 50k updates.
@@ -84,7 +84,7 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
             ours_in_row.append(measurement)
     # A row of several training lengths joins models that have the same variant.
     variants: dict[str, list[Measurement]] = defaultdict(list)
-    for model in group_by_model(ours_in_row):
+    for model in average_by_model(ours_in_row):
         variants[model.variant] += model.measurements
     our_series = []
     for variant, measurements in variants.items():

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..results.evaluation_groups import split_by_evaluation, split_by_raw_text
+from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
 from ..results.measurements import Measurement
-from ..results.model_groups import Series, group_by_model
+from ..results.model_groups import Series, average_by_model
 from . import plots
 from .caption import caption
 from .line_styles import method_style
@@ -121,7 +121,7 @@ def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.P
         paths: files to write.
     """
     if has_several_tokenizers(measurements):
-        panels = _informative(_panels(split_by_raw_text(measurements)))
+        panels = _informative(_panels(group_by_raw_text(measurements)))
         y = "Bits per byte (lower is better)"
         draw_panels(title, panels, *paths, line_of=_line_of_bits_per_byte, y=y)
     else:
@@ -156,19 +156,19 @@ def has_several_tokenizers(measurements: list[Measurement]) -> bool:
 
 
 def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[Series]]:
-    """Return the models of each panel of a figure: one panel per :func:`split_by_evaluation` group.
+    """Return the models of each panel of a figure: one panel per :func:`group_by_evaluation` group.
 
     Several methods at several training lengths get a panel per training length. Models on a raw
     text share a panel.
     """
-    return _panels(split_by_evaluation(measurements))
+    return _panels(group_by_evaluation(measurements))
 
 
 def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
     """Return the models of each panel, given groups of comparable measurements by name."""
     panels = {}
     for name, group in groups.items():
-        models = group_by_model(group)
+        models = average_by_model(group)
         train_lengths = sorted({measurement.train_length for measurement in group})
         methods = {measurement.position_method for measurement in group}
         has_one_kind = len(train_lengths) == 1 or len(methods) == 1

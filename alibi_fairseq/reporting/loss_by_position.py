@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from ..results.evaluation_groups import split_by_evaluation
+from ..results.evaluation_groups import group_by_evaluation
 from ..results.identity import Role
 from ..results.measurements import Measurement
-from ..results.model_groups import group_by_model
+from ..results.model_groups import average_by_model
 from .table import Table
 
 
@@ -41,7 +41,7 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
     tables.
     """
     tables = []
-    for name, group in split_by_evaluation(longest_windows(measurements)).items():
+    for name, group in group_by_evaluation(longest_windows(measurements)).items():
         by_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
         for measurement in group:
             buckets = (
@@ -59,7 +59,7 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
 
 def _by_position(measurements: list[Measurement], caption: str) -> Table:
     """Create the table of models with the same evaluation length and the same buckets."""
-    models = group_by_model(measurements)
+    models = average_by_model(measurements)
     ranges = bucket_ranges(measurements[0].position_ends)
     rows = []
     for index, tokens in enumerate(measurements[0].position_tokens):

@@ -71,7 +71,7 @@ def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
 
     Args:
         column: the header, and then the other cells.
-        align_left: whether to align the cells on the left.
+        align_left: True to align the cells on the left.
     """
     cells = [literal(cell) for cell in column]
     width = max(len(cell) for cell in cells)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..results.evaluation_groups import split_by_evaluation, split_by_raw_text
+from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
 from ..results.measurements import Measurement
-from ..results.model_groups import ModelKey, Series, group_by_model
+from ..results.model_groups import ModelKey, Series, average_by_model
 from . import markdown
 from .table import Table
 
@@ -31,7 +31,7 @@ def length_tables(
 ) -> list[Table]:
     """Return the perplexities by model and length, one table per group of comparable measurements.
 
-    :func:`.split_by_evaluation` makes these groups.
+    :func:`.group_by_evaluation` makes these groups.
 
     Bits per byte, which are comparable across tokenizers, have separate tables. On binary data, the
     table follows the perplexities of the same group. On raw text, models with different tokenizers
@@ -47,7 +47,7 @@ def length_tables(
     """
     measurements = list(measurements)
     tables = []
-    for name, group in split_by_evaluation(measurements).items():
+    for name, group in group_by_evaluation(measurements).items():
         caption = f"Perplexity on {name}"
         tables.append(_by_length(caption, group, markdown.measurement, extra_columns, columns))
         has_bits_per_byte = any(measurement.bits_per_byte is not None for measurement in group)
@@ -57,7 +57,7 @@ def length_tables(
         if note:
             # One note for all tables of the group, below the last.
             tables[-1] = replace(tables[-1], notes=[note])
-    for name, group in split_by_raw_text(measurements).items():
+    for name, group in group_by_raw_text(measurements).items():
         tables.append(_bits_per_byte_table(name, group, columns))
     return tables
 
@@ -108,7 +108,7 @@ def _by_length(
     if columns:
         names = [name for name in columns if name in names or name in MODEL_COLUMNS]
     rows = []
-    for model in group_by_model(measurements):
+    for model in average_by_model(measurements):
         row = [model.label]
         for name in names:
             if name in MODEL_COLUMNS:

@@ -18,7 +18,7 @@ from matplotlib.image import AxesImage
 
 from ..results.identity import Role
 from ..results.measurements import Measurement, measurements_of
-from ..results.model_groups import ModelKey, Series, split_by_model
+from ..results.model_groups import ModelKey, Series, group_by_model
 from . import markdown, plots
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
@@ -52,7 +52,7 @@ def probed_models(results: dict) -> list[ProbedModel]:
     As in tables of perplexity, only seeds of the same model share a row.
     """
     models = []
-    for series in split_by_model(measurements_of(results)):
+    for series in group_by_model(measurements_of(results)):
         accuracies = _accuracies(series)
         models.append(ProbedModel(series.key, series.label, series.measurements, accuracies))
     return models

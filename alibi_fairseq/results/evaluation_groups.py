@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from .measurements import Measurement, TextKey
 
 
-def split_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+def group_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """Group the measurements that are comparable, validation and non-overlapping windows first.
 
     A group has one split, one text, and either one stride or non-overlapping windows of any length.
@@ -17,10 +17,10 @@ def split_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[M
     return _group(measurements, lambda measurement: measurement.text)
 
 
-def split_by_raw_text(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+def group_by_raw_text(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """Group the measurements on raw text whose bits per byte are comparable, of any tokenizer.
 
-    Groups are those of :func:`split_by_evaluation`, except that a text may have several
+    Groups are those of :func:`group_by_evaluation`, except that a text may have several
     tokenizations.
     """
     known = []
@@ -38,7 +38,7 @@ def _group(
     names = text_names(text_of(measurement) for measurement in ordered)
     groups: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in ordered:
-        parts = [measurement.subset, measurement.inference, names[text_of(measurement)]]
+        parts = [measurement.subset, measurement.window_kind, names[text_of(measurement)]]
         group = ", ".join(part for part in parts if part)
         groups[group].append(measurement)
     return groups

@@ -57,8 +57,8 @@ class Measurement:
         display_name: name that a plugin gives its position method.
         depth: depth of the repeated block in the sequences of a probe.
         accuracy: accuracy on a probe.
-        other_text: reason why perplexities are in other units than the paper's.
-        unlike_paper: reason why the perplexity is not comparable with the paper's.
+        other_units_reason: reason why perplexities are in other units than the paper's.
+        not_comparable_reason: reason why the perplexity is not comparable with the paper's.
         status: reason why the paper has no perplexity.
         seeds: number of seeds that were averaged.
         spread: standard deviation over seeds.
@@ -104,8 +104,8 @@ class Measurement:
     longest_window: int | None = None
     depth: float | None = None
     accuracy: float | None = None
-    other_text: str = ""
-    unlike_paper: str = ""
+    other_units_reason: str = ""
+    not_comparable_reason: str = ""
     status: str = ""
     position_ends: Sequence[int] = ()
     position_tokens: Sequence[int] = ()
@@ -171,7 +171,7 @@ class Measurement:
         return self.stride == self.length
 
     @property
-    def inference(self) -> str:
+    def window_kind(self) -> str:
         """The kind of windows, which distinguishes two measurements at one length."""
         return "non-overlapping" if self.nonoverlapping else f"S={self.stride}"
 

@@ -47,15 +47,15 @@ class Series:
         return f"{self.name} ({self.variant})" if self.variant else self.name
 
 
-def group_by_model(measurements: Iterable[Measurement]) -> list[Series]:
-    """Group measurements by model as :func:`split_by_model` does, and average over seeds."""
+def average_by_model(measurements: Iterable[Measurement]) -> list[Series]:
+    """Group measurements by model as :func:`group_by_model` does, and average over seeds."""
     averaged = []
-    for series in split_by_model(measurements):
+    for series in group_by_model(measurements):
         averaged.append(replace(series, measurements=average_seeds(series.measurements)))
     return averaged
 
 
-def split_by_model(measurements: Iterable[Measurement]) -> list[Series]:
+def group_by_model(measurements: Iterable[Measurement]) -> list[Series]:
     """Group measurements by model, in table order. Of equal measurements, the first is kept.
 
     Methods without a place in that order, such as those of a plugin, follow the method that comes

@@ -14,7 +14,7 @@ from results_documents import PROVENANCE, cells_of, document, evaluation_cell
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.compare import speeds
-from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS
@@ -262,7 +262,7 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
             "eval_lengths": [64, 128],
         }
     )
-    models = runs_of(config, tmp_path)
+    models = list_runs(config, tmp_path)
     for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
         measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
         measured["checkpoint"] = str(model.run.checkpoint_path())

@@ -5,7 +5,7 @@ import yaml
 
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareCommand
-from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import as_mapping, from_mapping, load_config
 from alibi_fairseq.compare.config_values import PAPER_METHODS
 from alibi_fairseq.errors import UserInputError
@@ -131,7 +131,7 @@ def test_batches_per_update_divide_the_tokens_of_an_update(tmp_path):
         ({"batches_per_update": 4}, "--max-tokens 256 --update-freq 4 --required-batch"),
     ):
         comparison = from_mapping({**values, **changes})
-        for model in runs_of(comparison, tmp_path, tmp_path):
+        for model in list_runs(comparison, tmp_path, tmp_path):
             assert flags in " ".join(model.run.flags)
             assert model.run.tokens == 1000 * 1024
 
@@ -199,7 +199,7 @@ def test_plugin_of_a_yaml_file_must_be_passed(tmp_path, monkeypatch):
 def test_linear_schedule_ends_at_max_update(tmp_path):
     values = {"corpora": [CORPUS], "methods": "alibi", "lr": [0.1, 0.2], "tune_share": 0.25}
     comparison = from_mapping({**values, "updates": 80, "lr_schedule": "linear"})
-    (model,) = runs_of(comparison, tmp_path)
+    (model,) = list_runs(comparison, tmp_path)
     trainings = [(model.run, "80")]
     for trial in model.run.trials:
         trainings.append((trial, "20"))
@@ -214,7 +214,7 @@ def test_notation_sets_layers_and_options(tmp_path):
     methods = ["rotary+none/attention_window=64+0", "rotary/p_rope=0.75/rotary_base=500000"]
     flags = {"rotary+none/attention_window=64+0": "--dropout 0.2"}
     values = {"corpora": [CORPUS], "methods": methods, "lr": [0.1, 0.2], "method_flags": flags}
-    pattern, options = [model.run for model in runs_of(from_mapping(values), tmp_path)]
+    pattern, options = [model.run for model in list_runs(from_mapping(values), tmp_path)]
     assert pattern.name == "mine/rotary+none-attention_window=64+0-128-seed1"
     words = " ".join(pattern.flags)
     assert "--position-method rotary,none --attention-window 64,0 --tokens-per-sample" in words

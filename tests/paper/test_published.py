@@ -17,7 +17,7 @@ from alibi_fairseq.models.config import (
     Wiki103Config,
 )
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper.comparability import MODEL_OPTIONS, size_options, why_not_comparable
+from alibi_fairseq.paper.comparability import MODEL_OPTIONS, incomparability_reason, size_options
 from alibi_fairseq.paper.recipe import CONFIGS
 from alibi_fairseq.paper.seed_noise import Noise, noise_of
 from alibi_fairseq.positions import METHOD_OPTIONS
@@ -308,7 +308,7 @@ def trained_with(options: str, command: str = "train data-bin") -> dict[str, str
 )
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
     ours = replace(paper.measurements("table05")[0], model="alibi_lm_wiki103", updates=286000)
-    reason = why_not_comparable(corpus, replace(ours, **changes))
+    reason = incomparability_reason(corpus, replace(ours, **changes))
     if why is None:
         assert reason is None
     else:
@@ -324,7 +324,7 @@ def test_recipes_of_paper_are_comparable(recipe):
     command = script.partition("exec ")[2]
     ours = replace(paper.measurements("table05")[0], model="alibi_lm_wiki103", updates=286000)
     assert "--position-method" in command
-    assert why_not_comparable("wikitext-103", replace(ours, train_command=command)) is None
+    assert incomparability_reason("wikitext-103", replace(ours, train_command=command)) is None
 
 
 def test_comparability_knows_options_of_models():

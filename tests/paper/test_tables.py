@@ -112,7 +112,7 @@ def test_small_scale_keeps_recipe_settings(scale):
     }
     for training in tables.trainings_for(tables.ITEMS):
         recipe = training.recipe
-        small = scale.recipe(recipe)
+        small = scale.scale_recipe(recipe)
         settings = recipe.settings()
         small_settings = small.settings()
         for group, options in unchanged.items():
@@ -124,6 +124,6 @@ def test_small_scale_keeps_recipe_settings(scale):
         assert small.batch.tokens_per_update <= 9216
         checkpoints = []
         for updates in tables.evaluated_update_counts(recipe):
-            checkpoints.append(scale.updates_of(recipe, updates))
+            checkpoints.append(scale.scale_updates(recipe, updates))
         assert checkpoints == sorted(set(checkpoints))
         assert checkpoints[-1] == scale.updates

@@ -11,7 +11,7 @@ from alibi_fairseq.reporting.figures_by_length import draw_lengths, line_of
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.results.labels import METHOD_NAMES
 from alibi_fairseq.results.measurements import Measurement, measurements_of
-from alibi_fairseq.results.model_groups import Series, group_by_model
+from alibi_fairseq.results.model_groups import Series, average_by_model
 
 
 def draw(measured, path):
@@ -27,7 +27,7 @@ def axes_of(*lines):
 
 def axes_of_results(*results_files):
     """Return the axes of a figure with a line per model of results files."""
-    models = group_by_model(measurements_of(*results_files))
+    models = average_by_model(measurements_of(*results_files))
     return axes_of(*[line_of(series) for series in models])
 
 

@@ -12,7 +12,7 @@ from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.measurements import measurements_of
-from alibi_fairseq.results.model_groups import group_by_model
+from alibi_fairseq.results.model_groups import average_by_model
 
 ENDS = [1, 2, 3, 4, 6]
 TOKENS = [200, 200, 200, 50, 400]
@@ -106,18 +106,18 @@ def test_seeds_are_averaged_with_spread():
     measurements = measurements_in(*seeds)
     spread = math.sqrt(0.125)
     assert cells_of(position_table(measurements))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
-    (model,) = group_by_model(measurements)
+    (model,) = average_by_model(measurements)
     line = line_of(model)
     assert line.y == pytest.approx([9, 8, 7, 5.25])
     assert line.spread == pytest.approx([0, 0, 0, spread])
     for key in ("position_ends", "position_tokens", "position_bits"):
         del seeds[1][key]
-    (model,) = group_by_model(measurements_in(*seeds))
+    (model,) = average_by_model(measurements_in(*seeds))
     assert model.measurements[0].position_ends == ()
 
 
 def test_line_has_middle_of_buckets_with_enough_tokens():
-    (model,) = group_by_model(measurements_in(ALIBI))
+    (model,) = average_by_model(measurements_in(ALIBI))
     line = line_of(model)
     assert (line.x, line.y) == ([1, 2, 3, 5.5], [9, 8, 7, 5])
     assert line.style == method_style("alibi")

@@ -11,7 +11,7 @@ from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import line_of
 from alibi_fairseq.results.labels import method_name
 from alibi_fairseq.results.measurements import measurements_of
-from alibi_fairseq.results.model_groups import group_by_model
+from alibi_fairseq.results.model_groups import average_by_model
 from alibi_fairseq.results.results_file import load_results_file
 
 
@@ -69,7 +69,7 @@ def test_tables_mark_lengths_past_the_end():
 
 
 def test_lines_end_where_the_text_ends():
-    (line,) = group_by_model(measurements_of(document(*SHORT_TEXT)))
+    (line,) = average_by_model(measurements_of(document(*SHORT_TEXT)))
     drawn = line_of(line)
     assert (drawn.x, drawn.y) == ([1024, 1548], [60.0, 59.0])
 
@@ -80,7 +80,7 @@ def test_sliding_windows_near_the_end_are_separate_measurements():
         windows = {"length": length, "stride": 64, "longest_window": window}
         records.append(evaluation_cell(perplexity, **windows))
     assert "†" not in length_table(*records)
-    (line,) = group_by_model(measurements_of(document(*records)))
+    (line,) = average_by_model(measurements_of(document(*records)))
     drawn = line_of(line)
     assert (drawn.x, drawn.y) == ([960, 976, 1000], [62.0, 61.0, 60.0])
 
@@ -162,7 +162,7 @@ def test_runs_at_different_lengths_have_separate_rows(runs, variants):
         data = run.pop("data", "a" * 64)
         record = evaluation_cell(length=length, **run)
         measurements += measurements_of(document(record, seed=None, data_sha256=data))
-    series = group_by_model(measurements)
+    series = average_by_model(measurements)
     assert [model.variant for model in series] == variants
 
 
@@ -206,7 +206,7 @@ def test_splits_evaluated_one_by_one_share_a_row():
         for subset, data in (("valid", "a" * 64), ("test", "b" * 64)):
             record = evaluation_cell(10.0, subset=subset)
             measurements += measurements_of(document(record, seed=seed, data_sha256=data))
-    (model,) = group_by_model(measurements)
+    (model,) = average_by_model(measurements)
     assert [measurement.seeds for measurement in model.measurements] == [2, 2]
 
 
@@ -269,7 +269,7 @@ def checkpoints_of_seeds(name: str, *updates: int) -> list[dict]:
 def test_best_checkpoints_of_seeds_are_averaged():
     best = checkpoints_of_seeds("checkpoint_best", 900, 1000)
     assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71 (2 seeds)"]]
-    (model,) = group_by_model(measurements_of(document(*best)))
+    (model,) = average_by_model(measurements_of(document(*best)))
     assert model.measurements[0].updates is None
     last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
     assert rows_of(*best, *last) == [
@@ -304,7 +304,7 @@ def test_score_ranges_are_different_texts():
     assert "seeds" not in shown
     assert "valid, non-overlapping, tokens 0 to 500:" in shown
     assert "valid, non-overlapping, tokens 500 to the end:" in shown
-    (model,) = group_by_model(measurements_of(document(*seeds(first, last))))
+    (model,) = average_by_model(measurements_of(document(*seeds(first, last))))
     assert {measurement.perplexity for measurement in model.measurements} == {10.0, 12.0}
 
 

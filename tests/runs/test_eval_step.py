@@ -2,7 +2,7 @@
 
 from results_documents import document, evaluation_cell
 
-from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.results.results_file import save_results_file
 
@@ -14,8 +14,8 @@ def test_results_of_another_split_are_outdated(data_bin, tmp_path):
         "train_lengths": 64,
         "eval_lengths": 64,
     }
-    (on_valid,) = runs_of(from_mapping({**values, "subset": "valid"}), tmp_path)
-    (on_test,) = runs_of(from_mapping({**values, "subset": "test"}), tmp_path)
+    (on_valid,) = list_runs(from_mapping({**values, "subset": "valid"}), tmp_path)
+    (on_test,) = list_runs(from_mapping({**values, "subset": "test"}), tmp_path)
     run = on_valid.run
     run.folder.mkdir(parents=True)
     run.checkpoint_path().write_bytes(b"weights")

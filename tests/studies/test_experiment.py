@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.document_beginnings import documents_in
@@ -136,7 +136,7 @@ def test_study_run_equals_comparison_run_except_name(texts):
     results = Path("results")
     study = Study(load_config("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
     study_runs = {run.name: run for run in study.runs}
-    models = runs_of(study.parts[1], study.folder, results / "tuning")
+    models = list_runs(study.parts[1], study.folder, results / "tuning")
     assert len(models) == len(study_runs)
     for model in models:
         study_run = study_runs[run_name(model.spec)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alibi_fairseq.compare.comparison_runs import runs_of
+from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import load_config
 from studies.__main__ import main
 from studies.experiment import StudyConfig
@@ -65,7 +65,7 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
     evaluations = set()
     for part in config.comparisons({}):
         assert part.seeds == (1, 2, 3)
-        for model in runs_of(part, tmp_path, tmp_path):
+        for model in list_runs(part, tmp_path, tmp_path):
             assert model.spec.corpus == config.tests.corpus
             for step in model.run.evaluations:
                 for _, length, stride in step.cases:
