@@ -1,4 +1,4 @@
-"""Tables in README.md and docs/ are those of committed results."""
+"""Tables in README.md, docs/, and results/examples/ are those of committed results."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from commands import ROOT
 
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
+from alibi_fairseq.reporting.probes import accuracy_table
 from alibi_fairseq.results.measurements import measurements_of
 
 
@@ -26,3 +27,9 @@ def test_evaluation_page_shows_loss_by_position_of_primary_models():
     (table,) = position_tables(measurements_of(*results))
     printed = markdown.table(table.headers, table.rows)
     assert printed.strip() in (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+
+
+def test_example_of_probe_shows_its_results():
+    folder = ROOT / "results/examples/recall"
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert accuracy_table(results).strip() in (folder / "table.md").read_text(encoding="utf-8")

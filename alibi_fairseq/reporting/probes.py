@@ -86,7 +86,7 @@ def format_accuracy(values: Sequence[float] | None) -> str:
     """
     if not values:
         return markdown.NOTHING
-    text = f"{100 * statistics.fmean(values):.0f} %"
+    text = f"{100 * statistics.fmean(values):.0f}%"
     if len(values) > 1:
         text += f" ± {100 * statistics.stdev(values):.0f}"
     return text
@@ -166,7 +166,7 @@ def _task_note(records: list[dict], models: Sequence[ProbedModel]) -> str:
     depths = len({record["depth"] for record in records})
     note = (
         f"Symbols predicted correctly, over {depths} depths of {sequences} sequences "
-        f"each; guessing: {100 * chance:.0f} %.\n"
+        f"each; guessing: {100 * chance:.0f}%.\n"
     )
     if not is_learned(models):
         note += (

@@ -55,11 +55,11 @@ def test_variants_lack_speeds_of_evaluation():
             records.append({**timed(method, 1.0, phase=phase), **memory})
     as_trained = {**trained("learned", "", 0.1), "model_overrides": CLAMPED}
     variant = {**as_trained, "model_overrides": CLAMPED_WINDOW, "label": "limited"}
-    columns = {**ratios(records), "copy at 4 L": {key_of(records[1]): "75 %"}}
+    columns = {**ratios(records), "copy at 4 L": {key_of(records[1]): "75%"}}
     table = cells_of(length_table(measurements_of(document(as_trained, variant)), columns))
     assert table[0][-4:] == ["training speed", "evaluation speed", "memory", "copy at 4 L"]
     assert table[1][0] == "Learned, L=64"
-    assert table[1][-4:] == ["1.00", "1.00", "1.00", "75 %"]
+    assert table[1][-4:] == ["1.00", "1.00", "1.00", "75%"]
     assert table[2][0] == "Learned, L=64 (limited)"
     assert table[2][-4:] == ["1.00", "–", "1.00", "–"]
 

@@ -156,8 +156,8 @@ def test_report_has_accuracies_of_probes(tmp_path):
     save_results_file(document(probe, kind="probe", corpus="copy"), tmp_path / "probe.json")
     out = write_report(tmp_path / "probe.json", tmp_path / "out")
     table = (out / "tables" / "copy-accuracy.md").read_text()
-    assert ["ALiBi, L=64", "75 %"] in cells_of(table)
-    assert "75 %" in (out / "report.md").read_text()
+    assert ["ALiBi, L=64", "75%"] in cells_of(table)
+    assert "75%" in (out / "report.md").read_text()
 
 
 def test_collect_follows_linked_folders(tmp_path):

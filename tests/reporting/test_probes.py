@@ -38,10 +38,10 @@ def test_table_averages_depths_then_seeds():
     results = probe_results(*records)
     text = accuracy_table(results)
     assert cells_of(text)[1:] == [
-        ["ALiBi, L=64", "85 % ± 14", "25 % ± 0"],
-        ["No positions, L=64", "15 %", "–"],
+        ["ALiBi, L=64", "85% ± 14", "25% ± 0"],
+        ["No positions, L=64", "15%", "–"],
     ]
-    assert "guessing: 10 %" in text
+    assert "guessing: 10%" in text
     assert "none has learned" not in text
     assert probe_columns("copy", results)["copy at 4 L"]["none", 64, ()] == "–"
 
@@ -68,9 +68,9 @@ def test_different_models_are_not_averaged(first, second, names):
     results["provenance"]["seed"] = None
     rows = cells_of(accuracy_table(results))[1:]
     assert [row[0] for row in rows] == [f"ALiBi, L=64 ({name})" for name in names]
-    assert {row[1] for row in rows} == {"50 %", "90 %"}
+    assert {row[1] for row in rows} == {"50%", "90%"}
     columns = probe_columns("copy", results)
-    assert sorted(columns["copy at 1 L"]["alibi", 64, ()].split(" / ")) == ["50 %", "90 %"]
+    assert sorted(columns["copy at 1 L"]["alibi", 64, ()].split(" / ")) == ["50%", "90%"]
 
 
 def test_moved_checkpoint_is_one_run():
@@ -78,7 +78,7 @@ def test_moved_checkpoint_is_one_run():
     for depth, folder in ((0.0, "runs"), (1.0, "/moved/runs")):
         checkpoint = {"checkpoint": f"{folder}/1/last.pt", "checkpoint_sha256": "d" * 64}
         records.append(record("alibi", 64, depth, 0.5 + depth / 2, **checkpoint))
-    assert cells_of(accuracy_table(probe_results(*records)))[1:] == [["ALiBi, L=64", "75 %"]]
+    assert cells_of(accuracy_table(probe_results(*records)))[1:] == [["ALiBi, L=64", "75%"]]
 
 
 def test_unlearned_probe_is_reported_and_dropped():
