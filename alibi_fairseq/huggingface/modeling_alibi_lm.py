@@ -368,6 +368,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             attention_mask: False or 0 at padding, (B, S), or a mask of four dimensions.
             inputs_embeds: embeddings before scaling and projection, (B, T, E); adaptive input has
                 no such embeddings.
+            use_cache: return the keys and values; has no effect with gradient checkpointing.
             cache: newer name of ``past_key_values``.
         """
         if past_key_values is None:
@@ -382,6 +383,15 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
 
         if use_cache is None:
             use_cache = self.config.use_cache
+        if self.gradient_checkpointing and self.training:
+            # The backward pass runs each layer again, which would append its keys a second time.
+            if past_key_values is not None and past_key_values.get_seq_length() > 0:
+                raise ValueError(
+                    "Gradient checkpointing cannot train with cached keys. Pass no "
+                    "past_key_values, or call gradient_checkpointing_disable()."
+                )
+            use_cache = False
+            past_key_values = None
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
         num_new = x.shape[1]

@@ -252,3 +252,29 @@ def test_fine_tuning_with_labels():
     expected = -log_probabilities.gather(-1, tokens[:, 1:, None]).mean()
     torch.testing.assert_close(loss, expected)
     assert exported.model.layers[0].fc1.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("method", ["alibi", "xpos", "t5", "transformer_xl"])
+def test_gradient_checkpointing_keeps_gradients(method, use_reentrant):
+    exported = converted(perturbed(method), method).model.train()
+    tokens = random_tokens(2, 16)
+    gradients = []
+    for checkpointing in (False, True):
+        if checkpointing:
+            exported.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
+        exported.zero_grad()
+        torch.manual_seed(3)  # for dropout
+        exported(tokens, labels=tokens).loss.backward()
+        gradients.append([parameter.grad for parameter in exported.parameters()])
+    expected, checkpointed = gradients
+    torch.testing.assert_close(checkpointed, expected)
+
+
+def test_gradient_checkpointing_with_cached_keys_is_rejected():
+    exported = converted(perturbed("transformer_xl"), "transformer_xl").model.train()
+    tokens = random_tokens(2, 16)
+    past = exported(tokens).past_key_values
+    exported.gradient_checkpointing_enable()
+    with pytest.raises(ValueError, match="cached keys"):
+        exported(tokens, labels=tokens, past_key_values=past)
