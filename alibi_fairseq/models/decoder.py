@@ -15,6 +15,7 @@ from fairseq.models.transformer import TransformerDecoder
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..attention import FutureMask, ScoreScale, start_of_each_document
 from ..errors import UserInputError
@@ -58,6 +59,19 @@ class DecoderLayer(TransformerDecoderLayerBase):
             memory = self.self_attn_layer_norm(self_attn_mask.memory)
             self_attn_mask = replace(self_attn_mask, memory=memory)
         return super().forward(x, *args, self_attn_mask=self_attn_mask, **kwargs)
+
+
+def checkpoint_activations(layer: nn.Module, offload: bool) -> None:
+    """Make a layer recompute its activations in the backward pass.
+
+    fairseq's wrapper starts a separate backward pass in each layer. PyTorch's DDP then rejects
+    parameters that layers share, such as the table of ``t5`` (pytorch/pytorch#24005). Therefore, it
+    only serves to keep inputs in CPU memory, where shared parameters need ``legacy_ddp``.
+    """
+    if offload:
+        checkpoint_wrapper(layer, offload_to_cpu=True)
+    else:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
 
 
 class AlibiDecoder(TransformerDecoder):
@@ -111,7 +125,7 @@ class AlibiDecoder(TransformerDecoder):
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         layer = DecoderLayer(cfg, no_encoder_attn)
         if cfg.checkpoint_activations:
-            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+            checkpoint_activations(layer, cfg.offload_activations)
         smallest = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
         return fsdp_wrap(layer, min_num_params=smallest)
 

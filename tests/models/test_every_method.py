@@ -132,16 +132,33 @@ MODELS = [(method,) for method in EVERY_METHOD]
 MODELS.append(("alibi", "--score-scaling", "ssmax"))
 
 
+@pytest.mark.parametrize("checkpointing", ["--checkpoint-activations", "--offload-activations"])
 @pytest.mark.parametrize("flags", MODELS, ids=" ".join)
-def test_activation_checkpointing_keeps_gradients(flags):
+def test_activation_checkpointing_keeps_gradients(flags, checkpointing):
     options = (*flags, "--dropout", "0.1")
     plain = small_model(*options, tokens_per_sample=LENGTH).train()
-    checkpointing = ("--checkpoint-activations",)
-    checkpointed = small_model(*options, *checkpointing, tokens_per_sample=LENGTH).train()
+    checkpointed = small_model(*options, checkpointing, tokens_per_sample=LENGTH).train()
     checkpointed.load_state_dict(plain.state_dict())
     tokens = random_tokens(2, LENGTH)
     for model in (plain, checkpointed):
         torch.manual_seed(3)
+        loss_of(model, tokens).backward()
+    for parameter, expected in zip(checkpointed.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, expected.grad)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("t5",), ("kerple",), ("transformer_xl",), ("alibi", "--alibi-slopes", "trainable")],
+    ids=" ".join,
+)
+def test_checkpointed_layers_share_parameters_under_ddp(flags, process_group):
+    plain = small_model(*flags, tokens_per_sample=LENGTH)
+    checkpointed = small_model(*flags, "--checkpoint-activations", tokens_per_sample=LENGTH)
+    checkpointed.load_state_dict(plain.state_dict())
+    parallel = DistributedDataParallel(checkpointed)
+    tokens = random_tokens(2, LENGTH)
+    for model in (plain, parallel):
         loss_of(model, tokens).backward()
     for parameter, expected in zip(checkpointed.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(parameter.grad, expected.grad)
