@@ -315,6 +315,15 @@ class AlibiLmPreTrainedModel(PreTrainedModel):
             for parameter in module.parameters(recurse=False):
                 nn.init.normal_(parameter, std=self.config.initializer_range)
 
+    def resize_token_embeddings(self, *args, **kwargs):
+        """Change the size of the vocabulary, unless it is divided into bands."""
+        if self.config.embedding_bands or self.config.softmax_bands:
+            raise ValueError(
+                "Adaptive input and adaptive softmax cannot be resized. Their bands depend on the "
+                "frequencies of the words."
+            )
+        return super().resize_token_embeddings(*args, **kwargs)
+
 
 class AlibiLmModel(AlibiLmPreTrainedModel):
     """Transformer without its output layer."""
@@ -340,14 +349,17 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self):
-        """Return the embedding matrix; None for adaptive input, which has one per band."""
+        """Return the module that computes ``inputs_embeds``, without scaling and projection."""
         if self.config.embedding_bands:
-            return None
+            return self.embed_tokens
         return self.embed_tokens.words
 
     def set_input_embeddings(self, value):
-        """Replace the embedding matrix."""
-        self.embed_tokens.words = value
+        """Replace the module that computes ``inputs_embeds``."""
+        if self.config.embedding_bands:
+            self.embed_tokens = value
+        else:
+            self.embed_tokens.words = value
 
     def forward(
         self,
@@ -366,8 +378,8 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
 
         Args:
             attention_mask: False or 0 at padding, (B, S), or a mask of four dimensions.
-            inputs_embeds: embeddings before scaling and projection, (B, T, E); adaptive input has
-                no such embeddings.
+            inputs_embeds: output of :meth:`get_input_embeddings` before scaling, (B, T, E). It is
+                projected to the model width afterwards, except for adaptive input.
             use_cache: return the keys and values; has no effect with gradient checkpointing.
             cache: newer name of ``past_key_values``.
         """
@@ -474,6 +486,14 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
             self.lm_head = Softmax(config)
             self._tied_weights_keys = {"lm_head.words.weight": "model.embed_tokens.words.weight"}
         self.post_init()
+
+    def get_input_embeddings(self):
+        """Return the module that computes ``inputs_embeds`` (see :class:`AlibiLmModel`)."""
+        return self.model.get_input_embeddings()
+
+    def set_input_embeddings(self, value):
+        """Replace the module that computes ``inputs_embeds``."""
+        self.model.set_input_embeddings(value)
 
     def get_output_embeddings(self):
         """Return the output matrix; None for an adaptive softmax, which has one per band."""

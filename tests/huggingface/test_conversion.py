@@ -278,3 +278,46 @@ def test_gradient_checkpointing_with_cached_keys_is_rejected():
     exported.gradient_checkpointing_enable()
     with pytest.raises(ValueError, match="cached keys"):
         exported(tokens, labels=tokens, past_key_values=past)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "",
+        "--no-share-decoder-input-output-embed",
+        "--decoder-input-dim 16 --decoder-output-dim 16",
+    ],
+)
+@torch.no_grad()
+def test_resized_vocabulary_keeps_logits(flags, tmp_path):
+    exported = converted(perturbed("alibi", flags), "alibi").model
+    tokens = random_tokens(2, 16)
+    expected = exported(tokens).logits
+    size = exported.config.vocab_size
+    exported.resize_token_embeddings(size + 3)
+    save_model(exported, tmp_path / "resized")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "resized", trust_remote_code=True)
+    for model in (exported, loaded):
+        logits = model(tokens).logits
+        assert logits.shape[-1] == size + 3
+        torch.testing.assert_close(logits[..., :size], expected, rtol=0, atol=1e-5)
+        assert model(torch.tensor([[size + 2]])).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("flags", [ADAPTIVE, TIED])
+def test_resizing_adaptive_vocabulary_is_rejected(flags):
+    exported = converted(perturbed("alibi", flags), "alibi").model
+    with pytest.raises(ValueError, match="cannot be resized"):
+        exported.resize_token_embeddings(100)
+
+
+@pytest.mark.parametrize("flags", ["", TIED, "--decoder-input-dim 16 --decoder-output-dim 16"])
+@torch.no_grad()
+def test_generation_from_embeddings_equals_generation_from_tokens(flags):
+    exported = converted(perturbed("alibi", flags, noise=0.2), "alibi").model
+    tokens = random_tokens(1, 9)
+    options = {"do_sample": False, "max_new_tokens": 5, "min_new_tokens": 5}
+    expected = exported.generate(tokens, **options)[:, 9:]
+    exported.set_input_embeddings(exported.get_input_embeddings())  # keeps the projection
+    embeddings = exported.get_input_embeddings()(tokens)
+    assert torch.equal(exported.generate(inputs_embeds=embeddings, **options), expected)
