@@ -93,13 +93,24 @@ class Attention(nn.Module):
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(
-        self, x, positions, position_ids, distance, bias, attention_mask, kv_cache, **kwargs
+        self,
+        x,
+        rotate,
+        layer_bias,
+        position_ids,
+        distance,
+        bias,
+        attention_mask,
+        kv_cache,
+        **kwargs,
     ):
         """Compute the output, (B, T, C), and the attention weights if the backend returns them.
 
         Args:
             x: (B, T, C).
-            positions: position method of the model.
+            rotate: method of the model's positions, not their module, which accelerate would move
+                to the device of this layer.
+            layer_bias: method of the model's positions.
             position_ids: (B or 1, T).
             distance: query position minus key position, (T, S).
             bias: score bias of all layers, (1, H, T, S); None if each layer has a separate one.
@@ -109,11 +120,11 @@ class Attention(nn.Module):
         q = self.split_heads(self.q_proj(x))  # (B, H, T, D)
         k = self.split_heads(self.k_proj(x))
         v = self.split_heads(self.v_proj(x))
-        q, k = positions.rotate(q, k, position_ids)
+        q, k = rotate(q, k, position_ids)
         if kv_cache is not None:
             k, v = kv_cache.update(k, v, self.layer_idx)  # (B, H, S, D)
         if bias is None:
-            bias = positions.layer_bias(self.layer_idx, q, k, distance.clamp(min=0))
+            bias = layer_bias(self.layer_idx, q, k, distance.clamp(min=0))
         backend = self.config._attn_implementation
         if backend == "sdpa" and bias is not None:
             attention_mask = add_bias_to_mask(attention_mask, bias, distance)
@@ -452,7 +463,15 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         attentions = []
         for layer in self.layers:
             x, weights = layer(
-                x, self.positions, position_ids, distance, bias, mask, past_key_values, **kwargs
+                x,
+                self.positions.rotate,
+                self.positions.layer_bias,
+                position_ids,
+                distance,
+                bias,
+                mask,
+                past_key_values,
+                **kwargs,
             )
             hidden_states.append(x)
             attentions.append(weights)

@@ -64,7 +64,7 @@ class LearnedPositions(NoPositionsModule):
     def embed(self, position_ids):
         if self.config.clamp_learned_positions:
             position_ids = position_ids.clamp(max=self.config.train_length - 1)
-        return nn.functional.embedding(position_ids + 2, self.weight)
+        return nn.functional.embedding(position_ids + 2, self.weight.to(position_ids.device))
 
 
 class RotaryPositions(NoPositionsModule):
@@ -205,16 +205,22 @@ class TransformerXLPositions(NoPositionsModule):
         )
 
     def layer_bias(self, layer, q, k, distance):
+        # The layers of the model can be on other devices than the parameters of positions.
+        projection = self.layers[layer]
+        device = projection.weight.device
         width = self.config.hidden_size
-        features = torch.arange(0, width, 2, device=q.device, dtype=torch.float32)
+        features = torch.arange(0, width, 2, device=device, dtype=torch.float32)
         frequencies = 10000.0 ** (-features / width)
-        all_distances = torch.arange(distance.shape[1], device=q.device)  # (S,)
+        all_distances = torch.arange(distance.shape[1], device=device)  # (S,)
         angles = all_distances[:, None] * frequencies
         sinusoids = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :width]  # (S, C)
-        r = self.layers[layer](sinusoids.to(q.dtype)).unflatten(-1, self.u.shape)  # (S, H, D)
-        by_distance = (q + self.v[:, None]) @ r.permute(1, 2, 0)  # (B, H, T, S)
+        r = projection(sinusoids.to(q.dtype)).to(q.device)
+        r = r.unflatten(-1, self.u.shape)  # (S, H, D)
+        u = self.u.to(q.device)
+        v = self.v.to(q.device)
+        by_distance = (q + v[:, None]) @ r.permute(1, 2, 0)  # (B, H, T, S)
         terms = by_distance.gather(-1, distance.expand(by_distance.shape))
-        terms = terms + (self.u[:, None] @ k.transpose(2, 3))
+        terms = terms + (u[:, None] @ k.transpose(2, 3))
         return terms * self.config.head_dim**-0.5
 
 

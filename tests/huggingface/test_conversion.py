@@ -321,3 +321,24 @@ def test_generation_from_embeddings_equals_generation_from_tokens(flags):
     exported.set_input_embeddings(exported.get_input_embeddings())  # keeps the projection
     embeddings = exported.get_input_embeddings()(tokens)
     assert torch.equal(exported.generate(inputs_embeds=embeddings, **options), expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "flags"), [("learned", TIED), ("t5", ""), ("transformer_xl", "")]
+)
+@torch.no_grad()
+def test_model_on_two_devices_runs_twice(method, flags):
+    """accelerate moves each argument of a layer that has a method ``to``, modules in place."""
+    exported = converted(perturbed(method, flags), method).model
+    exported.model.layers[1].to("meta")  # a second device that needs no hardware
+    exported.model.layer_norm.to("meta")
+    exported.lm_head.to("meta")
+
+    def move_arguments(module, args):
+        return tuple(value.to("meta") if hasattr(value, "to") else value for value in args)
+
+    exported.model.layers[1].register_forward_pre_hook(move_arguments)
+    tokens = random_tokens(2, 16)
+    for _ in range(2):
+        logits = exported(tokens).logits
+        assert logits.shape == (2, 16, exported.config.vocab_size)
