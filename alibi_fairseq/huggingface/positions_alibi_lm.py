@@ -101,6 +101,23 @@ class RotaryPositions(NoPositionsModule):
 class XPosPositions(RotaryPositions):
     """Sun et al. 2022: the slow pairs fade with distance, in units of 512 positions."""
 
+    def rotate(self, q, k, position_ids):
+        # Keys grow with their position until they overflow. Compiled code cannot depend on values.
+        if not torch.compiler.is_compiling():
+            limit = self.last_position(k.dtype)
+            if position_ids.max() > limit:
+                raise ValueError(
+                    f"xPos is limited to position {limit} in {k.dtype}, but a token is at position "
+                    f"{position_ids.max()}. Use fewer tokens, or bf16 in place of fp16."
+                )
+        return super().rotate(q, k, position_ids)
+
+    def last_position(self, dtype):
+        """Return the last position at which keys of magnitude up to 64 stay finite in a dtype."""
+        largest = min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)  # factors are fp32
+        largest = largest / (2 * 64)  # a rotation scales a feature by up to √2
+        return int(512 * math.log(largest) / -math.log(0.4 / 1.4))
+
     def fade(self, frequencies, position_ids):
         pairs = 2 * torch.arange(len(frequencies), device=frequencies.device)
         rates = (pairs / self.config.head_dim + 0.4) / 1.4

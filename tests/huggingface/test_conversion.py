@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.huggingface.export import save_model
 from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
+from alibi_fairseq.positions.xpos import last_position
 
 EOS = 2
 PAD = 1
@@ -342,3 +343,15 @@ def test_model_on_two_devices_runs_twice(method, flags):
     for _ in range(2):
         logits = exported(tokens).logits
         assert logits.shape == (2, 16, exported.config.vocab_size)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@torch.no_grad()
+def test_xpos_rejects_positions_past_its_limit(dtype):
+    exported = converted(perturbed("xpos"), "xpos").model.to(dtype)
+    last = last_position(dtype)
+    tokens = random_tokens(1, 8)
+    positions = torch.arange(last - 7, last + 1)[None]
+    assert exported(tokens, position_ids=positions).logits.isfinite().all()
+    with pytest.raises(ValueError, match=f"limited to position {last} "):
+        exported(tokens, position_ids=positions + 1)
