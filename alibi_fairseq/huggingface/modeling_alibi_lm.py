@@ -573,6 +573,8 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
         ``past = model.keep_memory(model(segment, past_key_values=past).past_key_values)``.
         """
         for layer in past_key_values.layers:
-            layer.keys = layer.keys[:, :, -self.config.memory_length :]
-            layer.values = layer.values[:, :, -self.config.memory_length :]
+            num_keys = layer.keys.shape[2]
+            first = num_keys - min(self.config.memory_length, num_keys)
+            layer.keys = layer.keys[:, :, first:]
+            layer.values = layer.values[:, :, first:]
         return past_key_values

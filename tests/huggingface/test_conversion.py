@@ -355,3 +355,18 @@ def test_xpos_rejects_positions_past_its_limit(dtype):
     assert exported(tokens, position_ids=positions).logits.isfinite().all()
     with pytest.raises(ValueError, match=f"limited to position {last} "):
         exported(tokens, position_ids=positions + 1)
+
+
+@pytest.mark.parametrize("memory_length", [0, 5, 40])
+@torch.no_grad()
+def test_keep_memory_keeps_at_most_its_length(memory_length):
+    exported = converted(perturbed("transformer_xl"), "transformer_xl").model
+    exported.config.memory_length = memory_length
+    past = exported.keep_memory(exported(random_tokens(2, 16)).past_key_values)
+    kept = min(memory_length, 16)
+    for layer in past.layers:
+        assert layer.keys.shape[2] == layer.values.shape[2] == kept
+    tokens = random_tokens(2, 16)
+    logits = exported(tokens, past_key_values=past).logits
+    if memory_length == 0:
+        torch.testing.assert_close(logits, exported(tokens).logits, rtol=0, atol=1e-5)
