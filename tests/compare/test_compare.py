@@ -266,6 +266,7 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
         measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
         measured["checkpoint"] = str(model.run.checkpoint_path())
+        measured["checkpoint_sha256"] = f"{seed:064}"
         # From an earlier request, before the folder was moved
         moved = {"checkpoint": f"elsewhere/seed{seed}/checkpoint_last.pt"}
         longer = {**measured, **moved, "length": 128, "stride": 128, "train_command": f"a{seed}"}
