@@ -181,7 +181,7 @@ def eval_steps_of(
     comparison: ComparisonConfig,
     corpus: CorpusConfig,
     spec: ModelSpec,
-    results: Path,
+    results_folder: Path,
     folder: Path,
 ) -> Iterator[EvalStep]:
     """Yield the evaluations of a model.
@@ -191,7 +191,7 @@ def eval_steps_of(
 
     Args:
         corpus: the corpus that the model is trained on.
-        results: folder of the results files.
+        results_folder: folder of the results files.
         folder: output folder of the comparison.
     """
     overrides: dict = {}
@@ -203,7 +203,7 @@ def eval_steps_of(
     if corpus.probe:
         lengths = tuple(multiple * spec.train_length for multiple in MULTIPLES)
         probe_config = SweepConfig(lengths=lengths, overrides=overrides)
-        yield ProbeEvalStep(results / "results.json", probe_config, flags=flags)
+        yield ProbeEvalStep(results_folder / "results.json", probe_config, flags=flags)
         return
 
     config = SweepConfig(
@@ -215,7 +215,7 @@ def eval_steps_of(
         score_to=comparison.score_to,
         overrides=overrides,
     )
-    as_trained = EvalStep(results / "results.json", config, flags=flags)
+    as_trained = EvalStep(results_folder / "results.json", config, flags=flags)
     yield as_trained
     yield from _sliding_steps(comparison, spec, as_trained)
     yield from _variant_steps(comparison, spec, as_trained)
@@ -226,7 +226,7 @@ def eval_steps_of(
             yield replace(
                 as_trained,
                 name=f"on {test_corpus.name}",
-                results=results / f"results-on-{test_corpus.name}.json",
+                results_path=results_folder / f"results-on-{test_corpus.name}.json",
                 data=str(text_folder(test_corpus, folder)),
             )
 
@@ -256,7 +256,7 @@ def _variant_steps(
         yield replace(
             as_trained,
             name=name,
-            results=as_trained.results.with_name(f"results-{name}.json"),
+            results_path=as_trained.results_path.with_name(f"results-{name}.json"),
             config=replace(as_trained.config, overrides=overrides),
         )
 

@@ -272,7 +272,7 @@ def merge_results(comparison: ComparisonConfig, evaluations: list[tuple[Run, Eva
     for run, step in evaluations:
         results = step.load_results(run)
         records += results["cells"]
-        provenance_by_file[step.results] = results["provenance"]
+        provenance_by_file[step.results_path] = results["provenance"]
     provenance = merge_provenance(list(provenance_by_file.values()))
     provenance["command"] = shlex.join(own_command())
     provenance["seed"] = comparison.seeds[0] if len(comparison.seeds) == 1 else None

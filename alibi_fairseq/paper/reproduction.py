@@ -196,12 +196,12 @@ class ReproductionExperiment(Experiment):
         if devices.cpu:
             config = replace(config, device="cpu")
         return EvalStep(
-            results=self.results(training, evaluation.subset),
+            results_path=self.results_path(training, evaluation.subset),
             config=config,
             updates=self.scale.scale_updates(training.recipe, evaluation.updates),
         )
 
-    def results(self, training: PaperTraining, subset: str) -> Path:
+    def results_path(self, training: PaperTraining, subset: str) -> Path:
         """Return the path of a run's results on a split."""
         dataset = self.data[training.recipe.corpus]
         name = f"{training.recipe.name}-{subset}.json"
@@ -223,12 +223,12 @@ class ReproductionExperiment(Experiment):
         self, training: PaperTraining, evaluation: PaperEvaluation
     ) -> Iterator[Measurement]:
         """Yield our measurements of one evaluation; none if there are no results yet."""
-        results = self.results(training, evaluation.subset)
-        if not results.is_file():
+        results_path = self.results_path(training, evaluation.subset)
+        if not results_path.is_file():
             return
         updates = self.scale.scale_updates(training.recipe, evaluation.updates)
         checkpoint = self.build_run(training).checkpoint_path(updates)
-        for measurement in measurements_of(load_results_file(results)):
+        for measurement in measurements_of(load_results_file(results_path)):
             if names_file(measurement.checkpoint, checkpoint):
                 yield replace(
                     measurement,

@@ -167,9 +167,9 @@ class Run:
         All steps that share the file are then repeated. None of them may delete it later, when it
         has new results of another step.
         """
-        outdated_files = {step.results for step in self.evaluations if step.is_outdated(self)}
+        outdated_files = {step.results_path for step in self.evaluations if step.is_outdated(self)}
         for step in self.evaluations:
-            if step.results in outdated_files:
+            if step.results_path in outdated_files:
                 step.delete_results(self)
 
     @property
@@ -243,7 +243,7 @@ class EvalStep:
     """Evaluation sweep of a run's model: one ``alibi-fairseq eval``.
 
     Attributes:
-        results: results file, which several steps of a run may share.
+        results_path: results file, which several steps of a run may share.
         config: settings of the sweep.
         updates: update count of the checkpoint. None: the checkpoint of the whole training.
         flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
@@ -251,7 +251,7 @@ class EvalStep:
         data: fairseq's data argument. Empty: that of the run.
     """
 
-    results: Path
+    results_path: Path
     config: SweepConfig
     updates: int | None = None
     flags: tuple[str, ...] = ()
@@ -284,7 +284,7 @@ class EvalStep:
         """Build the command that evaluates a run."""
         checkpoint = run.checkpoint_path(self.updates)
         argv = [*ALIBI, "eval", self.data or run.data, "--path", str(checkpoint)]
-        argv += [*self.config.arguments(), "--out", str(self.results), *self.flags]
+        argv += [*self.config.arguments(), "--out", str(self.results_path), *self.flags]
         title = f"evaluating {run.name}"
         if self.name:
             title += f" {self.name}"
@@ -312,7 +312,7 @@ class EvalStep:
     def delete_results(self, run: Run) -> None:
         """Delete the results file, and the marker that the step is complete."""
         self._marker(run).path.unlink(missing_ok=True)
-        self.results.unlink(missing_ok=True)
+        self.results_path.unlink(missing_ok=True)
 
     def execute(self, run: Run, slot: Slot) -> None:
         """Evaluate a run.
@@ -347,9 +347,9 @@ class EvalStep:
 
     def _records(self, run: Run) -> list[dict]:
         """Return the records in the results file that name the run's checkpoint."""
-        if not self.results.is_file():
+        if not self.results_path.is_file():
             return []
-        return self._records_of(run, load_results_file(self.results))
+        return self._records_of(run, load_results_file(self.results_path))
 
     def _records_of(self, run: Run, results: dict) -> list[dict]:
         """Return the records that name the run's checkpoint. A results file belongs to one run."""
@@ -371,7 +371,7 @@ class EvalStep:
         The records have the present training command of the run, whose folder may have been moved.
         Those of a step with overridden options are labeled with its name.
         """
-        results = load_results_file(self.results)
+        results = load_results_file(self.results_path)
         records = self._records_of(run, results)
         records = [record for record in records if case_of(record) in self.cases]
         facts = {"train_command": run.training_command().line}
@@ -389,7 +389,7 @@ class ProbeEvalStep(EvalStep):
         flags = (*self.config.override_arguments(), *self.flags)
         settings = {"lengths": self.config.lengths, "flags": flags}
         sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.SETTINGS_FILE]
-        return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results])
+        return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results_path])
 
 
 def case_of(record: dict) -> TextCase:

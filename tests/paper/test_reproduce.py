@@ -350,7 +350,7 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
         devices=reproduction.DeviceConfig(1, cpu=True),
     )
     assert execute_experiment(experiment) == 0
-    results = load_results_file(experiment.results(training, "valid"))
+    results = load_results_file(experiment.results_path(training, "valid"))
     assert results["corpus"] == "generated-smoke"
     measured = set()
     for record in results["cells"]:
