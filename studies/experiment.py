@@ -115,9 +115,9 @@ def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:
                     )
 
 
-def run_name(cell: ModelSpec) -> str:
+def run_name(spec: ModelSpec) -> str:
     """Return the name of a model's folder in the results."""
-    return f"{cell.corpus}-{cell.method}-{cell.train_length}-seed{cell.seed}"
+    return f"{spec.corpus}-{spec.method}-{spec.train_length}-seed{spec.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,19 +211,19 @@ class StudyRun(Run):
         super().evaluate(slot)
         command = self.training_command().line
         rate = float(self.flags[self.flags.index("--lr") + 1])
-        files: dict[str, list[dict]] = {}
+        results_by_file: dict[str, list[dict]] = {}
         for step in self.evaluations:
             tested_on = step.name.removeprefix("on ") if step.data else self.corpus
             facts = {"corpus": tested_on, "lr": rate}
-            document = step.load_results(self)
-            cells = [cell | facts for cell in document["cells"]]
+            results = step.load_results(self)
+            records = [record | facts for record in results["cells"]]
             name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
-            files.setdefault(name, []).append({**document, "cells": cells})
-        for name, documents in files.items():
-            save_results_file(merge_results_files(documents), self.results_folder / name)
-        record = load_results_file(self.folder / TRAINING_FILE)
-        record["provenance"]["command"] = command  # without this machine's interpreter
-        save_results_file(record, self.results_folder / TRAINING_FILE)
+            results_by_file.setdefault(name, []).append({**results, "cells": records})
+        for name, parts in results_by_file.items():
+            save_results_file(merge_results_files(parts), self.results_folder / name)
+        training = load_results_file(self.folder / TRAINING_FILE)
+        training["provenance"]["command"] = command  # without this machine's interpreter
+        save_results_file(training, self.results_folder / TRAINING_FILE)
         outcome = self.tuning.outcome if self.tuning else None
         description = {"name": self.name, "settings": self.result_settings, "tuning": outcome}
         # Written last, because it marks the results as complete.

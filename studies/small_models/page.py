@@ -85,9 +85,9 @@ estimates: no outcome is claimed."""
 
 DISCLOSURE = """\
 The protocol was written before any primary model was trained. At that time, the results of the
-secondary models were known, except those of FIRE, Sandwich, learned embeddings, and Transformer-XL.
-So were those of one ALiBi and one sinusoidal model after 20.5M tokens, which are not used here. The
-protocol lists its corrections at the end, with the results that were known then.
+secondary models were known, except those of learned embeddings, Transformer-XL, FIRE, Sandwich,
+CoPE, and BAM. So were those of one ALiBi and one sinusoidal model after 20.5M tokens, which are not
+used here. The protocol lists its corrections at the end, with the results that were known then.
 
 The training split has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second
 time. Their learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol
@@ -102,11 +102,11 @@ lengths of 128 and 512 were planned. L = 256, evaluations with S = 64 (which thi
 show), and the order of training were decided after results at 128 and 512 had been seen. Also after
 that, the three ALiBi models at L = 128 were trained a second time, on another processor, so that
 they could be evaluated with one more stride. Only the second ones are used; the results of the
-first are in commit 8ce4af7. FIRE, Sandwich, learned embeddings, and Transformer-XL were added after
-the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates come from trials
-of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found that this choice
-favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal embeddings. The
-outcomes of that version were withdrawn: they counted a larger effect than the paper's as a
+first are in commit 8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM were
+added after the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates come
+from trials of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found that
+this choice favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal embeddings.
+The outcomes of that version were withdrawn: they counted a larger effect than the paper's as a
 contradiction, and tested claims about perplexity at the training length, which models of this size
 cannot test."""
 
