@@ -22,7 +22,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ..errors import UserInputError
 
-#: Text encoders that read local files, or fetch the vocabulary of OpenAI's GPT-2 or of BERT.
+#: Text encoders that read local files only, and fairseq's that fetches OpenAI's vocabulary.
 ENCODERS = {
     "sentencepiece",
     "subword_nmt",
@@ -56,7 +56,7 @@ def check_options(cfg, path) -> None:
     try:
         for group, options in plain_values(cfg).items():
             for name in component_names(group, options):
-                check_component(group, name)
+                check_component(group, name, options)
                 if group == "model" and isinstance(options, dict):
                     check_model(name, options)
             if group in ("model", "task") and isinstance(options, dict):
@@ -115,9 +115,12 @@ def component_names(group: str, options) -> list[str]:
     return names
 
 
-def check_component(group: str, name: str) -> None:
+def check_component(group: str, name: str, options) -> None:
     """Raise ValueError for a component that is neither ours, a plugin's, nor safe."""
     if group in ("bpe", "tokenizer"):
+        has_file = isinstance(options, dict) and options.get("bpe_vocab_file")
+        if name == "bert" and not has_file:
+            raise ValueError("bpe 'bert' has no file of its vocabulary, so it would be fetched")
         if name not in ENCODERS:
             raise ValueError(f"{group} '{name}' is not one of {', '.join(sorted(ENCODERS))}")
         return

@@ -162,6 +162,7 @@ def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, comma
         ("criterion", {"_name": "ctc"}, "ctc"),
         ("criterion", "ctc", "ctc"),
         ("bpe", "bert", "bert"),
+        ("bpe", {"_name": "bert", "bpe_vocab_file": None}, "bert"),
         ("bpe", {"_name": "hf_byte_bpe"}, "hf_byte_bpe"),
         ("tokenizer", {"_name": "evil"}, "evil"),
     ],
