@@ -264,11 +264,12 @@ class Eval(CliCommand):
 
 def _print_notes(records: list[dict]) -> None:
     """Print notes on lengths that the text does not reach and on chance perplexities."""
-    longest_windows = [
-        record["longest_window"]
-        for record in records
-        if record.get("longest_window", math.inf) < record["length"]
-    ]
+    longest_windows = []
+    for record in records:
+        # Sliding windows can be short near the end of a longer text, too.
+        is_sliding = record.get("stride") != record["length"]
+        if not is_sliding and record.get("longest_window", math.inf) < record["length"]:
+            longest_windows.append(record["longest_window"])
     if longest_windows:
         longest = max(longest_windows)
         print(f"Some lengths exceed the text: the longest window has {longest:,} tokens.")

@@ -65,7 +65,7 @@ class ReportCommand(CliCommand):
         )
         measured = sum(len(results_file["cells"]) for _, results_file in results.files)
         comparable = sum(
-            not measurement.not_comparable_reason for measurement in results.measurements
+            not measurement.incomparability_reason for measurement in results.measurements
         )
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")

@@ -1,7 +1,7 @@
 """Split of a binarized corpus as one stream of tokens, read through fairseq's data API.
 
-In the size of its text, a newline counts as one word and one byte, because the
-model has to predict it. Otherwise newlines would count against some tokenizations only.
+In the size of its text, a newline counts as one word and one byte, because the model has to predict
+it. Otherwise newlines would count against some tokenizations only.
 """
 
 from __future__ import annotations

@@ -436,6 +436,10 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
                 counts = attention_mask.long().cumsum(1)
                 position_ids = (counts - 1).clamp(min=0)[:, -num_new:]
 
+        key_dtype = x.dtype
+        if torch.is_autocast_enabled(x.device.type):
+            key_dtype = torch.get_autocast_dtype(x.device.type)
+        self.positions.check(position_ids, key_dtype)
         position_embeddings = self.positions.embed(position_ids)
         if position_embeddings is not None:
             x = x + position_embeddings.to(x.dtype)

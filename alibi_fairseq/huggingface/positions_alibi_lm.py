@@ -20,6 +20,9 @@ class NoPositionsModule(nn.Module):
         super().__init__()
         self.config = config
 
+    def check(self, position_ids, dtype):
+        """Raise ValueError if keys of a dtype would overflow at a position, (B or 1, T)."""
+
     def embed(self, position_ids):
         """Return position embeddings, (B, T, C), or None."""
         return None
@@ -101,16 +104,16 @@ class RotaryPositions(NoPositionsModule):
 class XPosPositions(RotaryPositions):
     """Sun et al. 2022: the slow pairs fade with distance, in units of 512 positions."""
 
-    def rotate(self, q, k, position_ids):
+    def check(self, position_ids, dtype):
         # Keys grow with their position until they overflow. Compiled code cannot depend on values.
-        if not torch.compiler.is_compiling():
-            limit = self.last_position(k.dtype)
-            if position_ids.max() > limit:
-                raise ValueError(
-                    f"xPos is limited to position {limit} in {k.dtype}, but a token is at position "
-                    f"{position_ids.max()}. Use fewer tokens, or bf16 in place of fp16."
-                )
-        return super().rotate(q, k, position_ids)
+        if torch.compiler.is_compiling():
+            return
+        limit = self.last_position(dtype)
+        if position_ids.max() > limit:
+            raise ValueError(
+                f"xPos is limited to position {limit} in {dtype}, but a token is at position "
+                f"{position_ids.max()}. Use fewer tokens, or bf16 in place of fp16."
+            )
 
     def last_position(self, dtype):
         """Return the last position at which keys of magnitude up to 64 stay finite in a dtype."""

@@ -42,9 +42,6 @@ MODEL_OPTIONS = {
     "block_diagonal": "none",
 }
 
-# Attention heads of the paper's models, which determine ALiBi's slopes. A literal, as above.
-_HEADS = {"alibi_lm_wiki103": "8", "alibi_lm_bookcorpus": "8", "alibi_lm_1b3": "16"}
-
 
 def different_units_reason(corpus: str, text: dict | None) -> str | None:
     """Return why perplexities on a text are in other units than the paper's, or None.
@@ -136,7 +133,7 @@ def size_options(setting: dict) -> dict[str, str]:
         "decoder_layers_to_keep": "none",
         "decoder_embed_dim": str(width),
         "decoder_ffn_embed_dim": str(4 * width),
-        "decoder_attention_heads": _HEADS[setting["model"]],
+        "decoder_attention_heads": str(setting["heads"]),
         "decoder_input_dim": str(width),
         "decoder_output_dim": str(width),
     }

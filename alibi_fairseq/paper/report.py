@@ -245,7 +245,7 @@ def _caveat(corpus: str | None, measurements: list[Measurement]) -> str:
         )
     reasons: list[str] = []
     for measurement in measurements:
-        reason = measurement.not_comparable_reason
+        reason = measurement.incomparability_reason
         if reason and reason not in reasons:
             reasons.append(reason)
     if not reasons:

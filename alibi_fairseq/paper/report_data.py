@@ -13,8 +13,7 @@ from ..results.evaluation_groups import names_across_splits
 from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import find_results_files, load_results_file
 from ..results.training_command import model_options
-from . import published
-from .comparability import different_model_reason, different_units_reason, incomparability_reason
+from . import comparability, published
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
@@ -48,7 +47,7 @@ class ReportData:
         return [
             measurement
             for measurement in self.measurements
-            if measurement.corpus == corpus and not measurement.not_comparable_reason
+            if measurement.corpus == corpus and not measurement.incomparability_reason
         ]
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
@@ -130,7 +129,10 @@ class ReportData:
                 command = validation["train_command"]
                 layers = record.get("layers")
                 width = record.get("width")
-                if different_model_reason(setting, layers, width, command or "") is None:
+                if (
+                    comparability.different_model_reason(setting, layers, width, command or "")
+                    is None
+                ):
                     validations.append(validation)
         return sorted(validations, key=lambda record: record["updates"])
 
@@ -233,13 +235,13 @@ def _annotated_measurements(results_file: dict) -> Iterator[Measurement]:
     """Yield the measurements of an evaluation, with the reasons against a comparison."""
     corpus = results_file["corpus"]
     text = results_file["provenance"].get("text")
-    other_units_reason = different_units_reason(corpus, text) or ""
+    units_reason = comparability.different_units_reason(corpus, text)
     for measurement in measurements_of(results_file):
-        not_comparable_reason = incomparability_reason(corpus, measurement) or ""
+        reason = comparability.incomparability_reason(corpus, measurement)
         yield replace(
             measurement,
-            other_units_reason=other_units_reason,
-            not_comparable_reason=not_comparable_reason,
+            different_units_reason=units_reason or "",
+            incomparability_reason=reason or "",
         )
 
 

@@ -86,8 +86,8 @@ def _other_text_note(ours: list[Measurement]) -> str:
     """Return the reasons for which differences have no mark, or an empty string."""
     reasons = []
     for measurement in ours:
-        if measurement.other_units_reason and measurement.other_units_reason not in reasons:
-            reasons.append(measurement.other_units_reason)
+        if measurement.different_units_reason and measurement.different_units_reason not in reasons:
+            reasons.append(measurement.different_units_reason)
     if not reasons:
         return ""
     return (

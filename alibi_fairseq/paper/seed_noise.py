@@ -80,7 +80,7 @@ def difference(corpus: str, ours: Measurement | None, paper: Measurement | None)
         return markdown.NOTHING
     gap = markdown.difference(ours.perplexity - paper.perplexity)
     noise = noise_of(corpus, paper.train_length)
-    if noise is None or ours.other_units_reason:
+    if noise is None or ours.different_units_reason:
         return gap
     return f"{gap} {noise.mark(ours.perplexity, paper.perplexity)}".rstrip()
 

@@ -57,8 +57,8 @@ class Measurement:
         display_name: name that a plugin gives its position method.
         depth: depth of the repeated block in the sequences of a probe.
         accuracy: accuracy on a probe.
-        other_units_reason: reason why perplexities are in other units than the paper's.
-        not_comparable_reason: reason why the perplexity is not comparable with the paper's.
+        different_units_reason: reason why perplexities are in other units than the paper's.
+        incomparability_reason: reason why the perplexity is not comparable with the paper's.
         status: reason why the paper has no perplexity.
         seeds: number of seeds that were averaged.
         spread: standard deviation over seeds.
@@ -104,8 +104,8 @@ class Measurement:
     longest_window: int | None = None
     depth: float | None = None
     accuracy: float | None = None
-    other_units_reason: str = ""
-    not_comparable_reason: str = ""
+    different_units_reason: str = ""
+    incomparability_reason: str = ""
     status: str = ""
     position_ends: Sequence[int] = ()
     position_tokens: Sequence[int] = ()

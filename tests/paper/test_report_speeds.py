@@ -214,11 +214,11 @@ def test_time_curve_has_only_longest_of_different_trainings():
 
 @pytest.mark.parametrize("other_data", ["c", "d"], ids=["same split", "several splits"])
 def test_trainings_belong_to_their_text(other_data):
-    other_units_reason = {"data_sha256": "c" * 64, "dictionary_sha256": "e" * 64}
-    other_evaluation = {**other_units_reason, "data_sha256": other_data * 64}
+    other_text = {"data_sha256": "c" * 64, "dictionary_sha256": "e" * 64}
+    other_evaluation = {**other_text, "data_sha256": other_data * 64}
     files = [
         training(validation(30_000, gpu_hours=3000.0)),
-        training(validation(30_000, gpu_hours=5000.0), **other_units_reason),
+        training(validation(30_000, gpu_hours=5000.0), **other_text),
         (None, document(corpus="cc100-roberta")),
         (None, document(corpus="cc100-roberta", **other_evaluation)),
     ]
