@@ -43,7 +43,7 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
             f"'{dataset.name_in_results}'). The paper's numbers stand beside them for orientation "
             "only.\n"
         )
-    for (subset, stride), printed in _by_split_and_stride(printed_measurements(item)).items():
+    for (subset, stride), printed in _by_split_and_stride(measurements_with_updates(item)).items():
         windows = "non-overlapping windows"
         if stride is not None:
             windows = f"sliding windows, S={stride}"
@@ -65,7 +65,7 @@ def _by_split_and_stride(
     return groups
 
 
-def printed_measurements(item: str) -> list[Measurement]:
+def measurements_with_updates(item: str) -> list[Measurement]:
     """Return the paper's measurements of an item, all with an update count.
 
     Figure 5's curves are included at :data:`.tables.CURVE_UPDATES`. The paper does not print these
@@ -99,10 +99,10 @@ def row_label(recipe_updates: int, measurement: Measurement) -> str:
 
     Args:
         recipe_updates: number of updates of the model's recipe.
-        measurement: one of :func:`printed_measurements`.
+        measurement: one of :func:`measurements_with_updates`.
     """
     name = model_label(measurement.position_method, measurement.train_length)
     if measurement.updates == recipe_updates:
         return name
-    assert measurement.updates is not None  # printed_measurements sets it
+    assert measurement.updates is not None  # measurements_with_updates sets it
     return f"{name}, {measurement.updates / recipe_updates:.1%} trained"

@@ -53,7 +53,7 @@ def _panel_models(panel: LengthPanel, results: ReportData) -> list[Series]:
         ours = results.comparable(published.about(item)["corpus"])
         rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
         for row in rows:
-            models.append(row.paper)
+            models.append(row.printed)
         for row in rows:
             models += row.ours
     if panel.train_length is None:

@@ -75,9 +75,9 @@ class Side(NamedTuple):
     printed: Series
 
     @property
-    def is_paper(self) -> bool:
+    def is_printed(self) -> bool:
         """True for the paper's own numbers."""
-        return self.source == "paper"
+        return self.series is self.printed
 
 
 def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
@@ -91,13 +91,13 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
     """
     nothing_measured = Series("", None, ())
     for row in rows:
-        yield Side("paper", row.paper, row.paper)
-        is_by_other_authors = not row.paper.position_method
+        yield Side("paper", row.printed, row.printed)
+        is_by_other_authors = not row.printed.position_method
         if is_by_other_authors:
             continue
         for series in row.ours or [nothing_measured]:
             source = f"{name} ({series.variant})" if series.variant else name
-            yield Side(source, series, row.paper)
+            yield Side(source, series, row.printed)
 
 
 def by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
@@ -143,7 +143,7 @@ def perplexity_grid(
             if corpus:
                 differences.append(difference(corpus, measurement, printed_measurement))
         lines.append(GridLine(side.printed.name, side.source, cells))
-        if side.is_paper:
+        if side.is_printed:
             continue
         our_measurements += side.series.measurements
         if corpus and side.series.measurements:

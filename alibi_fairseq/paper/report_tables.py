@@ -100,7 +100,7 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
     """Insert the rows of models by other authors, in the paper's order."""
     row_by_model = {}
     for row in rows:
-        for measurement in row.paper.measurements:
+        for measurement in row.printed.measurements:
             row_by_model[measurement.position_method, measurement.train_length] = row
     all_rows = []
     for printed in published.rows(item):
@@ -132,9 +132,9 @@ def _speed_grid(rows: list[Row], columns: Sequence) -> str:
     lines: list[GridLine] = []
     for side in sides_of(rows):
         measurements = by_column(side.series, columns)
-        missing = markdown.NOTHING if side.is_paper else markdown.MISSING
+        missing = markdown.NOTHING if side.is_printed else markdown.MISSING
         for batch, attribute in _SPEED_ATTRIBUTES.items():
-            if side.is_paper and batch != "batch 1":
+            if side.is_printed and batch != "batch 1":
                 continue
             cells = [_speed(measurement, attribute, missing) for measurement in measurements]
             lines.append(GridLine(side.printed.name, f"{side.source}, {batch}", cells))

@@ -24,7 +24,7 @@ class Noise:
     range: float | None
     highest: float
 
-    def mark(self, ours: float, paper: float) -> str:
+    def mark(self, ours: float, printed: float) -> str:
         """Return the mark of the difference between two perplexities.
 
         It is ``=`` within one standard deviation, ``~`` within the range of seeds, ``≠`` outside,
@@ -32,11 +32,11 @@ class Noise:
 
         Args:
             ours: our perplexity.
-            paper: the paper's perplexity.
+            printed: the paper's perplexity.
         """
-        if paper > self.highest:
+        if printed > self.highest:
             return ""
-        gap = round(abs(ours - paper), 2)  # the paper's numbers have two decimals
+        gap = round(abs(ours - printed), 2)  # the paper's numbers have two decimals
         if gap <= self.spread:
             return "="
         if self.range is not None and gap <= self.range:
@@ -66,23 +66,23 @@ def noise_of(corpus: str, train_length: int | None = None) -> Noise | None:
     )
 
 
-def difference(corpus: str, ours: Measurement | None, paper: Measurement | None) -> str:
+def difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
     """Format our perplexity minus the paper's, with a mark if the text is the paper's.
 
     Args:
         corpus: corpus of the paper.
         ours: our measurement, or None if it has not been made.
-        paper: the paper's measurement, or None if it has none.
+        printed: the paper's measurement, or None if it has none.
     """
-    if ours is None or paper is None:
+    if ours is None or printed is None:
         return markdown.NOTHING
-    if ours.perplexity is None or paper.perplexity is None:
+    if ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
-    gap = markdown.difference(ours.perplexity - paper.perplexity)
-    noise = noise_of(corpus, paper.train_length)
+    gap = markdown.difference(ours.perplexity - printed.perplexity)
+    noise = noise_of(corpus, printed.train_length)
     if noise is None or ours.different_units_reason:
         return gap
-    return f"{gap} {noise.mark(ours.perplexity, paper.perplexity)}".rstrip()
+    return f"{gap} {noise.mark(ours.perplexity, printed.perplexity)}".rstrip()
 
 
 def legend(corpus: str) -> str:

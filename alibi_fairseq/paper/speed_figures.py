@@ -85,15 +85,17 @@ def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
     # A ratio belongs to no method. The styles of methods only distinguish the sources.
     styles = cycle(METHOD_NAMES)
     for source, speeds in speeds_by_source.items():
-        is_paper = source == paper_source
+        is_printed = source == paper_source
         speed_lines = []
         for method in PAIR:
             points = _in_thousands(speeds, method)
-            speed_lines.append(method_line(method, points, hollow=is_paper))
+            speed_lines.append(method_line(method, points, hollow=is_printed))
         y = "Training speed (thousands per second)"
         panels.append(_train_length_panel(source, speed_lines, y))
         label = f"ALiBi / sinusoidal, {source}"
-        ratio_lines.append(method_line(next(styles), _alibi_ratios(speeds), label, hollow=is_paper))
+        ratio_lines.append(
+            method_line(next(styles), _alibi_ratios(speeds), label, hollow=is_printed)
+        )
     title = "as a ratio to sinusoidal"
     panels.append(_train_length_panel(title, ratio_lines, "ALiBi / sinusoidal"))
     plots.draw("Training speed by training length", panels, *paths)
@@ -121,7 +123,7 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
     printed = published.measurements("figure08")
     panels = [
         _quality_panel(
-            "the paper, one V100", "words", _printed_train_speeds(), printed, is_paper=True
+            "the paper, one V100", "words", _printed_train_speeds(), printed, is_printed=True
         )
     ]
     recorded = recorded_train_speeds(results)
@@ -140,7 +142,9 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
     for series in average_by_model(usable):
         ours += series.measurements
     if ours:
-        panels.append(_quality_panel("ours, per process", "tokens", recorded, ours, is_paper=False))
+        panels.append(
+            _quality_panel("ours, per process", "tokens", recorded, ours, is_printed=False)
+        )
     plots.draw("WikiText-103, validation", panels, *paths)
 
 
@@ -178,7 +182,7 @@ def _quality_panel(
     unit: str,
     speeds: ValuesByModel,
     measurements: Sequence[Measurement],
-    is_paper: bool,
+    is_printed: bool,
 ) -> plots.Panel:
     """Return a panel of Figure 8.
 
@@ -187,12 +191,12 @@ def _quality_panel(
         unit: unit of the speeds, words or tokens.
         speeds: training speeds.
         measurements: measurements whose models all have a speed.
-        is_paper: True if the numbers are the paper's.
+        is_printed: True if the numbers are the paper's.
     """
     lines = []
     for method in PAIR:
         label = method_name(method)
-        if is_paper:
+        if is_printed:
             label += " (paper)"
         points: list[tuple[float, float]] = []
         notes = []
@@ -202,7 +206,7 @@ def _quality_panel(
             notes.append((len(points), f"L={measurement.train_length}"))
             speed = speeds[_model_of(measurement)]
             points.append((speed / 1000, measurement.perplexity))
-        lines.append(method_line(method, points, label, hollow=is_paper, notes=notes))
+        lines.append(method_line(method, points, label, hollow=is_printed, notes=notes))
     return plots.Panel(
         title,
         lines,

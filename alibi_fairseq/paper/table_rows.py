@@ -21,7 +21,7 @@ _UPDATES_TOLERANCE = 0.02
 class Row(NamedTuple):
     """One model of a table of the paper: the paper's numbers, and ours by variant of the model."""
 
-    paper: Series
+    printed: Series
     ours: Sequence[Series] = ()
 
 
@@ -89,8 +89,8 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
     our_series = []
     for variant, measurements in variants.items():
         our_series.append(Series(method, train_length, measurements, name, variant))
-    paper_series = Series(method, train_length, printed, name, "paper", printed=True)
-    return Row(paper_series, our_series)
+    printed_series = Series(method, train_length, printed, name, "paper", is_printed=True)
+    return Row(printed_series, our_series)
 
 
 def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:

@@ -51,7 +51,7 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
         y=perplexities,
         style=method_style(series.position_method, series.train_length, lengths),
         spread=spread,
-        hollow=series.printed,
+        hollow=series.is_printed,
         notes=notes,
     )
 

@@ -25,7 +25,7 @@ class Series:
         measurements: the measurements.
         name: name of the model.
         variant: difference from other models of the same name.
-        printed: True for the paper's numbers.
+        is_printed: True for the paper's numbers.
     """
 
     position_method: str
@@ -33,7 +33,7 @@ class Series:
     measurements: Sequence[Measurement]
     name: str = ""
     variant: str = ""
-    printed: bool = False
+    is_printed: bool = False
 
     @property
     def key(self) -> ModelKey:
