@@ -57,26 +57,26 @@ class ReportCommand(CliCommand):
         """
         if self.out.is_file():
             raise UserInputError(f"--out {self.out} is a file. Pass a folder.")
-        results = collect(self.results)
-        self.check_columns(results)
+        report_data = collect(self.results)
+        self.check_columns(report_data)
         with_paper = self.paper or not self.results
         page = write_report(
-            results, self.out, with_paper, self.title, self.columns, with_latex=self.latex
+            report_data, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
-        measured = sum(len(results_file["cells"]) for _, results_file in results.files)
+        measured = sum(len(results_file["cells"]) for _, results_file in report_data.files)
         comparable = sum(
-            not measurement.incomparability_reason for measurement in results.measurements
+            not measurement.incomparability_reason for measurement in report_data.measurements
         )
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")
 
-    def check_columns(self, results: ReportData) -> None:
+    def check_columns(self, report_data: ReportData) -> None:
         """Check that each column can be shown.
 
         Raises:
             UserInputError: no results have a column.
         """
-        available = available_columns(results.measurements)
+        available = available_columns(report_data.measurements)
         for name in self.columns:
             if name not in available:
                 raise UserInputError(

@@ -45,7 +45,7 @@ def export_checkpoint(
     data: Path,
     out: Path,
     tokenizer_files: Sequence[Path],
-    results_files: Sequence[Path] = (),
+    results_paths: Sequence[Path] = (),
     license_identifier: str | None = None,
 ) -> Converted:
     """Export a checkpoint as a folder for ``from_pretrained``.
@@ -55,13 +55,13 @@ def export_checkpoint(
         data: data folder with its dictionary.
         out: folder to write; it must be missing or empty.
         tokenizer_files: files of the tokenizer, if they are not next to the data.
-        results_files: results files whose measurements of the checkpoint the model card shows.
+        results_paths: results files whose measurements of the checkpoint the model card shows.
         license_identifier: license for the model card; None: no license is stated.
 
     Raises:
         UserInputError: if a file is missing or invalid. Nothing is written then.
     """
-    measurements = measurements_with(checkpoint, results_files)
+    measurements = measurements_with(checkpoint, results_paths)
     with atomic_folder(out) as folder:
         dictionary = load_dictionary(data)
         tokenizer = build_tokenizer(data, find_files(data, dictionary, tokenizer_files))

@@ -38,15 +38,15 @@ def check_license(identifier: str) -> None:
         )
 
 
-def measurements_with(checkpoint: Path, results_files: Sequence[Path]) -> list[Measurement]:
+def measurements_with(checkpoint: Path, results_paths: Sequence[Path]) -> list[Measurement]:
     """Return the measurements of a checkpoint in results files, each once.
 
     Raises:
         UserInputError: a file is invalid, or has no perplexity of the checkpoint.
     """
-    sha256 = sha256_file(checkpoint) if results_files else ""
+    sha256 = sha256_file(checkpoint) if results_paths else ""
     measurements: dict[Measurement, None] = {}
-    for path in results_files:
+    for path in results_paths:
         results = load_results_file(path)
         records = []
         for record in results["cells"]:

@@ -30,27 +30,27 @@ class LengthPanel(NamedTuple):
 
 
 def by_length(
-    title: str, panels: Iterable[LengthPanel], results: ReportData, *paths: str | os.PathLike
+    title: str, panels: Iterable[LengthPanel], report_data: ReportData, *paths: str | os.PathLike
 ) -> None:
     """Draw perplexity by evaluation length, the paper's lines and ours.
 
     Args:
         title: title of the figure.
         panels: panels of the figure.
-        results: our measurements.
+        report_data: our measurements.
         paths: files to write.
     """
     drawn = {}
     for panel in panels:
-        drawn[panel.title] = _panel_models(panel, results)
+        drawn[panel.title] = _panel_models(panel, report_data)
     draw_panels(title, drawn, *paths)
 
 
-def _panel_models(panel: LengthPanel, results: ReportData) -> list[Series]:
+def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[Series]:
     """Return the lines of a panel, for each item the paper's and then ours."""
     models: list[Series] = []
     for item in panel.items:
-        ours = results.comparable(published.about(item)["corpus"])
+        ours = report_data.comparable(published.about(item)["corpus"])
         rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
         for row in rows:
             models.append(row.printed)

@@ -213,12 +213,12 @@ def collect(paths: Iterable[Path]) -> ReportData:
         UserInputError: A path does not exist, a file violates the schema, or two files contradict
             each other.
     """
-    results = ReportData()
+    report_data = ReportData()
     # Measurements are equal whatever their perplexity. Each is the key of its first occurrence.
     first_occurrences: dict[Measurement, tuple[Path, Measurement]] = {}
     for path in _files(paths):
         results_file = load_results_file(path)
-        results.files.append((path, results_file))
+        report_data.files.append((path, results_file))
         if results_file["kind"] != "evaluation":
             continue
         for measurement in _annotated_measurements(results_file):
@@ -227,8 +227,8 @@ def collect(paths: Iterable[Path]) -> ReportData:
                 _check_agreement(path, measurement, first_path, first)
             else:
                 first_occurrences[measurement] = (path, measurement)
-                results.measurements.append(measurement)
-    return results
+                report_data.measurements.append(measurement)
+    return report_data
 
 
 def _annotated_measurements(results_file: dict) -> Iterator[Measurement]:
@@ -277,10 +277,10 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     """Return the results files of paths, each once."""
     files: list[Path] = []
     for path in paths:
-        results_files = [path]
+        results_paths = [path]
         if path.is_dir():
-            results_files = find_results_files(path)
-        if not results_files:
+            results_paths = find_results_files(path)
+        if not results_paths:
             raise UserInputError(f"{path} contains no results files (*.json). Pass another folder.")
-        files += results_files
+        files += results_paths
     return list(dict.fromkeys(file.resolve() for file in files))

@@ -40,7 +40,7 @@ TABLES = ("table01", *PERPLEXITY_TABLES)
 _SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
 
 
-def table(item: str, results: ReportData) -> str:
+def table(item: str, report_data: ReportData) -> str:
     """Format a table of the paper as Markdown; without results, our numbers are missing.
 
     Each model has a line of the paper's numbers, one of ours, and one of their difference. Columns
@@ -49,13 +49,13 @@ def table(item: str, results: ReportData) -> str:
 
     Args:
         item: one of :data:`TABLES`, e.g. ``table05``.
-        results: our results.
+        report_data: our results.
     """
     if item == "table01":
-        return speed_table(results.speeds())
+        return speed_table(report_data.speeds())
     corpus = published.about(item)["corpus"]
     printed = published.measurements(item)
-    ours = results.comparable(corpus)
+    ours = report_data.comparable(corpus)
     rows = table_rows(printed, ours, joined=item in JOINED)
     columns: Sequence = sorted({measurement.length for measurement in printed})
     if item in TEST_SETS:
@@ -67,7 +67,7 @@ def table(item: str, results: ReportData) -> str:
             "Training: the paper on V100s, speed in words; ours on the machine named in the "
             "sources, in tokens:\n"
         )
-        parts.append(cost_grid(item, results.validations(corpus)))
+        parts.append(cost_grid(item, report_data.validations(corpus)))
     if item in SWEEPS or item == "table06":
         parts.append(
             "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; "

@@ -24,10 +24,10 @@ PAIR = ("alibi", "sinusoidal")
 ValuesByModel = Mapping[tuple[str, int], float]
 
 
-def figure02(results: ReportData, *paths: str | os.PathLike) -> None:
+def figure02(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw speed and memory of each method: the paper's (Table 1, one V100) and ours."""
     panels = speed_panels("the paper, one V100", printed_speeds(), "words")
-    for title, speeds in results.speeds().items():
+    for title, speeds in report_data.speeds().items():
         panels += speed_panels(title, speeds, "tokens")
     plots.draw("Speed and memory", panels, *paths)
 
@@ -70,14 +70,14 @@ def _printed_train_speeds() -> ValuesByModel:
     return speeds
 
 
-def figure07(results: ReportData, *paths: str | os.PathLike) -> None:
+def figure07(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw training speed by training length, and the ratio of ALiBi's speed to sinusoidal's.
 
     The paper's speeds come first, then ours by machine and file.
     """
     paper_source = "the paper, one V100 (words)"
     speeds_by_source = {paper_source: _printed_train_speeds()}
-    for title, speeds_and_memory in results.speeds().items():
+    for title, speeds_and_memory in report_data.speeds().items():
         train_speeds = {model: measured["train"] for model, measured in speeds_and_memory.items()}
         speeds_by_source[f"{title} (tokens)"] = train_speeds
     panels = []
@@ -115,7 +115,7 @@ def _alibi_ratios(speeds: ValuesByModel) -> list[tuple[float, float]]:
     return ratios
 
 
-def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
+def figure08(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw perplexity at evaluation length 3072 by training speed, a point per training length.
 
     Our speeds come from the training records, per GPU (or process).
@@ -126,10 +126,10 @@ def figure08(results: ReportData, *paths: str | os.PathLike) -> None:
             "the paper, one V100", "words", _printed_train_speeds(), printed, is_printed=True
         )
     ]
-    recorded = recorded_train_speeds(results)
+    recorded = recorded_train_speeds(report_data)
     printed_models = {_model_of(measurement) for measurement in printed}
     usable = []
-    for measurement in results.comparable("wikitext-103"):
+    for measurement in report_data.comparable("wikitext-103"):
         is_evaluation = (
             measurement.subset == "valid"
             and measurement.length == 3072
@@ -153,7 +153,7 @@ def _model_of(measurement: Measurement) -> tuple[str, int]:
     return (measurement.position_method, measurement.train_length)
 
 
-def recorded_train_speeds(results: ReportData) -> ValuesByModel:
+def recorded_train_speeds(report_data: ReportData) -> ValuesByModel:
     """Return the tokens per second and process of our runs on WikiText-103, averaged over seeds.
 
     A run counts if it has the paper's number of updates. Of runs with different options, those of
@@ -161,7 +161,7 @@ def recorded_train_speeds(results: ReportData) -> ValuesByModel:
     """
     corpus = "wikitext-103"
     finished = []
-    for record in results.validations(corpus):
+    for record in report_data.validations(corpus):
         is_finished = has_update_count(record["updates"], published.updates(corpus))
         if is_finished and "tokens_per_second" in record:
             finished.append(record)

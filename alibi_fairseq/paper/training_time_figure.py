@@ -23,7 +23,7 @@ class Checkpoint(NamedTuple):
     seed: int | None
 
 
-def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
+def figure05(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw perplexity at 1.3B parameters by training time: the paper's end points, our curves."""
     panels = []
     for name, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):
@@ -32,7 +32,7 @@ def figure05(results: ReportData, *paths: str | os.PathLike) -> None:
             if row["panel"] != name:
                 continue
             label = model_label(row["position_method"], row["train_length"])
-            curve = time_curve(results, row)
+            curve = time_curve(report_data, row)
             lines.append(_end_point(row, label))
             lines.append(method_line(row["position_method"], curve, label))
         panels.append(plots.Panel(title, lines, "Training time (GPU hours)", over_length=False))
@@ -57,7 +57,7 @@ def _end_point(row: dict, label: str) -> plots.PlotLine:
     return replace(point, style=replace(point.style, linestyle="none"))
 
 
-def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
+def time_curve(report_data: ReportData, row: dict) -> list[tuple[float, float]]:
     """Return GPU hours and validation perplexity of our run of a row of Figure 5, in order of time.
 
     If the row evaluates at the training length, the points are the training's own validations.
@@ -67,18 +67,18 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
     drawn.
 
     Args:
-        results: our results.
+        report_data: our results.
         row: row of the figure's data.
     """
     records = []
-    for record in results.validations(published.about("figure05")["corpus"]):
+    for record in report_data.validations(published.about("figure05")["corpus"]):
         model = (record["position_method"], record["train_length"])
         if model == (row["position_method"], row["train_length"]) and "gpu_hours" in record:
             records.append(record)
     if not records:
         return []
     records = of_longest_training(records)
-    perplexities = _checkpoint_perplexities(results, row, records[0]["train_command"])
+    perplexities = _checkpoint_perplexities(report_data, row, records[0]["train_command"])
     hours = {}
     for record in records:
         checkpoint = Checkpoint(record["updates"], record["seed"])
@@ -101,19 +101,19 @@ def time_curve(results: ReportData, row: dict) -> list[tuple[float, float]]:
 
 
 def _checkpoint_perplexities(
-    results: ReportData, row: dict, train_command: str
+    report_data: ReportData, row: dict, train_command: str
 ) -> dict[Checkpoint, float]:
     """Return our measured perplexities of a row of Figure 5, by checkpoint.
 
     Args:
-        results: our results.
+        report_data: our results.
         row: row of the figure's data.
         train_command: training command of the model, with any seed. Measurements without a recorded
             command can be of any model.
     """
     corpus = published.about("figure05")["corpus"]
     perplexities = {}
-    for measurement in results.measurements:
+    for measurement in report_data.measurements:
         is_of_model = (
             measurement.corpus == corpus
             and measurement.model == published.model(corpus)
