@@ -42,12 +42,12 @@ def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> 
     """
     labels: dict[tuple, str] = {}
     perplexities: dict[tuple, list[float]] = {}
-    for series in group_by_model(measurements):
-        for measurement in series.measurements:
+    for model in group_by_model(measurements):
+        for measurement in model.measurements:
             if measurement.perplexity is None:
                 continue
             run = _run_identity(measurement)
-            labels.setdefault(run, series.label)
+            labels.setdefault(run, model.label)
             perplexities.setdefault(run, []).append(measurement.perplexity)
     max_loss = (1 - MIN_GAIN) * entropy
     undertrained: list[str] = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..reporting.figures_by_length import draw_panels, without_length
-from ..results.model_groups import Series
+from ..results.model_groups import ModelMeasurements
 from . import published
 from .report_data import ReportData
 from .report_tables import JOINED
@@ -46,9 +46,9 @@ def by_length(
     draw_panels(title, drawn, *paths)
 
 
-def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[Series]:
+def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[ModelMeasurements]:
     """Return the lines of a panel, for each item the paper's and then ours."""
-    models: list[Series] = []
+    models: list[ModelMeasurements] = []
     for item in panel.items:
         ours = report_data.comparable(published.about(item)["corpus"])
         rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
@@ -57,6 +57,6 @@ def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[Series]:
         for row in rows:
             models += row.ours
     if panel.train_length is None:
-        return [series for series in models if series.position_method in ("alibi", "sinusoidal")]
-    same_length = [series for series in models if series.train_length == panel.train_length]
+        return [model for model in models if model.position_method in ("alibi", "sinusoidal")]
+    same_length = [model for model in models if model.train_length == panel.train_length]
     return without_length(same_length)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..reporting import markdown
 from ..results.measurements import Measurement
-from ..results.model_groups import Series
+from ..results.model_groups import ModelMeasurements
 from .seed_noise import difference
 from .table_rows import Row
 
@@ -66,18 +66,18 @@ class Side(NamedTuple):
 
     Attributes:
         source: ``paper``, or the name of our numbers.
-        series: measurements of this side.
+        model: measurements of this side.
         printed: the paper's measurements of the model.
     """
 
     source: str
-    series: Series
-    printed: Series
+    model: ModelMeasurements
+    printed: ModelMeasurements
 
     @property
     def is_printed(self) -> bool:
         """True for the paper's own numbers."""
-        return self.series is self.printed
+        return self.model is self.printed
 
 
 def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
@@ -89,27 +89,27 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
         rows: the models.
         name: source of our numbers.
     """
-    nothing_measured = Series("", None, ())
+    nothing_measured = ModelMeasurements("", None, ())
     for row in rows:
         yield Side("paper", row.printed, row.printed)
         is_by_other_authors = not row.printed.position_method
         if is_by_other_authors:
             continue
-        for series in row.ours or [nothing_measured]:
-            source = f"{name} ({series.variant})" if series.variant else name
-            yield Side(source, series, row.printed)
+        for model in row.ours or [nothing_measured]:
+            source = f"{name} ({model.variant})" if model.variant else name
+            yield Side(source, model, row.printed)
 
 
-def by_column(series: Series, columns: Sequence) -> list[Measurement | None]:
+def by_column(model: ModelMeasurements, columns: Sequence) -> list[Measurement | None]:
     """Return the measurement of each column, or None.
 
     Args:
-        series: measurements of one model.
+        model: measurements of one model.
         columns: evaluation lengths or splits.
     """
     # Lengths are integers and splits are strings, so one dict can have both as keys.
     measurements: dict[int | str, Measurement] = {}
-    for measurement in series.measurements:
+    for measurement in model.measurements:
         measurements[measurement.length] = measurement
         measurements[measurement.subset] = measurement
     return [measurements.get(column) for column in columns]
@@ -131,7 +131,7 @@ def perplexity_grid(
     lines: list[GridLine] = []
     our_measurements: list[Measurement] = []
     for side in sides_of(rows, name):
-        measurements = by_column(side.series, columns)
+        measurements = by_column(side.model, columns)
         printed = by_column(side.printed, columns)
         cells = []
         differences = []
@@ -145,8 +145,8 @@ def perplexity_grid(
         lines.append(GridLine(side.printed.name, side.source, cells))
         if side.is_printed:
             continue
-        our_measurements += side.series.measurements
-        if corpus and side.series.measurements:
+        our_measurements += side.model.measurements
+        if corpus and side.model.measurements:
             lines.append(GridLine(side.printed.name, "difference", differences))
     grid = format_grid(lines, columns)
     note = markdown.past_end_note(our_measurements)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..reporting import markdown
 from ..results.measurements import Measurement
-from ..results.model_groups import Series
+from ..results.model_groups import ModelMeasurements
 from . import published
 from .cost_grid import COSTS, cost_grid
 from .perplexity_grid import (
@@ -119,7 +119,7 @@ def _row_as_printed(printed: dict) -> Row:
         perplexity = printed[f"{subset}_perplexity"]
         if perplexity:
             measurements.append(Measurement("", 0, 0, 0, subset, perplexity))
-    return Row(Series("", None, measurements, f"{printed['model']} (as printed)"))
+    return Row(ModelMeasurements("", None, measurements, f"{printed['model']} (as printed)"))
 
 
 def _speed_grid(rows: list[Row], columns: Sequence) -> str:
@@ -131,7 +131,7 @@ def _speed_grid(rows: list[Row], columns: Sequence) -> str:
     """
     lines: list[GridLine] = []
     for side in sides_of(rows):
-        measurements = by_column(side.series, columns)
+        measurements = by_column(side.model, columns)
         missing = markdown.NOTHING if side.is_printed else markdown.MISSING
         for batch, attribute in _SPEED_ATTRIBUTES.items():
             if side.is_printed and batch != "batch 1":

@@ -139,8 +139,8 @@ def figure08(report_data: ReportData, *paths: str | os.PathLike) -> None:
         if is_evaluation and model in printed_models and model in recorded:
             usable.append(measurement)
     ours: list[Measurement] = []
-    for series in average_by_model(usable):
-        ours += series.measurements
+    for averaged in average_by_model(usable):
+        ours += averaged.measurements
     if ours:
         panels.append(
             _quality_panel("ours, per process", "tokens", recorded, ours, is_printed=False)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..results.labels import method_name, model_label
 from ..results.measurements import Measurement
-from ..results.model_groups import Series, average_by_model
+from ..results.model_groups import ModelMeasurements, average_by_model
 
 #: Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
 #: 46.7k and 50k updates.
@@ -21,8 +21,8 @@ _UPDATES_TOLERANCE = 0.02
 class Row(NamedTuple):
     """One model of a table of the paper: the paper's numbers, and ours by variant of the model."""
 
-    printed: Series
-    ours: Sequence[Series] = ()
+    printed: ModelMeasurements
+    ours: Sequence[ModelMeasurements] = ()
 
 
 def measurement_label(measurement: Measurement) -> str:
@@ -86,11 +86,11 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
     variants: dict[str, list[Measurement]] = defaultdict(list)
     for model in average_by_model(ours_in_row):
         variants[model.variant] += model.measurements
-    our_series = []
+    our_models = []
     for variant, measurements in variants.items():
-        our_series.append(Series(method, train_length, measurements, name, variant))
-    printed_series = Series(method, train_length, printed, name, "paper", is_printed=True)
-    return Row(printed_series, our_series)
+        our_models.append(ModelMeasurements(method, train_length, measurements, name, variant))
+    printed_model = ModelMeasurements(method, train_length, printed, name, "paper", is_printed=True)
+    return Row(printed_model, our_models)
 
 
 def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:

@@ -17,7 +17,7 @@ def caption(measurements: Iterable[Measurement]) -> str:
     The paper's measurements, which have no corpus, are left out.
     """
     corpora = set()
-    models = set()
+    model_names = set()
     sizes = set()
     update_counts = set()
     seed_counts = set()
@@ -26,7 +26,7 @@ def caption(measurements: Iterable[Measurement]) -> str:
         if measurement.corpus is None:
             continue
         corpora.add(measurement.corpus)
-        models.add(measurement.model)
+        model_names.add(measurement.model)
         sizes.add(size_text(measurement.layers, measurement.width, None))
         if measurement.updates is not None:
             update_counts.add(f"{measurement.updates:,}")
@@ -37,7 +37,7 @@ def caption(measurements: Iterable[Measurement]) -> str:
             near_chance.add(label)
     if not corpora:
         return ""
-    parts = [_listed(corpora), _listed(models), _listed(sizes)]
+    parts = [_listed(corpora), _listed(model_names), _listed(sizes)]
     if update_counts:
         parts.append(f"{_listed(update_counts)} updates")
     parts += _seeds_texts(seed_counts)

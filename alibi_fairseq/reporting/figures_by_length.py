@@ -9,20 +9,20 @@ from dataclasses import replace
 
 from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
 from ..results.measurements import Measurement
-from ..results.model_groups import Series, average_by_model
+from ..results.model_groups import ModelMeasurements, average_by_model
 from . import plots
 from .caption import caption
 from .line_styles import method_style
 
 
-def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
+def line_of(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """Create the line of a model's perplexity by evaluation length.
 
     A failed evaluation is noted at the end of the line. If the text is shorter than the evaluation
     lengths of windows that do not overlap, the line ends at the longest window.
 
     Args:
-        series: measurements of the model, by length.
+        model: measurements of the model, by length.
         lengths: training lengths of the position method to distinguish.
     """
     # All lengths beyond the end of the text have the same longest window.
@@ -30,7 +30,7 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
     perplexities: list[float] = []
     spread: list[float] = []
     failures = []
-    for measurement in series.measurements:
+    for measurement in model.measurements:
         if measurement.perplexity is None:
             failures.append(measurement.status)
             continue
@@ -46,21 +46,21 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
     if failures and windows:
         notes.append((-1, failures[0]))
     return plots.PlotLine(
-        label=series.label,
+        label=model.label,
         x=windows,
         y=perplexities,
-        style=method_style(series.position_method, series.train_length, lengths),
+        style=method_style(model.position_method, model.train_length, lengths),
         spread=spread,
-        hollow=series.is_printed,
+        hollow=model.is_printed,
         notes=notes,
     )
 
 
 def draw_panels(
     title: str,
-    panels: dict[str, list[Series]],
+    panels: dict[str, list[ModelMeasurements]],
     *paths: str | os.PathLike,
-    line_of: Callable[[Series, Sequence[int]], plots.PlotLine] = line_of,
+    line_of: Callable[[ModelMeasurements, Sequence[int]], plots.PlotLine] = line_of,
     x: str = plots.EVALUATION_LENGTH,
     y: str = plots.PERPLEXITY,
 ) -> None:
@@ -82,11 +82,11 @@ def draw_panels(
     measurements: list[Measurement] = []
     for name, models in panels.items():
         lines = []
-        for series in models:
-            lengths_of_method = train_lengths.get(series.position_method, ())
-            lines.append(line_of(series, lengths_of_method))
-            measurements += series.measurements
-        lengths_in_panel = {series.train_length for series in models}
+        for model in models:
+            lengths_of_method = train_lengths.get(model.position_method, ())
+            lines.append(line_of(model, lengths_of_method))
+            measurements += model.measurements
+        lengths_in_panel = {model.train_length for model in models}
         trained_at = None
         if len(lengths_in_panel) == 1:
             trained_at = lengths_in_panel.pop()
@@ -94,16 +94,18 @@ def draw_panels(
     plots.draw(title, drawn, *paths, caption=caption(measurements))
 
 
-def _train_lengths_to_distinguish(panels: Mapping[str, list[Series]]) -> dict[str, list[int]]:
+def _train_lengths_to_distinguish(
+    panels: Mapping[str, list[ModelMeasurements]],
+) -> dict[str, list[int]]:
     """Return the training lengths of each position method; empty if no panel has several."""
     lengths_by_method: dict[str, set[int]] = defaultdict(set)
     any_has_several = False
     for models in panels.values():
-        if len({series.train_length for series in models}) > 1:
+        if len({model.train_length for model in models}) > 1:
             any_has_several = True
-        for series in models:
-            if series.train_length is not None:
-                lengths_by_method[series.position_method].add(series.train_length)
+        for model in models:
+            if model.train_length is not None:
+                lengths_by_method[model.position_method].add(model.train_length)
     if not any_has_several:
         return {}
     return {method: sorted(lengths) for method, lengths in lengths_by_method.items()}
@@ -129,16 +131,16 @@ def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.P
         draw_panels(title, panels, *paths)
 
 
-def _line_of_bits_per_byte(series: Series, lengths: Sequence[int] = ()) -> plots.PlotLine:
+def _line_of_bits_per_byte(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """Create the line of a model's bits per byte by evaluation length; see :func:`line_of`."""
     # line_of draws the attribute ``perplexity``.
     measurements = []
-    for measurement in series.measurements:
+    for measurement in model.measurements:
         measurements.append(replace(measurement, perplexity=measurement.bits_per_byte, spread=None))
-    return line_of(replace(series, measurements=measurements), lengths)
+    return line_of(replace(model, measurements=measurements), lengths)
 
 
-def _informative(panels: dict[str, list[Series]]) -> dict[str, list[Series]]:
+def _informative(panels: dict[str, list[ModelMeasurements]]) -> dict[str, list[ModelMeasurements]]:
     """Return the panels with several evaluation lengths, or all if there are none."""
     informative = {}
     for name, models in panels.items():
@@ -155,7 +157,7 @@ def has_several_tokenizers(measurements: list[Measurement]) -> bool:
     return num_tokenizations > num_texts and is_measured
 
 
-def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[Series]]:
+def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[ModelMeasurements]]:
     """Return the models of each panel of a figure: one panel per :func:`group_by_evaluation` group.
 
     Several methods at several training lengths get a panel per training length. Models on a raw
@@ -164,7 +166,7 @@ def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[Series]]:
     return _panels(group_by_evaluation(measurements))
 
 
-def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
+def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[ModelMeasurements]]:
     """Return the models of each panel, given groups of comparable measurements by name."""
     panels = {}
     for name, group in groups.items():
@@ -176,24 +178,24 @@ def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[Series]]:
             panels[name] = models
             continue
         for train_length in train_lengths:
-            same_length = [series for series in models if series.train_length == train_length]
+            same_length = [model for model in models if model.train_length == train_length]
             panels[f"{name}, trained at L={train_length}"] = without_length(same_length)
     return panels
 
 
-def _has_several_lengths(models: Iterable[Series]) -> bool:
+def _has_several_lengths(models: Iterable[ModelMeasurements]) -> bool:
     """Return True if any model has measurements at more than one evaluation length."""
-    for series in models:
-        lengths = {measurement.length for measurement in series.measurements}
+    for model in models:
+        lengths = {measurement.length for measurement in model.measurements}
         if len(lengths) > 1:
             return True
     return False
 
 
-def without_length(models: Iterable[Series]) -> list[Series]:
+def without_length(models: Iterable[ModelMeasurements]) -> list[ModelMeasurements]:
     """Remove the training length from labels, for a panel whose title contains it."""
     renamed = []
-    for series in models:
-        name = series.name.replace(f", L={series.train_length}", "")
-        renamed.append(replace(series, name=name))
+    for model in models:
+        name = model.name.replace(f", L={model.train_length}", "")
+        renamed.append(replace(model, name=name))
     return renamed

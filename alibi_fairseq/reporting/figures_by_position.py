@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ..results.measurements import Measurement
-from ..results.model_groups import Series
+from ..results.model_groups import ModelMeasurements
 from .figures_by_length import draw_panels, panels_of
 from .line_styles import method_style
 from .loss_by_position import bucket_ranges, longest_windows
@@ -46,14 +46,14 @@ def draw_positions(
     )
 
 
-def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
+def line_of(model: ModelMeasurements, lengths: Sequence[int] = ()) -> PlotLine:
     """Create the line of a model's loss by position, with a point in the middle of each bucket.
 
     Args:
-        series: measurements of the model; the last one, of the longest length, is drawn.
+        model: measurements of the model; the last one, of the longest length, is drawn.
         lengths: training lengths of the position method to distinguish.
     """
-    measurement = series.measurements[-1]
+    measurement = model.measurements[-1]
     x = []
     y = []
     spread = []
@@ -66,9 +66,9 @@ def line_of(series: Series, lengths: Sequence[int] = ()) -> PlotLine:
         if measurement.position_spread:
             spread.append(measurement.position_spread[index] / tokens)
     return PlotLine(
-        label=series.label,
+        label=model.label,
         x=x,
         y=y,
-        style=method_style(series.position_method, series.train_length, lengths),
+        style=method_style(model.position_method, model.train_length, lengths),
         spread=spread,
     )

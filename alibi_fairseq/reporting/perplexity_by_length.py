@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
 from ..results.measurements import Measurement
-from ..results.model_groups import ModelKey, Series, average_by_model
+from ..results.model_groups import ModelKey, ModelMeasurements, average_by_model
 from . import markdown
 from .table import Table
 
@@ -125,7 +125,9 @@ def _by_length(
     return Table([markdown.CORNER, *names, *extra_columns], rows, caption=caption)
 
 
-def _at_length(model: Series, length: int, show: Callable[[Measurement | None], str]) -> str:
+def _at_length(
+    model: ModelMeasurements, length: int, show: Callable[[Measurement | None], str]
+) -> str:
     """Format the measurement of a model at a length.
 
     A measurement below the training length is not missing, because models are usually evaluated at
@@ -144,7 +146,7 @@ def _at_length(model: Series, length: int, show: Callable[[Measurement | None], 
     return show(None)
 
 
-def _parameters(model: Series) -> str:
+def _parameters(model: ModelMeasurements) -> str:
     """Format the number of parameters of a model."""
     count = model.measurements[0].parameters
     if count is None:
@@ -152,7 +154,7 @@ def _parameters(model: Series) -> str:
     return f"{count / 1e6:.1f}M"
 
 
-def _updates(model: Series) -> str:
+def _updates(model: ModelMeasurements) -> str:
     """Format the update counts of a model's checkpoints."""
     counts = set()
     for measurement in model.measurements:
@@ -163,14 +165,14 @@ def _updates(model: Series) -> str:
     return ", ".join(f"{count:,}" for count in sorted(counts))
 
 
-def _seeds(model: Series) -> str:
+def _seeds(model: ModelMeasurements) -> str:
     """Format the number of averaged seeds."""
     counts = {measurement.seeds for measurement in model.measurements}
     return ", ".join(str(count) for count in sorted(counts))
 
 
 #: Columns that describe the model, by header.
-MODEL_COLUMNS: dict[str, Callable[[Series], str]] = {
+MODEL_COLUMNS: dict[str, Callable[[ModelMeasurements], str]] = {
     "parameters": _parameters,
     "updates": _updates,
     "seeds": _seeds,

@@ -18,7 +18,7 @@ from matplotlib.image import AxesImage
 
 from ..results.identity import Role
 from ..results.measurements import Measurement, measurements_of
-from ..results.model_groups import ModelKey, Series, group_by_model
+from ..results.model_groups import ModelKey, ModelMeasurements, group_by_model
 from . import markdown, plots
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
@@ -52,19 +52,19 @@ def probed_models(results: dict) -> list[ProbedModel]:
     As in tables of perplexity, only seeds of the same model share a row.
     """
     models = []
-    for series in group_by_model(measurements_of(results)):
-        accuracies = _accuracies(series)
-        models.append(ProbedModel(series.key, series.label, series.measurements, accuracies))
+    for model in group_by_model(measurements_of(results)):
+        accuracies = _accuracies(model)
+        models.append(ProbedModel(model.key, model.label, model.measurements, accuracies))
     return models
 
 
-def _accuracies(series: Series) -> dict[float, list[float]]:
+def _accuracies(model: ModelMeasurements) -> dict[float, list[float]]:
     """Return the accuracies of each seed by multiple of the training length.
 
     They are averaged over depths.
     """
     over_depths: dict[tuple[int, tuple], list[float]] = defaultdict(list)  # by length and run
-    for measurement in series.measurements:
+    for measurement in model.measurements:
         if measurement.accuracy is not None:
             length_and_run = (measurement.length, measurement.identity(Role.RUN))
             over_depths[length_and_run].append(measurement.accuracy)
@@ -73,7 +73,7 @@ def _accuracies(series: Series) -> dict[float, list[float]]:
         by_length[length].append(statistics.fmean(accuracies))
     by_multiple = {}
     for length in sorted(by_length):
-        multiple = length / (series.train_length or length)
+        multiple = length / (model.train_length or length)
         by_multiple[multiple] = by_length[length]
     return by_multiple
 

@@ -17,7 +17,7 @@ ModelKey = tuple[str, int | None, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
-class Series:
+class ModelMeasurements:
     """Measurements of one model: a row of a table or a line of a figure.
 
     Attributes:
@@ -47,32 +47,32 @@ class Series:
         return f"{self.name} ({self.variant})" if self.variant else self.name
 
 
-def average_by_model(measurements: Iterable[Measurement]) -> list[Series]:
+def average_by_model(measurements: Iterable[Measurement]) -> list[ModelMeasurements]:
     """Group measurements by model as :func:`group_by_model` does, and average over seeds."""
     averaged = []
-    for series in group_by_model(measurements):
-        averaged.append(replace(series, measurements=average_seeds(series.measurements)))
+    for model in group_by_model(measurements):
+        averaged.append(replace(model, measurements=average_seeds(model.measurements)))
     return averaged
 
 
-def group_by_model(measurements: Iterable[Measurement]) -> list[Series]:
+def group_by_model(measurements: Iterable[Measurement]) -> list[ModelMeasurements]:
     """Group measurements by model, in table order. Of equal measurements, the first is kept.
 
     Methods without a place in that order, such as those of a plugin, follow the method that comes
-    before them in the measurements. Models that differ in more than the seed have separate series,
-    named by the difference. Runs also have separate series unless they are known to have different
+    before them in the measurements. Models that differ in more than the seed have separate groups,
+    named by the difference. Runs also have separate groups unless they are known to have different
     seeds and the same text.
     """
     groups: dict[tuple[str, int], list[Measurement]] = defaultdict(list)
     for measurement in dict.fromkeys(measurements):
         groups[measurement.position_method, measurement.train_length].append(measurement)
     ranks = _method_ranks(method for method, _ in groups)
-    all_series = []
+    models = []
     for method, train_length in sorted(groups, key=lambda group: (ranks[group[0]], group[1])):
         for variant, members in split_variants(groups[method, train_length]).items():
             name = model_label(method, train_length, members[0].display_name)
-            all_series.append(Series(method, train_length, members, name, variant))
-    return all_series
+            models.append(ModelMeasurements(method, train_length, members, name, variant))
+    return models
 
 
 def _method_ranks(methods: Iterable[str]) -> dict[str, tuple[int, int]]:

@@ -162,8 +162,8 @@ def test_runs_at_different_lengths_have_separate_rows(runs, variants):
         data = run.pop("data", "a" * 64)
         record = evaluation_cell(length=length, **run)
         measurements += measurements_of(document(record, seed=None, data_sha256=data))
-    series = average_by_model(measurements)
-    assert [model.variant for model in series] == variants
+    models = average_by_model(measurements)
+    assert [model.variant for model in models] == variants
 
 
 def test_seeds_at_different_lengths_share_a_row():
