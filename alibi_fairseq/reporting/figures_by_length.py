@@ -15,8 +15,18 @@ from .caption import caption
 from .line_styles import method_style
 
 
-def line_of(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
-    """Create the line of a model's perplexity by evaluation length.
+def perplexity_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
+    """Create the line of a model's perplexity by evaluation length; see :func:`_length_line`."""
+    return _length_line(model, lengths, "perplexity")
+
+
+def bits_per_byte_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
+    """Create the line of a model's bits per byte by evaluation length, without a spread."""
+    return _length_line(model, lengths, "bits_per_byte")
+
+
+def _length_line(model: ModelMeasurements, lengths: Sequence[int], quantity: str) -> plots.PlotLine:
+    """Create the line of a quantity by evaluation length.
 
     A failed evaluation is noted at the end of the line. If the text is shorter than the evaluation
     lengths of windows that do not overlap, the line ends at the longest window.
@@ -24,14 +34,16 @@ def line_of(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.Plot
     Args:
         model: measurements of the model, by length.
         lengths: training lengths of the position method to distinguish.
+        quantity: attribute of a measurement. The spread over seeds is known only of ``perplexity``.
     """
     # All lengths beyond the end of the text have the same longest window.
     windows: list[int] = []
-    perplexities: list[float] = []
+    values: list[float] = []
     spread: list[float] = []
     failures = []
     for measurement in model.measurements:
-        if measurement.perplexity is None:
+        value = getattr(measurement, quantity)
+        if value is None:
             failures.append(measurement.status)
             continue
         window = measurement.length
@@ -40,7 +52,7 @@ def line_of(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.Plot
         if window in windows:
             continue
         windows.append(window)
-        perplexities.append(measurement.perplexity)
+        values.append(value)
         spread.append(measurement.spread or 0.0)
     notes = []
     if failures and windows:
@@ -48,9 +60,9 @@ def line_of(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.Plot
     return plots.PlotLine(
         label=model.label,
         x=windows,
-        y=perplexities,
+        y=values,
         style=method_style(model.position_method, model.train_length, lengths),
-        spread=spread,
+        spread=spread if quantity == "perplexity" else (),
         hollow=model.is_printed,
         notes=notes,
     )
@@ -60,7 +72,7 @@ def draw_panels(
     title: str,
     panels: dict[str, list[ModelMeasurements]],
     *paths: str | os.PathLike,
-    line_of: Callable[[ModelMeasurements, Sequence[int]], plots.PlotLine] = line_of,
+    make_line: Callable[[ModelMeasurements, Sequence[int]], plots.PlotLine] = perplexity_line,
     x: str = plots.EVALUATION_LENGTH,
     y: str = plots.PERPLEXITY,
 ) -> None:
@@ -73,7 +85,7 @@ def draw_panels(
         title: title of the figure.
         panels: models by panel title.
         paths: files to write.
-        line_of: function that creates the line of a model (default: perplexity by length).
+        make_line: function that creates the line of a model (default: perplexity by length).
         x: title of the x axis, whose unit is tokens.
         y: title of the y axis.
     """
@@ -84,7 +96,7 @@ def draw_panels(
         lines = []
         for model in models:
             lengths_of_method = train_lengths.get(model.position_method, ())
-            lines.append(line_of(model, lengths_of_method))
+            lines.append(make_line(model, lengths_of_method))
             measurements += model.measurements
         lengths_in_panel = {model.train_length for model in models}
         trained_at = None
@@ -125,19 +137,10 @@ def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.P
     if has_several_tokenizers(measurements):
         panels = _informative(_panels(group_by_raw_text(measurements)))
         y = "Bits per byte (lower is better)"
-        draw_panels(title, panels, *paths, line_of=_line_of_bits_per_byte, y=y)
+        draw_panels(title, panels, *paths, make_line=bits_per_byte_line, y=y)
     else:
         panels = _informative(panels_of(measurements))
         draw_panels(title, panels, *paths)
-
-
-def _line_of_bits_per_byte(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
-    """Create the line of a model's bits per byte by evaluation length; see :func:`line_of`."""
-    # line_of draws the attribute ``perplexity``.
-    measurements = []
-    for measurement in model.measurements:
-        measurements.append(replace(measurement, perplexity=measurement.bits_per_byte, spread=None))
-    return line_of(replace(model, measurements=measurements), lengths)
 
 
 def _informative(panels: dict[str, list[ModelMeasurements]]) -> dict[str, list[ModelMeasurements]]:

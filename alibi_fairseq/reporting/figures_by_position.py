@@ -40,13 +40,13 @@ def draw_positions(
         title,
         panels,
         *paths,
-        line_of=line_of,
+        make_line=position_line,
         x="Position in the window (tokens)",
         y="Loss in bits per token (lower is better)",
     )
 
 
-def line_of(model: ModelMeasurements, lengths: Sequence[int] = ()) -> PlotLine:
+def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> PlotLine:
     """Create the line of a model's loss by position, with a point in the middle of each bucket.
 
     Args:

@@ -7,7 +7,7 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
-from alibi_fairseq.reporting.figures_by_length import draw_lengths, line_of
+from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.results.labels import METHOD_NAMES
 from alibi_fairseq.results.measurements import Measurement, measurements_of
@@ -28,7 +28,7 @@ def axes_of(*lines):
 def axes_of_results(*results_files):
     """Return the axes of a figure with a line per model of results files."""
     models = average_by_model(measurements_of(*results_files))
-    return axes_of(*[line_of(model) for model in models])
+    return axes_of(*[perplexity_line(model) for model in models])
 
 
 def two_methods(**perplexities):
@@ -142,7 +142,7 @@ def test_failed_evaluation_is_noted_at_line_end():
         Measurement("t5", 512, 512, 512, "valid", 19.65),
         Measurement("t5", 512, 13512, 13512, "valid", None, status="OOM"),
     ]
-    axes = axes_of(line_of(ModelMeasurements("t5", 512, measurements)))
+    axes = axes_of(perplexity_line(ModelMeasurements("t5", 512, measurements)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 

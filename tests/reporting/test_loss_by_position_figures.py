@@ -7,7 +7,7 @@ import math
 import pytest
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable, line_of
+from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable, position_line
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
@@ -107,7 +107,7 @@ def test_seeds_are_averaged_with_spread():
     spread = math.sqrt(0.125)
     assert cells_of(position_table(measurements))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
     (model,) = average_by_model(measurements)
-    line = line_of(model)
+    line = position_line(model)
     assert line.y == pytest.approx([9, 8, 7, 5.25])
     assert line.spread == pytest.approx([0, 0, 0, spread])
     for key in ("position_ends", "position_tokens", "position_bits"):
@@ -118,7 +118,7 @@ def test_seeds_are_averaged_with_spread():
 
 def test_line_has_middle_of_buckets_with_enough_tokens():
     (model,) = average_by_model(measurements_in(ALIBI))
-    line = line_of(model)
+    line = position_line(model)
     assert (line.x, line.y) == ([1, 2, 3, 5.5], [9, 8, 7, 5])
     assert line.style == method_style("alibi")
     few = [tokens // 5 for tokens in TOKENS]

@@ -8,7 +8,7 @@ from results_documents import cells_of, document, evaluation_cell
 from alibi_fairseq.paper.perplexity_grid import perplexity_grid
 from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.reporting import markdown, perplexity_by_length
-from alibi_fairseq.reporting.figures_by_length import line_of
+from alibi_fairseq.reporting.figures_by_length import perplexity_line
 from alibi_fairseq.results.labels import method_name
 from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.model_groups import average_by_model
@@ -70,7 +70,7 @@ def test_tables_mark_lengths_past_the_end():
 
 def test_lines_end_where_the_text_ends():
     (line,) = average_by_model(measurements_of(document(*SHORT_TEXT)))
-    drawn = line_of(line)
+    drawn = perplexity_line(line)
     assert (drawn.x, drawn.y) == ([1024, 1548], [60.0, 59.0])
 
 
@@ -81,7 +81,7 @@ def test_sliding_windows_near_the_end_are_separate_measurements():
         records.append(evaluation_cell(perplexity, **windows))
     assert "†" not in length_table(*records)
     (line,) = average_by_model(measurements_of(document(*records)))
-    drawn = line_of(line)
+    drawn = perplexity_line(line)
     assert (drawn.x, drawn.y) == ([960, 976, 1000], [62.0, 61.0, 60.0])
 
 
