@@ -6,7 +6,6 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from ..files import atomic_write
@@ -171,8 +170,9 @@ def _add_lengths(
     tables = perplexity_by_length.length_tables(measurements, columns=columns)
     add_tables(report, name, f"{title}: perplexity", title, tables, with_latex)
     if len({measurement.length for measurement in measurements}) > 1:
-        draw = partial(draw_lengths, measurements, title)
-        report.figure(name, f"{title}: perplexity by evaluation length", draw)
+        paths = report.figure_paths(name)
+        draw_lengths(measurements, title, *paths)
+        report.add_figure(paths, f"{title}: perplexity by evaluation length")
 
 
 def _add_positions(
@@ -185,8 +185,9 @@ def _add_positions(
     if tables:
         add_tables(report, name, heading, title, tables, with_latex)
     if drawable(measurements):
-        draw = partial(draw_positions, measurements, heading)
-        report.figure(name, heading, draw)
+        paths = report.figure_paths(name)
+        draw_positions(measurements, heading, *paths)
+        report.add_figure(paths, heading)
 
 
 def add_tables(
@@ -211,7 +212,7 @@ def add_tables(
     if with_latex:
         titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
         latex_text = latex.document_part(titled)
-    report.table(name, heading, markdown.to_markdown(tables), latex_text=latex_text)
+    report.add_table(name, heading, markdown.to_markdown(tables), latex_text=latex_text)
 
 
 def add_probes(report: ReportWriter, report_data: ReportData) -> None:
@@ -222,7 +223,7 @@ def add_probes(report: ReportWriter, report_data: ReportData) -> None:
         corpus = results_file["corpus"]
         report.page.append(f"## {literal(corpus)}\n")
         title = f"{corpus}: accuracy ({os.path.join(*path.parts[-2:])})"
-        report.table(f"{corpus} accuracy", title, accuracy_table(results_file))
+        report.add_table(f"{corpus} accuracy", title, accuracy_table(results_file))
 
 
 def _section_title(corpus: str | None, model: str | None, measurements: list[Measurement]) -> str:
@@ -270,11 +271,12 @@ def add_paper_items(report: ReportWriter, report_data: ReportData, items: list[s
         for text, data_on_text in report_data.by_text(about["corpus"]):
             suffix = f" ({text})" if text else ""
             body = report_tables.table(item, data_on_text)
-            report.table(f"{item} {text}", title + suffix, body, published.notes(item))
+            report.add_table(f"{item} {text}", title + suffix, body, published.notes(item))
             for name, figure in FIGURES.items():
                 if figure.table == item:
-                    caption = _figure_caption(name, suffix)
-                    report.figure(f"{name} {text}", caption, partial(figure.draw, data_on_text))
+                    paths = report.figure_paths(f"{name} {text}")
+                    figure.draw(data_on_text, *paths)
+                    report.add_figure(paths, _figure_caption(name, suffix))
 
 
 def _figure_caption(name: str, suffix: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic_write
@@ -24,7 +24,7 @@ class ReportWriter:
         self.names: set[tuple[str, str]] = set()
         self.page: list[str] = []
 
-    def table(
+    def add_table(
         self,
         name: str,
         title: str,
@@ -55,19 +55,24 @@ class ReportWriter:
                 stream.write(latex_text)
         self.page.append(f"### {section}")
 
-    def figure(self, name: str, caption: str, draw: Callable[..., None]) -> None:
-        """Write a figure as PNG, SVG, and PDF and add it to the page.
+    def figure_paths(self, name: str) -> list[Path]:
+        """Return the paths of a new figure as PNG, SVG, and PDF.
 
         Args:
             name: file name, which may have any characters.
-            caption: caption of the figure.
-            draw: function that takes the paths to write.
         """
         unique = self._unique("figures", name)
-        folder = self.out / "figures"
-        draw(folder / f"{unique}.png", folder / f"{unique}.svg", folder / f"{unique}.pdf")
+        return [self.out / "figures" / f"{unique}.{suffix}" for suffix in ("png", "svg", "pdf")]
+
+    def add_figure(self, paths: Sequence[Path], caption: str) -> None:
+        """Add a drawn figure to the page.
+
+        Args:
+            paths: paths of the figure, the PNG first.
+            caption: caption of the figure.
+        """
         text = literal(caption)
-        self.page.append(f"![{text}](figures/{unique}.png)\n\n*{text}*\n")
+        self.page.append(f"![{text}](figures/{paths[0].name})\n\n*{text}*\n")
 
     def _unique(self, folder: str, name: str) -> str:
         """Convert a name to a file name without suffix that is not yet used in a folder."""
