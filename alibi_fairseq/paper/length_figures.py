@@ -29,7 +29,7 @@ class LengthPanel(NamedTuple):
     train_length: int | None = None
 
 
-def by_length(
+def draw_length_figure(
     title: str, panels: Iterable[LengthPanel], report_data: ReportData, *paths: str | os.PathLike
 ) -> None:
     """Draw perplexity by evaluation length, the paper's lines and ours.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from .length_figures import LengthPanel, by_length
-from .speed_figures import figure02, figure07, figure08
-from .training_time_figure import figure05
+from .length_figures import LengthPanel, draw_length_figure
+from .speed_figures import draw_figure02, draw_figure07, draw_figure08
+from .training_time_figure import draw_figure05
 
 WIKITEXT = "WikiText-103, validation"
 BOOKS = "Toronto BookCorpus, validation"
@@ -35,7 +35,7 @@ FIGURES: dict[str, PaperFigure] = {
         "table04",
         "Figure 1: perplexity beyond the training length",
         partial(
-            by_length,
+            draw_length_figure,
             WIKITEXT,
             [
                 LengthPanel("trained at L=512", ("table02",), 512),
@@ -43,22 +43,22 @@ FIGURES: dict[str, PaperFigure] = {
             ],
         ),
     ),
-    "figure02": PaperFigure("table01", "Figure 2: speed and memory", figure02),
+    "figure02": PaperFigure("table01", "Figure 2: speed and memory", draw_figure02),
     "figure04": PaperFigure(
         "table05",
         "Figure 4: perplexity of ALiBi by training length",
-        partial(by_length, WIKITEXT, [LengthPanel("non-overlapping", ("table05",))]),
+        partial(draw_length_figure, WIKITEXT, [LengthPanel("non-overlapping", ("table05",))]),
     ),
     "figure05": PaperFigure(
         "table11",
         "Figure 5: perplexity of 1.3B parameters by training time; the paper's end points",
-        figure05,
+        draw_figure05,
     ),
     "figure06": PaperFigure(
         "table12",
         "Figure 6: perplexity of 1.3B parameters beyond the training length",
         partial(
-            by_length,
+            draw_length_figure,
             LARGE,
             [
                 LengthPanel("trained at L=512", ("figure06",), 512),
@@ -66,18 +66,24 @@ FIGURES: dict[str, PaperFigure] = {
             ],
         ),
     ),
-    "figure07": PaperFigure("table05", "Figure 7: training speed by training length", figure07),
+    "figure07": PaperFigure(
+        "table05", "Figure 7: training speed by training length", draw_figure07
+    ),
     "figure08": PaperFigure(
-        "table05", "Figure 8: quality at length 3072 by training speed", figure08
+        "table05", "Figure 8: quality at length 3072 by training speed", draw_figure08
     ),
     "figure09": PaperFigure(
         "table08",
         "Figure 9: perplexity of ALiBi by training length on books",
-        partial(by_length, BOOKS, [LengthPanel("non-overlapping", ("table08",))]),
+        partial(draw_length_figure, BOOKS, [LengthPanel("non-overlapping", ("table08",))]),
     ),
     "figure11": PaperFigure(
         "table15",
         "Figure 11: perplexity beyond the training length with a sliding window, S=1",
-        partial(by_length, WIKITEXT, [LengthPanel("sliding window, S=1", ("table15", "table13"))]),
+        partial(
+            draw_length_figure,
+            WIKITEXT,
+            [LengthPanel("sliding window, S=1", ("table15", "table13"))],
+        ),
     ),
 }

@@ -24,7 +24,7 @@ PAIR = ("alibi", "sinusoidal")
 ValuesByModel = Mapping[tuple[str, int], float]
 
 
-def figure02(report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw_figure02(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw speed and memory of each method: the paper's (Table 1, one V100) and ours."""
     panels = speed_panels("the paper, one V100", printed_speeds(), "words")
     for title, speeds in report_data.speeds().items():
@@ -70,7 +70,7 @@ def _printed_train_speeds() -> ValuesByModel:
     return speeds
 
 
-def figure07(report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw_figure07(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw training speed by training length, and the ratio of ALiBi's speed to sinusoidal's.
 
     The paper's speeds come first, then ours by machine and file.
@@ -115,7 +115,7 @@ def _alibi_ratios(speeds: ValuesByModel) -> list[tuple[float, float]]:
     return ratios
 
 
-def figure08(report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw_figure08(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw perplexity at evaluation length 3072 by training speed, a point per training length.
 
     Our speeds come from the training records, per GPU (or process).

@@ -23,7 +23,7 @@ class Checkpoint(NamedTuple):
     seed: int | None
 
 
-def figure05(report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw_figure05(report_data: ReportData, *paths: str | os.PathLike) -> None:
     """Draw perplexity at 1.3B parameters by training time: the paper's end points, our curves."""
     panels = []
     for name, title in (("left", "evaluated at 1024"), ("right", "evaluated at 2048")):

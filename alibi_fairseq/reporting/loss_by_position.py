@@ -53,11 +53,11 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
         for same_buckets in by_buckets.values():
             length = same_buckets[0].length
             caption = f"Bits per token on {name}, by position in windows of {length}"
-            tables.append(_by_position(same_buckets, caption))
+            tables.append(_position_table(same_buckets, caption))
     return tables
 
 
-def _by_position(measurements: list[Measurement], caption: str) -> Table:
+def _position_table(measurements: list[Measurement], caption: str) -> Table:
     """Create the table of models with the same evaluation length and the same buckets."""
     models = average_by_model(measurements)
     ranges = bucket_ranges(measurements[0].position_ends)

@@ -49,7 +49,7 @@ def length_tables(
     tables = []
     for name, group in group_by_evaluation(measurements).items():
         caption = f"Perplexity on {name}"
-        tables.append(_by_length(caption, group, markdown.measurement, extra_columns, columns))
+        tables.append(_length_table(caption, group, markdown.measurement, extra_columns, columns))
         has_bits_per_byte = any(measurement.bits_per_byte is not None for measurement in group)
         if has_bits_per_byte and not group[0].is_raw_text:
             tables.append(_bits_per_byte_table(name, group, columns))
@@ -73,7 +73,7 @@ def _bits_per_byte_table(
         columns: see :func:`length_tables`.
     """
     caption = f"Bits per byte on {name}"
-    return _by_length(caption, measurements, _bits_per_byte, None, columns)
+    return _length_table(caption, measurements, _bits_per_byte, None, columns)
 
 
 def available_columns(measurements: Iterable[Measurement]) -> list[str]:
@@ -87,7 +87,7 @@ def _length_names(measurements: Iterable[Measurement]) -> list[str]:
     return [str(length) for length in lengths]
 
 
-def _by_length(
+def _length_table(
     caption: str,
     measurements: list[Measurement],
     show: Callable[[Measurement | None], str],
