@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..reporting import markdown
 from ..results.measurements import Measurement
 from ..results.model_groups import ModelMeasurements
-from .seed_noise import difference
+from .seed_noise import marked_difference
 from .table_rows import Row
 
 #: Largest number of columns. Grids with more are transposed.
@@ -141,7 +141,7 @@ def perplexity_grid(
             else:
                 cells.append(markdown.measurement(measurement))
             if corpus:
-                differences.append(difference(corpus, measurement, printed_measurement))
+                differences.append(marked_difference(corpus, measurement, printed_measurement))
         lines.append(GridLine(side.printed.name, side.source, cells))
         if side.is_printed:
             continue

@@ -66,7 +66,7 @@ def noise_of(corpus: str, train_length: int | None = None) -> Noise | None:
     )
 
 
-def difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
+def marked_difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
     """Format our perplexity minus the paper's, with a mark if the text is the paper's.
 
     Args:

@@ -88,10 +88,10 @@ def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
 def to_markdown(tables: Iterable[Table]) -> str:
     """Format tables in Markdown, each with its caption above and its notes below."""
     parts = []
-    for item in tables:
-        body = table(item.headers, item.rows, item.left)
-        parts.append(f"{literal(item.caption)}:\n\n{body}")
-        for note in item.notes:
+    for captioned in tables:
+        body = table(captioned.headers, captioned.rows, captioned.left)
+        parts.append(f"{literal(captioned.caption)}:\n\n{body}")
+        for note in captioned.notes:
             parts.append(f"{note}\n")
     text = "\n".join(parts)
     if CHANCE in text:
