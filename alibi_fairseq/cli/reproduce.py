@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from ..errors import UserInputError
-from ..paper import tables
 from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA
 from ..paper.reproduction import NO_GPU, DeviceConfig, ReproductionExperiment
 from ..paper.scale import SCALES
+from ..paper.trainings import find_items, trainings_for
 from .experiments import ExperimentOptions
 from .options import option
 
@@ -79,8 +79,8 @@ class Reproduce(ExperimentOptions):
         Raises:
             UserInputError: an option cannot be used, or a corpus is missing.
         """
-        items = tables.find_items(self.name)
-        trainings = tables.trainings_for(items)
+        items = find_items(self.name)
+        trainings = trainings_for(items)
         paths = corpus_paths(self.corpus, CORPORA)
         needed = dict.fromkeys(training.recipe.corpus for training in trainings)
         missing = [name for name in needed if name not in paths]

@@ -17,7 +17,7 @@ from .datasets import PaperDataset
 from .perplexity_grid import perplexity_grid
 from .scale import Scale
 from .table_rows import table_rows
-from .tables import curve_evaluations, evaluations, recipes_and_measurements, title
+from .trainings import curve_evaluations, evaluations_of, recipes_and_measurements, title_of
 
 
 def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: PaperDataset) -> str:
@@ -33,8 +33,8 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
     """
     ours = list(ours)
     # The recipes of one item all have the same number of updates.
-    recipe_updates = evaluations(item)[0].recipe.updates
-    parts = [f"# {title(item)}\n"]
+    recipe_updates = evaluations_of(item)[0].recipe.updates
+    parts = [f"# {title_of(item)}\n"]
     our_name = "ours"
     if not dataset.is_paper_corpus:
         our_name = f"ours ({scale.name})"
@@ -68,8 +68,8 @@ def _by_split_and_stride(
 def measurements_with_updates(item: str) -> list[Measurement]:
     """Return the paper's measurements of an item, all with an update count.
 
-    Figure 5's curves are included at :data:`.tables.CURVE_UPDATES`. The paper does not print these
-    perplexities, so they are None, with a dash as their status.
+    Figure 5's curves are included at :data:`.trainings.CURVE_UPDATES`. The paper does not print
+    these perplexities, so they are None, with a dash as their status.
     """
     measurements = []
     for recipe, measurement in recipes_and_measurements(item):

@@ -22,7 +22,7 @@ from .recipe import Recipe, flags
 from .report import write_report
 from .report_data import collect
 from .scale import Scale
-from .tables import PaperEvaluation, PaperTraining, evaluations
+from .trainings import PaperEvaluation, PaperTraining, evaluations_of
 
 #: Error message of commands that need GPUs.
 NO_GPU = "This machine has no GPU. Pass --cpu N for N processes on the CPU."
@@ -108,7 +108,7 @@ class ReproductionExperiment(Experiment):
         write_report(collect(paths), self.page.parent, with_paper=False)
         for item in self.items:
             path = self.page.with_name(f"{self.scale.name}-{item}.md")
-            recipe = evaluations(item)[0].recipe
+            recipe = evaluations_of(item)[0].recipe
             dataset = self.data[recipe.corpus]
             text = item_table(item, self.measurements(item), self.scale, dataset)
             with atomic_write(path) as stream:
@@ -214,7 +214,7 @@ class ReproductionExperiment(Experiment):
         """
         training_by_recipe = {training.recipe.path: training for training in self.trainings}
         measurements: list[Measurement] = []
-        for evaluation in evaluations(item):
+        for evaluation in evaluations_of(item):
             training = training_by_recipe[evaluation.recipe.path]
             measurements += self._measurements_of(training, evaluation)
         return measurements

@@ -17,7 +17,7 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.paper.report_figures import FIGURES
-from alibi_fairseq.paper.tables import CURVE_UPDATES, curve_evaluations
+from alibi_fairseq.paper.trainings import CURVE_UPDATES, curve_evaluations
 from alibi_fairseq.results.results_file import save_results_file
 
 GPU = {"cpu": "a processor", "cores": 8, "memory_gb": 64.0, "gpu": "a GPU"}

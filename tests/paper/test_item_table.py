@@ -11,7 +11,7 @@ from alibi_fairseq.paper import published, report_tables
 from alibi_fairseq.paper.item_table import item_table
 from alibi_fairseq.paper.report_data import ReportData
 from alibi_fairseq.paper.scale import SCALES
-from alibi_fairseq.paper.tables import CURVE_UPDATES
+from alibi_fairseq.paper.trainings import CURVE_UPDATES
 
 PAPER_DATASET = SimpleNamespace(is_paper_corpus=True)
 

@@ -22,8 +22,9 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.files import locked
-from alibi_fairseq.paper import datasets, reproduction, tables
+from alibi_fairseq.paper import datasets, reproduction
 from alibi_fairseq.paper.scale import SCALES
+from alibi_fairseq.paper.trainings import ITEMS, UNTRAINED, trainings_for
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.runner import execute_experiment
@@ -320,8 +321,8 @@ def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
     assert reproduce("all")[0] == 0
     report = tmp_path / "work" / "smoke" / "report"
     pages = {path.name: path.read_text() for path in report.glob("smoke-*.md")}
-    assert set(pages) == {f"smoke-{item}.md" for item in tables.ITEMS}
-    assert len(tables.ITEMS) == 15 + 11 - len(tables.UNTRAINED)
+    assert set(pages) == {f"smoke-{item}.md" for item in ITEMS}
+    assert len(ITEMS) == 15 + 11 - len(UNTRAINED)
     for name, text in pages.items():
         assert "ours (smoke)" in text, name
         assert "missing" not in text, name
@@ -336,7 +337,7 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     lines = [" ".join(rng.choices(words, k=rng.randint(5, 25))) for _ in range(1500)]
     text.write_text("".join(f"{line}.\n\n" for line in lines))
     recipe = "cc100-roberta/sinusoidal-1024"
-    trainings = tables.trainings_for(("figure05",))
+    trainings = trainings_for(("figure05",))
     (training,) = [training for training in trainings if training.recipe.path == recipe]
     root = tmp_path / "work"
     scale = SCALES["smoke"]

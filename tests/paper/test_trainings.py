@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.scale import SCALES
-from alibi_fairseq.paper.tables import recipe_of
+from alibi_fairseq.paper.trainings import (
+    CURVE_UPDATES,
+    DRAWN,
+    ITEMS,
+    evaluated_update_counts,
+    find_items,
+    recipe_of,
+    trainings_for,
+)
 
 #: Numbers of runs and perplexities in the paper, counted by hand, with out-of-memory cells.
 SIZES = {
@@ -47,12 +54,12 @@ def measurements_of(trainings) -> set[tuple]:
 
 def trainings_by_recipe(item: str) -> dict:
     """Return the trainings of an item by the path of their recipe."""
-    return {training.recipe.path: training for training in tables.trainings_for((item,))}
+    return {training.recipe.path: training for training in trainings_for((item,))}
 
 
 def test_runs_and_perplexities_of_each_item():
     for item, (count, perplexities) in SIZES.items():
-        trainings = tables.trainings_for((item,))
+        trainings = trainings_for((item,))
         assert len(trainings) == count, item
         assert len(trainings_by_recipe(item)) == count, item
         if perplexities is not None:
@@ -60,22 +67,22 @@ def test_runs_and_perplexities_of_each_item():
 
 
 def test_every_printed_perplexity_is_measured():
-    for item in set(SIZES) - set(tables.DRAWN):
+    for item in set(SIZES) - set(DRAWN):
         printed = set()
         for measurement in paper.measurements(item):
             recipe = recipe_of(item, measurement)
             updates = measurement.updates or recipe.updates
             evaluation = (measurement.subset, measurement.length, measurement.stride)
             printed.add((recipe.path, updates, *evaluation))
-        assert measurements_of(tables.trainings_for((item,))) >= printed, item
+        assert measurements_of(trainings_for((item,))) >= printed, item
 
 
 def test_all_contains_each_run_once():
-    trainings = tables.trainings_for(tables.find_items("all"))
+    trainings = trainings_for(find_items("all"))
     assert len(trainings) == 22 + 6 + 6
     all_measurements = measurements_of(trainings)
-    for item in tables.ITEMS:
-        assert all_measurements >= measurements_of(tables.trainings_for((item,)))
+    for item in ITEMS:
+        assert all_measurements >= measurements_of(trainings_for((item,)))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,7 @@ def test_all_contains_each_run_once():
         ("table12", "cc100-roberta/sinusoidal-1024", (46_700, 50_000)),
         ("table12", "cc100-roberta/sinusoidal-2048", (44_200, 50_000)),
         ("table05", "wikitext-103/alibi-512", (286_000,)),
-        ("figure05", "cc100-roberta/alibi-1024", tables.CURVE_UPDATES),
+        ("figure05", "cc100-roberta/alibi-1024", CURVE_UPDATES),
     ],
 )
 def test_run_saves_paper_checkpoints_only(item, recipe, update_counts):
@@ -110,7 +117,7 @@ def test_small_scale_keeps_recipe_settings(scale):
         "optimizer": ("_name",),
         "lr_scheduler": ("_name",),
     }
-    for training in tables.trainings_for(tables.ITEMS):
+    for training in trainings_for(ITEMS):
         recipe = training.recipe
         small = scale.scale_recipe(recipe)
         settings = recipe.settings()
@@ -123,7 +130,7 @@ def test_small_scale_keeps_recipe_settings(scale):
         assert small_settings["optimization"]["max_update"] == scale.updates
         assert small.batch.tokens_per_update <= 9216
         checkpoints = []
-        for updates in tables.evaluated_update_counts(recipe):
+        for updates in evaluated_update_counts(recipe):
             checkpoints.append(scale.scale_updates(recipe, updates))
         assert checkpoints == sorted(set(checkpoints))
         assert checkpoints[-1] == scale.updates

@@ -149,7 +149,7 @@ def paper_name(item: str) -> str:
     return f"{item[:-2].capitalize()} {int(item[-2:])}"
 
 
-def title(item: str) -> str:
+def title_of(item: str) -> str:
     """Return name, corpus, and content of an item, or the tables that a figure draws."""
     indexed = {row["item"] for row in published.rows("index")}
     if item in DRAWN and item not in indexed:
@@ -178,7 +178,7 @@ def recipe_of(item: str, measurement: Measurement) -> Recipe:
 
 
 @cache
-def evaluations(item: str) -> tuple[PaperEvaluation, ...]:
+def evaluations_of(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
     lengths_by_key: dict[SweepKey, list[int]] = defaultdict(list)
     for recipe, measurement in recipes_and_measurements(item):
@@ -210,7 +210,7 @@ def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
     """Return the trainings that the items need, each once, with all its evaluations."""
     lengths_by_key: dict[SweepKey, set[int]] = defaultdict(set)
     for item in items:
-        for evaluation in evaluations(item):
+        for evaluation in evaluations_of(item):
             lengths_by_key[evaluation.key].update(evaluation.lengths)
     evaluations_by_recipe: dict[str, list[PaperEvaluation]] = defaultdict(list)
     for key, lengths in lengths_by_key.items():
@@ -229,7 +229,7 @@ def evaluated_update_counts(recipe: Recipe) -> tuple[int, ...]:
     """
     updates = set()
     for item in ITEMS:
-        for evaluation in evaluations(item):
+        for evaluation in evaluations_of(item):
             if evaluation.recipe is recipe:
                 updates.add(evaluation.updates)
     return tuple(sorted(updates))
