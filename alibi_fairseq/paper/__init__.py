@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def data_folder(name: str, copy: str) -> Path:
-    """Return a data folder, of a checkout or of an installed package.
+def packaged_folder(name: str, copy: str) -> Path:
+    """Return a folder of files, of a checkout or of an installed package.
 
     Args:
         name: path of the folder in a checkout.

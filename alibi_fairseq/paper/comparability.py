@@ -50,7 +50,7 @@ def different_units_reason(corpus: str, text: dict | None) -> str | None:
         corpus: corpus of the results.
         text: tokenizer and sizes of the text (``provenance.text``); None if not recorded.
     """
-    setting = published.settings(corpus)
+    setting = published.setting_of(corpus)
     if setting is None or setting["vocabulary"] is None:
         return None
     if text is None:
@@ -73,7 +73,7 @@ def incomparability_reason(corpus: str, measurement: Measurement) -> str | None:
         corpus: corpus of the results.
         measurement: one of the results.
     """
-    setting = published.settings(corpus)
+    setting = published.setting_of(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
     if measurement.model != setting["model"]:

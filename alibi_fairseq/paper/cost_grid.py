@@ -32,7 +32,7 @@ def cost_grid(item: str, validations: list[dict]) -> str:
     lines = []
     for model, printed in printed_costs.items():
         # Table 6 does not print the number of updates, which is the same for all of its models.
-        updates = printed.get("updates") or published.updates(published.about(item)["corpus"])
+        updates = printed.get("updates") or published.updates(published.corpus_of(item))
         recorded = _recorded_costs(printed, updates, validations)
         lines.append(GridLine(model, "paper", _cost_cells(item, printed)))
         lines.append(GridLine(model, "ours", _cost_cells(item, recorded)))

@@ -50,7 +50,7 @@ def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[ModelMeas
     """Return the lines of a panel, for each item the paper's and then ours."""
     models: list[ModelMeasurements] = []
     for item in panel.items:
-        ours = report_data.comparable(published.about(item)["corpus"])
+        ours = report_data.comparable(published.corpus_of(item))
         rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
         for row in rows:
             models.append(row.printed)

@@ -7,9 +7,9 @@ import re
 from functools import cache
 
 from ..results.measurements import Measurement
-from . import data_folder
+from . import packaged_folder
 
-FOLDER = data_folder("results/paper", "paper_data")
+FOLDER = packaged_folder("results/paper", "paper_data")
 OUT_OF_MEMORY = "OOM"
 SPLITS = ("valid", "test")
 
@@ -33,10 +33,15 @@ def _value(text: str) -> int | float | str | None:
     return text or None
 
 
-def about(item: str) -> dict:
+def index_row(item: str) -> dict:
     """Return the row of ``index.csv``: name, page, corpus, subset, content, and source."""
     by_item = {row["item"]: row for row in rows("index")}
     return by_item[item]
+
+
+def corpus_of(item: str) -> str:
+    """Return the corpus of a table or figure."""
+    return index_row(item)["corpus"]
 
 
 def notes(item: str) -> list[str]:
@@ -44,7 +49,7 @@ def notes(item: str) -> list[str]:
     return [row["note"] for row in rows("notes") if row["item"] == item]
 
 
-def settings(corpus: str) -> dict | None:
+def setting_of(corpus: str) -> dict | None:
     """Return the paper's model and update count on a corpus, or None for other corpora."""
     by_corpus = {row["corpus"]: row for row in rows("settings")}
     return by_corpus.get(corpus)
@@ -52,14 +57,14 @@ def settings(corpus: str) -> dict | None:
 
 def model(corpus: str) -> str:
     """Return the name of the model that the paper trains on one of its corpora."""
-    setting = settings(corpus)
+    setting = setting_of(corpus)
     assert setting is not None, f"{corpus} is not a corpus of the paper"
     return setting["model"]
 
 
 def updates(corpus: str) -> int | None:
     """Return the paper's update count on one of its corpora, or None if it does not state it."""
-    setting = settings(corpus)
+    setting = setting_of(corpus)
     assert setting is not None, f"{corpus} is not a corpus of the paper"
     return setting["updates"]
 
@@ -106,7 +111,7 @@ def _measurement(
         train_length = rows(item)[0]["length"]
         stride = row["length"]
         speed = row.get(f"{prefix}_words_per_second")
-    subset = prefix if prefix in SPLITS else about(item)["subset"]
+    subset = prefix if prefix in SPLITS else index_row(item)["subset"]
     status = ""
     if perplexity == OUT_OF_MEMORY:
         perplexity = None

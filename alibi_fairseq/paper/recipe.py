@@ -13,11 +13,11 @@ from pathlib import Path
 import yaml
 
 from ..errors import UserInputError, did_you_mean
-from . import data_folder
+from . import packaged_folder
 
 Settings = dict[str, dict[str, object]]
 
-CONFIGS = data_folder("configs", "configs")
+CONFIGS = packaged_folder("configs", "configs")
 CORPORA = ("wikitext-103", "bookcorpus", "cc100-roberta")
 
 

@@ -73,7 +73,7 @@ def tables_about(report_data: ReportData) -> list[str]:
     has_speeds = bool(report_data.speeds())
     tables = []
     for table in report_tables.TABLES:
-        is_on_corpus = published.about(table)["corpus"] in corpora
+        is_on_corpus = published.corpus_of(table) in corpora
         if is_on_corpus or (table == "table01" and has_speeds):
             tables.append(table)
     return tables
@@ -238,7 +238,7 @@ def _section_title(corpus: str | None, model: str | None, measurements: list[Mea
 
 def _caveat(corpus: str | None, measurements: list[Measurement]) -> str:
     """Return why measurements are not comparable with the paper's, or an empty string."""
-    if corpus is None or published.settings(corpus) is None:
+    if corpus is None or published.setting_of(corpus) is None:
         name = literal(str(corpus))
         return (
             f"{name} is not a text of the paper, so these numbers are not compared with the "
@@ -265,10 +265,10 @@ def add_paper_items(report: ReportWriter, report_data: ReportData, items: list[s
     """
     report.page.append("## Comparison with the paper\n")
     for item in items:
-        about = published.about(item)
-        corpus = f"{about['corpus']}: " if item != "table01" else ""
-        title = f"{about['name']}. {corpus}{about['content']}"
-        for text, data_on_text in report_data.by_text(about["corpus"]):
+        row = published.index_row(item)
+        corpus = f"{row['corpus']}: " if item != "table01" else ""
+        title = f"{row['name']}. {corpus}{row['content']}"
+        for text, data_on_text in report_data.by_text(row["corpus"]):
             suffix = f" ({text})" if text else ""
             body = report_tables.table(item, data_on_text)
             report.add_table(f"{item} {text}", title + suffix, body, published.notes(item))

@@ -113,7 +113,7 @@ class ReportData:
 
         Each has the ``seed`` of its training, which is None if unknown, and its ``train_command``.
         """
-        setting = published.settings(corpus)
+        setting = published.setting_of(corpus)
         assert setting is not None, f"{corpus} is not a corpus of the paper"
         validations = []
         for _, results_file in self.files:

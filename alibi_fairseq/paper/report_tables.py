@@ -53,7 +53,7 @@ def table(item: str, report_data: ReportData) -> str:
     """
     if item == "table01":
         return speed_table(report_data.speeds())
-    corpus = published.about(item)["corpus"]
+    corpus = published.corpus_of(item)
     printed = published.measurements(item)
     ours = report_data.comparable(corpus)
     rows = table_rows(printed, ours, joined=item in JOINED)

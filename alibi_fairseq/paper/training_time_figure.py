@@ -71,7 +71,7 @@ def time_curve(report_data: ReportData, row: dict) -> list[tuple[float, float]]:
         row: row of the figure's data.
     """
     records = []
-    for record in report_data.validations(published.about("figure05")["corpus"]):
+    for record in report_data.validations(published.corpus_of("figure05")):
         model = (record["position_method"], record["train_length"])
         if model == (row["position_method"], row["train_length"]) and "gpu_hours" in record:
             records.append(record)
@@ -111,7 +111,7 @@ def _checkpoint_perplexities(
         train_command: training command of the model, with any seed. Measurements without a recorded
             command can be of any model.
     """
-    corpus = published.about("figure05")["corpus"]
+    corpus = published.corpus_of("figure05")
     perplexities = {}
     for measurement in report_data.measurements:
         is_of_model = (

@@ -153,10 +153,10 @@ def title_of(item: str) -> str:
     """Return name, corpus, and content of an item, or the tables that a figure draws."""
     indexed = {row["item"] for row in published.rows("index")}
     if item in DRAWN and item not in indexed:
-        names = [published.about(source)["name"] for source in DRAWN[item].items]
+        names = [published.index_row(source)["name"] for source in DRAWN[item].items]
         return f"{paper_name(item)} ({', '.join(names)})"
-    about = published.about(item)
-    return f"{about['name']}. {about['corpus']}: {about['content']}"
+    row = published.index_row(item)
+    return f"{row['name']}. {row['corpus']}: {row['content']}"
 
 
 def recipes_and_measurements(item: str) -> list[tuple[Recipe, Measurement]]:
@@ -172,7 +172,7 @@ def recipes_and_measurements(item: str) -> list[tuple[Recipe, Measurement]]:
 
 def recipe_of(item: str, measurement: Measurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
-    corpus = published.about(item)["corpus"]
+    corpus = published.corpus_of(item)
     method = measurement.position_method.replace("_", "-")
     return RECIPES[f"{corpus}/{method}-{measurement.train_length}"]
 

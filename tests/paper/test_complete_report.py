@@ -41,7 +41,7 @@ def evaluations(corpus: str) -> dict:
     """Return results for every printed perplexity of a corpus and the curves of Figure 5."""
     records = {}  # by settings, because several items print the same perplexity
     for item in (*report_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
-        if paper.about(item)["corpus"] != corpus:
+        if paper.corpus_of(item) != corpus:
             continue
         for measurement in paper.measurements(item):
             settings = {

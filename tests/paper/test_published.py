@@ -82,7 +82,7 @@ def test_index_describes_each_item():
     for row in paper.rows("index"):
         number = row["name"].split()[1]
         assert number.zfill(2) == row["item"][-2:]
-        assert paper.settings(row["corpus"])
+        assert paper.setting_of(row["corpus"])
         assert "2108.12409" in row["source"]
 
 
@@ -347,7 +347,7 @@ def test_comparability_knows_options_of_models():
     ],
 )
 def test_comparability_knows_sizes_of_models(corpus, config):
-    for option, value in size_options(paper.settings(corpus)).items():
+    for option, value in size_options(paper.setting_of(corpus)).items():
         default = getattr(config, option)
         if default is not None:  # widths of input and output are the model's
             assert value == str(default)
@@ -376,5 +376,5 @@ def test_installation_contains_tables_and_recipes(installed, monkeypatch):
     assert {str(path.relative_to(configs)) for path in configs.rglob("*.yaml")} == recipes
 
     monkeypatch.setattr(alibi_fairseq.paper, "__file__", str(installed / "paper" / "a.py"))
-    assert alibi_fairseq.paper.data_folder("results/paper", "paper_data") == tables
-    assert alibi_fairseq.paper.data_folder("configs", "configs") == configs
+    assert alibi_fairseq.paper.packaged_folder("results/paper", "paper_data") == tables
+    assert alibi_fairseq.paper.packaged_folder("configs", "configs") == configs

@@ -21,7 +21,7 @@ def ours(item, shift=0.0, **settings):
         shift: difference of our perplexities from the paper's.
         settings: attributes of the measurements to return (default: all measurements).
     """
-    corpus = paper.about(item)["corpus"]
+    corpus = paper.corpus_of(item)
     measurements = []
     for printed in paper.measurements(item):
         if printed.perplexity is None:
@@ -37,8 +37,8 @@ def ours(item, shift=0.0, **settings):
 
 def table(item, measurements=(), validations=()):
     """Format a table from measurements and validations in the paper's setting."""
-    corpus = paper.about(item)["corpus"]
-    model = paper.settings(corpus)["model"]
+    corpus = paper.corpus_of(item)
+    model = paper.setting_of(corpus)["model"]
     records = []
     for validation in validations:
         records.append({"model": model, "subset": "valid", **validation})
