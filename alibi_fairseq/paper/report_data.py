@@ -60,14 +60,14 @@ class ReportData:
         texts = []
         for measurement in self.measurements:
             if measurement.corpus == corpus and measurement.model == model:
-                texts.append(measurement.text)
+                texts.append(measurement.text_key)
         name_by_text = names_across_splits(texts)
         names = sorted(set(name_by_text.values()) - {""})
         for name in names or [""]:
             measurements = []
             for measurement in self.measurements:
                 # A text without a name, such as the only one of a split, is part of all results.
-                if name_by_text.get(measurement.text, "") in ("", name):
+                if name_by_text.get(measurement.text_key, "") in ("", name):
                     measurements.append(measurement)
             hashes = set()
             other_hashes = set()

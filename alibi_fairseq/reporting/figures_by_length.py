@@ -154,8 +154,8 @@ def _informative(panels: dict[str, list[ModelMeasurements]]) -> dict[str, list[M
 
 def has_several_tokenizers(measurements: list[Measurement]) -> bool:
     """Return True if bits per byte of different tokenizers are known for a raw text."""
-    num_texts = len({measurement.raw_text for measurement in measurements})
-    num_tokenizations = len({measurement.text for measurement in measurements})
+    num_texts = len({measurement.raw_text_key for measurement in measurements})
+    num_tokenizations = len({measurement.text_key for measurement in measurements})
     is_measured = all(measurement.bits_per_byte is not None for measurement in measurements)
     return num_tokenizations > num_texts and is_measured
 

@@ -14,7 +14,7 @@ def group_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[M
     A group has one split, one text, and either one stride or non-overlapping windows of any length.
     Its name, such as ``valid, non-overlapping``, includes the text only if there are several.
     """
-    return _group(measurements, lambda measurement: measurement.text)
+    return _group(measurements, lambda measurement: measurement.text_key)
 
 
 def group_by_raw_text(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
@@ -27,7 +27,7 @@ def group_by_raw_text(measurements: Iterable[Measurement]) -> dict[str, list[Mea
     for measurement in measurements:
         if measurement.is_raw_text and measurement.bits_per_byte is not None:
             known.append(measurement)
-    return _group(known, lambda measurement: measurement.raw_text)
+    return _group(known, lambda measurement: measurement.raw_text_key)
 
 
 def _group(

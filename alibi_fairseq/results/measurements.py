@@ -19,7 +19,7 @@ class TextKey(NamedTuple):
     Attributes:
         tokens_sha256: hash of the token IDs of a raw text.
         bytes: size of a raw text. It replaces ``tokens`` and ``tokens_sha256`` where tokenizers may
-            differ (:attr:`Measurement.raw_text`).
+            differ (:attr:`Measurement.raw_text_key`).
     """
 
     subset: str
@@ -115,8 +115,8 @@ class Measurement:
     spread: float | None = None
 
     @property
-    def text(self) -> TextKey:
-        """The predicted tokens. Only perplexities of the same tokens are comparable."""
+    def text_key(self) -> TextKey:
+        """Key of the predicted tokens. Only perplexities of the same tokens are comparable."""
         has_range = self.score_from is not None or self.score_to is not None
         return TextKey(
             subset=self.subset,
@@ -137,9 +137,12 @@ class Measurement:
         return self.tokens_sha256 is not None
 
     @property
-    def raw_text(self) -> TextKey:
-        """The predicted text. Bits per byte of the same text are comparable between tokenizers."""
-        return self.text._replace(tokens=None, tokens_sha256=None, bytes=self.bytes)
+    def raw_text_key(self) -> TextKey:
+        """Key of the predicted text, whatever its tokenizer.
+
+        Bits per byte of the same text are comparable between tokenizers.
+        """
+        return self.text_key._replace(tokens=None, tokens_sha256=None, bytes=self.bytes)
 
     def identity(self, *roles: Role) -> tuple:
         """Return :func:`.identity.identity`, and for ``Role.MEASUREMENT`` also the data's hash."""

@@ -46,7 +46,7 @@ class Hardware(JsonObject):
     gpu: NonEmptyStr | None
 
 
-class Tokens(JsonObject):
+class TextSummary(JsonObject):
     """Tokenizer, dictionary size, and training tokens of the data, from their manifest."""
 
     tokenizer: NonEmptyStr | None
@@ -69,7 +69,7 @@ class Provenance(JsonObject):
     seed: NonNegativeInt | None
     date: Date
     seconds: NotNegative
-    text: Tokens | None = None
+    text: TextSummary | None = None
     parts: list[Provenance] = []
 
 
