@@ -36,7 +36,7 @@ from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import Tuning
 
-from .losses import SETTINGS_FILE
+from .losses import MODEL_FILE
 from .primary_tests import StudiedModels
 
 EVALUATION_FILE = "evaluation.json"
@@ -185,7 +185,7 @@ class StudyRun(Run):
     @property
     def done(self) -> bool:
         """True if the results exist."""
-        return read_json_if_present(self.results_folder / SETTINGS_FILE) is not None
+        return read_json_if_present(self.results_folder / MODEL_FILE) is not None
 
     def check_existing_results(self) -> None:
         """Reject results of the same name that were made with other settings.
@@ -193,7 +193,7 @@ class StudyRun(Run):
         Raises:
             UserInputError: a setting differs. Hashes are not compared before the data exists.
         """
-        existing = read_json_if_present(self.results_folder / SETTINGS_FILE)
+        existing = read_json_if_present(self.results_folder / MODEL_FILE)
         if existing is None:
             return
         wanted = self.result_settings
@@ -227,7 +227,7 @@ class StudyRun(Run):
         outcome = self.tuning.outcome if self.tuning else None
         description = {"name": self.name, "settings": self.result_settings, "tuning": outcome}
         # Written last, because it marks the results as complete.
-        with atomic_write(self.results_folder / SETTINGS_FILE) as stream:
+        with atomic_write(self.results_folder / MODEL_FILE) as stream:
             json.dump(description, stream, indent=1)
             stream.write("\n")
 

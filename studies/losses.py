@@ -17,7 +17,7 @@ from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
 
 #: File in a model's folder that is written last and has the model's name and settings.
-SETTINGS_FILE = "cell.json"
+MODEL_FILE = "cell.json"
 
 
 class FinishedModel(NamedTuple):
@@ -38,7 +38,7 @@ def finished_models(folder: Path) -> list[FinishedModel]:
         folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/``.
     """
     models = []
-    for path in sorted(folder.glob(f"cells/*/{SETTINGS_FILE}")):
+    for path in sorted(folder.glob(f"cells/*/{MODEL_FILE}")):
         name = json.loads(path.read_text(encoding="utf-8"))["name"]
         if name == path.parent.name:
             corpus, method, train_length, _ = name.rsplit("-", 3)
