@@ -20,7 +20,7 @@ WORK_DIR = Path("runs/studies")
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    parser = argparse.ArgumentParser(prog="study", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument(
         "config",
         nargs="?",
@@ -91,12 +91,13 @@ def main(arguments: list[str]) -> int:
     reject_unused_options(parser, args)
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
     from .experiment import Study, StudyConfig
-    from .gpu.page import write_page as write_gpu_page
-    from .small_models.page import write_page as write_small_models_page
-    from .small_models.page import write_readme_table
+    from .gpu.page import write_gpu_page
+    from .small_models.page import write_readme_table, write_small_models_page
 
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
+    # A study with its own tests has a page of its results only. All others share the page of the
+    # small models.
     if config.tests:
         if args.readme:
             parser.error(f"{args.config} is not a study of small models. Leave out --readme.")

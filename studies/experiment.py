@@ -178,8 +178,8 @@ class StudyRun(Run):
                 file = Path(step.data or self.data) / f"{subset}.bin"
                 name = f"{step.name} {file.name}" if step.data else file.name
                 data[name] = sha256_if_present(file)
-            points = sorted(step.cases)
-            evaluations.append({"name": step.name, "points": points, **step.settings})
+            cases = sorted(step.cases)
+            evaluations.append({"name": step.name, "points": cases, **step.settings})
         return {"options": options, "evaluations": evaluations, "data": data}
 
     @property

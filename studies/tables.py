@@ -163,25 +163,27 @@ def at_train_length(losses: Losses, corpus: str, train_length: int) -> MethodLos
 def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
     """Write perplexity by method and evaluation length; the mean of the seeds."""
     rows = []
-    for method, at in models.items():
+    for method, losses_by_length in models.items():
         cells = []
         for length in lengths:
-            known = length in at
-            cells.append(markdown.perplexity(at[length].perplexity) if known else markdown.NOTHING)
-        seeds = max(len(losses.seeds) for losses in at.values())
+            cell = markdown.NOTHING
+            if length in losses_by_length:
+                cell = markdown.perplexity(losses_by_length[length].perplexity)
+            cells.append(cell)
+        seeds = max(len(losses.seeds) for losses in losses_by_length.values())
         rows.append([method_name(method), *cells, str(seeds)])
     return markdown.table(["evaluated at →", *map(str, lengths), "seeds"], rows)
 
 
-def draw_lengths(
+def draw_method_lengths(
     models: MethodLosses, lengths: Sequence[int], train_length: int, *paths: Path
 ) -> None:
     """Draw perplexity by evaluation length, a line per method with its standard deviation."""
     lines = []
-    for method, at in models.items():
-        x = [n for n in lengths if n in at]
-        y = [at[n].perplexity for n in x]
-        spread = [_spread(at[n]) for n in x]
+    for method, losses_by_length in models.items():
+        x = [length for length in lengths if length in losses_by_length]
+        y = [losses_by_length[length].perplexity for length in x]
+        spread = [_spread(losses_by_length[length]) for length in x]
         lines.append(PlotLine(method_name(method), x, y, method_style(method), spread))
     plots.draw("", [Panel("", lines, trained_at=train_length)], *paths)
 
@@ -272,7 +274,7 @@ def _processor(hardware: Mapping) -> str:
     return f"{hardware['cpu']} ({family})" if hardware.get("cpu_family") else hardware["cpu"]
 
 
-def tuning_table(tuning: Mapping[str, dict]) -> str:
+def trials_table(tuning: Mapping[str, dict]) -> str:
     """Write the perplexity of each trial, and the learning rate with the lowest loss."""
     rates = sorted({trial["lr"] for outcome in tuning.values() for trial in outcome["trials"]})
     rows = []

@@ -11,20 +11,20 @@ from ..primary_tests import StudiedModels
 from ..tables import (
     NOTATION,
     at_train_length,
-    draw_lengths,
+    draw_method_lengths,
     origins_table,
     perplexity_table,
     published_gaps_table,
     tests_sections,
     training_gaps_table,
-    tuning_table,
+    trials_table,
 )
 
 INTRODUCTION = """\
 The tests are those of `studies/small_models/protocol.md`, with other models."""
 
 
-def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
+def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     """Write the page and its figures from the JSON of a study.
 
     Args:
@@ -48,7 +48,7 @@ def write_page(folder: Path, title: str, models: StudiedModels) -> Path:
         sections += ["## Origin of the models", origins_table(provenance)]
     tuning = load_tuning(folder)
     if tuning:
-        sections += ["## Learning rates", tuning_table(tuning)]
+        sections += ["## Learning rates", trials_table(tuning)]
     path = folder / "README.md"
     with atomic_write(path) as stream:
         stream.write("\n\n".join(section.rstrip() for section in sections) + "\n")
@@ -63,10 +63,13 @@ def _perplexity_sections(losses: Losses, models: StudiedModels, folder: Path) ->
     sections = []
     for train_length in train_lengths:
         of_length = at_train_length(losses, models.corpus, train_length)
-        lengths = sorted({length for at in of_length.values() for length in at})
+        all_lengths: set[int] = set()
+        for losses_by_length in of_length.values():
+            all_lengths.update(losses_by_length)
+        lengths = sorted(all_lengths)
         sections += [f"L = {train_length}:", perplexity_table(of_length, lengths)]
         name = f"lengths-{train_length}"
-        draw_lengths(
+        draw_method_lengths(
             of_length, lengths, train_length, folder / f"{name}.png", folder / f"{name}.svg"
         )
         sections.append(f"![Perplexity by evaluation length, L = {train_length}]({name}.png)")

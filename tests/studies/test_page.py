@@ -14,7 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from studies.small_models.page import trials_without_origin, write_page, write_readme_table
+from studies.small_models.page import (
+    trials_without_origin,
+    write_readme_table,
+    write_small_models_page,
+)
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "small_models"
@@ -204,7 +208,7 @@ def test_page_states_changes_of_conditions(text, printed):
 def test_page_is_current(tmp_path):
     """The generator writes the committed page from the committed JSON."""
     shutil.copytree(RESULTS, tmp_path / "results")
-    page = write_page(tmp_path / "results")
+    page = write_small_models_page(tmp_path / "results")
     assert page.read_text() == (RESULTS / "README.md").read_text()
 
 
