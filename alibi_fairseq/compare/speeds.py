@@ -24,6 +24,7 @@ from ..errors import PROGRAM
 from ..models.method_names import recorded_method_name
 from ..reporting.perplexity_by_length import Columns
 from ..results.data_folder import DataFolder
+from ..results.data_hashes import data_folders
 from ..results.model_groups import ModelKey
 from ..results.provenance import collect_provenance
 from ..results.results_file import load_results_file, new_results_file, save_results_file
@@ -191,7 +192,7 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
                 **speed(length, window_seconds[number]),
             }
         )
-    data = Path(runs[0].data.split(":")[0])
+    data = data_folders(runs[0].data)[0]
     seconds = time.monotonic() - began
     provenance = collect_provenance(seconds=seconds, seed=None, data=data, subsets=["train"])
     results = new_results_file("benchmark", DataFolder.open(data).corpus, provenance, records)

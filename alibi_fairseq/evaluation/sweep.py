@@ -14,6 +14,7 @@ from ..data.worker_pool import progress
 from ..files import locked, sha256_file
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
+from ..results.results_file import lock_path
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig
 from .evaluator import Evaluator
@@ -39,8 +40,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
         UserInputError: a measurement is impossible, or a checkpoint is replaced meanwhile.
     """
     # The lock also detects an output that cannot be written, before anything is measured.
-    lock = out.with_name(f".{out.name}.lock")
-    with locked(lock, f"--out {out}", "evaluation"):
+    with locked(lock_path(out), f"--out {out}", "evaluation"):
         folder = DataFolder.open(data)
         evaluator: Evaluator
         if (folder.path / SETTINGS_FILE).is_file():

@@ -18,6 +18,7 @@ from ..evaluation.text_evaluator import TextEvaluator
 from ..files import locked, sha256_files
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, version_of
+from ..results.results_file import lock_path
 from .folder_model import load_folder_model
 from .model_folder import ModelFolder
 from .text_file import TextFile, read_text_file
@@ -99,9 +100,8 @@ def evaluate_folders(
     if options.bos_per_window:
         # It changes the scores like an overridden option, so it is recorded with these.
         config = replace(config, overrides={**(config.overrides or {}), "bos_per_window": True})
-    lock = out.with_name(f".{out.name}.lock")
     records = []
-    with locked(lock, f"--out {out}", "evaluation"):
+    with locked(lock_path(out), f"--out {out}", "evaluation"):
         for folder in opened:
             records += _evaluate(folder, texts, config, out, options)
     return records

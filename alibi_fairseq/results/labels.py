@@ -32,13 +32,16 @@ OPTION_NAMES = {
     "logn": "logn",
     "ssmax": "SSMax",
 }
+# Patterns of the options of a layer that have a value, and of those that have none.
+_WITH_VALUE = "base|percent|p_rope"
+_WITHOUT_VALUE = "logn|ssmax"
 #: One option of :data:`LAYER_LABEL`: its name, and its value, which is empty without one.
-LAYER_OPTION = r"_(base|percent|p_rope|logn|ssmax)(?:_([\d.e+-]+))?"
+LAYER_OPTION = rf"_({_WITH_VALUE}|{_WITHOUT_VALUE})(?:_([\d.e+-]+))?"
 #: Method of a layer with its options, such as ``rotary_p_rope_0.75@512×3``.
 LAYER_LABEL = re.compile(
-    r"""
+    rf"""
     (?P<method>.+?)
-    (?P<options>(?:_(?:(?:base|percent|p_rope)_[\d.e+-]+|logn|ssmax))*)
+    (?P<options>(?:_(?:(?:{_WITH_VALUE})_[\d.e+-]+|{_WITHOUT_VALUE}))*)
     (?:@(?P<window>\d+))?  # attention window in tokens
     (?:×(?P<count>\d+))?   # number of layers
     """,

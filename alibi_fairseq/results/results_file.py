@@ -48,6 +48,11 @@ def load_results_file(path: str | os.PathLike) -> dict:
     return validate_results(content, str(path))
 
 
+def lock_path(path: Path) -> Path:
+    """Return the path of the lock that an evaluation holds while it writes a results file."""
+    return path.with_name(f".{path.name}.lock")
+
+
 def find_results_files(folder: Path) -> list[Path]:
     """Return the results files of a folder.
 
