@@ -23,13 +23,13 @@ folder.mkdir(parents=True, exist_ok=True)
 # %%
 figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
 for scale in ("none", "4", "dynamic"):
-    results = folder / f"interpolation-{scale}.json"
-    arguments = [str(DATA), "--path", str(CHECKPOINT), "--out", str(results)]
+    results_path = folder / f"interpolation-{scale}.json"
+    arguments = [str(DATA), "--path", str(CHECKPOINT), "--out", str(results_path)]
     overrides = json.dumps({"alibi_scale": scale})
     lengths = ",".join(map(str, LENGTHS))
     main(["eval", *arguments, "--lengths", lengths, "--model-overrides", overrides])
-    cells = json.loads(results.read_text(encoding="utf-8"))["cells"]
-    points = sorted((cell["length"], cell["perplexity"]) for cell in cells)
+    records = json.loads(results_path.read_text(encoding="utf-8"))["cells"]
+    points = sorted((record["length"], record["perplexity"]) for record in records)
     axes.plot(*zip(*points), marker="o", label=f"slopes ÷ {scale}")
 
 # %%

@@ -101,50 +101,50 @@ def main() -> None:
         "short": continue_training(start, data, args.out / "short", SHORT, args.updates),
         "long": continue_training(start, data, args.out / "long", LONG, args.updates),
     }
-    cells = []
+    records = []
     for name, label, scale in ROWS:
         slopes = "slopes as is" if scale == "none" else f"slopes ÷ {scale}"
-        results = args.out / f"{name}-{scale}.json"
-        for cell in evaluate(checkpoints[name], data, scale, results):
-            cells.append({**cell, "model": f"{label}, {slopes}"})
+        results_path = args.out / f"{name}-{scale}.json"
+        for record in evaluate(checkpoints[name], data, scale, results_path):
+            records.append({**record, "model": f"{label}, {slopes}"})
     provenance = collect_provenance(
         seconds=time.monotonic() - began, seed=SEED, data=data, subsets=["train", "valid"]
     )
-    document = new_results_file("evaluation", args.run.resolve().name, provenance, cells)
-    save_results_file(document, args.out / "results.json")
+    results_file = new_results_file("evaluation", args.run.resolve().name, provenance, records)
+    save_results_file(results_file, args.out / "results.json")
     with atomic_write(args.out / "table.md") as stream:
-        stream.write(table(cells))
-    print(table(cells))
-    draw(cells, args.out / "figure.png")
+        stream.write(table(records))
+    print(table(records))
+    draw(records, args.out / "figure.png")
 
 
-def evaluate(checkpoint: Path, data: Path, scale: str, results: Path) -> list[dict]:
-    """Evaluate a checkpoint at all lengths and return the cells of its results file."""
+def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> list[dict]:
+    """Evaluate a checkpoint at all lengths and return the records of its results file."""
     options = ["--lengths", ",".join(map(str, LENGTHS)), "--device", "cpu"]
     if scale != "none":
         options += ["--model-overrides", json.dumps({"alibi_scale": scale})]
-    run_command("eval", data, "--path", checkpoint, *options, "--out", results)
-    return json.loads(results.read_text(encoding="utf-8"))["cells"]
+    run_command("eval", data, "--path", checkpoint, *options, "--out", results_path)
+    return json.loads(results_path.read_text(encoding="utf-8"))["cells"]
 
 
-def perplexities(cells: list[dict]) -> dict[str, dict[int, float]]:
+def perplexities(records: list[dict]) -> dict[str, dict[int, float]]:
     """Return the perplexity by row and length."""
     rows: dict[str, dict[int, float]] = {}
-    for cell in cells:
-        rows.setdefault(cell["model"], {})[cell["length"]] = cell["perplexity"]
+    for record in records:
+        rows.setdefault(record["model"], {})[record["length"]] = record["perplexity"]
     return rows
 
 
-def table(cells: list[dict]) -> str:
+def table(records: list[dict]) -> str:
     """Return a Markdown table of perplexities by length."""
     lines = ["| perplexity at | " + " | ".join(map(str, LENGTHS)) + " |"]
     lines.append("|---|" + "--:|" * len(LENGTHS))
-    for label, values in perplexities(cells).items():
+    for label, values in perplexities(records).items():
         lines.append(f"| {label} | " + " | ".join(f"{values[n]:.1f}" for n in LENGTHS) + " |")
     return "\n".join(lines) + "\n"
 
 
-def draw(cells: list[dict], path: Path) -> None:
+def draw(records: list[dict], path: Path) -> None:
     """Plot perplexity by length, one line per row of the table."""
     import matplotlib
 
@@ -152,7 +152,7 @@ def draw(cells: list[dict], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
-    for label, values in perplexities(cells).items():
+    for label, values in perplexities(records).items():
         axes.plot(values.keys(), values.values(), marker="o", label=label)
     axes.set(xscale="log", xlabel="window length in tokens", ylabel="perplexity")
     axes.set_xticks(LENGTHS, LENGTHS)
