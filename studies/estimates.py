@@ -81,10 +81,12 @@ def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | N
     if min(map(len, by_seed)) < 2:
         return None
     samples = [*by_seed, article_differences]
+    # Variances of the mean over seeds of each side, and of the mean over articles.
     terms = [sample.var(ddof=1) / len(sample) for sample in samples]
     variance = sum(terms)
     weighted = [term**2 / (len(sample) - 1) for term, sample in zip(terms, samples)]
-    # Both are 0 for two evaluations of the same windows.
+    # Welch–Satterthwaite approximation. Numerator and denominator are 0 for two evaluations of the
+    # same windows.
     degrees_of_freedom = variance**2 / sum(weighted) if variance else math.inf
     return Estimate(
         value=float(article_differences.mean()),

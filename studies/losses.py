@@ -21,7 +21,7 @@ MODEL_FILE = "cell.json"
 
 
 class FinishedModel(NamedTuple):
-    """Folder of a finished model's results, and what its name says about the model."""
+    """Results folder of a finished model, with the properties in its name."""
 
     folder: Path
     corpus: str
@@ -169,6 +169,12 @@ def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
 
 
 def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleLosses:
+    """Return the losses of one evaluation, with a row per seed and a column per article.
+
+    Args:
+        key: the evaluation.
+        records: result record of each seed.
+    """
     seeds = tuple(sorted(records))
     tokens = np.array([records[seed]["document_tokens"] for seed in seeds])
     if (tokens != tokens[0, 0]).any():

@@ -72,8 +72,8 @@ class Condition:
     Attributes:
         description: what is compared.
         estimate: the change; None while models are missing.
-        low: lower end of the range in which the change is claimed to lie, in nats; None: no end.
-        high: upper end; None: no end.
+        low: lower bound of the claimed change, in nats; None: unbounded.
+        high: upper bound; None: unbounded.
         missing: models without all seeds.
     """
 
@@ -115,7 +115,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class PrimaryTest:
-    """A primary test and what came of it.
+    """A primary test and its outcome.
 
     Attributes:
         name: ``E1`` to ``E6``.
@@ -153,7 +153,7 @@ class PrimaryTest:
         return max(condition.p_value for condition in self.conditions)
 
     def location(self, condition: Condition) -> str:
-        """Return where the interval that can make the test not supported lies."""
+        """Return the location of the interval that decides whether the test is not supported."""
         return condition.interval_location(1 - ALPHA / len(self.conditions))
 
     @property
@@ -197,8 +197,8 @@ def _condition(
         description: what is compared.
         first: evaluation that changes.
         second: evaluation that it is compared with.
-        low: lower end of the range in nats; None: no end.
-        high: upper end; None: no end.
+        low: lower bound of the claimed change, in nats; None: unbounded.
+        high: upper bound; None: unbounded.
     """
     estimate = None
     if first in losses and second in losses:

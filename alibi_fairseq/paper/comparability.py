@@ -44,7 +44,7 @@ MODEL_OPTIONS = {
 
 
 def different_units_reason(corpus: str, text: dict | None) -> str | None:
-    """Return why perplexities on a text are in other units than the paper's, or None.
+    """Return why perplexities on a text are in different units from the paper's, or None.
 
     Args:
         corpus: corpus of the results.

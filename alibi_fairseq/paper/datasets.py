@@ -37,7 +37,7 @@ UNITS = {
     bookcorpus.CORPUS: "books",
     cc100_roberta.CORPUS: "documents",
 }
-#: End of the error messages that reject another text than the paper's.
+#: End of the error messages that reject a text other than the paper's.
 ALLOW = "--allow-other-text accepts it under its own name"
 
 
@@ -51,7 +51,7 @@ class PaperDataset:
         root: folder of the datasets of all corpora.
         corpus: corpus of the paper.
         path: file or folder of the text. A dry run does not need it to exist.
-        allow_other_text: True if the text may be another one than the paper's.
+        allow_other_text: True if a text other than the paper's is allowed.
         scale: scale, which determines the excerpt.
     """
 

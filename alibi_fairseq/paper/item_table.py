@@ -40,8 +40,7 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
         our_name = f"ours ({scale.name})"
         parts.append(
             f"**Not a replication.** Ours: {scale.caveat} (scale '{scale.name}', text "
-            f"'{dataset.name_in_results}'). The paper's numbers stand beside them for orientation "
-            "only.\n"
+            f"'{dataset.name_in_results}'). The paper's numbers are shown for reference only.\n"
         )
     for (subset, stride), printed in _by_split_and_stride(measurements_with_updates(item)).items():
         windows = "non-overlapping windows"

@@ -91,8 +91,8 @@ def _other_text_note(ours: list[Measurement]) -> str:
     if not reasons:
         return ""
     return (
-        f"No marks: {'; '.join(reasons)}, so perplexities per token are in other units "
-        "than the paper's.\n"
+        f"No marks: {'; '.join(reasons)}, so perplexities per token are in different "
+        "units from the paper's.\n"
     )
 
 

@@ -136,7 +136,9 @@ def find_items(name: str) -> tuple[str, ...]:
     if item in UNTRAINED:
         raise UserInputError(f"{paper_name(item)} requires no training. {UNTRAINED[item]}")
     choices = ", ".join(_option_name(choice) for choice in ITEMS)
-    raise UserInputError(f"'{name}' is not a trained table or figure; choose from {choices}, all.")
+    raise UserInputError(
+        f"'{name}' is not a trained table or figure. Choose from {choices}, or all."
+    )
 
 
 def _option_name(item: str) -> str:
@@ -194,7 +196,7 @@ def evaluations_of(item: str) -> tuple[PaperEvaluation, ...]:
 
 
 def curve_evaluations() -> tuple[PaperEvaluation, ...]:
-    """Return the evaluations of Figure 5's curves at other lengths than the training length."""
+    """Return the evaluations of Figure 5's curves at lengths other than the training length."""
     curves = []
     for measurement in published.measurements("figure05"):
         if measurement.length == measurement.train_length:

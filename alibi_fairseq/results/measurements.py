@@ -57,7 +57,7 @@ class Measurement:
         display_name: name that a plugin gives its position method.
         depth: depth of the repeated block in the sequences of a probe.
         accuracy: accuracy on a probe.
-        different_units_reason: reason why perplexities are in other units than the paper's.
+        different_units_reason: reason why perplexities are in different units from the paper's.
         incomparability_reason: reason why the perplexity is not comparable with the paper's.
         status: reason why the paper has no perplexity.
         seeds: number of seeds that were averaged.

@@ -18,7 +18,7 @@ MODELS = StudiedModels(CORPUS, train_length=128)
 
 @dataclass(frozen=True)
 class Group:
-    """Estimates that belong together, and why they are no test of the paper.
+    """Related estimates, with the reason why they do not test the paper.
 
     Attributes:
         pairs: description, first and second evaluation.

@@ -144,7 +144,7 @@ def test_different_text_stops_before_training(commands, texts, tmp_path, capsys)
         (["table5", "--corpus", "wikitext-2=/tmp"], "wikitext-103, bookcorpus"),
         (["table5", "--corpus", "wikitext-103=nowhere.zip"], "nowhere.zip does not exist"),
         (["table5", "GIVEN", "--corpus", "wikitext-103=/tmp"], "wikitext-103 is given twice"),
-        (["table17"], "choose from table2"),
+        (["table17"], "Choose from table2"),
         (["table1"], "python -m benchmarks.methods"),
         (["figure3"], "no data"),
         (["table5", "GIVEN", "--gpus", "2", "--cpu", "2"], "--gpus and --cpu"),
