@@ -84,7 +84,8 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
         config: model properties and options.
 
     Raises:
-        UserInputError: the name is unknown, or an option is set that none of the methods uses.
+        UserInputError: the name is unknown, an option is set that none of the methods uses, or a
+            method overrides members that cannot be combined.
     """
     layers = cycle_over_layers("--position-method", name, config.num_layers)
     names = [known_method(layer_name) for layer_name in dict.fromkeys(layers)]
@@ -97,13 +98,34 @@ def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
                 f"{flag} applies only to position method {' or '.join(readers)}, not to "
                 f"'{name}'; drop one of the two."
             )
-    if len(names) == 1:
-        return METHODS[names[0]](config)
     methods = {}
     for method_name in names:
         layer_config = replace(config, num_layers=layers.count(method_name))
         methods[method_name] = METHODS[method_name](layer_config)
+        check_overrides(method_name, methods[method_name])
+    if len(names) == 1:
+        return methods[names[0]]
     return LayerPattern(config, layers, methods)
+
+
+def check_overrides(name: str, method: PositionMethod) -> None:
+    """Raise UserInputError if a method overrides members that cannot be combined."""
+
+    def overrides(member: str) -> bool:
+        return getattr(type(method), member) is not getattr(PositionMethod, member)
+
+    # The bias of the gates takes the place of any other bias.
+    if overrides("log_gates") and overrides("bias"):
+        raise UserInputError(
+            f"Position method '{name}' overrides log_gates and bias, but a method with gates has "
+            "no other bias. Override one of the two."
+        )
+    # Positions are those of the new tokens only, but the keys include the memory.
+    if method.memory_length > 0 and (overrides("embed") or overrides("rotation")):
+        raise UserInputError(
+            f"Position method '{name}' has a memory and overrides embed or rotation, whose "
+            "positions exclude the memory. Act through bias, or set memory_length to 0."
+        )
 
 
 __all__ = [

@@ -72,6 +72,34 @@ def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     assert (unbiased(tokens)[0] - model(tokens)[0]).abs().max() > 1e-3
 
 
+class GatesAndBias(METHODS["fox"]):
+    def bias(self, layer, keys):
+        return build_position_method("alibi", self.config).bias(layer, keys)
+
+
+class MemoryAndRotation(METHODS["rotary"]):
+    memory_length = 8
+
+
+class MemoryAndEmbeddings(METHODS["sinusoidal"]):
+    memory_length = 8
+
+
+@pytest.mark.parametrize("name", ["plugin", "plugin,none"])
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (GatesAndBias, "overrides log_gates and bias"),
+        (MemoryAndRotation, "has a memory and overrides embed or rotation"),
+        (MemoryAndEmbeddings, "has a memory and overrides embed or rotation"),
+    ],
+)
+def test_members_that_exclude_each_other_are_rejected(monkeypatch, method, message, name):
+    monkeypatch.setitem(METHODS, "plugin", method)
+    with pytest.raises(UserInputError, match=message):
+        build_position_method(name, PositionConfig(64, 8, 2, 16))
+
+
 #: Method, option, and invalid values. The error message names the option.
 INVALID_VALUES = [
     ("alibi", "alibi_bias_max", [0.0, -8.0, math.inf, math.nan]),
