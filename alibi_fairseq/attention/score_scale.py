@@ -3,12 +3,16 @@
 Softmax over more keys is flatter, so attention in a longer text is more spread out than in
 training. A query that sees n keys is multiplied by
 
-- ``logn``: max(1, ln n / ln L), where L is the training length (Su 2021,
-  https://kexue.fm/archives/8823; Chiang & Cholak 2022, https://arxiv.org/abs/2202.12172; with this
-  maximum in Qwen, Bai et al. 2023, https://arxiv.org/abs/2309.16609). Up to L it changes nothing,
-  so it can also be set for evaluation alone.
+- ``logn``: max(1, ln n / ln L) (Su 2021, https://kexue.fm/archives/8823; Chiang & Cholak 2022,
+  https://arxiv.org/abs/2202.12172; with this maximum in Qwen, Bai et al. 2023,
+  https://arxiv.org/abs/2309.16609). Up to L it changes nothing, so it can also be set for
+  evaluation alone.
 - ``ssmax``: s·ln n, with s learned for every head and layer (Nakanishi 2025, "Scalable-Softmax",
-  https://arxiv.org/abs/2501.19399). Initially the mean of s·ln n over the training length is 1.
+  https://arxiv.org/abs/2501.19399). Initially the mean of s·ln n over a training sample is 1.
+
+L is the largest n of the layer in training, min(window, memory + training length). Window, memory,
+and length are those of the training, also if an evaluation overrides them. A window that only the
+evaluation has does not change L. If it is at most L, ``logn`` has no effect.
 
 The bias of a position method is added to the scaled scores and is not scaled itself. The terms of
 Transformer-XL and CoPE that are products with the query are scaled.
@@ -20,6 +24,7 @@ Shapes: B batch, H heads, T queries, D head size.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -35,20 +40,35 @@ class ScoreScale(nn.Module):
     Args:
         kind: ``logn`` or ``ssmax``.
         heads, layers: numbers of heads and of layers.
-        train_length: L, tokens per training sample.
+        train_length: tokens per training sample.
+        windows: attention window of each layer in training, 0 where there is no limit; empty if no
+            layer has one.
+        memory_length: remembered states per layer in training.
     """
 
-    def __init__(self, kind: str, heads: int, layers: int, train_length: int):
+    def __init__(
+        self,
+        kind: str,
+        heads: int,
+        layers: int,
+        train_length: int,
+        windows: Sequence[int] = (),
+        memory_length: int = 0,
+    ):
         super().__init__()
         self.kind = kind
         length = max(2, train_length)
-        self.log_length = math.log(length)
+        longest = memory_length + length
+        windows = windows or [0] * layers
+        # At least 2, since ln 1 is 0.
+        most_keys = [max(2, min(window or longest, longest)) for window in windows]
+        self.log_lengths = [math.log(most) for most in most_keys]  # ln L of each layer
         if kind == "ssmax":
-            mean_log = math.lgamma(length + 1) / length  # mean of ln n over n = 1 … L
             # fairseq's pruning finds the parameters of a layer by the name "layers".
-            self.layers = nn.ModuleList(
-                nn.ParameterDict({"s": torch.full((heads,), 1 / mean_log)}) for _ in range(layers)
-            )
+            self.layers = nn.ModuleList()
+            for most in most_keys:
+                initial = 1 / mean_log(memory_length, length, most)
+                self.layers.append(nn.ParameterDict({"s": torch.full((heads,), initial)}))
 
     def forward(self, layer: int, q: Tensor, mask: FutureMask) -> Tensor:
         """Return the scaled queries of one layer.
@@ -67,8 +87,23 @@ class ScoreScale(nn.Module):
             visible = visible.clamp(max=mask.window)
         logarithm = visible.to(precise).log()[:, None, :, None]  # (B or 1, 1, T, 1)
         if self.kind == "logn":
-            factor = (logarithm / self.log_length).clamp(min=1)  # (B or 1, 1, T, 1)
+            factor = (logarithm / self.log_lengths[layer]).clamp(min=1)  # (B or 1, 1, T, 1)
         else:
             s = self.layers[layer].get_parameter("s").view(-1, 1, 1)  # (H, 1, 1)
             factor = s * logarithm  # (B or 1, H, T, 1)
         return (q * factor).to(q.dtype)
+
+
+def mean_log(memory_length: int, length: int, most: int) -> float:
+    """Return the mean of ln n over the queries of a sample after a full memory.
+
+    Args:
+        memory_length, length: remembered tokens and tokens of the sample.
+        most: largest number n of keys that a query sees.
+    """
+
+    def total(queries: int) -> float:  # sum of ln n of the first queries in a text
+        unlimited = math.lgamma(min(queries, most) + 1)  # sum of ln n over n = 1, 2, …
+        return unlimited + max(0, queries - most) * math.log(most)
+
+    return (total(memory_length + length) - total(memory_length)) / length

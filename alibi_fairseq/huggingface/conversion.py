@@ -31,6 +31,8 @@ SUPPORTED_OPTIONS = {
     "attention_backend",
     "train_length",
     "train_seed",
+    "train_attention_window",
+    "train_mem_len",
     "mem_len",
     "attention_window",
     "alibi_scale",

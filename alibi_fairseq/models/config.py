@@ -63,8 +63,8 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default="none",
         metadata={
             "help": "multiply the queries by the logarithm of the number of visible keys, with any "
-            "position method: none, logn (divided by that of the training length, where the result "
-            "is more than 1), or ssmax (times a factor learned for every head and layer)"
+            "position method: none, logn (divided by that of the most keys in training, where the "
+            "result is more than 1), or ssmax (times a factor learned for every head and layer)"
         },
     )
     attention_window: str = field(
@@ -137,6 +137,9 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     train_length: int = II("task.tokens_per_sample")
     # Likewise the seed of the training, which determines random slopes.
     train_seed: int = II("common.seed")
+    # Likewise the numbers that limit the keys in training, for the scaling of scores.
+    train_attention_window: str = II("model.attention_window")
+    train_mem_len: int = II("model.mem_len")
 
     decoder_normalize_before: bool = True
     share_decoder_input_output_embed: bool = True

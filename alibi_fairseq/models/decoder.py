@@ -103,6 +103,8 @@ class AlibiDecoder(TransformerDecoder):
                 args.decoder_attention_heads,
                 args.decoder_layers,
                 args.train_length,
+                parse_windows(args.train_attention_window, args.decoder_layers),
+                args.train_mem_len,
             )
         self.attention_windows = parse_windows(args.attention_window, args.decoder_layers)
         for option in ("position_method", "attention_window"):

@@ -7,9 +7,11 @@ import math
 import pytest
 import torch
 from conftest import random_tokens, small_model
+from trained import train
 
 from alibi_fairseq.attention import FutureMask, ScoreScale, attend
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.huggingface import conversion
 from alibi_fairseq.models.method_names import recorded_method_name
 
@@ -70,6 +72,18 @@ def test_initial_ssmax_scales_average_to_one(length):
     assert scales.mean().item() == pytest.approx(1)
 
 
+@pytest.mark.parametrize(("window", "memory_length"), [(8, 0), (0, 64), (80, 64), (500, 64)])
+def test_initial_ssmax_scales_average_to_one_with_window_and_memory(window, memory_length):
+    length = 64
+    windows = [0, window]
+    layer = ScoreScale("ssmax", 8, 2, length, windows, memory_length).layers[1]
+    visible = torch.arange(memory_length + 1, memory_length + length + 1)
+    if window:
+        visible = visible.clamp(max=window)
+    scales = layer["s"] * visible[:, None].log()
+    assert scales.mean().item() == pytest.approx(1)
+
+
 def test_initial_ssmax_factor_matches_paper():
     factors = ScoreScale("ssmax", 8, 2, 1024).layers[0]["s"]
     assert factors[0].item() == pytest.approx(0.168, abs=5e-4)
@@ -86,6 +100,32 @@ def test_logn_changes_nothing_up_to_training_length():
     unscaled = plain(tokens)[0]
     assert torch.equal(scaled[:, :32], unscaled[:, :32])
     assert (scaled - unscaled)[:, 60:].abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_logn_changes_nothing_with_memory_of_training():
+    flags = ["--mem-len", "32"]
+    plain = small_model("transformer_xl", *flags, sequential=True)
+    logn = small_model("transformer_xl", *flags, "--score-scaling", "logn", sequential=True)
+    for parameter in plain.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    logn.load_state_dict(plain.state_dict())
+    memory = plain.decoder(random_tokens(2, 32))[1]["memory"]
+    tokens = random_tokens(2, 33)
+    unscaled = plain.decoder(tokens, memory=memory)[0]
+    scaled = logn.decoder(tokens, memory=memory)[0]
+    assert torch.equal(scaled[:, :32], unscaled[:, :32])
+    assert (scaled - unscaled)[:, 32].abs().max() > 1e-6
+
+
+def test_overrides_keep_the_most_keys_of_training(trained, tmp_path):
+    flags = trained.FLAGS["transformer-xl"] + " --attention-window 6,0"
+    checkpoint = train(trained.data, tmp_path, flags)
+    overrides = {"score_scaling": "logn", "attention_window": "0", "mem_len": 500}
+    decoder = load_checkpoint(checkpoint, trained.data, overrides=overrides).decoder
+    assert decoder.attention_windows == [0, 0]
+    assert decoder.embed_positions.memory_length == 500
+    assert decoder.score_scale.log_lengths == [math.log(6), math.log(24 + 32)]
 
 
 def test_hidden_keys_do_not_count():
