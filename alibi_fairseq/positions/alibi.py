@@ -12,9 +12,10 @@ to more than the perplexity at the training length (Figure 6).
 
 Position interpolation (Al-Khateeb et al. 2023, https://arxiv.org/abs/2310.13017) divides the slopes
 by L_eval / L_train. The largest bias then remains the one seen in training. ``alibi_scale`` is a
-factor, or ``dynamic`` for max(1, S / train_length) in every forward pass. With ``dynamic``, a
-cached token was computed with the bias of an earlier length. Past the training length, incremental
-decoding therefore differs from a single pass. With a fixed factor, both are equal.
+factor, or ``dynamic`` for max(1, S / train_length) in every forward pass over S tokens, cached ones
+included. S also counts tokens outside an attention window. With ``dynamic``, a cached token was
+computed with the bias of an earlier length. Past the training length, incremental decoding
+therefore differs from a single pass. With a fixed factor, both are equal.
 
 ``alibi_slopes`` takes the slopes as numbers, or one of the two variants in section 3 of the paper:
 

@@ -18,8 +18,11 @@ used for evaluation, and for continuing training at a longer length L → F·L:
   divisor, from a short list up to L tokens and from a long list beyond. Queries and keys are
   multiplied by √(1 + ln F / ln L).
 
-F is a number ≥ 1, or ``dynamic`` for max(1, S / L) in every forward pass over S tokens (not with
-``longrope``).
+Only the features that rotate are multiplied, so not all of them with ``rotary_percent`` < 1.
+
+F is a number ≥ 1, or ``dynamic`` for max(1, S / L) in every forward pass over S tokens, cached ones
+included (not with ``longrope``). As in transformers, S also counts tokens outside an attention
+window.
 """
 
 from __future__ import annotations
