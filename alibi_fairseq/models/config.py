@@ -123,7 +123,7 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     )
     t5_max_distance: int = field(
         default=128,
-        metadata={"help": "t5: all distances from this one on share a bucket, at most that many"},
+        metadata={"help": "t5: distance from which on, at the latest, all share a bucket"},
     )
     excluded_symbols: str = field(
         default="none",

@@ -11,8 +11,8 @@ factor; the parameter is the logarithm. Each layer has a separate bias (sharing 
 FIRE-S).
 Cost: layers · (33·H + 66) parameters. It takes 32·H multiplications per score, which the backward
 pass recomputes.
-Past the training length: extrapolates, in its paper better than earlier biases, all of which it can
-represent. ψ(i − j)/ψ(i) is in [0, 1] at any length.
+Past the training length: extrapolates, in its paper better than earlier biases. It can represent
+those of T5, ALiBi, and KERPLE. ψ(i − j)/ψ(i) is in [0, 1] at any length.
 """
 
 from __future__ import annotations
