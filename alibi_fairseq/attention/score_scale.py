@@ -15,7 +15,8 @@ and length are those of the training, also if an evaluation overrides them. A wi
 evaluation has does not change L. If it is at most L, ``logn`` has no effect.
 
 The bias of a position method is added to the scaled scores and is not scaled itself. The terms of
-Transformer-XL and CoPE that are products with the query are scaled.
+Transformer-XL and CoPE that are products with the query are scaled. So are the products in CoPE's
+gates, which changes its counts.
 Cost: one multiplication per feature of each query; H · layers parameters for ``ssmax``.
 
 Shapes: B batch, H heads, T queries, D head size.
