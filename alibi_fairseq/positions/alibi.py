@@ -21,8 +21,9 @@ therefore differs from a single pass. With a fixed factor, both are equal.
 
 - trainable, which "did not yield strong extrapolation results" and made training 3% slower
   (footnote 11). The parameters are the logarithms of the slopes, one per head, which keeps the
-  slopes positive under any optimizer. They start at the paper's slopes. In training, each layer
-  builds this bias separately, in a backend that supports its gradient.
+  slopes positive under any optimizer. Weight decay pulls the logarithms toward 0, and therefore
+  the slopes toward 1. They start at the paper's slopes. In training, each layer builds this bias
+  separately, in a backend that supports its gradient.
 - random, which "worked well in some cases", with high variance. The slopes are drawn from an
   exponential distribution with the mean of the paper's slopes for that number of heads (the paper
   does not report its mean). The draw depends only on the training seed, which is saved with the

@@ -7,8 +7,8 @@ positions counted from 0. f is a network with one hidden layer of 32 ReLUs and o
 The interpolation starts at the threshold τ: up to position τ the bias depends on the distance
 alone, and past it on the fraction of the context. c starts at 0.1. τ starts at 512 in the paper,
 for 2,048 tokens, and here at a quarter of the training length. As in the paper it is learned by a
-factor; the parameter is the logarithm. Each layer has a separate bias (sharing one is the paper's
-FIRE-S).
+factor; the parameter is the logarithm. Weight decay therefore pulls τ toward 1. Each layer has a
+separate bias (sharing one is the paper's FIRE-S).
 Cost: layers · (33·H + 66) parameters. It takes 32·H multiplications per score, which the backward
 pass recomputes.
 Past the training length: extrapolates, in its paper better than earlier biases. It can represent

@@ -5,7 +5,8 @@ Paper: Chi et al. 2022, https://arxiv.org/abs/2205.09921, equation 6 ("log").
 Formula: softmax(q_i·k_j/√D − p_h·log(1 + a_h·(i − j))), with p_h > 0 and a_h > 0 learned for each
 head and shared by all layers. As in the authors' code, p starts uniform in (0, 2) and a in (0, 1).
 The authors clamp both to at least 0.01 after every update. Here their logarithms are learned, which
-keeps them positive under any optimizer.
+keeps them positive under any optimizer. Weight decay therefore pulls p and a toward 1, not 0. The
+authors train without weight decay.
 Cost: 2·H parameters, and one logarithm per distance and head.
 Past the training length: extrapolates, in its paper better than ALiBi (Table 3).
 """
