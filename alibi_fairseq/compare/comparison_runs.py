@@ -195,7 +195,8 @@ def eval_steps_of(
         folder: output folder of the comparison.
     """
     overrides: dict = {}
-    if method_of(spec.method) == "learned":  # the table of positions ends at the training length
+    if "learned" in method_of(spec.method).split("+"):
+        # The table of positions ends at the training length.
         overrides["clamp_learned_positions"] = True
     flags: tuple[str, ...] = ()
     if comparison.user_dir:

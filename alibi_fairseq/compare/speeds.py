@@ -56,7 +56,8 @@ class TimedModel:
         self.cfg = convert_namespace_to_omegaconf(args)
         self.method = recorded_method_name(self.cfg.model)
         # Windows may be longer than the table of learned positions. Training is not affected.
-        self.cfg.model.clamp_learned_positions = self.method == "learned"
+        learned = "learned" in self.cfg.model.position_method.split(",")
+        self.cfg.model.clamp_learned_positions = learned
         self.task = tasks.setup_task(self.cfg.task)
         model = self.task.build_model(self.cfg.model)
         criterion = self.task.build_criterion(self.cfg.criterion)

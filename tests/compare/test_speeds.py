@@ -9,6 +9,7 @@ from fakes import TINY
 from results_documents import cells_of, document, evaluation_cell
 
 from alibi_fairseq.compare import speeds
+from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.speeds import key_of, ratios, speed_columns
 from alibi_fairseq.reporting.perplexity_by_length import length_table
@@ -105,3 +106,21 @@ def test_speeds_are_measured_again_at_new_longest_length(data_bin, tmp_path, tim
     second = speed_columns(longer, tmp_path)
     assert speed_columns(longer, tmp_path) == second
     assert timed_lengths == [32, 64]
+
+
+def test_variants_of_learned_are_timed_past_the_training_length(data_bin, tmp_path, timed_lengths):
+    comparison = from_mapping(
+        {
+            "corpora": [{"name": "mine", "data": str(data_bin)}],
+            "methods": ["learned/score_scaling=logn", "learned+learned/attention_window=8+0"],
+            "train_lengths": 16,
+            "eval_lengths": 32,
+            "tokens_per_update": 128,
+            "train_flags": TINY.replace("--decoder-layers 1", "--decoder-layers 2"),
+        }
+    )
+    speed_columns(comparison, tmp_path)
+    assert timed_lengths == [32]
+    for model in list_runs(comparison, tmp_path):
+        evaluation = model.run.evaluations[0]
+        assert evaluation.config.overrides["clamp_learned_positions"]
