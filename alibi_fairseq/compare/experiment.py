@@ -12,7 +12,12 @@ import yaml
 from ..errors import UserInputError
 from ..files import atomic_write
 from ..models.decoder import parse_windows
-from ..positions import cycle_over_layers
+from ..positions import (
+    METHOD_OPTIONS,
+    PositionConfig,
+    build_position_method,
+    cycle_over_layers,
+)
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.perplexity_by_length import length_table
@@ -62,22 +67,32 @@ class ComparisonExperiment(Experiment):
         """Check the training options of each method before the data is prepared.
 
         Raises:
-            UserInputError: an option is unknown or has a wrong value, or a method names more layers
-                than the model has.
+            UserInputError: an option is unknown or has a wrong value, options cannot be combined,
+                or a method names more layers than the model has.
         """
         from fairseq import options
         from fairseq.models import ARCH_MODEL_REGISTRY
 
-        default_layers = ARCH_MODEL_REGISTRY[self.comparison.arch].config().decoder_layers
+        defaults = vars(ARCH_MODEL_REGISTRY[self.comparison.arch].config())
         # Corpora, seeds, and learning rates have no options to check.
         specs = {(spec.method, spec.train_length): spec for spec in self.comparison.model_specs()}
         for spec in specs.values():
             run = build_run(self.comparison, spec, self.folder, self.folder, self.comparison.lr[0])
             parser = options.get_training_parser()
             args = options.parse_args_and_arch(parser, [run.data, *run.flags])
-            layers = getattr(args, "decoder_layers", default_layers)
+            model_options = defaults | vars(args)
+            layers = model_options["decoder_layers"]
             cycle_over_layers("--position-method", args.position_method, layers)
-            parse_windows(getattr(args, "attention_window", "0"), layers)
+            parse_windows(model_options["attention_window"], layers)
+            config = PositionConfig(
+                embed_dim=model_options["decoder_embed_dim"],
+                num_heads=model_options["decoder_attention_heads"],
+                # One layer per listed method, to save memory; the parameters are not used.
+                num_layers=len(args.position_method.split(",")),
+                train_length=spec.train_length,
+                **{option: model_options[option] for option in METHOD_OPTIONS},
+            )
+            build_position_method(args.position_method, config)
 
     @property
     def prepared(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ..attention.score_scale import SCORE_SCALINGS
 from ..errors import UserInputError
-from ..positions import METHOD_OPTIONS, PositionConfig, build_position_method, known_method
+from ..positions import METHOD_OPTIONS, PositionConfig, known_method
 
 #: Options of :class:`PositionConfig` that the comparison itself sets.
 _SET_BY_COMPARISON = ("mem_len", "clamp_learned_positions")
@@ -22,12 +22,12 @@ OPTIONS += ["attention_window", "score_scaling"]
 
 
 def check_notation(notation: str) -> str:
-    """Return the notation of a model after validating it.
+    """Return the notation of a model after validating its syntax.
 
-    Values that depend on the size of the model are checked for 8 heads of size 64.
+    Building the position method checks the values, which depend on the size of the model.
 
     Raises:
-        UserInputError: there is no such method or option, or they cannot be combined.
+        UserInputError: there is no such method or option, or a value has the wrong type.
     """
     methods, *settings = notation.split("/")
     layers = methods.split("+")
@@ -46,8 +46,7 @@ def check_notation(notation: str) -> str:
         raise UserInputError(
             f"score_scaling of '{notation[:60]}' must be one of {', '.join(SCORE_SCALINGS)}."
         )
-    if options or len(layers) > 1:
-        _check_method_options(notation, layers, options)
+    _check_types(notation, options)
     return notation
 
 
@@ -65,23 +64,16 @@ def _parse_settings(notation: str, settings: list[str]) -> dict[str, str]:
     return options
 
 
-def _check_method_options(notation: str, layers: list[str], options: dict[str, str]) -> None:
-    """Check the options of position methods by building the methods.
-
-    Raises:
-        UserInputError: a value is invalid, or the options cannot be combined.
-    """
-    values = {}
+def _check_types(notation: str, options: dict[str, str]) -> None:
+    """Raise UserInputError if the value of an option is not a number but should be one."""
     for option, value in options.items():
         kind = type(getattr(PositionConfig, option))
         try:
-            values[option] = kind(value)
+            kind(value)
         except ValueError as error:
             raise UserInputError(
                 f"{option} of '{notation[:60]}' must be a number, not '{value[:60]}'."
             ) from error
-    config = PositionConfig(512, 8, num_layers=len(layers), train_length=128, **values)
-    build_position_method(",".join(layers), config)
 
 
 def training_options(notation: str) -> list[str]:

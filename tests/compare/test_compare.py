@@ -101,12 +101,25 @@ def test_layer_patterns_and_options_share_one_table(
     assert all(float(cell.split()[0]) > 0 for row in rows[:2] for cell in row[1:5])
 
 
+EIGHT = "+".join(["1"] * 8)
+LONGROPE = f"rotary/rotary_scaling=longrope:4/longrope_short_factors={EIGHT}/longrope_long_factors"
+
+
 @pytest.mark.parametrize(
     ("methods", "flags", "message"),
     [
         ("rotary+none+none+none", "", "--position-method rotary,none,none,none names 4 layers"),
         ("alibi,rotary+none", "--decoder-layers 1", "--position-method rotary,none names 2 layers"),
         ("alibi/attention_window=8+0+8+0", "", "--attention-window 8,0,8,0 names 4 layers"),
+        ("learned+none", "", "acts on all layers at once"),
+        ("rotary/p_rope=2", "", "--p-rope must be a fraction"),
+        ("alibi/p_rope=0.5", "", "applies only to position method rotary"),
+        (
+            f"alibi/alibi_slopes={EIGHT}",
+            "--decoder-attention-heads 4",
+            "or 4 numbers, one per head",
+        ),
+        (f"{LONGROPE}={EIGHT}", "--decoder-embed-dim 64", "must be 4 positive numbers"),
         ("alibi", "--no-such-option 1", "--no-such-option"),
         ("alibi", "--dropout much", "--dropout"),
     ],
@@ -116,6 +129,13 @@ def test_wrong_training_options_are_rejected_first(tmp_path, refuse, methods, fl
     words = ["compare", tmp_path / "no-such.txt", "--methods", methods]
     assert message in refuse(*words, "--train-flags", flags, "--out", tmp_path / "out")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("method", [f"alibi/alibi_slopes={EIGHT}", f"{LONGROPE}={EIGHT}"])
+def test_values_for_the_size_of_the_model_are_accepted(tmp_path, method):
+    """The model has eight heads of size 16."""
+    comparison = from_mapping({"corpora": [{"name": "mine", "data": "x"}], "methods": method})
+    ComparisonExperiment(comparison, tmp_path).check_training_options()
 
 
 @pytest.mark.parametrize("parallel", ["1", "2"])
