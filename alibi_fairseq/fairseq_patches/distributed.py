@@ -35,6 +35,10 @@ def join(cfg: DictConfig, program: str) -> None:
     fairseq looks at what torchrun and srun tell it only if it expects several processes already,
     that is on a machine with several GPUs in sight. Otherwise each process would train a model of
     its own and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
+
+    By default fairseq also starts one process for each GPU (``distributed_world_size`` in
+    ``fairseq/dataclass/configs.py``). A program that combines no results would print those of the
+    first process, for its part of the data.
     """
     job = cfg.distributed_training
     without_gpu = runs_without_gpu(cfg)
@@ -63,6 +67,12 @@ def join(cfg: DictConfig, program: str) -> None:
             )
         elif cfg.common.cpu:
             # By default one process for each GPU, even if none of them is to be used.
+            job.distributed_world_size = 1
+        elif job.distributed_world_size > 1 and program not in SHARED_WORK:
+            logger.info(
+                f"fairseq-{program.replace('_', '-')} runs in one process on one GPU, since it "
+                "does not aggregate across processes"
+            )
             job.distributed_world_size = 1
     if without_gpu and job.distributed_world_size > 1:
         # fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879).

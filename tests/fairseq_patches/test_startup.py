@@ -130,6 +130,16 @@ class TestDistributedStartup:
         flags = ["--cpu", "--distributed-world-size", "8"]  # fairseq's default with 8 GPUs
         assert prepare(training(tmp_path, *flags), "train").distributed_world_size == 1
 
+    @pytest.mark.parametrize("program", ["eval_lm", "generate", "interactive"])
+    def test_program_without_aggregation_is_one_process(self, tmp_path, two_gpus, program):
+        cfg = evaluation(tmp_path, "--distributed-world-size", "2")  # the default with two GPUs
+        assert prepare(cfg, program).distributed_world_size == 1
+
+    @pytest.mark.parametrize("program", ["train", "validate"])
+    def test_program_with_aggregation_uses_every_gpu(self, tmp_path, two_gpus, program):
+        cfg = training(tmp_path, "--distributed-world-size", "2")
+        assert prepare(cfg, program).distributed_world_size == 2
+
     def test_ranks(self, monkeypatch):
         cfg = SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=0))
         assert distributed.rank_of(cfg) == 0
