@@ -71,9 +71,9 @@ def register(name: str) -> None:
     root.handlers[:] = handlers
     root.setLevel(level)
 
-    from .fairseq_patches import apply, distributed  # noqa: F401
+    from .fairseq_patches import apply, startup  # noqa: F401
 
-    distributed.reject_separate_trainings()
+    startup.reject_plain_hydra_train()
     from . import criterions, models, tasks  # noqa: F401
     from .training import fused_adam  # noqa: F401
 

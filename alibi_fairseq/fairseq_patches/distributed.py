@@ -106,23 +106,6 @@ def rank_of(cfg: DictConfig) -> int:
     return max(cfg.distributed_training.distributed_rank or 0, srun_rank)
 
 
-def reject_separate_trainings() -> None:
-    """Reject a job whose processes would train a model each.
-
-    ``fairseq-hydra-train`` reads ``common.user_dir`` only after it has decided how many processes
-    train together, when it is too late for :func:`join`.
-    """
-    from hydra.core.hydra_config import HydraConfig
-
-    separate = started_together() > 1 and not distributed.is_initialized()
-    if HydraConfig.initialized() and separate:
-        raise UserInputError(
-            f"{started_together()} processes were started together, but each would train a "
-            "separate model. Use alibi-fairseq hydra-train instead of fairseq-hydra-train, or set "
-            f"distributed_training.distributed_world_size={started_together()}."
-        )
-
-
 @patch_method(distributed_utils, "_broadcast_object_slow")
 def broadcast_checkpoint(broadcast, *arguments, **keywords):
     """Allow fairseq's types while the first process sends a checkpoint to the others.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 from pathlib import Path
 
@@ -97,6 +98,25 @@ def check_start_checkpoint(cfg: DictConfig) -> None:
         raise UserInputError(
             f"{cfg.checkpoint.save_dir} holds a newer checkpoint than --restore-file. Remove "
             "--restore-file to resume from it, or choose another --save-dir."
+        )
+
+
+def reject_plain_hydra_train() -> None:
+    """Reject ``fairseq-hydra-train``, which imports this package too late.
+
+    It reads ``common.user_dir`` only in the training itself (``utils.import_user_module`` in
+    ``fairseq_cli/train.py``), after :func:`check`, the lock of the save folder, and the handling of
+    signals should have begun. ``alibi-fairseq hydra-train`` imports this package first.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    # Hydra is not initialized in a process that torch.multiprocessing.spawn started.
+    in_training = HydraConfig.initialized() or multiprocessing.parent_process() is not None
+    programs = [sys.modules.get("fairseq_cli.hydra_train"), sys.modules["__main__"]]
+    if in_training and any(hasattr(program, "hydra_main") for program in programs):
+        raise UserInputError(
+            "fairseq-hydra-train starts without this package's checks. Use alibi-fairseq "
+            "hydra-train, which takes the same options."
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from commands import ROOT, YAML, as_process
+from commands import PACKAGE, ROOT, YAML, as_process
 
 
 @pytest.fixture
@@ -41,4 +41,13 @@ def test_bad_options_are_rejected(folder, override, named):
     last_line = done.stderr.strip().splitlines()[-1]
     assert "error: " in last_line
     assert named in last_line
+    assert not (folder / "out").exists()
+
+
+def test_plain_fairseq_command_is_rejected(folder):
+    paths = [f"task.data={folder / 'data-bin'}", f"checkpoint.save_dir={folder / 'out'}"]
+    command = ["-m", "fairseq_cli.hydra_train", "--config-dir", "configs", "--config-name", "small"]
+    done = as_process(*command, *paths, f"common.user_dir={PACKAGE}", cwd=folder)
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert "Use alibi-fairseq hydra-train" in done.stderr.strip().splitlines()[-1]
     assert not (folder / "out").exists()
