@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+import sys
 import typing
 from enum import Enum
 
@@ -37,7 +38,12 @@ ENCODERS = {
     "space",
 }
 #: fairseq's losses for language models.
-CRITERIONS = ("cross_entropy", "adaptive_loss", "label_smoothed_cross_entropy")
+CRITERIONS = (
+    "cross_entropy",
+    "adaptive_loss",
+    "label_smoothed_cross_entropy",
+    "label_smoothed_cross_entropy_with_rdrop",
+)
 #: Options of the model and the task that hold a path.
 PATHS = ("data", "save_dir", "tensorboard_logdir", "plasma_path", "user_dir")
 #: Form of the text in options that fairseq evaluates, and in all others.
@@ -45,6 +51,8 @@ NUMBERS = re.compile(r"[\d\s,\[\]()]*")
 WORDS = re.compile(r"[\w.,:+/ -]*")
 #: Largest size of anything in a model.
 LARGEST = 2**31
+#: Largest seed that PyTorch takes.
+LARGEST_SEED = 2**64
 
 
 def check_options(cfg, path) -> None:
@@ -54,18 +62,23 @@ def check_options(cfg, path) -> None:
         UserInputError: an option may do more than describe a language model.
     """
     try:
-        for group, options in plain_values(cfg).items():
-            for name in component_names(group, options):
-                check_component(group, name, options)
-                if group == "model" and isinstance(options, dict):
-                    check_model(name, options)
-            if group in ("model", "task") and isinstance(options, dict):
-                check_words(options)
+        check_values(plain_values(cfg))
     except ValueError as error:
         raise UserInputError(
             f"The options in {path} do not describe a language model that can be loaded safely: "
             f"{error}."
         ) from error
+
+
+def check_values(groups: dict) -> None:
+    """Raise ValueError unless a configuration of plain values can be loaded safely."""
+    for group, options in groups.items():
+        for name in component_names(group, options):
+            check_component(group, name, options)
+            if group == "model" and isinstance(options, dict):
+                check_model(name, options)
+        if group in ("model", "task") and isinstance(options, dict):
+            check_words(options)
 
 
 def plain_values(value):
@@ -159,9 +172,11 @@ def check_type(option: str, value, declared) -> None:
         fits = any(issubclass(t, (str, Enum)) for t in types)
     elif isinstance(value, bool):
         fits = bool in types
-    else:  # the comparison is false for NaN
-        number = isinstance(value, (int, float)) and abs(value) < LARGEST
-        fits = number and (float in types or (int in types and isinstance(value, int)))
+    elif float in types:  # the comparison is false for NaN and infinity
+        fits = isinstance(value, (int, float)) and abs(value) <= sys.float_info.max
+    else:
+        limit = LARGEST_SEED if option.endswith("seed") else LARGEST
+        fits = int in types and isinstance(value, int) and abs(value) < limit
     if types and declared is not typing.Any and not fits:
         kinds = [member.__name__ for member in types if member is not type(None)]
         kind = kinds[0] if kinds else "value"

@@ -9,8 +9,9 @@ from pathlib import Path
 from fairseq import options, utils
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.utils import safe_getattr
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from ..checkpoints.option_validation import check_values, plain_values
 from ..errors import FOLDER, PACKAGE, UserInputError, option_errors, usage_error
 from . import patch_method
 from .distributed import runs_without_gpu
@@ -35,6 +36,18 @@ def check(cfg: DictConfig, program: str) -> None:
         check_precision(cfg)
         check_start_checkpoint(cfg)
         check_position_options(cfg)
+        check_loadable(cfg)
+
+
+def check_loadable(cfg: DictConfig) -> None:
+    """Check that the options pass the validation of every command that loads a checkpoint."""
+    saved = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    try:
+        check_values(plain_values(saved))
+    except ValueError as error:
+        raise UserInputError(
+            f"No command could load the checkpoints of this training: {error}. Change this option."
+        ) from error
 
 
 def check_position_options(cfg: DictConfig) -> None:

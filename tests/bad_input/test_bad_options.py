@@ -22,28 +22,28 @@ TRAINING = {
     # fairseq would train nothing and exit with 0, hang, or be ended by a signal.
     "--distributed-init-method nosuch": "--distributed-init-method",
     "--write-checkpoints-asynchronously": "without an update",
-    "--alibi-slopes /dev/zero": "--alibi-slopes",
+    "--alibi-slopes /dev/zero": "alibi_slopes",
     "--required-batch-size-multiple 0": "--required-batch-size-multiple",
     "--tie-adaptive-weights": "--tie-adaptive-weights",
-    "--decoder-layers-to-keep x": "--decoder-layers-to-keep",
+    "--decoder-layers-to-keep x": "decoder_layers_to_keep",
     "--finetune-from-model FOLDER": "--finetune-from-model",
     "--fp16": "--fp16",
     "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim",
     "--arch alibi_lm_tny": "Did you mean 'alibi_lm_tiny'?",
     "--position-method my_method": "--user-dir",
     # fairseq, NumPy, or PyTorch raises an error where it uses the value first.
-    "--criterion ctc": "ctc_loss",
+    "--criterion ctc": "criterion 'ctc'",
     "--adaptive-softmax-cutoff 20,10": "negative dimension",
     "--adam-betas test": "self.cfg.adam_betas",
     "--update-freq ' '": "ast.literal_eval",
-    "--seed 99999999999999999999999": "cfg.common.seed",
+    "--seed 99999999999999999999999": "train_seed",
     "--quant-noise-pq 0.1 --quant-noise-pq-block-size 0": "block_size",
     "--criterion adaptive_loss --adaptive-softmax-cutoff 10,20": "--ddp-backend=legacy_ddp",
     "--adaptive-input": "--adaptive-input-cutoff",
 }
 
 
-@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 25))
+@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 26))
 def test_invalid_training_options_are_rejected(data_bin, checkpoint, tmp_path, refuse, flags):
     paths = {"CHECKPOINT": checkpoint, "FOLDER": tmp_path}
     words = [paths.get(word, word) for word in shlex.split(flags)]

@@ -175,3 +175,24 @@ def test_only_unused_new_save_folder_is_removed(tmp_path):
 def test_positions_are_chosen_by_position_method_only(flags, tmp_path):
     with pytest.raises(UserInputError, match=f"{flags[0]} has no effect .* --position-method"):
         prepare(training(tmp_path, *flags), "train")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--criterion", "masked_lm"], ["--dropout", "nan"], ["--decoder-layers", str(2**31)]],
+)
+def test_training_without_loadable_checkpoints_is_rejected(flags, tmp_path):
+    with pytest.raises(UserInputError, match="No command could load the checkpoints"):
+        prepare(training(tmp_path, *flags), "train")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--seed", str(2**32 - 1)],
+        ["--position-method", "rotary", "--rotary-base", "1e10"],
+        ["--criterion", "label_smoothed_cross_entropy_with_rdrop"],
+    ],
+)
+def test_training_with_loadable_checkpoints_is_accepted(flags, tmp_path):
+    prepare(training(tmp_path, *flags), "train")
