@@ -12,6 +12,7 @@ from fairseq.data import Dictionary
 
 from alibi_fairseq.checkpoints.loading import updates_of
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.training import save_dir
 
 
@@ -59,6 +60,22 @@ def test_random_slopes_are_not_drawn_again(data_bin, tmp_path):
     with pytest.raises(UserInputError, match="Pass --seed 2"):
         in_process("train", data_bin, *flags)
     in_process("train", data_bin, *flags, "--seed", 2)
+
+
+def test_pruned_training_resumes_and_is_evaluated(data_bin, tmp_path):
+    command = [data_bin, *SHORT, "--save-dir", tmp_path / "full", "--decoder-layers", 3]
+    in_process("train", *command)
+    start = tmp_path / "full" / "checkpoint_last.pt"
+    command += ["--decoder-layers-to-keep", "0,2", "--save-dir", tmp_path / "pruned"]
+    in_process("train", *command, "--finetune-from-model", start)
+    in_process("train", *command, "--finetune-from-model", start, "--max-update", 5)
+    last = tmp_path / "pruned" / "checkpoint_last.pt"
+    state = torch.load(last, weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == 5
+    assert state["cfg"]["model"]["decoder_layers"] == 2
+    in_process("eval_lm", data_bin, "--path", last, "--cpu", "--tokens-per-sample", 16)
+    records = load_results_file(tmp_path / "pruned" / "training.json")["cells"]
+    assert {record["layers"] for record in records} == {2}
 
 
 def test_hours_of_other_training_do_not_count(data_bin, checkpoint, tmp_path):
