@@ -52,6 +52,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         """
         if segment is None or self.decoder.embed_positions.memory_length == 0:
             return self.decoder(src_tokens, **kwargs)
+        segment = segment.of(self)
         scores, extra = self.decoder(src_tokens, memory=segment.past(), **kwargs)
         segment.leave(extra["memory"])
         return scores, extra

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 logger = logging.getLogger(__name__)
 
@@ -24,11 +24,24 @@ class SegmentMemory:
     fairseq may repeat a batch, after an overflow with ``--amp`` or when validation runs out of
     memory. With the states of two segments, a repeated batch reads the same past. A segment that
     does not follow the last one has no past.
+
+    The models of an ensemble read the same batches. The first one has this memory, and each of the
+    others a separate one.
     """
 
     def __init__(self):
         self.kept: dict[int, States] = {}
+        self._model: nn.Module | None = None
+        self._others: dict[nn.Module, SegmentMemory] = {}
         self._gathered: tuple[int, dict[int, States]] | None = None
+
+    def of(self, model: nn.Module) -> SegmentMemory:
+        """Return the memory of one model of an ensemble."""
+        if self._model is None:
+            self._model = model
+        if model is self._model:
+            return self
+        return self._others.setdefault(model, SegmentMemory())
 
     def gather(self) -> None:
         """Gather the states of all processes on rank 0, which saves them.
@@ -70,6 +83,10 @@ class Segment:
 
     number: int
     memory: SegmentMemory
+
+    def of(self, model: nn.Module) -> Segment:
+        """Return this position with the memory of one model of an ensemble."""
+        return Segment(self.number, self.memory.of(model))
 
     def past(self) -> States | None:
         """Return the states of the previous segment, or None."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import FairseqLanguageModel
+from fairseq.sequence_scorer import SequenceScorer
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 from torch.nn.functional import cross_entropy
 
@@ -65,6 +66,29 @@ def test_eval_lm_scores_every_token(trained, caplog):
     for rows in (1, 4):
         run_eval_lm(*trained, *TASK, "--batch-size", str(rows), "--gen-subset", "test")
     assert caplog.text.count("Evaluated 203 tokens") == 2
+
+
+def test_models_of_ensemble_have_separate_memories(trained, tmp_path):
+    data, checkpoint = trained
+    state = torch.load(checkpoint, weights_only=True)
+    for name, weight in state["model"].items():
+        if "fc2" in name:
+            state["model"][name] = weight * 2
+    other = tmp_path / "other.pt"
+    torch.save(state, other)
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint), str(other)], {"data": str(data)}
+    )
+    task.load_dataset("test")
+
+    def scores_of(models):
+        batches = task.eval_lm_dataloader(task.dataset("test"), batch_size=1)
+        scorer = SequenceScorer(task.target_dictionary, compute_alignment=False)
+        scored = [scorer.generate([*models], batch)[0][0]["positional_scores"] for batch in batches]
+        return torch.cat(scored).exp()
+
+    alone = [scores_of([model]) for model in models]
+    torch.testing.assert_close(scores_of(models), sum(alone) / 2)
 
 
 @torch.no_grad()
