@@ -36,7 +36,29 @@ def check(cfg: DictConfig, program: str) -> None:
         check_precision(cfg)
         check_start_checkpoint(cfg)
         check_position_options(cfg)
+        check_training_length(cfg)
         check_loadable(cfg)
+
+
+def check_training_length(cfg: DictConfig) -> None:
+    """Check that ``--tokens-per-sample`` is the length of the training sequences."""
+    method = safe_getattr(cfg.model, "position_method")
+    length = safe_getattr(cfg.task, "tokens_per_sample")
+    if method is None or length is None:
+        return
+    longest = safe_getattr(cfg.task, "max_target_positions")
+    if longest not in (None, length):
+        raise UserInputError(
+            f"--max-target-positions {longest} has no effect on this model. Remove it, and choose "
+            "the training length by --tokens-per-sample."
+        )
+    unclamped = not safe_getattr(cfg.model, "clamp_learned_positions")
+    if "learned" in method.split(",") and safe_getattr(cfg.task, "add_bos_token") and unclamped:
+        raise UserInputError(
+            f"--add-bos-token makes sequences of {length + 1} tokens, and learned positions are "
+            f"limited to --tokens-per-sample {length}. Remove --add-bos-token, or choose another "
+            "--position-method."
+        )
 
 
 def check_loadable(cfg: DictConfig) -> None:

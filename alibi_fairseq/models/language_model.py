@@ -117,7 +117,10 @@ class AlibiLanguageModel(FairseqLanguageModel):
                 setattr(args, width, args.decoder_embed_dim)
         if args.decoder_layers_to_keep:
             args.decoder_layers = number_of_layers_to_keep(args)
+        if args.offload_activations:
+            args.checkpoint_activations = True  # as in fairseq, offloading implies recomputing
         check_options(args)
+        check_output_dictionary(args, task)
         check_excluded_symbols(args, len(task.target_dictionary))
         bind_dictionary(task)
         # The position method takes care of positions; fairseq's decoder must not add its own.
@@ -267,6 +270,16 @@ def can_tie_adaptive_weights(args: argparse.Namespace) -> bool:
         and args.adaptive_input_factor == args.adaptive_softmax_factor
         and args.decoder_input_dim == args.decoder_output_dim
     )
+
+
+def check_output_dictionary(args: argparse.Namespace, task) -> None:
+    """Raise UserInputError if the softmax has the tied embeddings of a larger dictionary."""
+    tied = args.share_decoder_input_output_embed and args.adaptive_softmax_cutoff is None
+    if tied and len(task.target_dictionary) != len(task.source_dictionary):
+        raise UserInputError(
+            "--output-dictionary-size has no effect on a softmax that is tied to the embeddings. "
+            "Add --no-share-decoder-input-output-embed, or remove --output-dictionary-size."
+        )
 
 
 def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:

@@ -26,6 +26,7 @@ TRAINING = {
     "--required-batch-size-multiple 0": "--required-batch-size-multiple",
     "--tie-adaptive-weights": "--tie-adaptive-weights",
     "--decoder-layers-to-keep x": "decoder_layers_to_keep",
+    "--output-dictionary-size 20": "--no-share-decoder-input-output-embed",
     "--finetune-from-model FOLDER": "--finetune-from-model",
     "--fp16": "--fp16",
     "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim",

@@ -196,3 +196,16 @@ def test_training_without_loadable_checkpoints_is_rejected(flags, tmp_path):
 )
 def test_training_with_loadable_checkpoints_is_accepted(flags, tmp_path):
     prepare(training(tmp_path, *flags), "train")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--max-target-positions", "32"],
+        ["--add-bos-token", "--position-method", "alibi,learned"],
+    ],
+)
+def test_other_training_length_is_rejected(flags, tmp_path):
+    with pytest.raises(UserInputError, match=f"{flags[0]} .* --tokens-per-sample"):
+        prepare(training(tmp_path, *flags), "train")
+    prepare(training(tmp_path, "--max-target-positions", "16", "--add-bos-token"), "train")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from types import SimpleNamespace
 
 import pytest
@@ -77,6 +78,11 @@ def test_mask_is_shared_by_layers():
     assert contexts[0].mask is contexts[1].mask
     q = torch.zeros(5, 8, 256, 8)
     assert contexts[0].mask.block(q, q, 0, torch.float32).shape == (1, 8, 256, 256)
+
+
+def test_offloading_implies_checkpointing():
+    layer = small_model("alibi", "--offload-activations").decoder.layers[0]
+    assert isinstance(layer.forward, functools.partial)
 
 
 def test_memory_requires_segment_task():
