@@ -5,6 +5,7 @@ SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C only set a flag, which is read after each up
 All processes agree on it by summing their flags. The loop then finds its time used up
 (``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch, and returns. The
 command exits with code 75, and the same command resumes with the numbers of an uninterrupted run.
+It saves also with ``--no-last-checkpoints``. With ``--no-save`` it exits with code 1.
 
 The longest delay between the signal and the start of the save is one update with all its passes,
 and the validation that is due after it, if any. If a validation or another save is in progress, it
@@ -155,6 +156,9 @@ def stop_requested(request: TrainingStopHandler, trainer) -> bool:
 def stop_after_this_update(request: TrainingStopHandler, trainer, epochs) -> None:
     """Use up the time limit of fairseq's loop.
 
+    fairseq saves what ``--no-save`` and ``--no-last-checkpoints`` allow. The latter is disabled,
+    since a rerun could not resume otherwise.
+
     fairseq validates before it saves. Here it does so only if an undisturbed run would, since the
     resumed run does not repeat this update.
     """
@@ -164,6 +168,14 @@ def stop_after_this_update(request: TrainingStopHandler, trainer, epochs) -> Non
         trainer.cfg.dataset.disable_validation = True
     trainer.cfg.optimization.stop_time_hours = 1e-9
     reason = request.signal.name if request.signal else "a signal to another process"
+    saving = trainer.cfg.checkpoint
+    if saving.no_save:
+        logger.info(
+            f"stopping because of {reason}: nothing is saved after update {updates}, because of "
+            "--no-save"
+        )
+        return
+    saving.no_last_checkpoints = False
     logger.info(
         f"stopping because of {reason}: saving after update {updates}; run the same command to "
         "resume"
@@ -189,12 +201,21 @@ def validation_is_due(trainer, epochs) -> bool:
     return interval > 0 and updates % interval == 0
 
 
-def exit_code(request: TrainingStopHandler, environment: Mapping[str, str] = os.environ) -> int:
+def exit_code(
+    request: TrainingStopHandler,
+    saves: bool = True,
+    environment: Mapping[str, str] = os.environ,
+) -> int:
     """Return the exit code of a training command that ended without an exception.
 
     A worker of torchrun exits with 0, since torchrun starts its workers again after any other code.
+
+    Args:
+        request: the stop request of the command.
+        saves: False with ``--no-save``, so that a rerun could not resume.
+        environment: environment variables of this process.
     """
     spawned = request.signal is not None and not request.training
     if "TORCHELASTIC_RUN_ID" in environment or not (request.stopped_early or spawned):
         return 0
-    return STOPPED_EARLY
+    return STOPPED_EARLY if saves else 1

@@ -62,6 +62,19 @@ def test_resumed_run_is_bitwise_identical(monkeypatch, whole, data, tmp_path, nu
     assert same_training_state(whole, resumed)
 
 
+def test_stopped_run_saves_without_last_checkpoints(monkeypatch, data, tmp_path):
+    signal_at_update(monkeypatch, 3, signal.SIGTERM)
+    stopped = run_train(data, tmp_path, *FLAGS, "--max-update", "9", "--no-last-checkpoints")
+    assert stopped["optimizer_history"][-1]["num_updates"] == 4
+
+
+def test_stopped_run_reports_that_nothing_is_saved(monkeypatch, data, tmp_path, caplog):
+    signal_at_update(monkeypatch, 3, signal.SIGTERM)
+    with caplog.at_level("INFO"), pytest.raises(FileNotFoundError):
+        run_train(data, tmp_path, *FLAGS, "--max-update", "9", "--no-save")
+    assert "nothing is saved after update 4" in caplog.text
+
+
 def started(train_step=None) -> SimpleNamespace:
     """Return a trainer before its first update, with signal handlers."""
     limits = SimpleNamespace(max_update=5, max_epoch=0)
@@ -116,7 +129,9 @@ class TestStopRequest:
         request.signal = number
         request.training = training
         request.stopped_early = early
-        assert shutdown.exit_code(request, environment) == code
+        assert shutdown.exit_code(request, environment=environment) == code
+        unsaved = shutdown.exit_code(request, saves=False, environment=environment)
+        assert unsaved == (1 if code else 0)
 
     def test_training_children_are_asked_to_stop(self, monkeypatch):
         children = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)]
@@ -136,7 +151,7 @@ class TestStopRequest:
     def test_signal_after_last_update_is_ignored(self, caplog, updates, last, early):
         limits = SimpleNamespace(max_update=last, max_epoch=0, stop_time_hours=0)
         data = SimpleNamespace(validate_after_updates=0, validate_interval_updates=0)
-        saving = SimpleNamespace(save_interval_updates=0)
+        saving = SimpleNamespace(save_interval_updates=0, no_save=False)
         cfg = SimpleNamespace(optimization=limits, dataset=data, checkpoint=saving)
         trainer = SimpleNamespace(cfg=cfg, get_num_updates=lambda: updates)
         epochs = SimpleNamespace(next_epoch_idx=1, end_of_epoch=lambda: False)
