@@ -149,7 +149,7 @@ def resume_early_stopping(trainer, extra_state: dict | None) -> None:
     save = trainer.save_checkpoint
 
     def save_checkpoint(filename, state):
-        save(filename, state | {EARLY_STOPPING_KEY: dict(vars(counter))})
+        return save(filename, state | {EARLY_STOPPING_KEY: dict(vars(counter))})
 
     trainer.save_checkpoint = save_checkpoint
 

@@ -16,6 +16,7 @@ import torch
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
+from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
 from ..results.results_file import new_results_file, save_results_file
@@ -120,6 +121,14 @@ class TrainingRecord:
         self.totals["peak_memory_mb"] = max(self.totals["peak_memory_mb"], self._memory.mb())
 
     def _write(self) -> None:
+        """Write the results file; only warn if the data or the save folder does not allow it."""
+        path = Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
+        try:
+            save_results_file(self._results_file(), path)
+        except (UserInputError, OSError) as error:  # not worth losing the run for
+            logger.warning(f"{path} could not be written ({error})")
+
+    def _results_file(self) -> dict:
         folder = Path(self.cfg.task.data.split(":")[0])
         if self._provenance is None:
             subsets = self.cfg.dataset.valid_subset.split(",")
@@ -134,12 +143,7 @@ class TrainingRecord:
         seconds = round(self.totals["seconds"], 3)
         provenance = self._provenance | {"date": date, "seconds": seconds}
         corpus = DataFolder.open(folder).corpus
-        document = new_results_file("training", corpus, provenance, self.cells)
-        path = Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
-        try:
-            save_results_file(document, path)
-        except OSError as error:  # not worth losing the run for
-            logger.warning(f"{path} could not be written ({error.strerror})")
+        return new_results_file("training", corpus, provenance, self.cells)
 
 
 def precision_of(common, device: torch.device) -> str:
@@ -214,8 +218,9 @@ def record_training(trainer, extra_state: dict | None) -> None:
             post_validate(model, stats, meters)
 
     def save_checkpoint(filename, state):
-        save(filename, state | {STATE_KEY: measurements.state()})
+        path = save(filename, state | {STATE_KEY: measurements.state()})
         measurements.last = time.perf_counter()
+        return path
 
     trainer.train_step = train_step
     trainer.save_checkpoint = save_checkpoint

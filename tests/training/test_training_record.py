@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from fairseq.dataclass.configs import CommonConfig
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.trainer import Trainer
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.training import training_record
 from alibi_fairseq.training.training_record import precision_of
 
 FLAGS = (
@@ -52,6 +56,27 @@ def test_training_record_describes_data_and_seed(data, folder):
     assert document["corpus"] == data.name
     assert document["provenance"]["seed"] == 5
     assert document["provenance"]["data_sha256"]
+
+
+@pytest.mark.parametrize("error", [UserInputError("no split"), FileNotFoundError("no file")])
+def test_record_of_other_data_layout_is_warned_of(data, tmp_path, monkeypatch, caplog, error):
+    def fail(**facts):
+        raise error
+
+    monkeypatch.setattr(training_record, "collect_provenance", fail)
+    run_train(data, tmp_path, *FLAGS, "--max-update", "2")
+    assert f"training.json could not be written ({error})" in caplog.text
+
+
+def test_task_receives_path_of_saved_checkpoint(data, tmp_path, monkeypatch):
+    saved = []
+
+    def post_save(task, path, updates):
+        saved.append((Path(path).parent, updates))
+
+    monkeypatch.setattr(LanguageModelingTask, "post_save", post_save, raising=False)
+    run_train(data, tmp_path, *FLAGS, "--max-update", "2", "--patience", "9")
+    assert saved == [(tmp_path, 2)]
 
 
 def test_each_validation_adds_record(folder):
