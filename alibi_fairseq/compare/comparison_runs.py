@@ -16,7 +16,8 @@ from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
 from ..positions import METHODS
 from ..results.labels import method_name, model_label
-from ..runs.run import EvalStep, ProbeEvalStep, Run
+from ..runs.eval_step import EvalStep, ProbeEvalStep
+from ..runs.run import Run
 from ..runs.tuning import Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .config_values import at_length, tokens_at

@@ -32,7 +32,8 @@ from ..results.results_file import (
     save_results_file,
 )
 from ..results.schema import TRAINING_FILE
-from ..runs.run import EvalStep, Run
+from ..runs.eval_step import EvalStep
+from ..runs.run import Run
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
 from .comparison_config import ComparisonConfig
