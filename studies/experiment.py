@@ -154,7 +154,7 @@ class StudyRun(Run):
             updates=run.updates,
             tokens=run.tokens,
             trials=run.trials,
-            evaluations=run.evaluations,
+            eval_steps=run.eval_steps,
             part=part,
             corpus=model.spec.corpus,
             tuning=model.tuning,
@@ -173,7 +173,7 @@ class StudyRun(Run):
             options[options.index("--lr") + 1] = f"{rates} for {self.part.tune_share}"
         data = {"train.bin": self.settings["train"], "dict.txt": self.settings["dictionary"]}
         evaluations = []
-        for step in self.evaluations:
+        for step in self.eval_steps:
             for subset in step.config.subsets:
                 file = Path(step.data or self.data) / f"{subset}.bin"
                 name = f"{step.name} {file.name}" if step.data else file.name
@@ -183,7 +183,7 @@ class StudyRun(Run):
         return {"options": options, "evaluations": evaluations, "data": data}
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """True if the results exist."""
         return read_json_if_present(self.results_folder / MODEL_FILE) is not None
 
@@ -205,14 +205,14 @@ class StudyRun(Run):
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Run the evaluations that are missing, and keep the results."""
-        if self.done:
+        if self.is_done:
             self.check_existing_results()
             return
         super().evaluate(slot)
         command = self.training_command().line
         rate = float(self.flags[self.flags.index("--lr") + 1])
         results_by_file: dict[str, list[dict]] = {}
-        for step in self.evaluations:
+        for step in self.eval_steps:
             tested_on = step.name.removeprefix("on ") if step.data else self.corpus
             facts = {"corpus": tested_on, "lr": rate}
             results = step.load_results(self)

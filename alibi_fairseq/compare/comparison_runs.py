@@ -64,8 +64,8 @@ def list_runs(
             lr = tuning.lr
             trials = tuning.trials
         run = build_run(comparison, spec, data, folder, lr)
-        evaluations = tuple(eval_steps_of(comparison, corpus, spec, run.folder, folder))
-        run = replace(run, trials=trials, evaluations=evaluations)
+        eval_steps = tuple(eval_steps_of(comparison, corpus, spec, run.folder, folder))
+        run = replace(run, trials=trials, eval_steps=eval_steps)
         runs.append(ComparisonRun(spec, run, tuning))
     return runs
 

@@ -52,7 +52,7 @@ class ComparisonExperiment(Experiment):
     """Comparison as an :class:`.runner.Experiment`.
 
     Its report treats evaluations on another corpus than that of the training separately. The
-    parameter ``corpus`` of its methods is therefore a key of :func:`evaluations_by_corpus`.
+    parameter ``corpus`` of its methods is therefore a key of :func:`eval_steps_by_corpus`.
 
     Attributes:
         comparison: configuration.
@@ -136,12 +136,12 @@ class ComparisonExperiment(Experiment):
         also columns of the perplexity tables.
         """
         models = list_runs(self.comparison, self.folder)
-        evaluations = evaluations_by_corpus(models)
+        steps_by_corpus = eval_steps_by_corpus(models)
         columns: dict = {}
         if self.speeds:
             columns.update(speed_columns(self.comparison, self.folder))
         results_by_corpus = {}
-        for corpus, steps in evaluations.items():
+        for corpus, steps in steps_by_corpus.items():
             results = self._save_results(corpus, steps)
             results_by_corpus[corpus] = results
             if results["kind"] == "probe":
@@ -156,7 +156,7 @@ class ComparisonExperiment(Experiment):
             if results["kind"] == "probe":
                 sections.append(accuracy_table(results).rstrip())
             else:
-                warning = self._undertrained_warning(evaluations[corpus], results)
+                warning = self._undertrained_warning(steps_by_corpus[corpus], results)
                 if warning:
                     sections.append(warning)
                 sections.append(length_table(measurements_of(results), columns).rstrip())
@@ -205,10 +205,10 @@ class ComparisonExperiment(Experiment):
         """Return the paths of a figure, one per format."""
         return [self._path(corpus, f"{name}.{suffix}") for suffix in ("png", "svg", "pdf")]
 
-    def _save_results(self, corpus: str, evaluations: list[tuple[Run, EvalStep]]) -> dict:
+    def _save_results(self, corpus: str, steps: list[tuple[Run, EvalStep]]) -> dict:
         """Write the results file of a corpus, and return its contents."""
         path = self._path(corpus, "results.json")
-        results = merge_results(self.comparison, evaluations)
+        results = merge_results(self.comparison, steps)
         if path.is_file():
             existing = load_results_file(path)
             data_sha256 = results["provenance"]["data_sha256"]
@@ -219,14 +219,12 @@ class ComparisonExperiment(Experiment):
         save_results_file(results, path)
         return results
 
-    def _undertrained_warning(
-        self, evaluations: list[tuple[Run, EvalStep]], results: dict
-    ) -> str | None:
+    def _undertrained_warning(self, steps: list[tuple[Run, EvalStep]], results: dict) -> str | None:
         """Return a warning about models that have barely trained, or None.
 
         Losses on another corpus than that of the training say little about it.
         """
-        run, step = evaluations[0]
+        run, step = steps[0]
         if step.data:
             return None
         entropy = unigram_entropy(Path(run.data), self.comparison.subset)
@@ -261,31 +259,31 @@ def trained_tokens(run: Run) -> int:
     return load_results_file(run.folder / TRAINING_FILE)["cells"][-1]["trained_tokens"]
 
 
-def evaluations_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
+def eval_steps_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
     """Group evaluations by training corpus and, if it is another one, evaluation corpus.
 
     Returns:
         Evaluations by ``wiki``, or by ``wiki on books`` for models that were trained on ``wiki``
         and evaluated on ``books``.
     """
-    evaluations: dict[str, list[tuple[Run, EvalStep]]] = {}
+    steps_by_corpus: dict[str, list[tuple[Run, EvalStep]]] = {}
     for model in models:
-        for step in model.run.evaluations:
+        for step in model.run.eval_steps:
             name = model.spec.corpus
             if step.data:
                 name += f" {step.name}"
-            evaluations.setdefault(name, []).append((model.run, step))
-    return evaluations
+            steps_by_corpus.setdefault(name, []).append((model.run, step))
+    return steps_by_corpus
 
 
-def merge_results(comparison: ComparisonConfig, evaluations: list[tuple[Run, EvalStep]]) -> dict:
+def merge_results(comparison: ComparisonConfig, steps: list[tuple[Run, EvalStep]]) -> dict:
     """Return the results of evaluations on the same data as one results file.
 
     Its provenance is that of the evaluations, except for the command, which is this process's.
     """
     records = []
     provenance_by_file = {}  # steps of a run share a file
-    for run, step in evaluations:
+    for run, step in steps:
         results = step.load_results(run)
         records += results["cells"]
         provenance_by_file[step.results_path] = results["provenance"]

@@ -157,9 +157,9 @@ class ReproductionExperiment(Experiment):
         if last == recipe.updates:
             # At the end of a run the paper evaluates the best checkpoint on validation.
             final_checkpoint = BEST_CHECKPOINT
-        evaluation_steps = []
+        eval_steps = []
         for evaluation in training.evaluations:
-            evaluation_steps.append(self._eval_step(training, evaluation, devices))
+            eval_steps.append(self._eval_step(training, evaluation, devices))
         return Run(
             name=recipe.path,
             folder=self.folder / "runs" / dataset.folder.name / recipe.name,
@@ -169,7 +169,7 @@ class ReproductionExperiment(Experiment):
             settings={"recipe": recipe.settings(), **dataset.identity},
             updates=last,
             tokens=last * recipe.batch.tokens_per_update,
-            evaluations=tuple(evaluation_steps),
+            eval_steps=tuple(eval_steps),
             checkpoint_updates=tuple(update_counts[:-1]),
             final_checkpoint=final_checkpoint,
             launcher=tuple(torchrun.arguments(devices.processes)),

@@ -82,7 +82,7 @@ class EvalStep:
             title += f" {self.name}"
         return ChildProcess(title, argv, run.folder / "evaluate.log")
 
-    def done(self, run: EvaluatedRun) -> bool:
+    def is_complete(self, run: EvaluatedRun) -> bool:
         """Return True if all results exist and belong to the run's checkpoint and data."""
         records = self._records(run)
         if not self._match_checkpoint(run, records) or not self._marker(run).holds():

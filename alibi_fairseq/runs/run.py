@@ -48,12 +48,12 @@ class Run:
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
         trials: runs that must be complete before this one, such as learning-rate trials.
-        evaluations: evaluation steps, in order.
+        eval_steps: evaluation steps, in order.
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
         launcher: interpreter arguments in front of the training command, such as those of torchrun.
-        may_diverge: True if divergence completes the run, which then has no evaluations. This is
-            the case for learning-rate trials. Otherwise divergence is a failure.
+        may_diverge: True if divergence completes the run, which then has no evaluation steps. This
+            is the case for learning-rate trials. Otherwise divergence is a failure.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Run:
     updates: int
     tokens: int
     trials: tuple[Run, ...] = field(default=(), repr=False)
-    evaluations: tuple[EvalStep, ...] = ()
+    eval_steps: tuple[EvalStep, ...] = ()
     checkpoint_updates: tuple[int, ...] = ()
     final_checkpoint: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
@@ -73,8 +73,8 @@ class Run:
     def commands(self) -> list[ChildProcess]:
         """Return the commands that train and evaluate the model, in order."""
         commands = [self.training_command(updates) for updates in self._update_counts]
-        for evaluation in self.evaluations:
-            commands.append(evaluation.command(self))
+        for step in self.eval_steps:
+            commands.append(step.command(self))
         return commands
 
     def training_command(self, updates: int | None = None) -> ChildProcess:
@@ -105,13 +105,13 @@ class Run:
         return self.may_diverge and self._divergence_marker.holds()
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """True if the run is complete. Requires prepared data."""
         if self.diverged:
             return True
         if self._missing_update_counts():
             return False
-        return all(evaluation.done(self) for evaluation in self.evaluations)
+        return all(step.is_complete(self) for step in self.eval_steps)
 
     def execute(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Train the model, then evaluate it. Completed steps are skipped.
@@ -153,9 +153,9 @@ class Run:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
         self._delete_outdated_results()
-        for evaluation in self.evaluations:
-            if not evaluation.done(self):
-                evaluation.execute(self, slot)
+        for step in self.eval_steps:
+            if not step.is_complete(self):
+                step.execute(self, slot)
 
     def _delete_outdated_results(self) -> None:
         """Delete each results file that has outdated results of a step.
@@ -163,8 +163,8 @@ class Run:
         All steps that share the file are then repeated. None of them may delete it later, when it
         has new results of another step.
         """
-        outdated_files = {step.results_path for step in self.evaluations if step.is_outdated(self)}
-        for step in self.evaluations:
+        outdated_files = {step.results_path for step in self.eval_steps if step.is_outdated(self)}
+        for step in self.eval_steps:
             if step.results_path in outdated_files:
                 step.delete_results(self)
 
@@ -245,7 +245,7 @@ def all_trials(runs: Iterable[Run]) -> list[Run]:
 
 def unfinished_trials(runs: Iterable[Run]) -> list[Run]:
     """Return the unfinished trials of these runs, each once."""
-    return [trial for trial in all_trials(runs) if not trial.done]
+    return [trial for trial in all_trials(runs) if not trial.is_done]
 
 
 def read_update_count(save_dir: Path) -> int:

@@ -87,7 +87,7 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         experiment.prepare()
         runs = experiment.runs
-        unfinished = [run for run in runs if not run.done]
+        unfinished = [run for run in runs if not run.is_done]
         if not unfinished:
             print(f"All {len(runs)} runs already complete.")
         elif len(unfinished) < len(runs):

@@ -60,7 +60,7 @@ def make_stages(experiment: Experiment) -> list[Stage]:
     """Return the jobs that complete an experiment."""
     runs = list(experiment.runs)
     if experiment.prepared:
-        runs = [run for run in runs if not run.done]
+        runs = [run for run in runs if not run.is_done]
     trial_jobs = [f"run:{trial.name}" for trial in unfinished_trials(runs)]
     run_jobs = [f"run:{run.name}" for run in runs]
     stages = [

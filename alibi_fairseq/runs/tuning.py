@@ -54,7 +54,7 @@ class Tuning:
         """
         runs = tuple(trials.values())
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
-        trials_done = all(run.done for run in runs)
+        trials_done = all(run.is_done for run in runs)
         if not marker.holds():
             if not trials_done:
                 first_candidate = next(iter(trials))

@@ -27,7 +27,7 @@ def test_results_of_another_split_are_outdated(data_bin, tmp_path):
         checkpoint_sha256=run.training_marker().output_sha256,
     )
     save_results_file(document(measured), run.folder / "results.json")
-    (valid_step,) = run.evaluations
-    (test_step,) = on_test.run.evaluations
+    (valid_step,) = run.eval_steps
+    (test_step,) = on_test.run.eval_steps
     assert not valid_step.is_outdated(run)
     assert test_step.is_outdated(on_test.run)

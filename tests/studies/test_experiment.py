@@ -101,7 +101,7 @@ def test_models_are_listed_once_in_order(texts):
     runs = {run.name: run for run in study.runs}
     flags = runs["tales-t5-16-seed1"].settings["options"]
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
-    names = [(step.name, step.config.strides) for step in runs["tales-alibi-16-seed1"].evaluations]
+    names = [(step.name, step.config.strides) for step in runs["tales-alibi-16-seed1"].eval_steps]
     assert names == [
         ("", (None,)),
         ("", (1,)),

@@ -67,7 +67,7 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
         assert part.seeds == (1, 2, 3)
         for model in list_runs(part, tmp_path, tmp_path):
             assert model.spec.corpus == config.tests.corpus
-            for step in model.run.evaluations:
+            for step in model.run.eval_steps:
                 for _, length, stride in step.cases:
                     trained = (model.spec.method, model.spec.train_length)
                     evaluations.add((*trained, length, stride, step.name))
