@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..results.completion import CompletionMarker, run_cached
+from ..results.completion import CompletionMarker
 from .iterables import batches
 from .tokenization import END_OF_LINE, SPECIAL, Tokenizer
 from .worker_pool import map_in_order, progress
@@ -106,15 +106,15 @@ def binarize(
     totals: dict[str, Counter] = {}
     prefixes_by_target: dict[str, list[Path]] = {}
     tasks = [(folder / f"part{number:06d}", part) for number, part in enumerate(parts)]
-    write = functools.partial(_write_part, tokenizer)
+    counts_of_parts = map_in_order(_write_part, tasks, workers, tokenizer)
     with progress(None, "tokenizing") as bar:
-        for (prefix, part), counts in zip(tasks, map_in_order(write, tasks, workers)):
+        for (prefix, part), counts in zip(tasks, counts_of_parts):
             prefixes_by_target.setdefault(part.target, []).append(prefix)
             split = Path(part.target).name
             totals.setdefault(split, Counter()).update(counts)
             bar.update(counts.get("bytes", 0))
-    join = functools.partial(_join_parts, folder, destination, tokenizer.entries)
-    for _ in map_in_order(join, prefixes_by_target.items(), workers):
+    targets = prefixes_by_target.items()
+    for _ in map_in_order(_join_parts, targets, workers, folder, destination, tokenizer.entries):
         pass
     return totals
 
@@ -122,13 +122,12 @@ def binarize(
 def _write_part(tokenizer: Tokenizer, task: tuple[Path, Part]) -> dict:
     """Write the binary data of a part, unless an earlier call has, and return its counts."""
     prefix, part = task
-
-    def write() -> Counter:
+    marker = CompletionMarker(prefix.with_suffix(".json"))
+    if not marker.holds():
         counts: Counter[str] = Counter()
         write_lines(prefix, _tokenize(part.items(), tokenizer, counts), tokenizer.entries)
-        return counts
-
-    return run_cached(CompletionMarker(prefix.with_suffix(".json")), write)
+        marker.write(counts)
+    return marker.result
 
 
 def _tokenize(
@@ -171,22 +170,21 @@ def _count_item(item: list[str], indices: np.ndarray, counts: Counter[str]) -> N
 
 
 def _join_parts(
-    folder: Path, destination: Path, entries: int, task: tuple[str, list[Path]]
+    folder: Path, destination: Path, entries: int, target_parts: tuple[str, list[Path]]
 ) -> None:
     """Join the files of all parts of a target, unless an earlier call has, and delete them."""
     from fairseq.data.indexed_dataset import make_builder
 
-    target, prefixes = task
-
-    def join() -> None:
+    target, prefixes = target_parts
+    marker = CompletionMarker(folder / f"{target.replace('/', '-')}.json")
+    if not marker.holds():
         joined = destination / target
         joined.parent.mkdir(parents=True, exist_ok=True)
         builder = make_builder(f"{joined}.bin", impl="mmap", vocab_size=entries)
         for prefix in prefixes:
             builder.merge_file_(str(prefix))
         builder.finalize(f"{joined}.idx")
-
-    run_cached(CompletionMarker(folder / f"{target.replace('/', '-')}.json"), join)
+        marker.write()
     for prefix in prefixes:
         prefix.with_suffix(".bin").unlink(missing_ok=True)
         prefix.with_suffix(".idx").unlink(missing_ok=True)

@@ -188,8 +188,7 @@ class BookCorpus(CorpusBuilder):
             )
         books = []
         with progress(text_bytes(self.files), "normalizing") as bar:
-            normalize = functools.partial(_normalize_book, folder)
-            for size, book in map_in_order(normalize, raw_books, workers):
+            for size, book in map_in_order(_normalize_book, raw_books, workers, folder):
                 bar.update(size)
                 if book.words:
                     books.append(book)
@@ -283,7 +282,7 @@ def _group_near_duplicates(books: list[Book], folder: Path, workers: int) -> Non
     """Set the group of each book."""
     one_in = 1 + sum(book.words for book in books) // _MAX_HASHES
     paths = [folder / f"{book.sha256}.txt" for book in books]
-    hashes = map_in_order(functools.partial(_shingles_in, one_in), paths, workers)
+    hashes = map_in_order(_shingles_in, paths, workers, one_in)
     for book, group in zip(books, near_duplicates(list(hashes))):
         book.group = group
 

@@ -17,7 +17,6 @@ from ..results.completion import (
     CompletionMarker,
     check_settings,
     read_json_if_present,
-    run_cached,
     write_settings,
 )
 from ..results.data_folder import DataFolder
@@ -73,9 +72,10 @@ def prepare_corpus(
     existing_bytes = _folder_bytes(work)
     check_disk(out, max(0, corpus.disk_needed - existing_bytes), "The preparation")
     with _use_work_folder(work, settings):
-        read_entries = run_cached(
-            CompletionMarker(work / _READ_MARKER), lambda: corpus.read(work, workers)
-        )
+        text_marker = CompletionMarker(work / _READ_MARKER)
+        if not text_marker.holds():
+            text_marker.write(corpus.read(work, workers))
+        read_entries = text_marker.result
         tokenizer = corpus.build_tokenizer(work)
         if not (work / "dict.txt").exists():
             tokenizer.write_dictionary(work / "dict.txt")

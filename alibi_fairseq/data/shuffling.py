@@ -9,7 +9,6 @@ seed and the input, and not on memory, processes, or interruptions.
 from __future__ import annotations
 
 import codecs
-import functools
 import hashlib
 import struct
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..files import atomic_write
-from ..results.completion import CompletionMarker, run_cached
+from ..results.completion import CompletionMarker
 from .iterables import batches
 from .sources import open_texts, single_spaced, text_bytes
 from .worker_pool import map_in_order, progress
@@ -145,9 +144,8 @@ def write_sorted_chunks(
             tasks.append((number, path, remaining))
             remaining -= text_bytes([path])
     replaced = 0
-    write = functools.partial(_write_chunks_of_file, seed, folder)
     with progress(text_bytes(files), "reading") as bar:
-        for sums in map_in_order(write, tasks, workers):
+        for sums in map_in_order(_write_chunks_of_file, tasks, workers, seed, folder):
             replaced += sums["replaced"]
             bar.update(sums["bytes"])
     return replaced
@@ -166,8 +164,8 @@ def _write_chunks_of_file(seed: int, folder: Path, task: tuple[int, Path, int | 
         U+FFFD.
     """
     file_number, path, most = task
-
-    def write() -> dict:
+    marker = CompletionMarker(folder / f"{file_number:05d}.json")
+    if not marker.holds():
         sums = {"bytes": 0, "replaced": 0}
         documents = (
             (_key(seed, file_number, offset), text) for offset, text in read_documents(path, most)
@@ -176,9 +174,8 @@ def _write_chunks_of_file(seed: int, folder: Path, task: tuple[int, Path, int | 
         for number, chunk in enumerate(chunks):
             sums["bytes"] += _write_chunk(folder / f"{file_number:05d}-{number:05d}.run", chunk)
             sums["replaced"] += sum("\ufffd".encode() in text for _, text in chunk)
-        return sums
-
-    return run_cached(CompletionMarker(folder / f"{file_number:05d}.json"), write)
+        marker.write(sums)
+    return marker.result
 
 
 def _write_chunk(path: Path, chunk: list[tuple[int, bytes]]) -> int:

@@ -15,7 +15,6 @@ from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: Items per process that are read ahead.
@@ -30,9 +29,9 @@ def cores() -> int:
 
 
 def map_in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+    function: Callable[..., Result], items: Iterable, workers: int, *arguments: object
 ) -> Iterator[Result]:
-    """Apply a function to items in worker processes, and yield the results in order.
+    """Yield ``function(*arguments, item)`` of each item in order, computed in worker processes.
 
     Items are read as needed. If this process ends in any way, its workers end too, so a rerun never
     meets workers of an earlier run.
@@ -41,18 +40,20 @@ def map_in_order(
         function: function that can be pickled.
         items: the items.
         workers: number of processes. 1: everything happens in this process.
+        arguments: arguments in front of the item, the same in all calls.
 
     Raises:
         BrokenProcessPool: a worker process was killed. :func:`.errors.explain` knows its message.
     """
     if workers == 1:
-        yield from map(function, items)
+        for item in items:
+            yield function(*arguments, item)
         return
     executor = ProcessPoolExecutor(workers, process_context(), _initialize_worker)
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(executor.submit(function, item))
+            waiting.append(executor.submit(function, *arguments, item))
             if len(waiting) >= _AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class CompletionMarker:
             json.dump(content, stream, indent=1)
 
     @property
-    def result(self) -> object:
+    def result(self) -> Any:
         """Result that was written, or None before."""
         recorded = read_json_if_present(self.path)
         return None if recorded is None else recorded.get("result")
@@ -67,13 +67,6 @@ class CompletionMarker:
             return None
         first = next(iter(recorded["outputs"].values()))
         return first["sha256"]
-
-
-def run_cached(marker: CompletionMarker, compute: Callable[[], Any]) -> Any:
-    """Return the result of a step, from the marker if it holds, otherwise computed and recorded."""
-    if not marker.holds():
-        marker.write(compute())
-    return marker.result
 
 
 def write_settings(path: Path, settings: dict) -> None:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import UserInputError
 from ..reporting import markdown
@@ -62,7 +61,7 @@ class Tuning:
             marker.write(_outcome(model, trials))
         elif not trials_done:
             runs = ()  # the outcome is recorded, and the folders of the trials are gone
-        outcome: Any = marker.result
+        outcome = marker.result
         return cls(model, outcome["lr"], runs, outcome)
 
 

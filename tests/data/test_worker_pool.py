@@ -12,8 +12,8 @@ from alibi_fairseq.errors import explain
 from alibi_fairseq.runs.child_process import advance
 
 
-def square(n):
-    return n * n
+def multiply(factor, n):
+    return factor * n
 
 
 def parent_of_a_sleeper(path):
@@ -36,10 +36,10 @@ def test_map_in_order_reads_items_as_needed(workers):
             taken.append(n)
             yield n
 
-    results = worker_pool.map_in_order(square, items(), workers)
-    assert [next(results) for _ in range(5)] == [0, 1, 4, 9, 16]
+    results = worker_pool.map_in_order(multiply, items(), workers, 3)
+    assert [next(results) for _ in range(5)] == [0, 3, 6, 9, 12]
     assert len(taken) <= 5 + 2 * workers
-    assert list(results) == [n * n for n in range(5, 40)]
+    assert list(results) == [3 * n for n in range(5, 40)]
 
 
 def test_workers_end_with_their_parent(tmp_path):

@@ -11,22 +11,18 @@ from alibi_fairseq.results.completion import (
     CompletionMarker,
     check_settings,
     read_json_if_present,
-    run_cached,
     write_settings,
 )
 
 
-def test_run_cached_runs_once_for_same_settings(tmp_path):
-    calls = []
-
-    def work():
-        calls.append(1)
-        return {"value": len(calls)}
-
+def test_marker_has_result_for_same_settings(tmp_path):
     path = tmp_path / "marker.json"
-    assert run_cached(CompletionMarker(path, {"size": (1, 2)}), work) == {"value": 1}
-    assert run_cached(CompletionMarker(path, {"size": (1, 2)}), work) == {"value": 1}
-    assert run_cached(CompletionMarker(path, {"size": (1, 3)}), work) == {"value": 2}
+    assert CompletionMarker(path).result is None
+    CompletionMarker(path, {"size": (1, 2)}).write({"value": 1})
+    same = CompletionMarker(path, {"size": (1, 2)})
+    assert same.holds()
+    assert same.result == {"value": 1}
+    assert not CompletionMarker(path, {"size": (1, 3)}).holds()
 
 
 @pytest.mark.parametrize("changed", ["source", "output"])
