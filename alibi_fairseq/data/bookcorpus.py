@@ -117,7 +117,7 @@ class BookCorpus(CorpusBuilder):
             "wordpiece": self.wordpiece and sha256_file(self.wordpiece),
         }
 
-    def read(self, work: Path, workers: int) -> dict:
+    def write_normalized_text(self, work: Path, workers: int) -> dict:
         has_blocks = self._unit == BLOCK
         is_genuine = has_blocks and self._is_genuine() and not self.excerpt
         folder = work / "text"

@@ -112,7 +112,7 @@ class Cc100Roberta(CorpusBuilder):
         """Given files of GPT-2's BPE. :meth:`settings` rejects a single one."""
         return [file for file in (self.encoder_json, self.vocab_bpe) if file is not None]
 
-    def read(self, work: Path, workers: int) -> dict:
+    def write_normalized_text(self, work: Path, workers: int) -> dict:
         most = None
         if self.excerpt:
             most = max(_MIN_EXCERPT_BYTES, self.excerpt * BYTES_PER_TOKEN)

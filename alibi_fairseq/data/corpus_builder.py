@@ -27,9 +27,9 @@ class CorpusBuilder:
     """Corpus to prepare, with methods to read, split, tokenize, and check it.
 
     The fields are the options of ``alibi-fairseq prepare``. :func:`.pipeline.prepare_corpus` calls
-    the methods in this order: :meth:`settings`, :meth:`read`, :meth:`build_tokenizer`,
-    :meth:`parts`. An interrupted preparation calls them again, but :meth:`read` only if it had not
-    finished.
+    the methods in this order: :meth:`settings`, :meth:`write_normalized_text`,
+    :meth:`build_tokenizer`, :meth:`parts`. An interrupted preparation calls them again, but
+    :meth:`write_normalized_text` only if it had not finished.
 
     Attributes:
         name: name on the command line.
@@ -75,8 +75,8 @@ class CorpusBuilder:
             size = min(size, self.excerpt * BYTES_PER_TOKEN)
         return self.disk * size
 
-    def read(self, work: Path, workers: int) -> dict:
-        """Write the normalized text of each split to a folder.
+    def write_normalized_text(self, work: Path, workers: int) -> dict:
+        """Write the normalized text of each split to a folder, and return its manifest entries.
 
         Further files of the data folder go into its subfolder ``data-bin``.
 

@@ -91,7 +91,7 @@ class CustomTextBuilder(CorpusBuilder):
             "seed": self.seed,
         }
 
-    def read(self, work: Path, workers: int) -> dict:
+    def write_normalized_text(self, work: Path, workers: int) -> dict:
         joined = work / "all.txt"
         sizes = self._join_documents(joined)
         split_of_document = split_documents(sizes, self.held_out, self.seed)

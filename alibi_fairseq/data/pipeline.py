@@ -31,8 +31,8 @@ _COUNTS = ("lines", "words", "bytes", "tokens", "unknown")
 _SETTINGS = "settings.json"
 #: Lock file of a preparation in OUT/work.
 _LOCK = "lock"
-#: Completion marker in OUT/work: the text has been read.
-_READ_MARKER = "text.json"
+#: Completion marker in OUT/work: the normalized text has been written.
+_TEXT_MARKER = "text.json"
 #: Settings that folders of earlier versions may lack.
 _ADDED_SETTINGS = ("encoder_json", "files", "unit")
 _ADVICE = "choose another --out or delete that folder"
@@ -72,10 +72,10 @@ def prepare_corpus(
     existing_bytes = _folder_bytes(work)
     check_disk(out, max(0, corpus.disk_needed - existing_bytes), "The preparation")
     with _use_work_folder(work, settings):
-        text_marker = CompletionMarker(work / _READ_MARKER)
+        text_marker = CompletionMarker(work / _TEXT_MARKER)
         if not text_marker.holds():
-            text_marker.write(corpus.read(work, workers))
-        read_entries = text_marker.result
+            text_marker.write(corpus.write_normalized_text(work, workers))
+        text_entries = text_marker.result
         tokenizer = corpus.build_tokenizer(work)
         if not (work / "dict.txt").exists():
             tokenizer.write_dictionary(work / "dict.txt")
@@ -84,7 +84,7 @@ def prepare_corpus(
         totals = binarize(parts, work / "parts", data_bin, tokenizer, workers)
         targets = list(dict.fromkeys(part.target for part in parts))  # distinct, in this order
         _copy_vocabulary(work / "dict.txt", tokenizer, targets, data_bin)
-        entries = _manifest_entries(corpus, read_entries, tokenizer, totals, targets)
+        entries = _manifest_entries(corpus, text_entries, tokenizer, totals, targets)
         seconds = time.time() - started
         manifest = manifests.describe(data_bin, settings=settings, seconds=seconds, **entries)
         # Not saved in data_bin directly: an atomic write leaves a temporary file if the process is
@@ -197,7 +197,7 @@ def _use_work_folder(work: Path, settings: dict) -> Iterator[None]:
         try:
             yield
         except UserInputError:
-            if not (work / _READ_MARKER).exists():
+            if not (work / _TEXT_MARKER).exists():
                 _delete_work_folder(work)
             raise
 
@@ -219,7 +219,7 @@ def _copy_vocabulary(
 
 def _manifest_entries(
     corpus: CorpusBuilder,
-    read_entries: dict,
+    text_entries: dict,
     tokenizer: Tokenizer,
     totals: dict[str, Counter],
     targets: list[str],
@@ -228,13 +228,13 @@ def _manifest_entries(
 
     Args:
         corpus: the corpus.
-        read_entries: entries returned by :meth:`.CorpusBuilder.read`. They replace those computed
-            here, except ``more``, which is added to the counts of each split.
+        text_entries: entries returned by :meth:`.CorpusBuilder.write_normalized_text`. They replace
+            those computed here, except ``more``, which is added to the counts of each split.
         tokenizer: its tokenizer.
         totals: counts of each split, from :func:`.binarize`.
         targets: target files.
     """
-    further_counts = read_entries.get("more", {})
+    further_counts = text_entries.get("more", {})
     splits: dict[str, dict] = {}
     for split, total in totals.items():
         splits[split] = {}
@@ -247,6 +247,6 @@ def _manifest_entries(
     shards = [target.split("/")[0] for target in targets if target.endswith("/train")]
     if shards:
         entries["shards"] = shards
-    entries.update(read_entries)
+    entries.update(text_entries)
     entries.pop("more", None)
     return entries

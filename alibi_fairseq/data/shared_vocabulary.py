@@ -56,7 +56,7 @@ def train_shared_model(texts: Mapping[str, CustomTextBuilder], entries: int, fol
         work = folder / name
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        text.read(work, cores())
+        text.write_normalized_text(work, cores())
         samples.append(text.sample(work))
     train_sentencepiece(itertools.chain.from_iterable(samples), model, entries)
     for name in raw_texts:

@@ -101,7 +101,7 @@ class WikiText103(CorpusBuilder):
         """Return the file with the whole text of each split. An excerpt's is another file."""
         return _split_files(Path(self.from_folder or work / "text"))
 
-    def read(self, work: Path, workers: int) -> dict:
+    def write_normalized_text(self, work: Path, workers: int) -> dict:
         source = Path(self.from_folder or self.archive or download(work))
         if not self.from_folder:
             _extract(source, work / "text")

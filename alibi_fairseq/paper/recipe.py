@@ -138,7 +138,7 @@ class Recipe:
         return merge(self.options, computed)
 
 
-def read(path: Path) -> Recipe:
+def load_recipe(path: Path) -> Recipe:
     """Load a recipe from its file."""
     options = yaml.safe_load(path.read_text(encoding="utf-8"))
     # Values with an attribute in Recipe or Batch are removed from the options.
@@ -173,7 +173,7 @@ def _read_all() -> dict[str, Recipe]:
     recipes = {}
     for folder in (*CORPORA, "extend"):
         for path in sorted((CONFIGS / folder).glob("*.yaml")):
-            recipe = read(path)
+            recipe = load_recipe(path)
             recipes[recipe.path] = recipe
     return recipes
 

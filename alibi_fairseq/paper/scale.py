@@ -82,7 +82,7 @@ def _shortened_schedule(recipe: Recipe, updates: int) -> dict[str, object]:
     return {"warmup_updates": warmup, "total_num_update": float(updates)}
 
 
-def read_scale(path: Path) -> Scale:
+def load_scale(path: Path) -> Scale:
     """Load a scale from its file."""
     return Scale(path.stem, **yaml.safe_load(path.read_text(encoding="utf-8")))
 
@@ -90,4 +90,4 @@ def read_scale(path: Path) -> Scale:
 #: The paper's scale and the scales of ``configs/scales/``, by name.
 SCALES = {"paper": Scale("paper", "the paper's runs")}
 for _path in sorted((CONFIGS / "scales").glob("*.yaml")):
-    SCALES[_path.stem] = read_scale(_path)
+    SCALES[_path.stem] = load_scale(_path)

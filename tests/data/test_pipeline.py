@@ -111,7 +111,7 @@ def test_work_folder_rejects_other_settings(interrupted, tmp_path, monkeypatch):
     ):
         interrupted(1)
     # The text is not read again, and the rejected preparations released the lock.
-    monkeypatch.setattr(CustomTextBuilder, "read", None)
+    monkeypatch.setattr(CustomTextBuilder, "write_normalized_text", None)
     interrupted(1)
 
 
