@@ -33,7 +33,7 @@ class Book:
     words: int = 0
 
 
-def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
+def assign_book_splits(books: Sequence[Book], held_out: float, seed: int) -> None:
     """Set the split of each book. Near-duplicates are in one split.
 
     Args:
@@ -65,7 +65,7 @@ def split_books(books: Sequence[Book], held_out: float, seed: int) -> None:
     _check_splits(books)
 
 
-def split_blocks(blocks: Sequence[Book], held_out: float, seed: int) -> None:
+def assign_block_splits(blocks: Sequence[Book], held_out: float, seed: int) -> None:
     """Set the split of consecutive blocks of a text whose book boundaries are unknown.
 
     Validation and test are one range of blocks each. The blocks next to a range are dropped, since

@@ -27,7 +27,7 @@ from ..errors import UserInputError
 from ..files import atomic_write, sha256_file
 from ..options import option, percentage, positive
 from ..results.manifest import other_name
-from .book_splits import Book, split_blocks, split_books
+from .book_splits import Book, assign_block_splits, assign_book_splits
 from .corpus_builder import BYTES_PER_TOKEN, SPLITS, CorpusBuilder
 from .iterables import take_until
 from .near_duplicates import near_duplicates, shingles
@@ -124,9 +124,9 @@ class BookCorpus(CorpusBuilder):
         books = self._normalize(folder, has_blocks, workers)
         _group_near_duplicates(books, folder, workers)
         if has_blocks:
-            split_blocks(books, self.held_out, self.seed)
+            assign_block_splits(books, self.held_out, self.seed)
         else:
-            split_books(books, self.held_out, self.seed)
+            assign_book_splits(books, self.held_out, self.seed)
             books.sort(key=lambda book: shuffle_key(self.seed, book.sha256))
         end_of_book = b"" if has_blocks else b"\n"
         for split, path in self.split_files(work).items():

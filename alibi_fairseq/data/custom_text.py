@@ -94,7 +94,7 @@ class CustomTextBuilder(CorpusBuilder):
     def write_normalized_text(self, work: Path, workers: int) -> dict:
         joined = work / "all.txt"
         sizes = self._join_documents(joined)
-        split_of_document = split_documents(sizes, self.held_out, self.seed)
+        split_of_document = assign_splits(sizes, self.held_out, self.seed)
         if split_of_document is not None:
             spans = list(zip(split_of_document, sizes))
         else:
@@ -191,7 +191,7 @@ def _document_lines(file: Path) -> Iterator[bytes]:
             yield b"\n"
 
 
-def split_documents(sizes: Sequence[int], held_out: float, seed: int) -> list[str] | None:
+def assign_splits(sizes: Sequence[int], held_out: float, seed: int) -> list[str] | None:
     """Assign each document to a split, in an order that depends on the seed.
 
     A document stays in training if it would make a held-out split more than 1.5 times as large as

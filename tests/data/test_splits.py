@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alibi_fairseq.data import near_duplicates as near_duplicates_module
-from alibi_fairseq.data.book_splits import DROPPED, Book, split_blocks, split_books
-from alibi_fairseq.data.custom_text import split_documents
+from alibi_fairseq.data.book_splits import DROPPED, Book, assign_block_splits, assign_book_splits
+from alibi_fairseq.data.custom_text import assign_splits
 from alibi_fairseq.data.near_duplicates import GRAM, THRESHOLD, near_duplicates, shingles
 from alibi_fairseq.errors import UserInputError
 
@@ -31,23 +31,23 @@ def straddling(books):
     st.lists(st.integers(0, 40), min_size=60, max_size=200), st.integers(0, 9), st.integers(1, 20)
 )
 def test_near_duplicates_share_a_split(groups, seed, held_out):
-    for split in (split_books, split_blocks):
+    for assign in (assign_book_splits, assign_block_splits):
         items = books(groups)
         try:
-            split(items, held_out, seed)
+            assign(items, held_out, seed)
         except UserInputError:
             continue
         assert straddling(items) == []
         wanted = max(1, round(len(items) * held_out / 100))
         for name in ("valid", "test"):
             assert 1 <= sum(item.split == name for item in items) <= wanted
-        if split is split_books:
+        if assign is assign_book_splits:
             assert all(item.split != DROPPED for item in items)
 
 
 def splits_by_content(books, seed):
     """Split books, and return the split of each by the hash of its text."""
-    split_books(books, 5, seed)
+    assign_book_splits(books, 5, seed)
     return {book.sha256: book.split for book in books}
 
 
@@ -72,7 +72,7 @@ def test_split_ignores_names_and_order():
 def test_split_blocks_drops_neighbors_of_held_out_ranges():
     for seed in range(50):
         blocks = books(range(100))
-        split_blocks(blocks, 3, seed)
+        assign_block_splits(blocks, 3, seed)
         splits = [block.split for block in blocks]
         for name in ("valid", "test"):
             first = splits.index(name)
@@ -84,12 +84,12 @@ def test_split_blocks_drops_neighbors_of_held_out_ranges():
 
 def test_split_of_one_group_is_rejected():
     with pytest.raises(UserInputError, match="leave nothing for"):
-        split_books(books([0] * 3), 1, 1)
+        assign_book_splits(books([0] * 3), 1, 1)
 
 
 def test_split_of_too_few_blocks_is_rejected():
     with pytest.raises(UserInputError, match="needs at least 6"):
-        split_blocks(books(range(5)), 1, 1)
+        assign_block_splits(books(range(5)), 1, 1)
 
 
 DOCUMENT_SIZES = [1000 + 37 * (n % 11) for n in range(200)]
@@ -97,23 +97,23 @@ DOCUMENT_SIZES = [1000 + 37 * (n % 11) for n in range(200)]
 
 @pytest.mark.parametrize("name", ["valid", "test"])
 def test_split_of_documents_has_stated_size(name):
-    splits = split_documents(DOCUMENT_SIZES, 5, seed=1)
+    splits = assign_splits(DOCUMENT_SIZES, 5, seed=1)
     held_out = [size for size, split in zip(DOCUMENT_SIZES, splits, strict=True) if split == name]
     assert sum(held_out) / sum(DOCUMENT_SIZES) == pytest.approx(0.05, abs=0.01)
 
 
 def test_split_of_documents_depends_on_seed():
-    first = split_documents(DOCUMENT_SIZES, 5, seed=1)
-    assert split_documents(DOCUMENT_SIZES, 5, seed=1) == first
-    assert split_documents(DOCUMENT_SIZES, 5, seed=2) != first
+    first = assign_splits(DOCUMENT_SIZES, 5, seed=1)
+    assert assign_splits(DOCUMENT_SIZES, 5, seed=1) == first
+    assert assign_splits(DOCUMENT_SIZES, 5, seed=2) != first
 
 
 def test_few_documents_are_not_split():
-    assert split_documents([10, 10, 10], 5, seed=1) is None
+    assert assign_splits([10, 10, 10], 5, seed=1) is None
 
 
 def test_long_document_stays_in_training():
-    splits = split_documents([10_000, *[100] * 60], 2, seed=3)
+    splits = assign_splits([10_000, *[100] * 60], 2, seed=3)
     assert splits[0] == "train"
     assert splits.count("valid") in (2, 3, 4)
 
