@@ -180,7 +180,7 @@ class Eval(CliCommand):
         is_given = {
             "--strides": self.config.strides != SweepConfig.strides,
             "--subset": self.config.subsets != SweepConfig.subsets,
-            "--per-document": self.config.documents is not None,
+            "--per-document": self.config.per_document is not None,
             "--score-from": self.config.score_from is not None,
             "--score-to": self.config.score_to is not None,
             "--by-position": self.by_position,

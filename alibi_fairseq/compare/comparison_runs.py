@@ -212,7 +212,7 @@ def eval_steps_of(
         lengths=tokens_at(comparison.eval_lengths, spec.train_length),
         strides=tuple(parse_stride(stride) for stride in comparison.strides),
         subsets=(comparison.subset,),
-        documents=comparison.per_document,
+        per_document=comparison.per_document,
         score_from=comparison.score_from,
         score_to=comparison.score_to,
         overrides=overrides,

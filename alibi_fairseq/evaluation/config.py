@@ -24,7 +24,7 @@ from .option_types import (
 #: Types of weights and activations by name.
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: Document boundaries by name.
-DOCUMENTS = {
+DOCUMENT_BOUNDARIES = {
     "empty-lines": (
         "an empty line ends a document, as `prepare text` and `cc100-roberta` write them"
     ),
@@ -35,7 +35,7 @@ MODELS_AND_DATA = "models and data"
 MEASUREMENT = "measurement"
 CHECKPOINTS = "only for fairseq checkpoints"
 COMPUTATION = "computation"
-_DOCUMENTS_HELP = "; ".join(f"{kind}: {rule}" for kind, rule in DOCUMENTS.items())
+_BOUNDARIES_HELP = "; ".join(f"{name}: {rule}" for name, rule in DOCUMENT_BOUNDARIES.items())
 
 
 class TextCase(NamedTuple):
@@ -55,7 +55,7 @@ class SweepConfig:
 
     Attributes:
         strides: tokens scored per window. None stands for the whole window.
-        documents: key of :data:`DOCUMENTS`, or None to treat a split as one document.
+        per_document: key of :data:`DOCUMENT_BOUNDARIES`, or None to treat a split as one document.
         device: ``auto``, or the name of a device in torch.
         memory_gb: memory budget in 10^9 bytes, or None for the default of the device.
     """
@@ -84,15 +84,14 @@ class SweepConfig:
         metavar="SPLIT,…",
         group=CHECKPOINTS,
     )
-    documents: str | None = option(
+    per_document: str | None = option(
         "also record the loss of each document, and count --score-from and --score-to within "
-        f"documents; {_DOCUMENTS_HELP} (without a value: empty-lines; a documents.json next to the "
-        "data takes precedence)",
+        f"documents; {_BOUNDARIES_HELP} (without a value: empty-lines; a documents.json next to "
+        "the data takes precedence)",
         None,
-        flag="--per-document",
         nargs="?",
         const="empty-lines",
-        choices=list(DOCUMENTS),
+        choices=list(DOCUMENT_BOUNDARIES),
         group=MEASUREMENT,
     )
     score_from: int | None = option(
@@ -168,8 +167,8 @@ class SweepConfig:
         arguments += ["--strides", ",".join(map(format_stride, self.strides))]
         arguments += ["--subset", ",".join(self.subsets)]
         arguments += self.override_arguments()
-        if self.documents is not None:
-            arguments += ["--per-document", self.documents]
+        if self.per_document is not None:
+            arguments += ["--per-document", self.per_document]
         if self.score_from is not None:
             arguments += ["--score-from", str(self.score_from)]
         if self.score_to is not None:
@@ -200,7 +199,7 @@ class SweepConfig:
             "precision": self.precision,
             "device": find_device(self.device).type,
             "model_overrides": overrides,
-            "documents": self.documents,
+            "documents": self.per_document,
             "score_from": self.score_from,
             "score_to": self.score_to,
         }

@@ -147,12 +147,12 @@ def _text_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | 
     return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
 
 
-def find_document_starts(folder: DataFolder, split: Split, kind: str) -> list[int]:
+def find_document_starts(folder: DataFolder, split: Split, boundary: str) -> list[int]:
     """Return the positions where a document begins, the first one 0.
 
     Args:
         folder: data folder, whose ``documents.json`` takes precedence if it names the split.
-        kind: key of :data:`.config.DOCUMENTS` that applies otherwise.
+        boundary: key of :data:`.config.DOCUMENT_BOUNDARIES` that applies otherwise.
 
     Raises:
         UserInputError: the split has fewer than two documents, or ``documents.json`` is invalid.
@@ -166,11 +166,11 @@ def find_document_starts(folder: DataFolder, split: Split, kind: str) -> list[in
                 "Correct or remove the file."
             )
         return listed
-    starts = _title_starts(split) if kind == "titles" else _starts_after_empty_lines(split)
+    starts = _title_starts(split) if boundary == "titles" else _starts_after_empty_lines(split)
     starts = np.union1d([0], starts)
     if len(starts) < 2:
         raise UserInputError(
-            f"--per-document {kind} finds one document in the {len(split.tokens)} tokens of "
+            f"--per-document {boundary} finds one document in the {len(split.tokens)} tokens of "
             f"'{split.name}' in '{folder.path}'. Omit it, or choose another way to separate "
             "documents."
         )

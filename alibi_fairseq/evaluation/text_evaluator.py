@@ -94,10 +94,10 @@ class TextEvaluator(Evaluator):
         for name in config.subsets:
             splits[name] = load_split(folder, name, dictionary)
             starts[name] = [0]
-            if config.documents is not None:
-                starts[name] = find_document_starts(folder, splits[name], config.documents)
+            if config.per_document is not None:
+                starts[name] = find_document_starts(folder, splits[name], config.per_document)
         evaluator = cls(config, folder.corpus, splits, starts)
-        if config.documents is not None:
+        if config.per_document is not None:
             content = json.dumps(starts, sort_keys=True)
             evaluator.documents_sha256 = hashlib.sha256(content.encode()).hexdigest()
         return evaluator
@@ -159,8 +159,8 @@ class TextEvaluator(Evaluator):
         seconds = round(time.perf_counter() - began, 6)
 
         tokens = [span.stop - span.first for span in spans]
-        per_document = self._config.documents is not None
-        measured = loss_measures(nats, tokens, split.text_of(spans), per_document)
+        has_documents = self._config.per_document is not None
+        measured = loss_measures(nats, tokens, split.text_of(spans), has_documents)
         measured.update(positions.fields())
         measured["longest_window"] = longest_window
         measured["windows_per_batch"] = batch_size

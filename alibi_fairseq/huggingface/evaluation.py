@@ -113,7 +113,7 @@ def _evaluate(
     """Evaluate one model."""
     by_split = {}
     for path in texts:
-        text = read_text_file(path, folder, config.documents, config.has_scored_range)
+        text = read_text_file(path, folder, config.per_document, config.has_scored_range)
         by_split[text.name] = text
     evaluator = TextFileEvaluator(config, other_name(texts[0].resolve().parent), by_split)
     provenance = collect_provenance(seconds=0, precision=config.precision)

@@ -28,7 +28,7 @@ from .model_folder import ModelFolder
 
 #: Pattern that matches at the beginning of a document, by rule. With ``empty-lines``, this is a
 #: non-empty line that follows an empty one.
-BOUNDARIES = {
+BOUNDARY_PATTERNS = {
     "titles": re.compile(ARTICLE_START.pattern.decode(), re.MULTILINE),
     "empty-lines": re.compile(r"(?<=\n)(?<![^\n]\n)(?=[^\n])"),
 }
@@ -104,7 +104,7 @@ def text_size(text: str) -> TextSize:
 def read_text_file(
     path: Path,
     folder: ModelFolder,
-    documents: str | None = None,
+    boundary: str | None = None,
     restart_documents: bool = False,
 ) -> TextFile:
     """Read a text file and split it into tokens.
@@ -114,7 +114,7 @@ def read_text_file(
     Args:
         path: file in UTF-8.
         folder: folder of the model.
-        documents: key of :data:`BOUNDARIES`, or None for one document.
+        boundary: key of :data:`BOUNDARY_PATTERNS`, or None for one document.
         restart_documents: True if the first token of each document is predicted like that of the
             file.
 
@@ -131,11 +131,11 @@ def read_text_file(
             f"{path} is not a text file in UTF-8 (byte {error.start}). Convert it."
         ) from error
     parts = [text]
-    if documents is not None:
-        parts = split_documents(text, documents)
+    if boundary is not None:
+        parts = split_documents(text, boundary)
         if len(parts) < 2:
             raise UserInputError(
-                f"--per-document {documents} finds one document in '{path}'. Omit it, or choose "
+                f"--per-document {boundary} finds one document in '{path}'. Omit it, or choose "
                 "another way to separate documents."
             )
     tokenizer = folder.tokenizer
@@ -167,14 +167,14 @@ def read_text_file(
     )
 
 
-def split_documents(text: str, kind: str) -> list[str]:
+def split_documents(text: str, boundary: str) -> list[str]:
     """Split a text into documents, whose concatenation is the text.
 
     Args:
         text: the text.
-        kind: key of :data:`BOUNDARIES`.
+        boundary: key of :data:`BOUNDARY_PATTERNS`.
     """
-    starts = [match.start() for match in BOUNDARIES[kind].finditer(text)]
+    starts = [match.start() for match in BOUNDARY_PATTERNS[boundary].finditer(text)]
     edges = sorted({0, *starts, len(text)})
     return [text[begin:end] for begin, end in zip(edges, edges[1:])]
 

@@ -66,8 +66,8 @@ class EvalStep:
             settings["score_from"] = self.config.score_from
         if self.config.score_to is not None:
             settings["score_to"] = self.config.score_to
-        if self.config.documents is not None:
-            settings["per_document"] = self.config.documents
+        if self.config.per_document is not None:
+            settings["per_document"] = self.config.per_document
         if self.is_variant:
             settings["overrides"] = self.config.overrides
         return settings

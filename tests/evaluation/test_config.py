@@ -15,7 +15,7 @@ CHANGES: dict[str, object] = {
     "lengths": (16, 1024),
     "strides": (None, 8),
     "subsets": ("valid", "test"),
-    "documents": "titles",
+    "per_document": "titles",
     "score_from": 0,
     "score_to": 80,
     "precision": "bf16",

@@ -40,7 +40,7 @@ def documents(sweep, data):
             "data": data,
             "lengths": [16, 48],
             "strides": [None, 4],
-            "documents": "empty-lines",
+            "per_document": "empty-lines",
         }
         settings.update(changes)
         return sweep(*arguments, **settings)
@@ -127,7 +127,7 @@ def test_document_losses_match_model_scores(
 
 
 def test_documents_without_range_keep_total_loss(documents):
-    whole_text = documents(out="whole", documents=None)
+    whole_text = documents(out="whole", per_document=None)
     for cell, whole in zip(documents(), whole_text, strict=True):
         assert cell["loss_bits"] == pytest.approx(whole["loss_bits"], rel=1e-12)
         assert cell["mean_context"] == whole["mean_context"]
