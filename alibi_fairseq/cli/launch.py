@@ -62,7 +62,7 @@ class Launch(CliCommand):
                 raise UserInputError(NO_GPU)
             devices = DeviceConfig(gpu_count * self.nnodes)
         train = [self.data, *flags(recipe.settings(devices.processes, devices.cpu)), *self.flags]
-        launcher = torchrun.arguments(
+        launcher = torchrun.launcher_flags(
             devices.processes, self.nnodes, self.rdzv_endpoint, self.rdzv_id, self.max_restarts
         )
         parser = options.get_training_parser()

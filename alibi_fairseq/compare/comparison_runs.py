@@ -22,7 +22,7 @@ from ..runs.tuning import Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .config_values import at_length, tokens_at
 from .corpus_preparation import data_folder, text_folder
-from .method_notation import folder_name, method_of, training_options
+from .method_notation import folder_name, method_of, training_flags
 
 #: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
 MAX_WARMUP_UPDATES = 4000
@@ -86,15 +86,15 @@ def build_run(
         lr: peak learning rate.
         suffix: end of the run's name.
     """
-    options = options_for_weights(comparison, spec, lr)
+    weight_flags = flags_for_weights(comparison, spec, lr)
     settings = {
-        "options": options,
+        "options": weight_flags,
         "train": sha256_if_present(data / "train.bin"),
         "dictionary": sha256_if_present(data / "dict.txt"),
     }
     name = f"{model_name(spec)}-seed{spec.seed}{suffix}"
     save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
-    flags = list(options)
+    flags = list(weight_flags)
     flags += ["--tensorboard-logdir", str(folder / name / "tensorboard")]
     flags += ["--save-interval-updates", str(save_every), "--keep-interval-updates", "1"]
     flags += ["--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"]
@@ -111,40 +111,40 @@ def build_run(
     )
 
 
-def options_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) -> list[str]:
-    """Return the options of ``fairseq-train`` that determine the weights, together with the data.
+def flags_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) -> list[str]:
+    """Return the flags of ``fairseq-train`` that determine the weights, together with the data.
 
     Args:
         lr: peak learning rate.
     """
-    options = ["--task", "language_modeling"]
+    flags = ["--task", "language_modeling"]
     if method_of(spec.method) == "transformer_xl":
-        options = ["--task", "segment_language_modeling", "--mem-len", str(spec.train_length)]
-    options += ["--arch", comparison.arch]
-    options += training_options(spec.method)
-    options += ["--tokens-per-sample", str(spec.train_length), "--sample-break-mode", "none"]
-    options += ["--max-tokens", str(comparison.tokens_per_batch)]
+        flags = ["--task", "segment_language_modeling", "--mem-len", str(spec.train_length)]
+    flags += ["--arch", comparison.arch]
+    flags += training_flags(spec.method)
+    flags += ["--tokens-per-sample", str(spec.train_length), "--sample-break-mode", "none"]
+    flags += ["--max-tokens", str(comparison.tokens_per_batch)]
     if comparison.batches_per_update > 1:
-        options += ["--update-freq", str(comparison.batches_per_update)]
-    options += ["--required-batch-size-multiple", "1"]
-    options += ["--max-update", str(comparison.updates), "--seed", str(spec.seed)]
-    options += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"]
-    options += ["--lr", str(lr)]
+        flags += ["--update-freq", str(comparison.batches_per_update)]
+    flags += ["--required-batch-size-multiple", "1"]
+    flags += ["--max-update", str(comparison.updates), "--seed", str(spec.seed)]
+    flags += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"]
+    flags += ["--lr", str(lr)]
     if comparison.lr_schedule == "inverse_sqrt":
-        options += ["--lr-scheduler", "inverse_sqrt"]
+        flags += ["--lr-scheduler", "inverse_sqrt"]
     else:
         # fairseq's command line does not take --total-num-update from --max-update.
-        options += ["--lr-scheduler", "polynomial_decay"]
-        options += ["--total-num-update", str(comparison.updates)]
+        flags += ["--lr-scheduler", "polynomial_decay"]
+        flags += ["--total-num-update", str(comparison.updates)]
     warmup_updates = max(1, comparison.updates // 6)
     warmup_updates = min(warmup_updates, MAX_WARMUP_UPDATES)
-    options += ["--warmup-updates", str(warmup_updates)]
+    flags += ["--warmup-updates", str(warmup_updates)]
     if comparison.user_dir:
-        options += ["--user-dir", comparison.user_dir]
-    options += comparison.train_flags
+        flags += ["--user-dir", comparison.user_dir]
+    flags += comparison.train_flags
     for flag in comparison.method_flags.get(spec.method, ()):
-        options.append(at_length(flag, spec.train_length))
-    return options
+        flags.append(at_length(flag, spec.train_length))
+    return flags
 
 
 def model_name(spec: ModelSpec) -> str:

@@ -76,7 +76,7 @@ def _check_types(notation: str, options: dict[str, str]) -> None:
             ) from error
 
 
-def training_options(notation: str) -> list[str]:
+def training_flags(notation: str) -> list[str]:
     """Return the options of ``fairseq-train`` that the notation stands for."""
     methods, *settings = notation.split("/")
     flags = ["--position-method", methods.replace("+", ",")]

@@ -161,28 +161,28 @@ class SweepConfig:
             cases[TextCase(subset, length, tokens)] = None
         return list(cases)
 
-    def arguments(self) -> list[str]:
+    def flags(self) -> list[str]:
         """Return the options of ``alibi-fairseq eval`` that stand for these settings."""
-        arguments = ["--lengths", ",".join(map(str, self.lengths))]
-        arguments += ["--strides", ",".join(map(format_stride, self.strides))]
-        arguments += ["--subset", ",".join(self.subsets)]
-        arguments += self.override_arguments()
+        flags = ["--lengths", ",".join(map(str, self.lengths))]
+        flags += ["--strides", ",".join(map(format_stride, self.strides))]
+        flags += ["--subset", ",".join(self.subsets)]
+        flags += self.override_flags()
         if self.per_document is not None:
-            arguments += ["--per-document", self.per_document]
+            flags += ["--per-document", self.per_document]
         if self.score_from is not None:
-            arguments += ["--score-from", str(self.score_from)]
+            flags += ["--score-from", str(self.score_from)]
         if self.score_to is not None:
-            arguments += ["--score-to", str(self.score_to)]
+            flags += ["--score-to", str(self.score_to)]
         if self.precision != "fp32":
-            arguments += ["--precision", self.precision]
+            flags += ["--precision", self.precision]
         if self.device != "auto":
-            arguments += ["--device", self.device]
+            flags += ["--device", self.device]
         if self.memory_gb is not None:
-            arguments += ["--memory-gb", str(self.memory_gb)]
-        return arguments
+            flags += ["--memory-gb", str(self.memory_gb)]
+        return flags
 
-    def override_arguments(self) -> list[str]:
-        """Return the part of :meth:`arguments` that overrides options of the model."""
+    def override_flags(self) -> list[str]:
+        """Return the part of :meth:`flags` that overrides options of the model."""
         if not self.overrides:
             return []
         return ["--model-overrides", json.dumps(self.overrides)]

@@ -172,7 +172,7 @@ class ReproductionExperiment(Experiment):
             eval_steps=tuple(eval_steps),
             checkpoint_updates=tuple(update_counts[:-1]),
             final_checkpoint=final_checkpoint,
-            launcher=tuple(torchrun.arguments(devices.processes)),
+            launcher=tuple(torchrun.launcher_flags(devices.processes)),
         )
 
     def _update_counts(self, training: PaperTraining) -> list[int]:

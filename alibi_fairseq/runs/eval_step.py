@@ -76,7 +76,7 @@ class EvalStep:
         """Build the command that evaluates a run."""
         checkpoint = run.checkpoint_path(self.updates)
         argv = [*ALIBI, "eval", self.data or run.data, "--path", str(checkpoint)]
-        argv += [*self.config.arguments(), "--out", str(self.results_path), *self.flags]
+        argv += [*self.config.flags(), "--out", str(self.results_path), *self.flags]
         title = f"evaluating {run.name}"
         if self.name:
             title += f" {self.name}"
@@ -178,7 +178,7 @@ class ProbeEvalStep(EvalStep):
 
     def _marker(self, run: EvaluatedRun) -> CompletionMarker:
         """Return the marker, which depends on the probe's settings instead of a split."""
-        flags = (*self.config.override_arguments(), *self.flags)
+        flags = (*self.config.override_flags(), *self.flags)
         settings = {"lengths": self.config.lengths, "flags": flags}
         sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.SETTINGS_FILE]
         return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results_path])

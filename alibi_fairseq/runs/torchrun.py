@@ -15,7 +15,7 @@ MODULE = "alibi_fairseq.runs.torchrun"
 BAD_INPUT = 2
 
 
-def arguments(
+def launcher_flags(
     processes: int,
     nodes: int = 1,
     endpoint: str | None = None,
@@ -48,13 +48,13 @@ def arguments(
         )
     if processes == 1 and max_restarts == 0:
         return []
-    argv = ["-m", MODULE, f"--nnodes={nodes}", f"--nproc-per-node={processes // nodes}"]
-    argv.append(f"--max-restarts={max_restarts}")
+    flags = ["-m", MODULE, f"--nnodes={nodes}", f"--nproc-per-node={processes // nodes}"]
+    flags.append(f"--max-restarts={max_restarts}")
     if nodes == 1:
-        argv.append("--standalone")
+        flags.append("--standalone")
     else:
-        argv += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={name}"]
-    return argv
+        flags += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={name}"]
+    return flags
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def test_config_changes_cover_every_field():
 def test_config_arguments_are_read_back(name):
     config = SweepConfig(**{"lengths": (16,), name: CHANGES[name]})
     assert config != SweepConfig(lengths=(16,))
-    assert parse(config.arguments()) == config
+    assert parse(config.flags()) == config
 
 
 def test_config_lists_each_case_once():
