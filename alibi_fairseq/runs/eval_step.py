@@ -126,9 +126,9 @@ class EvalStep:
         sources = [checkpoint]
         for folder in (self.data or run.data).split(":"):
             for subset in self.config.subsets:
-                split = Path(folder) / f"{subset}.bin"
-                if split.is_file():
-                    sources.append(split)
+                data_file = Path(folder) / f"{subset}.bin"
+                if data_file.is_file():
+                    sources.append(data_file)
         path = run.folder / f"{'-'.join(name_parts)}.json"
         return CompletionMarker(path, self.settings, sources)
 
