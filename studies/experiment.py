@@ -209,7 +209,7 @@ class StudyRun(Run):
             self.check_existing_results()
             return
         super().evaluate(slot)
-        command = self.training_command().line
+        command = self.training_command().command_line
         rate = float(self.flags[self.flags.index("--lr") + 1])
         results_by_file: dict[str, list[dict]] = {}
         for step in self.eval_steps:

@@ -67,7 +67,7 @@ class ExperimentOptions(CliCommand):
             options[name] = value
         if self.dry_run:
             if self.slurm:
-                print(slurm.format_dry_run(slurm.make_stages(experiment), options))
+                print(slurm.format_stages(slurm.make_stages(experiment), options))
             else:
                 print(dry_run.format_dry_run(experiment))
             return 0

@@ -136,7 +136,7 @@ class PaperDataset:
         }
 
     @property
-    def preparation(self) -> ChildProcess:
+    def preparation_command(self) -> ChildProcess:
         """Command ``alibi-fairseq prepare`` for the text."""
         argv = [*ALIBI, "prepare", self.corpus]
         for option, value in self._source_options.items():
@@ -176,7 +176,7 @@ class PaperDataset:
             UserInputError: the text is another one, and no other text is allowed.
         """
         if not self._preparation_marker.holds():
-            self.preparation.run()
+            self.preparation_command.run()
             must_be_paper_corpus = not self.allow_other_text and not self.scale.excerpt
             if must_be_paper_corpus and not self.is_paper_corpus:
                 raise UserInputError(

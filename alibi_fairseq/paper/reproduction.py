@@ -117,12 +117,12 @@ class ReproductionExperiment(Experiment):
             print(f"\n{text}\n({path})")
         print(f"\nThe report with all tables and figures: {self.page}")
 
-    def notes(self) -> list[str]:
+    def dry_run_header(self) -> list[str]:
         """Return the lines of a dry run that prepare the data."""
-        commands = [dataset.preparation.line for dataset in self.data.values()]
+        commands = [dataset.preparation_command.command_line for dataset in self.data.values()]
         return ["# data", *commands, ""]
 
-    def costs(self) -> list[str]:
+    def dry_run_footer(self) -> list[str]:
         """Return the lines of a dry run that estimate time and disk space."""
         if self.scale.updates is not None:
             return [f"The time at the scale '{self.scale.name}' is unknown.", ""]

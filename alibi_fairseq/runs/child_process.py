@@ -53,7 +53,7 @@ class ChildProcess:
         return self.updates > 0
 
     @property
-    def line(self) -> str:
+    def command_line(self) -> str:
         """Command line as typed in the repository."""
         return shlex.join(["python", *self.argv[1:]])
 
@@ -66,7 +66,7 @@ class ChildProcess:
         """
         if slot.stop and slot.stop.count:
             raise Stopped
-        tqdm.write(f"{self.title}\n  {self.line}", file=sys.stdout)
+        tqdm.write(f"{self.title}\n  {self.command_line}", file=sys.stdout)
         sys.stdout.flush()
         stop_signal = signal.SIGUSR1 if self.is_training else signal.SIGINT
         if slot.stop or self.is_training:
@@ -94,7 +94,7 @@ class ChildProcess:
                 self.updates, self.title, "update", unit_scale=False, disable=not self.is_training
             ) as bar,
         ):
-            log.write(f"$ {self.line}\n")
+            log.write(f"$ {self.command_line}\n")
             log.flush()
             output.seek(0, os.SEEK_END)
             reader = _LogReader(output, bar)

@@ -14,7 +14,7 @@ def format_dry_run(experiment: Experiment) -> str:
     trials = unfinished_trials(runs)
     runs_by_name = {run.name: run for run in (*trials, *runs)}
     items = make_work_items(experiment, runs)
-    lines = list(experiment.notes())
+    lines = list(experiment.dry_run_header())
     for number, item in enumerate(items, 1):
         title = f"# [{number}/{len(items)}] {item.name}"
         if item.after:
@@ -22,9 +22,9 @@ def format_dry_run(experiment: Experiment) -> str:
         lines.append(title)
         run = runs_by_name[item.name]
         for command in run.commands():
-            lines.append(command.line)
+            lines.append(command.command_line)
         lines.append("")
-    lines += experiment.costs()
+    lines += experiment.dry_run_footer()
     total = f"{len(runs)} runs of {_total_tokens(runs):,} tokens in total"
     if trials:
         total += f", after {len(trials)} trials of {_total_tokens(trials):,} tokens"

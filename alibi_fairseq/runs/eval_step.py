@@ -166,7 +166,7 @@ class EvalStep:
         results = load_results_file(self.results_path)
         records = self._records_of(run, results)
         records = [record for record in records if case_of(record) in self.cases]
-        facts = {"train_command": run.training_command().line}
+        facts = {"train_command": run.training_command().command_line}
         if self.is_variant:
             facts["label"] = self.name
         records = [{**record, **facts} for record in records]

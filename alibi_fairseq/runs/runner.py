@@ -58,11 +58,11 @@ class Experiment(Protocol):
     def report(self) -> None:
         """Write and print the report."""
 
-    def notes(self) -> list[str]:
+    def dry_run_header(self) -> list[str]:
         """Return the lines that a dry run prints before the runs."""
         return []
 
-    def costs(self) -> list[str]:
+    def dry_run_footer(self) -> list[str]:
         """Return the lines that a dry run prints after the runs."""
         return []
 

@@ -117,8 +117,8 @@ def _job_slot(experiment: Experiment, runs: Sequence[Run]) -> Slot:
     return make_slots(experiment, runs, parallel=1)[0]
 
 
-def format_dry_run(stages: Sequence[Stage], user_options: Mapping[str, str]) -> str:
-    """Return the jobs as text, with the dependency and the ``sbatch`` options of each stage."""
+def format_stages(stages: Sequence[Stage], user_options: Mapping[str, str]) -> str:
+    """Return stages as text: their jobs, dependencies, and options of ``sbatch``."""
     lines = ["# Each job is this command with --job NAME."]
     previous: Stage | None = None
     for stage in stages:

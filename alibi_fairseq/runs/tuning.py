@@ -118,7 +118,7 @@ def _provenance(trial: Run) -> dict | None:
     if trial.diverged:
         return None
     provenance = load_results_file(trial.folder / TRAINING_FILE)["provenance"]
-    return {**provenance, "command": trial.training_command().line}
+    return {**provenance, "command": trial.training_command().command_line}
 
 
 def tuning_table(tunings: Iterable[Tuning]) -> str:
