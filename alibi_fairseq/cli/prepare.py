@@ -11,7 +11,7 @@ from ..data.corpus_builder import CorpusBuilder
 from ..data.custom_text import CustomTextBuilder
 from ..data.pipeline import prepare_corpus
 from ..data.wikitext103 import WikiText103
-from ..data.worker_pool import cores
+from ..machine import cores
 from ..options import positive
 from ..results import manifest as manifests
 from .options import add_fields, fill_dataclass

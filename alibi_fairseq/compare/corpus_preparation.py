@@ -11,8 +11,8 @@ from ..data.pipeline import prepare_corpus
 from ..data.probes import PROBES, prepare_probe
 from ..data.shared_vocabulary import SharedVocabularyBuilder, train_shared_model
 from ..data.sources import check_output_folder
-from ..data.worker_pool import cores
 from ..errors import UserInputError
+from ..machine import cores
 from ..results.manifest import other_name
 from .comparison_config import CorpusConfig
 from .corpus_excerpt import cut_excerpt, is_excerpt

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import torch
 
-from ..data.worker_pool import cores, progress
 from ..errors import PROGRAM
+from ..machine import cores
 from ..models.method_names import recorded_method_name
+from ..progress_bar import make_progress_bar
 from ..reporting.perplexity_by_length import Columns
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_folders
@@ -138,7 +139,10 @@ def time_in_turns(
     update_seconds: list[list[float]] = [[] for _ in models]
     window_seconds: list[list[float]] = [[] for _ in models]
     total = (ROUNDS + 1) * len(models)
-    with using_threads(cores()), progress(total, "timing the models in turns", "model") as bar:
+    with (
+        using_threads(cores()),
+        make_progress_bar(total, "timing the models in turns", "model") as bar,
+    ):
         for round_number in range(ROUNDS + 1):
             for number, model in enumerate(models):
                 update = model.time_update()

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..progress_bar import make_progress_bar
 from ..results.completion import CompletionMarker
 from .iterables import batches
 from .tokenization import END_OF_LINE, SPECIAL, Tokenizer
-from .worker_pool import map_in_order, progress
+from .worker_pool import map_in_order
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +108,7 @@ def binarize(
     prefixes_by_target: dict[str, list[Path]] = {}
     tasks = [(folder / f"part{number:06d}", part) for number, part in enumerate(parts)]
     counts_of_parts = map_in_order(_write_part, tasks, workers, tokenizer)
-    with progress(None, "tokenizing") as bar:
+    with make_progress_bar(None, "tokenizing") as bar:
         for (prefix, part), counts in zip(tasks, counts_of_parts):
             prefixes_by_target.setdefault(part.target, []).append(prefix)
             split = Path(part.target).name

@@ -26,6 +26,7 @@ import numpy as np
 from ..errors import UserInputError
 from ..files import atomic_write, sha256_file
 from ..options import option, percentage, positive
+from ..progress_bar import make_progress_bar
 from ..results.manifest import other_name
 from .book_splits import Book, assign_block_splits, assign_book_splits
 from .corpus_builder import BYTES_PER_TOKEN, SPLITS, CorpusBuilder
@@ -43,7 +44,7 @@ from .sources import (
     text_files,
 )
 from .tokenization import Tokenizer, WordPiece
-from .worker_pool import map_in_order, progress
+from .worker_pool import map_in_order
 
 CORPUS = "bookcorpus"
 #: Lines and tokens, as ``wc`` counts them, of the edition with one sentence per line.
@@ -187,7 +188,7 @@ class BookCorpus(CorpusBuilder):
                 _MIN_EXCERPT_BOOKS,
             )
         books = []
-        with progress(text_bytes(self.files), "normalizing") as bar:
+        with make_progress_bar(text_bytes(self.files), "normalizing") as bar:
             for size, book in map_in_order(_normalize_book, raw_books, workers, folder):
                 bar.update(size)
                 if book.words:

@@ -20,6 +20,7 @@ from typing import ClassVar
 from ..errors import UserInputError
 from ..files import atomic_write
 from ..options import option, percentage, positive
+from ..progress_bar import make_progress_bar
 from ..results.manifest import other_name
 from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder
 from .iterables import take_until
@@ -33,7 +34,6 @@ from .sources import (
     text_files,
 )
 from .tokenization import RESERVED, SPECIAL, Tokenizer, Words
-from .worker_pool import progress
 
 #: Endings of the files that are read from folders. Files given by name may have any ending.
 ENDINGS = (".txt", ".md", ".rst")
@@ -163,7 +163,10 @@ class CustomTextBuilder(CorpusBuilder):
             lines = take_until(lines, self.excerpt * BYTES_PER_TOKEN)
         sizes = []
         size = 0
-        with open(joined, "wb") as out, progress(text_bytes(self.files), "normalizing") as bar:
+        with (
+            open(joined, "wb") as out,
+            make_progress_bar(text_bytes(self.files), "normalizing") as bar,
+        ):
             for line in lines:
                 out.write(line)
                 bar.update(len(line))

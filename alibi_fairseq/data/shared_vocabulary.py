@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..files import sha256_file
+from ..machine import cores
 from ..results.completion import CompletionMarker
 from .custom_text import CustomTextBuilder
 from .tokenization import SentencePiece, Tokenizer, train_sentencepiece
-from .worker_pool import cores
 
 
 @dataclass

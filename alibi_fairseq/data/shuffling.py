@@ -20,10 +20,11 @@ from typing import BinaryIO
 import numpy as np
 
 from ..files import atomic_write
+from ..progress_bar import make_progress_bar
 from ..results.completion import CompletionMarker
 from .iterables import batches
 from .sources import open_texts, single_spaced, text_bytes
-from .worker_pool import map_in_order, progress
+from .worker_pool import map_in_order
 
 #: Number of possible keys; all keys are smaller.
 KEYS = 1 << 64
@@ -144,7 +145,7 @@ def write_sorted_chunks(
             tasks.append((number, path, remaining))
             remaining -= text_bytes([path])
     replaced = 0
-    with progress(text_bytes(files), "reading") as bar:
+    with make_progress_bar(text_bytes(files), "reading") as bar:
         for sums in map_in_order(_write_chunks_of_file, tasks, workers, seed, folder):
             replaced += sums["replaced"]
             bar.update(sums["bytes"])

@@ -1,31 +1,21 @@
-"""Worker processes with ordered results, and progress bars."""
+"""Worker processes with ordered results."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TextIO, TypeVar
-
-from tqdm import tqdm
+from typing import TypeVar
 
 Result = TypeVar("Result")
 
 #: Items per process that are read ahead.
 _AHEAD = 2
-
-
-def cores() -> int:
-    """Return the number of available CPU cores, which a container or SLURM may restrict."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def map_in_order(
@@ -87,40 +77,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
     os._exit(1)
-
-
-def progress(total: float | None, description: str, unit: str = "B", **options) -> tqdm:
-    """Return a progress bar on stderr with rate and remaining time.
-
-    If stderr is not a terminal, the bar prints a line every 15 seconds.
-
-    Args:
-        total: number of units. None: unknown.
-        description: text at the beginning of the bar.
-        unit: name of a unit.
-        options: further arguments of tqdm.
-    """
-    options.setdefault("unit_scale", True)
-    if sys.stderr.isatty():
-        options.setdefault("mininterval", 0.5)
-        options.setdefault("dynamic_ncols", True)
-    else:
-        options.setdefault("mininterval", 15)
-        options.setdefault("file", _LineLog(sys.stderr))
-        options.setdefault("position", 0)  # tqdm moves the cursor to bars at other positions
-    return tqdm(total=total, desc=description, unit=unit, **options)
-
-
-class _LineLog:
-    """Log that gives each state of a progress bar a separate line, without carriage returns."""
-
-    def __init__(self, stream: TextIO):
-        self.stream = stream
-
-    def write(self, text: str) -> None:
-        line = text.strip("\r\n ")
-        if line:
-            self.stream.write(line + "\n")
-
-    def flush(self) -> None:
-        self.stream.flush()

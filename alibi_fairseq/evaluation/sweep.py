@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..data.probes import SETTINGS_FILE
-from ..data.worker_pool import progress
 from ..files import locked, sha256_file
+from ..progress_bar import make_progress_bar
 from ..results.data_folder import DataFolder
 from ..results.provenance import collect_provenance
 from ..results.results_file import lock_path
@@ -102,7 +102,7 @@ def measure_missing(
         if missing_cases:
             missing[checkpoint] = missing_cases
             total += sum(evaluator.inputs(case) for case in missing_cases)
-    with progress(total, "evaluating", "tok", disable=not missing) as bar:
+    with make_progress_bar(total, "evaluating", "tok", disable=not missing) as bar:
         for checkpoint, missing_cases in missing.items():
             model = load(checkpoint)
             for case in missing_cases:

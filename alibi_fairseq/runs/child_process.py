@@ -13,8 +13,8 @@ from typing import IO
 
 from tqdm import tqdm
 
-from ..data.worker_pool import progress
 from ..errors import INTERRUPTED, STOPPED_EARLY
+from ..progress_bar import make_progress_bar
 from .execution import DEFAULT_SLOT, Slot, Stopped, execute_command
 
 #: The command ``alibi-fairseq`` of this Python.
@@ -90,7 +90,7 @@ class ChildProcess:
         with (
             self.log.open("a", encoding="utf-8") as log,
             self.log.open(encoding="utf-8", errors="replace") as output,
-            progress(
+            make_progress_bar(
                 self.updates, self.title, "update", unit_scale=False, disable=not self.is_training
             ) as bar,
         ):

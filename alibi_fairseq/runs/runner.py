@@ -15,9 +15,9 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Protocol
 
-from ..data.worker_pool import cores
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
+from ..machine import cores
 from .child_process import CommandFailedError
 from .execution import Slot, Stopped, handle_stop_signals
 from .run import Run, all_trials, unfinished_trials

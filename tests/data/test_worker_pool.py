@@ -1,15 +1,12 @@
 import os
-import re
 import signal
 import time
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
-from tqdm import tqdm
 
 from alibi_fairseq.data import worker_pool
 from alibi_fairseq.errors import explain
-from alibi_fairseq.runs.child_process import advance
 
 
 def multiply(factor, n):
@@ -79,42 +76,3 @@ def alive(pid):
         return False
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().split()[2] != "Z"
-
-
-def test_progress_log_has_plain_lines(capsys):
-    """Draw three bars at once, as for concurrent runs. tqdm moves the cursor between bars."""
-    with (
-        worker_pool.progress(10, "one") as first,
-        worker_pool.progress(10, "two") as second,
-        worker_pool.progress(10, "three") as third,
-    ):
-        for bar in (first, second, third):
-            bar.update(10)
-            bar.refresh()
-            tqdm.write("between")
-    captured = capsys.readouterr().err
-    assert not re.search(r"[\r\x1b]", captured)
-    lines = captured.splitlines()
-    assert all(re.match(r"(one|two|three): +(0|100)%", line) for line in lines), lines
-    assert {line.split(":")[0] for line in lines if "100%" in line} == {"one", "two", "three"}
-
-
-def test_training_log_has_few_progress_lines(capsys):
-    with worker_pool.progress(40, "training", "update") as bar:
-        for updates in range(1, 41):
-            advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) < 5
-    assert "loss 9 bits" in lines[-1]
-
-
-def test_rate_of_a_resumed_training_counts_only_its_own_updates():
-    with worker_pool.progress(1000, "training", "update", disable=False) as bar:
-        bar.start_t -= 100  # the interpreter starts and the checkpoint is read
-        bar.last_print_t -= 100
-        for updates in (900, 905):
-            advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
-        bar.start_t -= 10
-        state = bar.format_dict
-    assert state["n"] == 905
-    assert (state["n"] - state["initial"]) / state["elapsed"] == pytest.approx(0.5, rel=0.05)
