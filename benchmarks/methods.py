@@ -82,8 +82,11 @@ def measure(args) -> Iterator[dict]:
 def measure_training(args, shape: models.Shape, length: int) -> list[dict]:
     """Return speed and memory of training steps, one result record per method."""
     passes = shape.paper_passes(length)
+    variants = {
+        name: models.StepConfig(name, shape, length, DROPOUT, passes) for name in args.methods
+    }
     return models.compare_steps(
-        {name: (name, shape, length, DROPOUT, passes) for name in args.methods},
+        variants,
         args.rounds,
         "table 1",
         BASELINE,

@@ -10,12 +10,10 @@ Variants:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -28,6 +26,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerL
 from fairseq.optim.adam import Adam
 
 import alibi_fairseq.models  # noqa: F401  (registers the models)
+from alibi_fairseq.evaluation.scoring import PeakMemory
 from alibi_fairseq.positions import METHODS, alibi_slopes
 
 from . import common
@@ -224,28 +223,49 @@ def make_training_step(
     return step
 
 
-def build_training_step(
-    variant: str,
-    shape: Shape,
-    length: int,
-    dropout: float = 0.0,
-    passes: int = 1,
-    make_optimizer: Callable = Adam,
-) -> Callable[[], float]:
+@dataclass(frozen=True)
+class StepConfig:
+    """Model and training step to measure.
+
+    Attributes:
+        variant: variant of the model.
+        shape: its size.
+        length: training length in tokens.
+        dropout: attention dropout.
+        passes: forward and backward passes that share the tokens of an update.
+        make_optimizer: class of the optimizer.
+    """
+
+    variant: str
+    shape: Shape
+    length: int
+    dropout: float = 0.0
+    passes: int = 1
+    make_optimizer: Callable = Adam
+
+
+def build_training_step(config: StepConfig) -> Callable[[], float]:
     """Build a model on this machine's device and return the function of its training step."""
     device = common.device()
-    model, dictionary = build(variant, shape, length, dropout)
+    model, dictionary = build(config.variant, config.shape, config.length, config.dropout)
     model.to(device, common.precision(device))
-    return make_training_step(model, dictionary, shape, length, passes, make_optimizer)
+    return make_training_step(
+        model, dictionary, config.shape, config.length, config.passes, config.make_optimizer
+    )
 
 
 def compare_steps(
-    variants: dict[str, tuple], rounds: int, label: str, baseline: str, memory: bool = True, **case
+    variants: dict[str, StepConfig],
+    rounds: int,
+    label: str,
+    baseline: str,
+    memory: bool = True,
+    **case,
 ) -> list[dict]:
     """Measure training steps in alternation and return one result record per variant.
 
     Args:
-        variants: arguments of :func:`build_training_step`, with one shape and length for all.
+        variants: models and steps by name, with one size and length for all.
         rounds: number of timed steps per variant.
         label: name of the task in the results.
         baseline: variant that the ratios refer to.
@@ -253,10 +273,11 @@ def compare_steps(
         case: further keys of every record.
     """
     steps = {}
-    for name, arguments in variants.items():
+    for name, config in variants.items():
         torch.manual_seed(1)
-        steps[name] = build_training_step(*arguments)
-    _, shape, length, *_ = variants[baseline]
+        steps[name] = build_training_step(config)
+    shape = variants[baseline].shape
+    length = variants[baseline].length
     batch = shape.batch(length)
     records = common.compare(
         steps,
@@ -272,7 +293,7 @@ def compare_steps(
     )
     steps.clear()
     if memory:
-        megabytes = {name: peak_memory(*arguments) for name, arguments in variants.items()}
+        megabytes = {name: peak_memory(config) for name, config in variants.items()}
         for record in records:
             peak = megabytes[record["variant"]]
             record["peak_memory_mb"] = round(peak, 1)
@@ -280,28 +301,20 @@ def compare_steps(
     return records
 
 
-def peak_memory(*arguments) -> float:
-    """Return the peak memory of two training steps, in MB, including the optimizer.
-
-    Args:
-        arguments: arguments of :func:`build_training_step`.
-    """
+def peak_memory(config: StepConfig) -> float:
+    """Return the peak memory of two training steps, in MB, including the optimizer."""
     if common.device().type == "cpu":
-        return common.run_in_new_process(_peak_memory, *arguments)
+        return common.run_in_new_process(_peak_memory, config)
     torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    return _peak_memory(*arguments)
+    return _peak_memory(config)
 
 
-def _peak_memory(*arguments) -> float:
-    step = build_training_step(*arguments)
+def _peak_memory(config: StepConfig) -> float:
+    peak = PeakMemory(common.device())
+    step = build_training_step(config)
     step()
     step()
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated() / 1e6
-    status = Path("/proc/self/status").read_text()
-    kilobytes = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
-    return kilobytes * 1024 / 1e6
+    return peak.mb()
 
 
 def build_evaluation_step(variant: str, shape: Shape, length: int) -> Callable[[], None]:

@@ -55,14 +55,15 @@ def default_shapes() -> tuple[models.Shape, ...]:
     return (LARGE_VOCABULARY, models.SMALL)
 
 
-def make_variants(shape: models.Shape) -> dict[str, tuple]:
-    """Return the arguments of :func:`models.build_training_step`, by variant."""
+def make_variants(shape: models.Shape) -> dict[str, models.StepConfig]:
+    """Return the model and step of each variant."""
     chunked = f"chunked_{shape.criterion}"
-    chunked_shape = replace(shape, criterion=chunked)
+    stock_step = models.StepConfig("alibi", shape, LENGTH)
+    chunked_step = replace(stock_step, shape=replace(shape, criterion=chunked))
     return {
-        shape.criterion: ("alibi", shape, LENGTH),
-        chunked: ("alibi", chunked_shape, LENGTH),
-        f"{chunked}, --optimizer fused_adam": ("alibi", chunked_shape, LENGTH, 0.0, 1, fused_adam),
+        shape.criterion: stock_step,
+        chunked: chunked_step,
+        f"{chunked}, --optimizer fused_adam": replace(chunked_step, make_optimizer=fused_adam),
     }
 
 

@@ -41,7 +41,7 @@ def measure(args) -> Iterator[dict]:
     peak = common.matmul_peak(device, common.precision(device))
     for dropout in dropouts:
         for length in args.lengths or lengths:
-            variants = {name: (name, shape, length, dropout) for name in VARIANTS}
+            variants = {name: models.StepConfig(name, shape, length, dropout) for name in VARIANTS}
             yield from models.compare_steps(
                 variants,
                 args.rounds,

@@ -27,8 +27,8 @@ def bench(tmp_path, monkeypatch):
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     monkeypatch.setattr(common, "matmul_peak", lambda device, dtype: 1e9)
 
-    def fake_peak_memory(variant: str, *arguments: object) -> float:
-        return 100.0 if variant == "sinusoidal" else 150.0
+    def fake_peak_memory(config: models.StepConfig) -> float:
+        return 100.0 if config.variant == "sinusoidal" else 150.0
 
     # The real function starts a process for each model.
     monkeypatch.setattr(models, "peak_memory", fake_peak_memory)
@@ -119,8 +119,8 @@ def test_output_layer(bench, monkeypatch):
 def test_peak_memory_grows_with_the_model():
     small = dataclasses.replace(TOY, tokens=16)
     large = dataclasses.replace(small, flags=(*TOY.flags, "--decoder-ffn-embed-dim", "200000"))
-    before = models.peak_memory("alibi", small, 16)
-    after = models.peak_memory("alibi", large, 16)
+    before = models.peak_memory(models.StepConfig("alibi", small, 16))
+    after = models.peak_memory(models.StepConfig("alibi", large, 16))
     # Weights, gradients, and Adam's two moments in fp32, and some activations.
     expected = 2 * 200_000 * 16 * 16 / 1e6  # MB
     assert 1 < (after - before) / expected < 3
