@@ -88,7 +88,7 @@ class Commands:
         return 0
 
     @staticmethod
-    def write_excerpt(source: Path, out: Path, selections: dict, entries: int) -> None:
+    def write_excerpt(source: Path, out: Path, lines_by_split: dict, entries: int) -> None:
         """Replace ``data.truncation.write_excerpt``."""
         out.mkdir(parents=True)
         for name in ("train.bin", "valid.bin", "dict.txt"):

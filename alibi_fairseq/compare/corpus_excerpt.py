@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ..data.document_beginnings import DocumentBeginnings, write_document_starts
-from ..data.truncation import LineSelection, first_lines, write_excerpt
+from ..data.corpus_builder import SPLITS
+from ..data.document_beginnings import find_document_beginnings, write_document_starts
+from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
 from ..evaluation.data import load_dictionary, load_split
 from ..results import manifest as manifests
@@ -58,14 +59,20 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
                 f"{whole}: the split '{split}' has {existing_tokens:,} tokens, but the excerpt "
                 f"needs {tokens:,}. Request fewer tokens, or provide more text."
             )
-    beginnings = DocumentBeginnings(whole, size.documents, size.tokens)
-    selections: dict[str, LineSelection] = {
-        "train": first_lines(size.train),
-        "valid": first_lines(size.valid),
-        "test": beginnings,
+    lines = load_lines(whole, SPLITS)
+    test_lines, starts = find_document_beginnings(lines["test"], size.documents, size.tokens)
+    if len(starts) < size.documents:
+        raise UserInputError(
+            f"{whole}: {len(starts)} documents of the test split have {size.tokens:,} tokens, not "
+            f"{size.documents}. Ask for fewer or shorter documents, or provide more text."
+        )
+    excerpt = {
+        "train": first_lines(lines["train"], size.train),
+        "valid": first_lines(lines["valid"], size.valid),
+        "test": test_lines,
     }
-    write_excerpt(whole, out, selections)
-    write_document_starts(out, {"test": beginnings.starts})
+    write_excerpt(whole, out, excerpt)
+    write_document_starts(out, {"test": starts})
     for name in whole_manifest["tokenizer"]["files"]:
         shutil.copyfile(whole / name, out / name)
     manifest = manifests.describe(
@@ -75,7 +82,7 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
         tokenizer=whole_manifest["tokenizer"],
         sources=whole_manifest["sources"],
         settings=whole_manifest["settings"],
-        splits=split_sizes(out, list(selections)),
+        splits=split_sizes(out, SPLITS),
         seconds=time.time() - began,
         excerpt=asdict(size),
     )

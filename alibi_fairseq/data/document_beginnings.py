@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UserInputError
 from ..files import atomic_write
 from ..results.data_folder import DOCUMENTS_FILE
 from .iterables import take_until
@@ -32,50 +31,30 @@ def documents_in(lines: Sequence) -> Iterator[list[int]]:
         yield document
 
 
-class DocumentBeginnings:
-    """Selection of the beginnings of documents, for :func:`.truncation.write_excerpt`.
+def find_document_beginnings(
+    lines: Sequence[Tensor], documents: int, tokens: int
+) -> tuple[list[Tensor], list[int]]:
+    """Return the first lines of documents, and the position of each document's first token in them.
 
     Args:
-        source: folder of the binary data, for error messages.
-        documents: number of documents to select.
+        lines: lines of a prepared text.
+        documents: largest number of documents.
         tokens: tokens of each of them. Shorter documents are left out.
-
-    Attributes:
-        starts: position of each document's first token in the excerpt.
     """
-
-    def __init__(self, source: Path, documents: int, tokens: int):
-        self.source = source
-        self.documents = documents
-        self.tokens = tokens
-        self.starts: list[int] = []
-
-    def __call__(self, lines: Sequence[Tensor]) -> list[Tensor]:
-        """Return the selected lines of a split.
-
-        Raises:
-            UserInputError: the split has too few documents that are long enough.
-        """
-        self.starts = []
-        selected: list[Tensor] = []
-        size = 0
-        for numbers in documents_in(lines):
-            if len(self.starts) == self.documents:
-                break
-            document = [lines[number] for number in numbers]
-            if sum(map(len, document)) < self.tokens:
-                continue
-            self.starts.append(size)
-            beginning = list(take_until(document, self.tokens))
-            selected += beginning
-            size += sum(map(len, beginning))
-        if len(self.starts) < self.documents:
-            raise UserInputError(
-                f"{self.source}: {len(self.starts)} documents of the test split have "
-                f"{self.tokens:,} tokens, not {self.documents}. Ask for fewer or shorter "
-                "documents, or provide more text."
-            )
-        return selected
+    selected: list[Tensor] = []
+    starts: list[int] = []
+    size = 0
+    for numbers in documents_in(lines):
+        if len(starts) == documents:
+            break
+        document = [lines[number] for number in numbers]
+        if sum(map(len, document)) < tokens:
+            continue
+        starts.append(size)
+        beginning = list(take_until(document, tokens))
+        selected += beginning
+        size += sum(map(len, beginning))
+    return selected, starts
 
 
 def write_document_starts(data: Path, starts: dict[str, list[int]]) -> None:

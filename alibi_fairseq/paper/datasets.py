@@ -16,7 +16,7 @@ from typing import Any
 from ..data import bookcorpus, cc100_roberta, wikitext103
 from ..data.corpus_builder import CorpusBuilder
 from ..data.sources import text_bytes
-from ..data.truncation import first_lines, write_excerpt
+from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
 from ..results import manifest as manifests
 from ..results.completion import CompletionMarker
@@ -193,8 +193,10 @@ class PaperDataset:
         shards = self.manifest.get("shards")
         if shards:
             source = source / shards[0]
-        selections = {split: first_lines(tokens) for split, tokens in self.scale.excerpt.items()}
-        write_excerpt(source, self.excerpt_folder, selections, self.scale.vocabulary)
+        excerpt = {}
+        for split, lines in load_lines(source, self.scale.excerpt).items():
+            excerpt[split] = first_lines(lines, self.scale.excerpt[split])
+        write_excerpt(source, self.excerpt_folder, excerpt, self.scale.vocabulary)
 
     @property
     def _source_options(self) -> dict[str, Any]:

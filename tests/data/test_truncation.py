@@ -11,7 +11,7 @@ from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.cc100_roberta import Cc100Roberta
 from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare_corpus
-from alibi_fairseq.data.truncation import first_lines, write_excerpt
+from alibi_fairseq.data.truncation import first_lines, load_lines, write_excerpt
 from alibi_fairseq.data.wikitext103 import WikiText103
 from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
@@ -28,17 +28,19 @@ def split(folder, name):
     return load_split(DataFolder.open(folder), name, load_dictionary(folder))
 
 
+def write_beginnings(source, out, tokens: dict[str, int], entries=None):
+    """Write an excerpt with the first lines of each split."""
+    lines_by_split = load_lines(source, tokens)
+    excerpt = {split: first_lines(lines, tokens[split]) for split, lines in lines_by_split.items()}
+    write_excerpt(source, out, excerpt, entries)
+
+
 def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
     out = tmp_path / "text-smoke"
     out.mkdir()
     (out / "test.bin").touch()  # left by an earlier excerpt
     (corpus / "manifest.json").write_text("{}")  # names the full corpus, not the excerpt
-    selections = {
-        "train": first_lines(100),
-        "valid": first_lines(10_000),
-        "test": first_lines(10),
-    }
-    write_excerpt(corpus, out, selections)
+    write_beginnings(corpus, out, {"train": 100, "valid": 10_000, "test": 10})
     (corpus / "manifest.json").unlink()
     whole = split(corpus, "train")
     cut = split(out, "train")
@@ -55,7 +57,7 @@ def test_excerpt_has_the_first_whole_lines(corpus, tmp_path):
 def test_excerpt_replaces_rare_words(corpus, tmp_path):
     """As with fairseq-preprocess --nwordssrc, the most frequent words keep their indices."""
     out = tmp_path / "text-smoke"
-    write_excerpt(corpus, out, {"valid": first_lines(10_000)}, entries=12)
+    write_beginnings(corpus, out, {"valid": 10_000}, entries=12)
     whole = split(corpus, "valid")
     cut = split(out, "valid")
     dictionary = load_dictionary(out)
@@ -72,10 +74,9 @@ def test_wikitext_excerpt_has_the_whole_dictionary(tmp_path):
     prepare_corpus(WikiText103(**text), tmp_path / "whole")
     manifest, _ = prepare_corpus(WikiText103(**text, excerpt=1000), tmp_path / "beginning")
     assert 1000 <= manifest["splits"]["train"]["tokens"] < 1040
-    selections = {"train": first_lines(1000), "test": first_lines(50)}
     for name in ("whole", "beginning"):
         source = tmp_path / name / "data-bin"
-        write_excerpt(source, tmp_path / f"{name}-cut", selections, entries=40)
+        write_beginnings(source, tmp_path / f"{name}-cut", {"train": 1000, "test": 50}, entries=40)
     for name in ("train.bin", "train.idx", "test.bin", "dict.txt"):
         whole = tmp_path / "whole-cut" / name
         beginning = tmp_path / "beginning-cut" / name
