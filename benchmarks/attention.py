@@ -58,7 +58,7 @@ def default_lengths(device: torch.device, quick: bool) -> list[int]:
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per length, kind of weights, and variant."""
+    """Yield one result record per length, kind of weights, and variant."""
     device = common.device()
     heads, head_size, tokens = SHAPES[device.type]
     for length in args.lengths or default_lengths(device, args.quick):

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per thread count, shape, kind of weights, phase, and backend."""
+    """Yield one result record per thread count, shape, kind of weights, phase, and backend."""
     before = torch.get_num_threads()
     for threads, head_size, length, weights in product(THREADS, HEAD_SIZES, LENGTHS, SCORE_SIZES):
         torch.set_num_threads(threads)
@@ -44,7 +44,7 @@ def measure(args) -> Iterator[dict]:
 
 
 def measure_shape(args, head_size: int, length: int, weights: str) -> Iterator[dict]:
-    """Return one result record per phase and backend."""
+    """Yield one result record per phase and backend."""
     shape = (max(1, TOKENS // length), HEADS, length, head_size)
     scale = (SCORE_SIZES[weights] / head_size**0.5) ** 0.5
     q = scale * torch.randn(shape)

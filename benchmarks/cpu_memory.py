@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def measure(args: argparse.Namespace) -> Iterator[dict]:
-    """Return one result record per length and variant."""
+    """Yield one result record per length and variant."""
     if common.device().type != "cpu":
         raise UserInputError("This benchmark runs on the CPU; hide the GPU.")
     lengths = [512] if args.quick else [128, 512, 3072]

@@ -192,7 +192,7 @@ def main() -> None:
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per case, and one for the long window."""
+    """Yield one result record per case, and one for the long window."""
     cases = CASES[:2] if args.quick else CASES
     with tempfile.TemporaryDirectory() as folder:
         for index, (architecture, stride, tokens) in enumerate(cases):

@@ -44,7 +44,7 @@ def decode(model, tokens: torch.Tensor, new_tokens: int) -> torch.Tensor:
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per prompt and variant."""
+    """Yield one result record per prompt and variant."""
     device = common.device()
     shape = models.default_shape()
     for prompt, new_tokens in PROMPTS["quick" if args.quick else "full"]:

@@ -62,7 +62,7 @@ def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per length and method."""
+    """Yield one result record per length and method."""
     if BASELINE not in args.methods:
         raise UserInputError(f"--methods lacks {BASELINE}, the baseline of the ratios. Add it.")
     paper = paper_ratios()

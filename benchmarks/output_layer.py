@@ -68,7 +68,7 @@ def make_variants(shape: models.Shape) -> dict[str, models.StepConfig]:
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per model and variant."""
+    """Yield one result record per model and variant."""
     for shape in default_shapes():
         yield from models.compare_steps(
             make_variants(shape), args.rounds, "training step", shape.criterion, not args.no_memory

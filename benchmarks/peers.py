@@ -121,7 +121,7 @@ def build_training_step(variant: str, length: int) -> tuple[nn.Module, Callable[
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per length and variant."""
+    """Yield one result record per length and variant."""
     shape = default_shape()
     for length in args.lengths:
         parameters = {}

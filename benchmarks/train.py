@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def measure(args) -> Iterator[dict]:
-    """Return one result record per attention dropout, length, and variant."""
+    """Yield one result record per attention dropout, length, and variant."""
     device = common.device()
     shape = models.default_shape()
     on_gpu = device.type == "cuda"

@@ -51,7 +51,7 @@ MIN_READ_TOKENS = 0.99
 class ComparisonExperiment(Experiment):
     """Comparison as an :class:`.runner.Experiment`.
 
-    Its report treats evaluations on another corpus than that of the training separately. The
+    Its report treats evaluations on a corpus other than the training corpus separately. The
     parameter ``corpus`` of its methods is therefore a key of :func:`eval_steps_by_corpus`.
 
     Attributes:
@@ -222,7 +222,7 @@ class ComparisonExperiment(Experiment):
     def _undertrained_warning(self, steps: list[tuple[Run, EvalStep]], results: dict) -> str | None:
         """Return a warning about models that have barely trained, or None.
 
-        Losses on another corpus than that of the training say little about it.
+        Losses on a corpus other than the training corpus do not show how well a model has trained.
         """
         run, step = steps[0]
         if step.data:

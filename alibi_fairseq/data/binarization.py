@@ -36,8 +36,9 @@ class Part(NamedTuple):
 
     Attributes:
         target: name of the file without suffix, relative to the data folder: ``shard00/train``.
-        items: function that returns the items of the part. An item is a list of lines; each line
-            gets its ``</s>``.
+        items: function that returns the items of the part. It can be pickled (a
+            ``functools.partial``), because a worker process calls it. An item is a list of lines;
+            each line gets its ``</s>``.
     """
 
     target: str

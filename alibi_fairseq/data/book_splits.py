@@ -84,7 +84,7 @@ def assign_block_splits(blocks: Sequence[Book], held_out: float, seed: int) -> N
     if count < 2 * length + 4:
         raise UserInputError(
             f"The text has {count} blocks; holding out {length} for validation, {length} for test "
-            f"and the blocks next to them needs at least {2 * length + 4}; give more text."
+            f"and the blocks next to them needs at least {2 * length + 4}. Provide more text."
         )
     rng = random.Random(seed)
     first = rng.randrange(0, count - 2 * length)
@@ -124,5 +124,5 @@ def _check_splits(books: Sequence[Book]) -> None:
         groups = {book.group for book in books}
         raise UserInputError(
             f"{len(books)} books in {len(groups)} groups of near-duplicates leave nothing for "
-            f"{' and '.join(empty)}; give more text."
+            f"{' and '.join(empty)}. Provide more text."
         )

@@ -1,7 +1,7 @@
 """The Toronto BookCorpus, or any other books, as in the paper: 29k sub-words, whole books held out.
 
 The text of a book is normalized. Its punctuation is normalized by sacremoses (Moses' rules for
-English), white space becomes single spaces, and empty lines are dropped. The edition with one
+English), whitespace becomes single spaces, and empty lines are dropped. The edition with one
 sentence per line has no book boundaries, so it is divided into blocks of lines instead of books.
 See data-prep/bookcorpus/README.md.
 """

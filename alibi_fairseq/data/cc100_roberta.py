@@ -88,7 +88,7 @@ class Cc100Roberta(CorpusBuilder):
     def settings(self) -> dict:
         if len(self._bpe_files) == 1:
             raise UserInputError(
-                "--encoder-json and --vocab-bpe belong together; give both or neither."
+                "--encoder-json and --vocab-bpe require each other. Pass both or neither."
             )
         settings = {
             "sources": file_list_digest(self.files),
@@ -145,7 +145,8 @@ class Cc100Roberta(CorpusBuilder):
         if limit > KEYS // 2:
             raise UserInputError(
                 f"The text has {size:,} bytes; a validation set of {self.valid_tokens:,} "
-                "tokens would take more than half of it; give more text or fewer --valid-tokens."
+                "tokens would take more than half of it. Provide more text, or reduce "
+                "--valid-tokens."
             )
         if self.excerpt:
             # A single document of an excerpt may be longer than the validation set.
@@ -210,7 +211,7 @@ class Cc100Roberta(CorpusBuilder):
                     return key + 1, number
         raise UserInputError(
             f"The text set aside for validation gave {tokens:,} tokens instead of "
-            f"{self.valid_tokens:,}; give more text or fewer --valid-tokens."
+            f"{self.valid_tokens:,}. Provide more text, or reduce --valid-tokens."
         )
 
 

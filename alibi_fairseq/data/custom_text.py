@@ -1,6 +1,6 @@
 """Text of the user, tokenized into words or sentencepiece pieces, with whole documents held out.
 
-A document is a file or a member of an archive. White space is normalized to single spaces, and
+A document is a file or a member of an archive. Whitespace is normalized to single spaces, and
 empty lines are dropped, except one at the end of each document. See docs/experiments.md.
 """
 
@@ -55,7 +55,7 @@ class CustomTextBuilder(CorpusBuilder):
         metavar="TEXT",
     )
     tokenizer: str = option(
-        "tokenizer: a BPE trained on the training split, or words separated by white space",
+        "tokenizer: a BPE trained on the training split, or words separated by whitespace",
         "sentencepiece",
         choices=("sentencepiece", "words"),
     )
@@ -251,6 +251,6 @@ def _write_splits(joined: Path, spans: Iterable[tuple[str, int]], paths: dict[st
         empty = [split for split in paths if split not in with_text]
         if empty:
             raise UserInputError(
-                f"Nothing of the text is left for {' and '.join(empty)}: give more text, or break "
-                "its lines."
+                f"Nothing of the text is left for {' and '.join(empty)}. Provide more text, or "
+                "break its lines."
             )

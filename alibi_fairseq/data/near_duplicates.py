@@ -1,6 +1,6 @@
 """Near-duplicates among books.
 
-A book is represented by the set of hashes of its 8-grams of lower-cased words. Two books are
+A book is represented by the set of hashes of its 8-grams of lowercased words. Two books are
 near-duplicates if they share at least a twentieth of the smaller set. This containment also
 recognizes a volume in a collected edition. For a large corpus, only hashes divisible by M are used,
 which estimates the same fraction (Broder 1997, "On the resemblance and containment of documents",

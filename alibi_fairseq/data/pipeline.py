@@ -105,8 +105,8 @@ def _check_text_is_kept(work: Path, files: list[Path]) -> None:
     for file in files:
         if file.resolve().is_relative_to(work.resolve()):
             raise UserInputError(
-                f"{file} is inside {work}, which the preparation deletes; move it elsewhere, or "
-                "choose another --out."
+                f"{file} is inside {work}, which the preparation deletes. Move it, or choose "
+                "another --out."
             )
 
 
@@ -123,7 +123,7 @@ def _check_work_folder(work: Path) -> None:
         if path.name != _LOCK and not path.name.startswith(f".{_SETTINGS}."):
             raise UserInputError(
                 f"{work} exists but has no {_SETTINGS} of this command, which would delete the "
-                "folder; choose another --out or move it away."
+                "folder. Choose another --out, or move it."
             )
 
 
@@ -170,7 +170,7 @@ def _finished_manifest(out: Path, settings: dict) -> dict | None:
     if manifest is None:
         raise UserInputError(
             f"{data_bin} exists but has no {manifests.FILE_NAME}, so it was not made by "
-            "this command; choose another --out or move it away."
+            "this command. Choose another --out, or move it."
         )
     description = f"{data_bin} was prepared"
     check_settings(manifest["settings"], settings, description, _ADVICE, _ADDED_SETTINGS)

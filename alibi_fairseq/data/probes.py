@@ -196,7 +196,7 @@ class Probe(ABC):
         if len(text) < num_fillers:
             raise UserInputError(
                 f"the text to fill sequences with has only {len(text):,} tokens, but the longest "
-                f"sequences need {num_fillers:,}; give a longer text or shorter lengths."
+                f"sequences need {num_fillers:,}. Provide a longer text, or reduce the lengths."
             )
         starts = rng.integers(0, len(text) - num_fillers + 1, (count, 1))
         return text[starts + np.arange(num_fillers)]

@@ -111,11 +111,11 @@ def _check_link(link: Path, is_text: bool) -> None:
     """
     if link.is_dir():
         raise UserInputError(
-            f"{link} is a link to a folder, which is not followed; replace it by the folder, or "
-            "remove it and give that folder as a further source."
+            f"{link} is a link to a folder, which is not followed. Replace it with the folder, or "
+            "remove it and pass that folder as another source."
         )
     if is_text and not link.exists():
-        raise UserInputError(f"{link} is a link to a missing file; correct or remove it.")
+        raise UserInputError(f"{link} is a link to a missing file. Correct or remove it.")
 
 
 def _check_format(file: Path) -> None:
@@ -131,9 +131,8 @@ def _check_format(file: Path) -> None:
     for magic, kind in _NOT_TEXT.items():
         if beginning.startswith(magic):
             raise UserInputError(
-                f"{file} is not plain text but {kind}; give the text in it, or if it is .gz, .xz, "
-                ".bz2, or .zip, let its name end so (.tar.gz, .tar.xz, or .tar.bz2 if it is a tar "
-                "archive)."
+                f"{file} is {kind}, not plain text. Extract the text, or rename the file with the "
+                "suffix of its format (.gz, .xz, .bz2, .zip, .tar.gz, .tar.xz, or .tar.bz2)."
             )
 
 
@@ -151,8 +150,8 @@ def check_output_folder(out: str | os.PathLike, sources: Iterable[str | os.PathL
         path = Path(source)
         if path.is_dir() and Path(out).resolve().is_relative_to(path.resolve()):
             raise UserInputError(
-                f"--out {out} is inside {source}, so its files would be read as text; choose an "
-                "--out that is in no folder of text."
+                f"--out {out} is inside {source}, so its files would be read as text. Choose an "
+                "--out outside of all folders of text."
             )
 
 
@@ -191,8 +190,8 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
                 yield text
             if not num_texts:
                 raise UserInputError(
-                    f"{path} has no member *{ending}, the only members that are read; give an "
-                    "archive with text, or the extracted text."
+                    f"{path} has no member *{ending}. Pass an archive with text, or the extracted "
+                    "text."
                 )
             return
         stream = raw
@@ -202,8 +201,8 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
         content = _buffered(path, stream)
         if content.peek(_TAR_OFFSET + 8)[_TAR_OFFSET : _TAR_OFFSET + 8] in _TAR_MAGIC:
             raise UserInputError(
-                f"{path} is a tar archive, whose file names and padding would be read as text; let "
-                "its name end in .tar, .tar.gz, .tar.bz2, or .tar.xz."
+                f"{path} is a tar archive, so its file names and padding would be read as text. "
+                "Rename it with the suffix .tar, .tar.gz, .tar.bz2, or .tar.xz."
             )
         yield path.name, content
 
@@ -270,8 +269,8 @@ def errors_naming(path: str | os.PathLike) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise UserInputError(
-            f"{path}: the file is damaged, cut off or not UTF-8 text ({error}); convert other "
-            "encodings, e.g. with: iconv -f LATIN1 -t UTF-8."
+            f"{path} is damaged, truncated, or not UTF-8 text ({error}). Convert other encodings, "
+            "for example with iconv -f LATIN1 -t UTF-8."
         ) from error
 
 
@@ -295,5 +294,5 @@ def shuffle_key(seed: int, content: object) -> bytes:
 
 
 def single_spaced(line: str) -> str:
-    """Return a line without white space at its ends, and with single spaces between words."""
+    """Return a line without whitespace at its ends, and with single spaces between words."""
     return " ".join(line.split())

@@ -61,14 +61,14 @@ class Tokenizer:
         """Write fairseq's ``dict.txt``, the pieces in the order of their token IDs.
 
         Raises:
-            UserInputError: a piece contains white space.
+            UserInputError: a piece contains whitespace.
         """
         with atomic_write(path) as stream:
             for name in self._listed_names:
                 if name.split() != [name]:
                     raise UserInputError(
                         f"The vocabulary has the piece {name!r}, but a piece in a fairseq "
-                        "dictionary cannot contain white space. Use another vocabulary."
+                        "dictionary cannot contain whitespace. Use another vocabulary."
                     )
                 flag = " #fairseq:overwrite" if name in RESERVED else ""
                 stream.write(f"{name} 1{flag}\n")
@@ -83,7 +83,7 @@ class Tokenizer:
 
 
 class Words(Tokenizer):
-    """Words separated by white space. The only file is fairseq's ``dict.txt``."""
+    """Words separated by whitespace. The only file is fairseq's ``dict.txt``."""
 
     kind = "words"
     offset = 0  # the special symbols are among the names
@@ -188,7 +188,7 @@ class _HuggingFaceTokenizer(Tokenizer):
 class WordPiece(_HuggingFaceTokenizer):
     """BERT's WordPiece with the user's ``vocab.txt``.
 
-    A vocabulary without upper-case letters is BERT's uncased kind: the text is lower-cased and its
+    A vocabulary without uppercase letters is BERT's uncased kind: the text is lowercased and its
     accents are removed, as in BERT. ``[UNK]`` is a piece and not fairseq's ``<unk>``.
     """
 

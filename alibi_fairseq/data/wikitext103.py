@@ -69,7 +69,7 @@ class WikiText103(CorpusBuilder):
 
     @cached_property
     def _sha256(self) -> str:
-        """Hash of the files one after the other."""
+        """SHA-256 of the concatenated files."""
         return sha256_files(self.files)
 
     @property

@@ -52,7 +52,10 @@ class EvalStep:
 
     @property
     def is_variant(self) -> bool:
-        """True if the step overrides options of the model that the run was trained with."""
+        """True if the step overrides options of the model that the run was trained with.
+
+        A named step with separate data is an evaluation on another corpus.
+        """
         return bool(self.name) and not self.data
 
     @property

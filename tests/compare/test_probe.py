@@ -252,5 +252,5 @@ def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, mon
 def test_too_short_filler_is_rejected_first(few_sequences, data_bin, tmp_path, capsys):
     words = ["compare", str(data_bin), "--probes", "passkey", "--train-lengths", "64"]
     assert main([*words, "--out", str(tmp_path / "out")]) == 2
-    assert "give a longer text" in capsys.readouterr().err
+    assert "Provide a longer text" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.pt"))

@@ -97,6 +97,6 @@ def test_byte_level_bpe_rejects_gaps_in_token_ids(byte_level, tmp_path):
 def test_dictionary_rejects_pieces_with_white_space(sentencepiece, tmp_path):
     broken = SentencePiece(sentencepiece.files[0])
     broken.names[5] = "a\u00a0b"
-    with pytest.raises(UserInputError, match="white space"):
+    with pytest.raises(UserInputError, match="whitespace"):
         broken.write_dictionary(tmp_path / "dict.txt")
     assert not list(tmp_path.iterdir())
