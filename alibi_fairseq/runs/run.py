@@ -90,13 +90,17 @@ class Run:
 
     def checkpoint_path(self, updates: int | None = None) -> Path:
         """Return the path of the checkpoint after a number of updates (default: all)."""
-        if updates is None or updates == self.updates:
+        if updates is None:
+            updates = self.updates
+        if updates == self.updates:
             return self.folder / self.final_checkpoint
         return self.folder / f"checkpoint_{updates}.pt"
 
     def training_marker(self, updates: int | None = None) -> CompletionMarker:
         """Return the marker of the training up to a number of updates (default: all)."""
-        path = self.folder / f"trained-{updates or self.updates}.json"
+        if updates is None:
+            updates = self.updates
+        path = self.folder / f"trained-{updates}.json"
         return CompletionMarker(path, self.settings, outputs=[self.checkpoint_path(updates)])
 
     @property
