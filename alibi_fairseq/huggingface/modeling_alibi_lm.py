@@ -396,45 +396,22 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         """
         if past_key_values is None:
             past_key_values = cache
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("Pass either input_ids or inputs_embeds.")
-        if inputs_embeds is None:
-            inputs_embeds = self.embed_tokens(input_ids)
-        x = inputs_embeds * self.config.embedding_scale
-        if isinstance(self.embed_tokens, Embedding):
-            x = self.embed_tokens.project(x)
-
-        if use_cache is None:
-            use_cache = self.config.use_cache
-        if self.gradient_checkpointing and self.training:
-            # The backward pass runs each layer again, which would append its keys a second time.
-            if past_key_values is not None and past_key_values.get_seq_length() > 0:
-                raise ValueError(
-                    "Gradient checkpointing cannot train with cached keys. Pass no "
-                    "past_key_values, or call gradient_checkpointing_disable()."
-                )
-            use_cache = False
-            past_key_values = None
-        if use_cache and past_key_values is None:
-            past_key_values = DynamicCache(config=self.config)
+        x = self.embed_inputs(input_ids, inputs_embeds)
+        kv_cache = self.select_cache(past_key_values, use_cache)
         num_new = x.shape[1]
         num_past = 0
         num_keys = num_new
         first_key = 0
-        if past_key_values is not None:
-            num_past = past_key_values.get_seq_length()
+        if kv_cache is not None:
+            num_past = kv_cache.get_seq_length()
             # A static cache also has room for later keys. The cache of a sliding window has lost
             # its first keys.
-            num_keys, first_key = past_key_values.get_mask_sizes(num_new, 0)
+            num_keys, first_key = kv_cache.get_mask_sizes(num_new, 0)
         query_positions = num_past + torch.arange(num_new, device=x.device)
         key_positions = first_key + torch.arange(num_keys, device=x.device)
         distance = query_positions[:, None] - key_positions  # (T, S)
         if position_ids is None:
-            position_ids = query_positions.unsqueeze(0)
-            if attention_mask is not None and attention_mask.dim() == 2:
-                # Padding does not count.
-                counts = attention_mask.long().cumsum(1)
-                position_ids = (counts - 1).clamp(min=0)[:, -num_new:]
+            position_ids = count_positions(attention_mask, query_positions)
 
         key_dtype = x.dtype
         if torch.is_autocast_enabled(x.device.type):
@@ -445,20 +422,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             x = x + position_embeddings.to(x.dtype)
         x = self.layernorm_embedding(x)
         x = nn.functional.dropout(x, p=self.config.dropout, training=self.training)
-        if self.config._attn_implementation == "flex_attention" and x.device.type == "cpu":
-            # PyTorch 2.13 returns NaN for small heads there, and does not compile with padding.
-            raise ValueError(
-                "On a CPU, flex_attention returns wrong values. Choose sdpa or eager attention."
-            )
-        create_mask = create_causal_mask
-        if self.config.sliding_window is not None:
-            create_mask = create_sliding_window_causal_mask
-        mask = create_mask(
-            config=self.config,
-            inputs_embeds=x,
-            attention_mask=attention_mask,
-            **{CACHE: past_key_values},
-        )
+        mask = self.make_mask(x, attention_mask, kv_cache)
         bias = self.positions.bias(distance.clamp(min=0), num_past + num_new)
         if bias is not None:
             bias = bias.to(x.dtype).unsqueeze(0)  # (1, H, T, S)
@@ -474,7 +438,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
                 distance,
                 bias,
                 mask,
-                past_key_values,
+                kv_cache,
                 **kwargs,
             )
             hidden_states.append(x)
@@ -483,10 +447,68 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         hidden_states[-1] = x
         return BaseModelOutputWithPast(
             last_hidden_state=x,
-            **{CACHE: past_key_values},
+            **{CACHE: kv_cache},
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
         )
+
+    def embed_inputs(self, input_ids, inputs_embeds):
+        """Return the embeddings, scaled and at the model width, (B, T, C)."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("Pass either input_ids or inputs_embeds.")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        x = inputs_embeds * self.config.embedding_scale
+        if isinstance(self.embed_tokens, Embedding):
+            x = self.embed_tokens.project(x)
+        return x
+
+    def select_cache(self, past_key_values, use_cache):
+        """Return the KV cache that the layers read and extend, or None."""
+        if self.gradient_checkpointing and self.training:
+            # The backward pass runs each layer again, which would append its keys a second time.
+            if past_key_values is not None and past_key_values.get_seq_length() > 0:
+                raise ValueError(
+                    "Gradient checkpointing cannot train with cached keys. Pass no "
+                    "past_key_values, or call gradient_checkpointing_disable()."
+                )
+            return None
+        if past_key_values is not None:
+            return past_key_values
+        if use_cache is None:
+            use_cache = self.config.use_cache
+        if not use_cache:
+            return None
+        return DynamicCache(config=self.config)
+
+    def make_mask(self, x, attention_mask, kv_cache):
+        """Return the causal mask in the format of the attention backend, or None."""
+        if self.config._attn_implementation == "flex_attention" and x.device.type == "cpu":
+            # PyTorch 2.13 returns NaN for small heads there, and does not compile with padding.
+            raise ValueError(
+                "On a CPU, flex_attention returns wrong values. Choose sdpa or eager attention."
+            )
+        create_mask = create_causal_mask
+        if self.config.sliding_window is not None:
+            create_mask = create_sliding_window_causal_mask
+        return create_mask(
+            config=self.config, inputs_embeds=x, attention_mask=attention_mask, **{CACHE: kv_cache}
+        )
+
+
+def count_positions(attention_mask, query_positions):
+    """Return the positions of the new tokens, (B or 1, T). Padding does not count.
+
+    Args:
+        attention_mask: False or 0 at padding, (B, S); None or a mask of four dimensions if there
+            is no padding to skip.
+        query_positions: positions of the new tokens if padding counted, (T,).
+    """
+    if attention_mask is None or attention_mask.dim() != 2:
+        return query_positions.unsqueeze(0)
+    num_new = query_positions.shape[0]
+    counts = attention_mask.long().cumsum(1)
+    return (counts - 1).clamp(min=0)[:, -num_new:]
 
 
 class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
