@@ -1,10 +1,10 @@
 """Language models trained with alibi_fairseq, for transformers.
 
-This file, ``configuration_alibi_lm.py``, and ``positions_alibi_lm.py`` are copied into the folder
-of an exported model (``trust_remote_code=True``). They import only torch and transformers. They
-implement the features that no architecture of transformers has: ALiBi with any activation
-function, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input, and adaptive softmax.
-As in transformers, all layers of the model are in one file.
+This file, ``configuration_alibi_lm.py``, ``positions_alibi_lm.py``, and ``embeddings_alibi_lm.py``
+are copied into the folder of an exported model (``trust_remote_code=True``). They import only torch
+and transformers. They implement the features that no architecture of transformers has: ALiBi with
+any activation function, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input, and
+adaptive softmax.
 
 Shapes: B batch, T new tokens, S keys (cached and new), C model width, H heads, D head size,
 V vocabulary.
@@ -23,6 +23,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutpu
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .configuration_alibi_lm import AlibiLmConfig
+from .embeddings_alibi_lm import AdaptiveEmbedding, AdaptiveSoftmax, LinearHead, TokenEmbedding
 from .positions_alibi_lm import POSITIONS, NoPositionsModule
 
 #: Name of the key-value cache in calls and outputs: ``cache`` since transformers 5.24.
@@ -78,7 +79,7 @@ def add_bias_to_mask(attention_mask, position_bias, distance):
     return position_bias + attention_mask
 
 
-class Attention(nn.Module):
+class AlibiLmAttention(nn.Module):
     """Causal self-attention with a score bias."""
 
     def __init__(self, config, layer_idx):
@@ -156,7 +157,7 @@ class AlibiLmDecoderLayer(GradientCheckpointingLayer):
     def __init__(self, config, layer_idx):
         super().__init__()
         self.config = config
-        self.self_attn = Attention(config, layer_idx)
+        self.self_attn = AlibiLmAttention(config, layer_idx)
         self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
         self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
         self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
@@ -166,7 +167,9 @@ class AlibiLmDecoderLayer(GradientCheckpointingLayer):
     def forward(self, x, *attention_inputs, **kwargs):
         """Compute the output, (B, T, C), and the attention weights.
 
-        ``attention_inputs`` are the arguments of :meth:`Attention.forward` after ``x``.
+        ``attention_inputs`` are the arguments of :meth:`AlibiLmAttention.forward` after ``x``. They
+        are positional, because reentrant gradient checkpointing passes no gradients to keyword
+        arguments, such as a learned score bias.
         """
         residual = x
         if self.config.normalize_before:
@@ -189,121 +192,6 @@ class AlibiLmDecoderLayer(GradientCheckpointingLayer):
     def dropout(self, x, p):
         """Apply dropout with probability ``p`` during training."""
         return nn.functional.dropout(x, p=p, training=self.training)
-
-
-def band_bounds(bands, vocab_size):
-    """Return the first token ID, the end (exclusive), and the width of each band.
-
-    Args:
-        bands: (first token ID, width) of each band.
-    """
-    bounds = []
-    for index, (first, width) in enumerate(bands):
-        is_last = index == len(bands) - 1
-        end = vocab_size if is_last else bands[index + 1][0]
-        bounds.append((first, end, width))
-    return bounds
-
-
-class AdaptiveEmbedding(nn.Module):
-    """Adaptive input: rare words have narrow embeddings, projected to the model width.
-
-    Source: Baevski & Auli 2019, https://arxiv.org/abs/1809.10853.
-    """
-
-    def __init__(self, config):
-        super().__init__()
-        self.bounds = band_bounds(config.embedding_bands, config.vocab_size)
-        self.bands = nn.ModuleList()
-        for first, end, width in self.bounds:
-            words = nn.Embedding(end - first, width)
-            project = nn.Linear(width, config.hidden_size, bias=False)
-            self.bands.append(nn.Sequential(words, project))
-
-    def forward(self, input_ids):
-        """Return the embeddings, (B, T, C), of token IDs, (B, T)."""
-        # The first band begins at token ID 0, so the others replace its vectors.
-        embeddings: Tensor | None = None
-        for (first, end, _), band in zip(self.bounds, self.bands):
-            inside = (input_ids >= first) & (input_ids < end)
-            vectors = band((input_ids - first).clamp(0, end - first - 1))
-            if embeddings is None:
-                embeddings = vectors
-            else:
-                embeddings = torch.where(inside.unsqueeze(-1), vectors, embeddings)
-        return embeddings
-
-
-class Embedding(nn.Module):
-    """Embedding matrix with a projection, which the model applies after it scales the vectors."""
-
-    def __init__(self, config):
-        super().__init__()
-        width = config.embedding_width
-        self.words = nn.Embedding(config.vocab_size, width, config.pad_token_id)
-        self.project = projection(width, config.hidden_size)
-
-    def forward(self, input_ids):
-        """Return the embeddings before projection of token IDs, (B, T)."""
-        return self.words(input_ids)
-
-
-class Softmax(nn.Module):
-    """Output layer with one matrix."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.excluded_symbols = config.excluded_symbols or ()
-        self.project = projection(config.hidden_size, config.output_width)
-        self.words = nn.Linear(config.output_width, config.vocab_size, bias=False)
-
-    def forward(self, x):
-        """Return the logits, (B, T, V), of hidden states, (B, T, C)."""
-        logits = self.words(self.project(x))
-        for symbol in self.excluded_symbols:
-            logits[..., symbol] = -torch.inf
-        return logits
-
-
-class AdaptiveSoftmax(nn.Module):
-    """Output layer with a narrow matrix for each band of rare words.
-
-    Source: Grave et al. 2017, https://arxiv.org/abs/1609.04309.
-    """
-
-    def __init__(self, config):
-        super().__init__()
-        width = config.output_width
-        bounds = band_bounds(config.softmax_bands, config.vocab_size)
-        num_frequent = bounds[0][1]
-        rare_bounds = bounds[1:]
-        self.project = projection(config.hidden_size, width)
-        self.words = nn.Linear(width, num_frequent, bias=False)
-        self.classes = nn.Linear(width, len(rare_bounds), bias=False)
-        self.tails = nn.ModuleList()
-        for first, end, tail_width in rare_bounds:
-            narrow = nn.Linear(width, tail_width, bias=False)
-            words = nn.Linear(tail_width, end - first, bias=False)
-            self.tails.append(nn.Sequential(narrow, words))
-
-    def forward(self, x):
-        """Return log-probabilities, (B, T, V); their softmax is the distribution."""
-        x = self.project(x)
-        words = self.words(x)
-        num_frequent = words.shape[-1]
-        head = torch.cat([words, self.classes(x)], dim=-1).log_softmax(-1)
-        bands = [head[..., :num_frequent]]
-        for index, tail in enumerate(self.tails):
-            class_log_probability = head[..., num_frequent + index, None]
-            bands.append(class_log_probability + tail(x).log_softmax(-1))
-        return torch.cat(bands, dim=-1)  # (B, T, V)
-
-
-def projection(in_features, out_features):
-    """Return a linear map without bias, or the identity if both widths are equal."""
-    if in_features == out_features:
-        return nn.Identity()
-    return nn.Linear(in_features, out_features, bias=False)
 
 
 class AlibiLmPreTrainedModel(PreTrainedModel):
@@ -341,11 +229,11 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
 
     def __init__(self, config):
         super().__init__(config)
-        self.embed_tokens: AdaptiveEmbedding | Embedding
+        self.embed_tokens: AdaptiveEmbedding | TokenEmbedding
         if config.embedding_bands:
             self.embed_tokens = AdaptiveEmbedding(config)
         else:
-            self.embed_tokens = Embedding(config)
+            self.embed_tokens = TokenEmbedding(config)
         self.positions = POSITIONS[config.position_method](config)
         self.layernorm_embedding: nn.Module = nn.Identity()
         if config.embedding_norm:
@@ -459,7 +347,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)
         x = inputs_embeds * self.config.embedding_scale
-        if isinstance(self.embed_tokens, Embedding):
+        if isinstance(self.embed_tokens, TokenEmbedding):
             x = self.embed_tokens.project(x)
         return x
 
@@ -517,7 +405,7 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
     def __init__(self, config):
         super().__init__(config)
         self.model = AlibiLmModel(config)
-        self.lm_head: AdaptiveSoftmax | Softmax
+        self.lm_head: AdaptiveSoftmax | LinearHead
         if config.softmax_bands:
             self.lm_head = AdaptiveSoftmax(config)
             self._tied_weights_keys = {
@@ -528,7 +416,7 @@ class AlibiLmForCausalLM(AlibiLmPreTrainedModel, GenerationMixin):
                 input_weight = f"model.embed_tokens.bands.{band}.0.weight"
                 self._tied_weights_keys[output_weight] = input_weight
         else:
-            self.lm_head = Softmax(config)
+            self.lm_head = LinearHead(config)
             self._tied_weights_keys = {"lm_head.words.weight": "model.embed_tokens.words.weight"}
         self.post_init()
 
