@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig
 
 from ..errors import UserInputError
-from .configuration_alibi_lm import SYMBOLS, AlibiLmConfig
+from .configuration_alibi_lm import SPECIAL_TOKEN_IDS, AlibiLmConfig
 
 #: fairseq's activation functions by transformers' names.
 ACTIVATIONS = {
@@ -31,7 +31,7 @@ ACTIVATIONS = {
     "linear": "linear",
 }
 #: Fields of :class:`AlibiLmConfig` that must have their defaults in all these architectures.
-OWN = (
+DEFAULT_ONLY_FIELDS = (
     "embedding_bands",
     "softmax_bands",
     "alibi_scale",
@@ -43,7 +43,7 @@ OWN = (
     "excluded_symbols",
 )
 #: Fields that have the same name in all these architectures.
-COMMON = (
+COMMON_FIELDS = (
     "vocab_size",
     "hidden_size",
     "attention_dropout",
@@ -62,9 +62,9 @@ class Architecture:
         model_type: name in ``config.json``.
         prefix: prefix of the weights of all layers but the output layer.
         method: position method, if the architecture has only one.
-        fields: names of our configuration fields, beyond ``COMMON``.
+        fields: names of our configuration fields, beyond ``COMMON_FIELDS``.
         modules: names of our modules, where they differ; ``{}`` stands for the layer index.
-        scales: True if the model multiplies its embeddings by √C, as fairseq does.
+        scales_embeddings: True if the model multiplies its embeddings by √C, as fairseq does.
     """
 
     name: str
@@ -73,9 +73,9 @@ class Architecture:
     method: str
     fields: dict[str, str]
     modules: dict[str, str] = {}
-    scales = False
+    scales_embeddings = False
 
-    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
+    def required_fields(self, description: AlibiLmConfig) -> dict[str, Any]:
         """Return the fields whose values this architecture fixes, given the others.
 
         Most architectures have layer norms before each sublayer and at the end, and embeddings of
@@ -89,7 +89,7 @@ class Architecture:
             "output_width": description.hidden_size,
         }
         defaults = AlibiLmConfig()
-        for field in OWN:
+        for field in DEFAULT_ONLY_FIELDS:
             values[field] = getattr(defaults, field)
         return values
 
@@ -97,23 +97,23 @@ class Architecture:
         """Return the position method of a model with this configuration."""
         return self.method
 
-    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+    def to_native_config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
         """Return the configuration of a described model.
 
         Args:
-            description: the description, with the values that :meth:`required` returns.
+            description: the description, with the values that :meth:`required_fields` returns.
             options: further keys of the configuration.
         """
-        values = dict(SYMBOLS)
+        values = dict(SPECIAL_TOKEN_IDS)
         for field, key in self.all_fields().items():
             values[key] = getattr(description, field)
         values.update(options)
         # Scaled embeddings are exported as scaled weights, which the output layer does not share.
-        same_scale = self.scales or description.embedding_scale == 1
+        same_scale = self.scales_embeddings or description.embedding_scale == 1
         values["tie_word_embeddings"] = description.tie_word_embeddings and same_scale
         return AutoConfig.for_model(self.model_type, **values)
 
-    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
+    def describe_config(self, config: PreTrainedConfig) -> AlibiLmConfig:
         """Describe the model of a configuration.
 
         Raises:
@@ -129,23 +129,23 @@ class Architecture:
             if value is not None:
                 values[field] = value
         description = AlibiLmConfig(**values)
-        for field, value in self.required(description).items():
+        for field, value in self.required_fields(description).items():
             setattr(description, field, value)
         return description
 
     def all_fields(self) -> dict[str, str]:
-        """Return transformers' names of our configuration fields, including ``COMMON``."""
-        names = {field: field for field in COMMON}
+        """Return transformers' names of our configuration fields, including ``COMMON_FIELDS``."""
+        names = {field: field for field in COMMON_FIELDS}
         names.update(self.fields)
         return names
 
-    def exported(self, description: AlibiLmConfig, weights: Weights) -> Weights:
+    def export_weights(self, description: AlibiLmConfig, weights: Weights) -> Weights:
         """Convert the weights of our decoder to weights with transformers' names."""
         ours = {
             name: weight for name, weight in weights.items() if name.endswith((".weight", ".bias"))
         }
         output = ours.pop("output_projection.weight")
-        if not self.scales:
+        if not self.scales_embeddings:
             ours["embed_tokens.weight"] = ours["embed_tokens.weight"] * description.embedding_scale
         if "layers.{}.self_attn.qkv_proj" in self.modules:
             ours = fuse_projections(ours, description.num_attention_heads)
@@ -155,7 +155,7 @@ class Architecture:
         native["lm_head.weight"] = output
         return native
 
-    def imported(self, description: AlibiLmConfig, weights: Weights) -> Weights:
+    def import_weights(self, description: AlibiLmConfig, weights: Weights) -> Weights:
         """Convert weights with transformers' names to the weights of our decoder."""
         modules = {native_name: our_name for our_name, native_name in self.modules.items()}
         ours = {}
@@ -234,8 +234,8 @@ class Bloom(Architecture):
         "layer_norm": "ln_f",
     }
 
-    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
-        values = super().required(description)
+    def required_fields(self, description: AlibiLmConfig) -> dict[str, Any]:
+        values = super().required_fields(description)
         values["embedding_norm"] = True
         values["hidden_act"] = "gelu_pytorch_tanh"
         values["intermediate_size"] = 4 * description.hidden_size
@@ -265,8 +265,8 @@ class GptNeoX(Architecture):
         "layer_norm": "final_layer_norm",
     }
 
-    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
-        values = super().required(description)
+    def required_fields(self, description: AlibiLmConfig) -> dict[str, Any]:
+        values = super().required_fields(description)
         values["rotary_parameters"] = description.rotary_parameters  # any are supported
         return values
 
@@ -275,20 +275,20 @@ class GptNeoX(Architecture):
             return "none"
         return "rotary"
 
-    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+    def to_native_config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
         if description.rotary_parameters is None:
             options["rotary_pct"] = 1.0 if description.position_method == "rotary" else 0.0
         else:
             options["rope_parameters"] = dict(description.rotary_parameters)
-        return super().config(description, use_parallel_residual=False, **options)
+        return super().to_native_config(description, use_parallel_residual=False, **options)
 
-    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
+    def describe_config(self, config: PreTrainedConfig) -> AlibiLmConfig:
         if config.use_parallel_residual:
             raise UserInputError(
                 f"This {self.name} model has use_parallel_residual = True, which our decoder does "
                 "not support. Import a model without parallel residuals."
             )
-        description = super().read(config)
+        description = super().describe_config(config)
         if description.position_method == "rotary":
             description.rotary_parameters = dict(config.rope_parameters)
         return description
@@ -318,21 +318,21 @@ class Opt(Architecture):
         "layer_norm": "final_layer_norm",
     }
 
-    def required(self, description: AlibiLmConfig) -> dict[str, Any]:
-        values = super().required(description)
+    def required_fields(self, description: AlibiLmConfig) -> dict[str, Any]:
+        values = super().required_fields(description)
         values["normalize_before"] = description.normalize_before
         values["final_norm"] = description.final_norm
         values["embedding_width"] = description.embedding_width
         values["output_width"] = description.embedding_width
         return values
 
-    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
-        return super().config(
+    def to_native_config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        return super().to_native_config(
             description, _remove_final_layer_norm=not description.final_norm, **options
         )
 
-    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
-        description = super().read(config)
+    def describe_config(self, config: PreTrainedConfig) -> AlibiLmConfig:
+        description = super().describe_config(config)
         description.final_norm = not config._remove_final_layer_norm
         return description
 
@@ -351,15 +351,15 @@ class Xglm(Architecture):
         "dropout": "dropout",
         "activation_dropout": "activation_dropout",
     }
-    scales = True
+    scales_embeddings = True
 
-    def config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
-        return super().config(
+    def to_native_config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
+        return super().to_native_config(
             description, scale_embedding=description.embedding_scale != 1, **options
         )
 
-    def read(self, config: PreTrainedConfig) -> AlibiLmConfig:
-        description = super().read(config)
+    def describe_config(self, config: PreTrainedConfig) -> AlibiLmConfig:
+        description = super().describe_config(config)
         description.embedding_scale = 1.0
         if config.scale_embedding:
             description.embedding_scale = math.sqrt(config.d_model)
@@ -367,7 +367,7 @@ class Xglm(Architecture):
 
 
 #: Architecture of transformers to which each position method can be exported.
-NATIVE: dict[str, Architecture] = {
+NATIVE_ARCHITECTURES: dict[str, Architecture] = {
     "alibi": Bloom(),
     "learned": Opt(),
     "sinusoidal": Xglm(),

@@ -50,7 +50,7 @@ FIELDS = {
     "initializer_range": 0.02,
 }
 #: fairseq's token IDs of special symbols. Its language models begin a text with </s>.
-SYMBOLS = {"bos_token_id": 2, "pad_token_id": 1, "eos_token_id": 2}
+SPECIAL_TOKEN_IDS = {"bos_token_id": 2, "pad_token_id": 1, "eos_token_id": 2}
 
 
 class AlibiLmConfig(PreTrainedConfig):
@@ -64,7 +64,7 @@ class AlibiLmConfig(PreTrainedConfig):
             setattr(self, name, kwargs.pop(name, default))
         for width in ("embedding_width", "output_width"):
             setattr(self, width, getattr(self, width) or self.hidden_size)
-        super().__init__(**{"tie_word_embeddings": True, **SYMBOLS, **kwargs})
+        super().__init__(**{"tie_word_embeddings": True, **SPECIAL_TOKEN_IDS, **kwargs})
 
     @property
     def head_dim(self):

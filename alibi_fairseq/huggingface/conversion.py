@@ -18,7 +18,7 @@ from ..models.decoder import parse_windows
 from ..models.output_projection import parse_excluded_symbols
 from ..positions import PositionConfig
 from ..positions.rotary import Rotary
-from .architectures import ACTIVATIONS, NATIVE, Weights
+from .architectures import ACTIVATIONS, NATIVE_ARCHITECTURES, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .positions_alibi_lm import POSITIONS, ROPE_TYPES
@@ -79,23 +79,23 @@ def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Co
         UserInputError: if no such model computes the same scores.
     """
     description = describe_decoder(decoder, position_method, train_length)
-    native = NATIVE.get(position_method)
+    native = NATIVE_ARCHITECTURES.get(position_method)
     mismatches = []
     if native is not None:
-        for field, value in native.required(description).items():
+        for field, value in native.required_fields(description).items():
             if getattr(description, field) != value:
                 mismatches.append(f"{field} = {value}")
     rotation = description.rotary_parameters
     if native is not None and not mismatches:
-        model = AutoModelForCausalLM.from_config(native.config(description))
-        weights = native.exported(description, decoder.state_dict())
+        model = AutoModelForCausalLM.from_config(native.to_native_config(description))
+        weights = native.export_weights(description, decoder.state_dict())
         name = native.name
         reason = f"{native.name} computes the same, without code of ours."
     elif rotation and rotation["rope_type"] not in ROPE_TYPES:
         raise UserInputError(
             f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
-            f"{NATIVE['rotary'].name}, which does not support {', '.join(mismatches)}. Train "
-            "without --rotary-scaling, or with pi."
+            f"{NATIVE_ARCHITECTURES['rotary'].name}, which does not support "
+            f"{', '.join(mismatches)}. Train without --rotary-scaling, or with pi."
         )
     else:
         model = AlibiLmForCausalLM(description)

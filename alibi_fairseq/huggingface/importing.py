@@ -30,12 +30,12 @@ from transformers import (
 from ..checkpoints.released import checkpoint_state, read_dictionary, save_checkpoint
 from ..errors import UserInputError
 from ..files import read_json
-from .architectures import ACTIVATIONS, NATIVE, Architecture
+from .architectures import ACTIVATIONS, NATIVE_ARCHITECTURES, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import compare_scores
 from .rope_parameters import rotary_options
 
-BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE.values()}
+BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE_ARCHITECTURES.values()}
 #: Options of fairseq-train by field of :class:`AlibiLmConfig`.
 OPTIONS = {
     "position_method": "position_method",
@@ -86,14 +86,14 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
     """
     architecture, config = read_config(folder)
     check_sizes(folder, architecture, config)
-    description = architecture.read(config)
+    description = architecture.describe_config(config)
     model = read_model(folder, config).eval()
     description.tie_word_embeddings = (
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
     dictionary, token_ids = read_vocabulary(folder, config)
     description.excluded_symbols = token_ids.eq(-1).nonzero().flatten().tolist()
-    ours = architecture.imported(description, model.state_dict())
+    ours = architecture.import_weights(description, model.state_dict())
     for name in ("embed_tokens.weight", "output_projection.weight"):
         # These have one row per token. A last row of zeros is added, which index −1 selects.
         ours[name] = pad(ours[name], (0, 0, 0, 1))[token_ids]
