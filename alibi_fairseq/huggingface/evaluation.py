@@ -19,9 +19,9 @@ from ..files import locked, sha256_files
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, version_of
 from ..results.results_file import lock_path
-from .folder_model import load_folder_model
 from .model_folder import ModelFolder
 from .text_file import TextFile, read_text_file
+from .transformers_model import load_transformers_model
 
 #: Packages whose versions these results record in addition to the ones in every result.
 _LIBRARIES = ("transformers", "tokenizers", "safetensors")
@@ -129,7 +129,7 @@ def _evaluate(
     results = SweepResults(out, {folder.path: folder.hashes()}, config, evaluator, provenance)
 
     def load(path: Path) -> LoadedModel:
-        model = load_folder_model(
+        model = load_transformers_model(
             folder,
             config.precision,
             find_device(config.device),

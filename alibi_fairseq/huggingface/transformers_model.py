@@ -40,7 +40,7 @@ FIXED_ROTATIONS = {"default", "linear", "llama3", "yarn", "proportional"}
 
 
 @dataclass(frozen=True)
-class FolderModel(LoadedModel):
+class TransformersModel(LoadedModel):
     """Causal language model of transformers, in the attribute ``decoder``.
 
     Attributes:
@@ -100,13 +100,13 @@ class RotationStates:
             module._buffers = {name: buffer.clone() for name, buffer in buffers.items()}
 
 
-def load_folder_model(
+def load_transformers_model(
     folder: ModelFolder,
     precision: str,
     device: torch.device,
     longest: int,
     bos_per_window: bool = False,
-) -> FolderModel:
+) -> TransformersModel:
     """Load the model of a folder.
 
     Args:
@@ -143,7 +143,7 @@ def load_folder_model(
         "vocabulary": config.vocab_size,
         "tokenizer": type(folder.tokenizer).__name__,
     }
-    return FolderModel(
+    return TransformersModel(
         decoder=model,
         facts=facts,
         max_length=max_length(config, model),
