@@ -21,7 +21,7 @@ from ..positions.rotary import Rotary
 from .architectures import ACTIVATIONS, NATIVE_ARCHITECTURES, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
-from .positions_alibi_lm import POSITIONS, ROPE_TYPES
+from .positions_alibi_lm import POSITIONS, SUPPORTED_ROPE_TYPES
 from .rope_parameters import rope_parameters
 
 NAME = "alibi_lm"
@@ -52,7 +52,7 @@ RENAMED = (
     (r"^output_projection\.", "lm_head.words."),
 )
 #: Largest difference between log-probabilities that is attributed to rounding.
-TOLERANCE = 1e-3
+MAX_LOG_PROB_DIFFERENCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Co
         weights = native.export_weights(description, decoder.state_dict())
         name = native.name
         reason = f"{native.name} computes the same, without code of ours."
-    elif rotation and rotation["rope_type"] not in ROPE_TYPES:
+    elif rotation and rotation["rope_type"] not in SUPPORTED_ROPE_TYPES:
         raise UserInputError(
             f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
             f"{NATIVE_ARCHITECTURES['rotary'].name}, which does not support "
@@ -130,7 +130,7 @@ def compare_scores(decoder: Any, scores: Callable[[Tensor], Tensor], train_lengt
     converted = scores(tokens).log_softmax(-1)
     # Symbols without probability have -inf on both sides, whose difference is NaN.
     difference = (original - converted).masked_fill(original == converted, 0).abs().max().item()
-    if not difference <= TOLERANCE:  # also rejects NaN
+    if not difference <= MAX_LOG_PROB_DIFFERENCE:  # also rejects NaN
         raise UserInputError(
             f"The converted model gives other scores (largest difference {difference:.1e}). The "
             "original has an option that the other format does not support."

@@ -25,7 +25,7 @@ LOGITS_BYTES = {"cpu": 128 * 10**6, "cuda": 2 * 10**9}
 #: Number of random tokens on which the output layer is checked.
 NUM_CHECKED = 16
 #: Largest difference between logits that is attributed to rounding, in standard deviations.
-TOLERANCE = 0.05
+MAX_RELATIVE_DIFFERENCE = 0.05
 
 
 class OutputLayer:
@@ -146,4 +146,4 @@ def _close(logits: Tensor, expected: Tensor) -> bool:
         return False
     expected = expected[finite].double()
     difference = (logits[finite].double() - expected).abs().max()
-    return bool(difference <= TOLERANCE * expected.std())
+    return bool(difference <= MAX_RELATIVE_DIFFERENCE * expected.std())

@@ -10,7 +10,7 @@ from torch import nn
 
 # Types of rotation that rotary_parameters can have here. Other types depend on the length of the
 # text or change the scores.
-ROPE_TYPES = ("default", "linear", "proportional")
+SUPPORTED_ROPE_TYPES = ("default", "linear", "proportional")
 
 
 class NoPositionsModule(nn.Module):
@@ -82,7 +82,8 @@ class RotaryPositions(NoPositionsModule):
     def frequencies(self, device):
         """Return the frequencies of the pairs among the first R features, (R/2,).
 
-        ``rotary_parameters`` are ``rope_parameters`` of transformers with one of ``ROPE_TYPES``.
+        ``rotary_parameters`` are ``rope_parameters`` of transformers with one of
+        ``SUPPORTED_ROPE_TYPES``.
         """
         parameters = self.config.rotary_parameters or {}
         fraction = parameters.get("partial_rotary_factor", 1.0)

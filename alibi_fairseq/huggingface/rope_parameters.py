@@ -9,7 +9,7 @@ from ..positions.rotary import Rotary
 from ..positions.rotary_frequencies import BASE, TURNS, Scaling, ntk_base
 
 #: transformers' names of our scalings. ``ntk`` with a factor is exported as another base instead.
-ROPE_TYPES = {
+NATIVE_ROPE_TYPES = {
     "pi": "linear",
     "ntk": "dynamic",
     "yarn": "yarn",
@@ -54,7 +54,7 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
         base = ntk_base(config.rotary_base, scaling.factor, method.features)
         parameters["rope_theta"] = base
         return parameters
-    parameters["rope_type"] = ROPE_TYPES[scaling.kind]
+    parameters["rope_type"] = NATIVE_ROPE_TYPES[scaling.kind]
     if scaling.kind == "ntk":
         if scaling.length != config.train_length:
             raise _length_dependence_error(config.rotary_scaling)
@@ -124,7 +124,7 @@ def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, A
 
 def _scaling_options(rope_type: str, rest: dict[str, Any], train_length: int) -> dict[str, str]:
     """Return the options of a scaling, whose keys are removed from ``rest``."""
-    kinds = {native_name: kind for kind, native_name in ROPE_TYPES.items()}
+    kinds = {native_name: kind for kind, native_name in NATIVE_ROPE_TYPES.items()}
     kind = kinds.get(rope_type)
     factor = rest.pop("factor", None)
     if kind is None or factor is None or (kind == "ntk" and factor != 1):
