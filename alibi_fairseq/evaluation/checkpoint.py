@@ -129,7 +129,7 @@ class LoadedModel:
         return features[:, -last:], None
 
 
-def max_length(model: Any) -> int:
+def find_max_length(model: Any) -> int:
     """Return the longest window that a fairseq model takes."""
     decoder = model.decoder
     # Positions of --block-diagonal begin anew in each document, so a window may be longer.
@@ -227,7 +227,7 @@ def load_checkpoint(
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "vocabulary": len(task.source_dictionary),
         },
-        max_length=max_length(model),
+        max_length=find_max_length(model),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
         # fairseq's own position embeddings do not depend on the number of keys.
         shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),

@@ -134,8 +134,8 @@ def load_transformers_model(
     facts = {
         "model": type(model).__name__,
         "label": folder.path.resolve().name,
-        "position_method": position_method(config, model),
-        "train_length": train_length(folder),
+        "position_method": find_position_method(config, model),
+        "train_length": find_train_length(folder),
         "checkpoint": str(folder.path),
         "layers": config.num_hidden_layers,
         "width": width,
@@ -146,7 +146,7 @@ def load_transformers_model(
     return TransformersModel(
         decoder=model,
         facts=facts,
-        max_length=max_length(config, model),
+        max_length=find_max_length(config, model),
         memory_length=0,
         shares_start=not depends_on_length(config),
         bytes_per_input=bytes_per_input,
@@ -156,7 +156,7 @@ def load_transformers_model(
     )
 
 
-def train_length(folder: ModelFolder) -> int:
+def find_train_length(folder: ModelFolder) -> int:
     """Return the training length according to the configuration of a folder.
 
     An override cannot change it. It counts only if the configuration itself states none.
@@ -176,7 +176,7 @@ def train_length(folder: ModelFolder) -> int:
     )
 
 
-def position_method(config: PreTrainedConfig, model: nn.Module) -> str:
+def find_position_method(config: PreTrainedConfig, model: nn.Module) -> str:
     """Return the position method of a model, by the names of this package.
 
     A method that this package does not know is ``unknown``.
@@ -197,7 +197,7 @@ def position_method(config: PreTrainedConfig, model: nn.Module) -> str:
     names = [type(module).__name__.lower() for module in model.modules()]
     if any("sinusoidal" in name for name in names):
         return "sinusoidal"
-    if position_tables(model):
+    if position_embeddings_of(model):
         return "learned"
     return "unknown"
 
@@ -218,10 +218,10 @@ def depends_on_length(config: PreTrainedConfig) -> bool:
     return any(part.get("rope_type") not in FIXED_ROTATIONS for part in rotations(config))
 
 
-def max_length(config: PreTrainedConfig, model: nn.Module) -> int:
+def find_max_length(config: PreTrainedConfig, model: nn.Module) -> int:
     """Return the longest window that the positions of a model allow."""
     limits = []
-    for table in position_tables(model):
+    for table in position_embeddings_of(model):
         unused_rows = getattr(table, "offset", 0)  # rows before the first position, as in OPT
         limits.append(table.num_embeddings - unused_rows)
     if isinstance(config, AlibiLmConfig):
@@ -232,7 +232,7 @@ def max_length(config: PreTrainedConfig, model: nn.Module) -> int:
     return min(limits, default=sys.maxsize)
 
 
-def position_tables(model: nn.Module) -> list[nn.Embedding]:
+def position_embeddings_of(model: nn.Module) -> list[nn.Embedding]:
     """Return the embeddings of positions, recognized by name (``wpe`` in GPT-2)."""
     tables = []
     for path, module in model.named_modules():
