@@ -99,14 +99,14 @@ def split_sizes(data: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
     sizes = {}
     for name in names:
         split = load_split(folder, name, dictionary)
-        text = split.text
-        if not text.words or not text.bytes:
+        text_size = split.text_size
+        if not text_size.words or not text_size.bytes:
             continue
         lines = len(split.line_starts)
         sizes[name] = {
             "tokens": len(split.tokens),
             "lines": lines,
-            "words": text.words - lines,  # `text` counts each newline as a word
-            "bytes": text.bytes,
+            "words": text_size.words - lines,  # `text_size` counts each newline as a word
+            "bytes": text_size.bytes,
         }
     return sizes

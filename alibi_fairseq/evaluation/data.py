@@ -44,14 +44,14 @@ class Split:
         tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
         line_starts: (lines,) positions in ``tokens`` where a line begins.
         dictionary: dictionary of the token IDs.
-        text: words and bytes of the original text, where known.
+        text_size: words and bytes of the original text, where known.
     """
 
     name: str
     tokens: np.ndarray
     line_starts: np.ndarray
     dictionary: Dictionary
-    text: TextSize
+    text_size: TextSize
 
     def tensors(self, stride: int, device: torch.device) -> SplitTensors:
         """Return the split for windows that score ``stride`` tokens each.
@@ -71,13 +71,13 @@ class Split:
             self.name,
         )
 
-    def text_of(self, spans: Sequence[Span]) -> TextSize:
+    def text_size_of(self, spans: Sequence[Span]) -> TextSize:
         """Return words and bytes of the scored tokens, as far as the pieces show them."""
         scored = np.concatenate([np.arange(first, stop) for _, first, stop in spans])
         if len(scored) == len(self.tokens):
-            return self.text
+            return self.text_size
         line_starts = np.flatnonzero(np.isin(scored, self.line_starts))
-        return measure_text(self.tokens[scored], line_starts, self.dictionary)
+        return measure_text_size(self.tokens[scored], line_starts, self.dictionary)
 
 
 def load_dictionary(data: Path) -> Dictionary:
@@ -110,10 +110,10 @@ def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
     sizes = np.array([len(array) for array in arrays], dtype=np.int64)
     line_starts = np.cumsum(sizes) - sizes
     line_starts = line_starts[sizes > 0]
-    text = _text_in_manifest(folder, name, len(tokens))
-    if text is None:
-        text = measure_text(tokens, line_starts, dictionary)
-    return Split(name, tokens, line_starts, dictionary, text)
+    text_size = _text_size_in_manifest(folder, name, len(tokens))
+    if text_size is None:
+        text_size = measure_text_size(tokens, line_starts, dictionary)
+    return Split(name, tokens, line_starts, dictionary, text_size)
 
 
 def _load_lines(data: Path, name: str, dictionary: Dictionary):
@@ -124,12 +124,12 @@ def _load_lines(data: Path, name: str, dictionary: Dictionary):
     return data_utils.load_indexed_dataset(str(data / name), dictionary)
 
 
-def _text_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | None:
+def _text_size_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSize | None:
     """Return the size of a split's text from the manifest, or None if the manifest has none.
 
-    A split with unknown tokens has neither words nor bytes, as in :func:`measure_text`. The counts
-    of WikiText-103 have no ``unknown``, since all of its words, and ``<unk>`` itself, are in its
-    dictionary. Those of another text in its layout have the words outside of the dictionary.
+    A split with unknown tokens has neither words nor bytes, as in :func:`measure_text_size`. The
+    counts of WikiText-103 have no ``unknown``, since all of its words, and ``<unk>`` itself, are in
+    its dictionary. Those of another text in its layout have the words outside of the dictionary.
 
     Raises:
         UserInputError: the split has another number of tokens than the manifest says.
@@ -203,7 +203,7 @@ def _starts_after_empty_lines(split: Split) -> np.ndarray:
     return np.flatnonzero(two_before & one_before & ~is_end)
 
 
-def measure_text(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:
+def measure_text_size(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:
     """Count words and bytes from the pieces, if the vocabulary's marks allow it.
 
     Args:

@@ -47,7 +47,7 @@ class EvaluatedSplit(Protocol):
     def tensors(self, stride: int, device: torch.device) -> SplitTensors:
         """Return inputs and targets on a device, for windows that score ``stride`` tokens."""
 
-    def text_of(self, spans: Sequence[Span]) -> TextSize:
+    def text_size_of(self, spans: Sequence[Span]) -> TextSize:
         """Return the words and bytes of the scored tokens, None where unknown."""
 
 
@@ -160,7 +160,7 @@ class TextEvaluator(Evaluator):
 
         tokens = [span.stop - span.first for span in spans]
         has_documents = self._config.per_document is not None
-        measured = loss_measures(nats, tokens, split.text_of(spans), has_documents)
+        measured = loss_measures(nats, tokens, split.text_size_of(spans), has_documents)
         measured.update(positions.fields())
         measured["longest_window"] = longest_window
         measured["windows_per_batch"] = batch_size
@@ -210,7 +210,7 @@ class TextEvaluator(Evaluator):
 
 
 def loss_measures(
-    nats: list[Fraction], tokens: list[int], text: TextSize, per_document: bool
+    nats: list[Fraction], tokens: list[int], text_size: TextSize, per_document: bool
 ) -> dict:
     """Return the measures of the loss, by their keys in result records.
 
@@ -220,7 +220,7 @@ def loss_measures(
     Args:
         nats: sum of the losses of each document, in nats.
         tokens: number of scored tokens of each document.
-        text: size of the text of all scored tokens.
+        text_size: size of the text of all scored tokens.
         per_document: also return the sums of each document, the input to a bootstrap.
     """
     total_nats = float(sum(nats))
@@ -234,14 +234,14 @@ def loss_measures(
     if per_document:
         measures["document_tokens"] = tokens
         measures["document_bits"] = [round(float(loss) / math.log(2), 4) for loss in nats]
-    if text.words:
-        measures["words"] = text.words
-        nats_per_word = total_nats / text.words
+    if text_size.words:
+        measures["words"] = text_size.words
+        nats_per_word = total_nats / text_size.words
         if nats_per_word <= MAX_EXPONENT:
             measures["word_perplexity"] = math.exp(nats_per_word)
-    if text.bytes:
-        measures["bytes"] = text.bytes
-        measures["bits_per_byte"] = total_nats / math.log(2) / text.bytes
+    if text_size.bytes:
+        measures["bytes"] = text_size.bytes
+        measures["bits_per_byte"] = total_nats / math.log(2) / text_size.bytes
     return measures
 
 

@@ -75,7 +75,7 @@ class TextFile:
             torch.from_numpy(inputs).to(device), torch.from_numpy(self.tokens).to(device), self.name
         )
 
-    def text_of(self, spans: Sequence[Span]) -> TextSize:
+    def text_size_of(self, spans: Sequence[Span]) -> TextSize:
         """Return the words and bytes of the scored tokens, or None for both if they are not known.
 
         They are not known if the file has an unknown token. It stands for any text, so its loss is
@@ -84,19 +84,20 @@ class TextFile:
         if self.has_unknown:
             return TextSize()
         if sum(span.stop - span.first for span in spans) == len(self.tokens):
-            return text_size(self.text)
+            return count_words_and_bytes(self.text)
         if self.offsets is None:
             return TextSize()
         words = 0
         size = 0
         for span in spans:
-            part = text_size(self.text[self.offsets[span.first] : self.offsets[span.stop]])
-            words += part.words or 0
-            size += part.bytes or 0
+            part = self.text[self.offsets[span.first] : self.offsets[span.stop]]
+            part_size = count_words_and_bytes(part)
+            words += part_size.words or 0
+            size += part_size.bytes or 0
         return TextSize(words, size)
 
 
-def text_size(text: str) -> TextSize:
+def count_words_and_bytes(text: str) -> TextSize:
     """Return the words and bytes of a text; a newline counts as a word."""
     return TextSize(words=len(text.split()) + text.count("\n"), bytes=len(text.encode()))
 

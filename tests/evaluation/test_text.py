@@ -18,7 +18,7 @@ from alibi_fairseq.evaluation.data import (
     TextSize,
     load_dictionary,
     load_split,
-    measure_text,
+    measure_text_size,
 )
 from alibi_fairseq.evaluation.text_evaluator import loss_measures
 from alibi_fairseq.results.data_folder import DataFolder
@@ -64,7 +64,7 @@ def test_text_size_matches_sentencepiece_model(tmp_path, dummy_prefix, byte_fall
     vocabulary = [model.id_to_piece(i) for i in range(model.vocab_size())]
     vocabulary = [piece for piece in vocabulary if not model.is_control(model.piece_to_id(piece))]
     pieces = [model.encode(line, out_type=str) for line in lines]
-    assert measure_text(*binarized(pieces, vocabulary)) == sizes(lines)
+    assert measure_text_size(*binarized(pieces, vocabulary)) == sizes(lines)
 
 
 LINE = ["the", "##s", *["fox"] * 97]
@@ -83,7 +83,7 @@ LINE = ["the", "##s", *["fox"] * 97]
 )
 def test_text_size_by_word_marks(lines, words, size):
     vocabulary = sorted({piece for line in lines for piece in line if piece != "<unk>"})
-    assert measure_text(*binarized(lines, vocabulary)) == TextSize(words, size)
+    assert measure_text_size(*binarized(lines, vocabulary)) == TextSize(words, size)
 
 
 def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
@@ -97,22 +97,22 @@ def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
     describe(data, valid=counts)
     assert DataFolder.open(data).corpus == "small-text"
     described = load_split(DataFolder.open(data), "valid", dictionary)
-    assert described.text == TextSize(words=110, bytes=1000)
+    assert described.text_size == TextSize(words=110, bytes=1000)
     describe(data, valid={**counts, "unknown": 1})
     with_unknown = load_split(DataFolder.open(data), "valid", dictionary)
-    assert with_unknown.text == TextSize()
+    assert with_unknown.text_size == TextSize()
     undescribed = load_split(DataFolder.open(data), "test", dictionary)
-    assert undescribed.text.words != 110
+    assert undescribed.text_size.words != 110
     describe(data, valid={**counts, "tokens": 7})
     with pytest.raises(UserInputError, match="its manifest says 7"):
         load_split(DataFolder.open(data), "valid", dictionary)
 
 
 def test_perplexity_per_word_beyond_float64_is_left_out():
-    text = TextSize(words=2, bytes=600)
-    measures = loss_measures([Fraction(1418)], [300], text, per_document=False)
+    text_size = TextSize(words=2, bytes=600)
+    measures = loss_measures([Fraction(1418)], [300], text_size, per_document=False)
     assert measures["word_perplexity"] == math.exp(709)
-    measures = loss_measures([Fraction(2000)], [300], text, per_document=False)
+    measures = loss_measures([Fraction(2000)], [300], text_size, per_document=False)
     assert "word_perplexity" not in measures
     assert measures["words"] == 2
     assert measures["bits_per_byte"] == pytest.approx(2000 / math.log(2) / 600)

@@ -19,7 +19,11 @@ from transformers import (
 from alibi_fairseq.cli import main
 from alibi_fairseq.evaluation.windows import Span
 from alibi_fairseq.huggingface.model_folder import ModelFolder
-from alibi_fairseq.huggingface.text_file import read_text_file, split_documents, text_size
+from alibi_fairseq.huggingface.text_file import (
+    count_words_and_bytes,
+    read_text_file,
+    split_documents,
+)
 
 pytest_plugins = ["evaluate_text"]
 
@@ -104,9 +108,9 @@ def test_scored_bytes_are_those_of_the_tokens(text, tmp_path):
     for spans in ([Span(0, 0, 9)], [Span(0, 5, 30)], [Span(0, 2, 4), Span(9, 20, last)]):
         parts = [folder.tokenizer.decode(file.tokens[first:end]) for _, first, end in spans]
         assert "\N{REPLACEMENT CHARACTER}" not in parts
-        words = sum(text_size(part).words for part in parts)
-        size = sum(text_size(part).bytes for part in parts)
-        assert file.text_of(spans) == (words, size)
+        words = sum(count_words_and_bytes(part).words for part in parts)
+        size = sum(count_words_and_bytes(part).bytes for part in parts)
+        assert file.text_size_of(spans) == (words, size)
 
 
 @pytest.mark.parametrize("name", ["alibi", "alibi-adaptive", "rotary", "learned", "sinusoidal"])
