@@ -21,7 +21,7 @@ from alibi_fairseq.attention import BACKENDS, FutureMask, attend
 from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.models import self_attention
 from alibi_fairseq.positions.alibi import LinearBias
 from alibi_fairseq.results.data_folder import DataFolder

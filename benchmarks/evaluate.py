@@ -28,9 +28,9 @@ from fairseq_cli import eval_lm
 
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.evaluation.data import load_dictionary, load_split
 from alibi_fairseq.evaluation.loss_by_position import LossByPosition
 from alibi_fairseq.evaluation.scoring import PeakMemory, sum_losses
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
 from alibi_fairseq.results.data_folder import DataFolder
 

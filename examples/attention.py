@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import torch
 
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.huggingface.conversion import convert_decoder
 from alibi_fairseq.positions import alibi_slopes
 from alibi_fairseq.results.data_folder import DataFolder

@@ -24,7 +24,7 @@ GLUE = {
     "fairseq_patches",
     "training",
     "evaluation.checkpoint",
-    "evaluation.data",
+    "evaluation.split",
     "data.binarization",
     "data.tokenization",
     "data.wikitext103",

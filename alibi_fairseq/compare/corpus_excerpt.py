@@ -12,7 +12,7 @@ from ..data.corpus_builder import SPLITS
 from ..data.document_beginnings import find_document_beginnings, write_document_starts
 from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
-from ..evaluation.data import load_dictionary, load_split
+from ..evaluation.split import load_dictionary, load_split
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
 from .comparison_config import ExcerptConfig

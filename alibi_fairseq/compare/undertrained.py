@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..evaluation.data import load_dictionary, load_split
+from ..evaluation.split import load_dictionary, load_split
 from ..results.data_folder import DataFolder
 from ..results.identity import Role, identity
 from ..results.measurements import Measurement

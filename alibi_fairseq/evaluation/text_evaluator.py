@@ -17,11 +17,12 @@ from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from .checkpoint import LoadedModel
 from .config import SweepConfig
-from .data import TextSize, find_document_starts, load_dictionary, load_split
 from .evaluator import Evaluator
 from .loss_by_position import LossByPosition
 from .option_types import find_device
 from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
+from .split import find_document_starts, load_dictionary, load_split
+from .text_size import TextSize
 from .windows import (
     Span,
     Window,
@@ -38,7 +39,7 @@ MAX_EXPONENT = 709
 
 
 class EvaluatedSplit(Protocol):
-    """Split as one stream of tokens, such as :class:`.data.Split`."""
+    """Split as one stream of tokens, such as :class:`.split.Split`."""
 
     @property
     def tokens(self) -> np.ndarray:

@@ -18,14 +18,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 
 from ..errors import UserInputError
 from ..evaluation.checkpoint import load_checkpoint
-from ..evaluation.data import (
-    CONTINUATION,
-    MIN_MARKED,
-    WORD_MARK,
-    Split,
-    load_dictionary,
-    load_split,
-)
+from ..evaluation.split import Split, load_dictionary, load_split
+from ..evaluation.text_size import CONTINUATION, MIN_MARKED, WORD_MARK
 from ..files import atomic_folder
 from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig

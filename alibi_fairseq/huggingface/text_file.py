@@ -20,8 +20,8 @@ from transformers import PreTrainedTokenizerBase
 
 from ..data.document_sampling import ARTICLE_START
 from ..errors import UserInputError
-from ..evaluation.data import TextSize
 from ..evaluation.scoring import SplitTensors
+from ..evaluation.text_size import TextSize
 from ..evaluation.windows import Span
 from ..files import open_input
 from .model_folder import ModelFolder
@@ -36,7 +36,7 @@ BOUNDARY_PATTERNS = {
 
 @dataclass(frozen=True)
 class TextFile:
-    """Text file in tokens, with the interface of :class:`..evaluation.data.Split`.
+    """Text file in tokens, with the interface of :class:`..evaluation.split.Split`.
 
     Attributes:
         name: file name without its suffix, the split in result records.

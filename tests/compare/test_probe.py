@@ -12,8 +12,8 @@ from alibi_fairseq.data import probes
 from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe, prepare_probe
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
-from alibi_fairseq.evaluation.data import load_dictionary
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
+from alibi_fairseq.evaluation.split import load_dictionary
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.runs import child_process
 

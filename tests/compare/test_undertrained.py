@@ -10,7 +10,7 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.compare.undertrained import undertrained_warning, unigram_entropy
-from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.runs import child_process

@@ -13,7 +13,7 @@ from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.truncation import first_lines, load_lines, write_excerpt
 from alibi_fairseq.data.wikitext103 import WikiText103
-from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.data import Split, TextSize, find_document_starts
+from alibi_fairseq.evaluation.split import Split, find_document_starts
+from alibi_fairseq.evaluation.text_size import TextSize
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.identity import Role

@@ -13,14 +13,9 @@ from conftest import describe
 from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.data import (
-    WORD_MARK,
-    TextSize,
-    load_dictionary,
-    load_split,
-    measure_text_size,
-)
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_evaluator import loss_measures
+from alibi_fairseq.evaluation.text_size import WORD_MARK, TextSize, measure_text_size
 from alibi_fairseq.results.data_folder import DataFolder
 
 TEXT = ["the quick brown fox", "jumps over", "", "the lazy dög and the fox ", "x"]

@@ -13,7 +13,7 @@ from trained import TRAIN_LENGTH
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
 
 EOS = 2

@@ -9,7 +9,7 @@ from trained import binarize, make_sentencepiece, text_of
 from transformers import AutoTokenizer
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.data import load_dictionary, load_split
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_files
 from alibi_fairseq.results.data_folder import DataFolder
 
