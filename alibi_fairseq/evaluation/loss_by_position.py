@@ -1,7 +1,8 @@
 """Loss by position, in buckets.
 
 The position of a token is the size of its context: the number of inputs visible to its prediction.
-These are inputs of the window, and those in the memory of a model that has one.
+These are inputs of the window, and those in the memory of a model that has one. Without a memory,
+it is the position in the window, from 1, and not in the split.
 """
 
 from __future__ import annotations

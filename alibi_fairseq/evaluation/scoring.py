@@ -80,14 +80,14 @@ def sum_losses(
     stream: SplitTensors,
     batches: list[list[Window]],
     spans: Sequence[Span],
-    positions: LossByPosition,
+    loss_by_position: LossByPosition,
     progress: Callable[[int], object] = lambda inputs: None,
 ) -> list[Fraction]:
     """Return the exact sum of −ln p over the tokens of each span, in nats.
 
     Args:
         spans: tokens to add up, in the order of the stream. Other scored tokens are left out.
-        positions: also receives the loss of the tokens in spans.
+        loss_by_position: also receives the loss of the tokens in spans.
         progress: called after each batch with its number of inputs.
     """
     firsts = [span.first for span in spans]
@@ -96,24 +96,26 @@ def sum_losses(
         edges += [span.first, span.stop]
     sums = [Fraction(0) for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
-        for begin, end in pairwise(_cut_columns(batch, edges, positions)):
+        for begin, end in pairwise(_cut_columns(batch, edges, loss_by_position)):
             for window, total in zip(batch, losses[:, begin:end].sum(dim=1).tolist()):
                 token = window.first_scored + begin
                 index = bisect_right(firsts, token) - 1  # last span that begins up to the token
                 if index >= 0 and token < spans[index].stop:
                     sums[index] += Fraction(total)
-                    positions.add(window, begin, end, Fraction(total))
+                    loss_by_position.add(window, begin, end, Fraction(total))
         progress(len(batch) * batch[0].length)
     return sums
 
 
-def _cut_columns(batch: list[Window], edges: list[int], positions: LossByPosition) -> list[int]:
+def _cut_columns(
+    batch: list[Window], edges: list[int], loss_by_position: LossByPosition
+) -> list[int]:
     """Return the columns at which the (B, S) losses of a batch are cut into parts, with 0 and S.
 
     In each window, the tokens of a part share a bucket of positions, and they are all in the same
     span or in none.
     """
-    columns = {0, batch[0].num_scored, *positions.cuts(batch[0])}
+    columns = {0, batch[0].num_scored, *loss_by_position.cuts(batch[0])}
     for window in batch:
         first_inside = bisect_right(edges, window.first_scored)
         end_inside = bisect_left(edges, window.stop)
@@ -139,7 +141,7 @@ class PeakMemory:
                 Path("/proc/self/clear_refs").write_text("5")  # resets the peak (see proc(5))
 
     def mb(self) -> float:
-        """Return the peak so far."""
+        """Return the peak since construction, in MB."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 1e6
         with suppress(OSError):

@@ -27,8 +27,8 @@ from .windows import (
     Span,
     Window,
     context_of,
-    effective_window,
     make_batches,
+    plan_key,
     plan_windows,
     share_start,
     spans_of,
@@ -155,14 +155,14 @@ class TextEvaluator(Evaluator):
         tensors = split.tensors(stride, self._device)
         peak = PeakMemory(self._device)
         began = time.perf_counter()
-        positions = LossByPosition(model.memory_length)
-        nats = sum_losses(model.scorer(), tensors, batches, spans, positions, progress)
+        loss_by_position = LossByPosition(model.memory_length)
+        nats = sum_losses(model.scorer(), tensors, batches, spans, loss_by_position, progress)
         seconds = round(time.perf_counter() - began, 6)
 
         tokens = [span.stop - span.first for span in spans]
         has_documents = self._config.per_document is not None
         measured = loss_measures(nats, tokens, split.text_size_of(spans), has_documents)
-        measured.update(positions.fields())
+        measured.update(loss_by_position.fields())
         measured["longest_window"] = longest_window
         measured["windows_per_batch"] = batch_size
         measured["seconds"] = seconds
@@ -206,8 +206,8 @@ class TextEvaluator(Evaluator):
             spans = self._spans[subset]
         else:
             spans = [Span(0, 0, len(self._splits[subset].tokens))]
-        requested = effective_window(case["length"], case["stride"], spans)
-        return requested == effective_window(record["length"], record["stride"], spans)
+        requested = plan_key(case["length"], case["stride"], spans)
+        return requested == plan_key(record["length"], record["stride"], spans)
 
 
 def loss_measures(

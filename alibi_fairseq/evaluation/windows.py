@@ -123,11 +123,11 @@ def plan_windows(
     return windows
 
 
-def effective_window(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
-    """Return the largest stride, and the most inputs before the scored ones, that windows use.
+def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
+    """Return a key that two plans over the same spans share if and only if they are equal.
 
-    Two plans over the same spans are equal if and only if these two numbers are equal. Lengths
-    beyond the end of the text have the windows of a shorter length.
+    It consists of the largest stride, and the most inputs before the scored ones, that windows use.
+    Lengths beyond the end of the text have the windows of a shorter length.
     """
     largest_stride = 0
     largest_unscored = 0

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from alibi_fairseq.evaluation.windows import (
     Span,
     context_of,
-    effective_window,
+    plan_key,
     plan_windows,
     share_start,
 )
@@ -72,7 +72,7 @@ def test_shared_start_keeps_context_of_every_token(sizes):
 
 
 @given(SIZES, SIZES, st.integers(0, 50))
-def test_equal_effective_windows_mean_equal_plans(first, second, begin):
+def test_equal_plan_keys_mean_equal_plans(first, second, begin):
     tokens, *first_window = first
     _, *second_window = second
     one_span = [Span(0, 0, tokens)]
@@ -80,9 +80,9 @@ def test_equal_effective_windows_mean_equal_plans(first, second, begin):
     for spans in (one_span, two_spans):
         first_plan = plan_windows(tokens, *first_window, spans)
         second_plan = plan_windows(tokens, *second_window, spans)
-        first_effective = effective_window(*first_window, spans)
-        second_effective = effective_window(*second_window, spans)
-        assert (first_plan == second_plan) == (first_effective == second_effective)
+        first_key = plan_key(*first_window, spans)
+        second_key = plan_key(*second_window, spans)
+        assert (first_plan == second_plan) == (first_key == second_key)
 
 
 def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[int], list[int]]]:
