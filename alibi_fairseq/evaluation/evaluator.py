@@ -27,7 +27,7 @@ class Evaluator(Protocol):
     cases: list[dict]
     documents_sha256: str | None = None
 
-    def inputs(self, case: dict) -> int:
+    def num_inputs(self, case: dict) -> int:
         """Return the number of inputs of a case, for the progress bar."""
 
     def check(self, model: LoadedModel, case: dict) -> None:

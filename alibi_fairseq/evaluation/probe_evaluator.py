@@ -50,7 +50,7 @@ class ProbeEvaluator(Evaluator):
         for length, depth in product(dict.fromkeys(config.lengths), probes.DEPTHS):
             self.cases.append({"length": length, "depth": depth})
 
-    def inputs(self, case: dict) -> int:
+    def num_inputs(self, case: dict) -> int:
         return probes.SEQUENCES_PER_CASE * case["length"]
 
     def check(self, model: LoadedModel, case: dict) -> None:

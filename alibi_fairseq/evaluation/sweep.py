@@ -101,7 +101,7 @@ def measure_missing(
         missing_cases = [case for case in evaluator.cases if results.find(checkpoint, case) is None]
         if missing_cases:
             missing[checkpoint] = missing_cases
-            total += sum(evaluator.inputs(case) for case in missing_cases)
+            total += sum(evaluator.num_inputs(case) for case in missing_cases)
     with make_progress_bar(total, "evaluating", "tok", disable=not missing) as bar:
         for checkpoint, missing_cases in missing.items():
             model = load(checkpoint)

@@ -88,7 +88,7 @@ class TextEvaluator(Evaluator):
 
     @classmethod
     def of_folder(cls, config: SweepConfig, folder: DataFolder) -> TextEvaluator:
-        """Return the measurements on the splits of a data folder."""
+        """Create the evaluator of the splits of a data folder."""
         dictionary = load_dictionary(folder.path)
         splits = {}
         starts = {}
@@ -103,7 +103,7 @@ class TextEvaluator(Evaluator):
             evaluator.documents_sha256 = hashlib.sha256(content.encode()).hexdigest()
         return evaluator
 
-    def inputs(self, case: dict) -> int:
+    def num_inputs(self, case: dict) -> int:
         windows = self._plan(case["subset"], case["length"], case["stride"])
         return sum(window.length for window in share_start(windows))
 
@@ -123,10 +123,10 @@ class TextEvaluator(Evaluator):
         earlier: list[dict],
         progress: Callable[[int], object],
     ) -> dict:
-        """Measure a case, unless an ``earlier`` record of the model has the same windows.
+        """Measure a case, or repeat the ``earlier`` measurement that has the same windows.
 
-        Lengths beyond the end of the text have the windows of a shorter length. Their records
-        repeat its measurement. ``longest_window`` is the number of inputs of the longest window.
+        Lengths beyond the end of the text have the windows of a shorter length.
+        ``longest_window`` is the number of inputs of the longest window.
 
         Raises:
             UserInputError: a loss is not finite.
@@ -142,11 +142,10 @@ class TextEvaluator(Evaluator):
         else:
             windows = self._plan(case["subset"], length, stride)
         longest_window = max(window.length for window in windows)
-        for record in earlier:
-            if self._has_same_windows(record, case, model):
-                progress(self.inputs(case))
-                repeated = {key: value for key, value in record.items() if key not in case}
-                return {**repeated, "longest_window": longest_window}
+        repeated = self._find_earlier(model, case, earlier)
+        if repeated is not None:
+            progress(self.num_inputs(case))
+            return {**repeated, "longest_window": longest_window}
 
         batch_size = model.windows_per_batch(length, self._device, self._config.memory_budget)
         if model.shares_start:
@@ -177,6 +176,13 @@ class TextEvaluator(Evaluator):
             measured["tokens_per_second_batch_1"] = speed
         measured.update(self._context(model, case))
         return measured
+
+    def _find_earlier(self, model: LoadedModel, case: dict, earlier: list[dict]) -> dict | None:
+        """Return the values of an earlier record with the same windows, or None."""
+        for record in earlier:
+            if self._has_same_windows(record, case, model):
+                return {key: value for key, value in record.items() if key not in case}
+        return None
 
     def _context(self, model: LoadedModel, case: dict) -> dict:
         """Return the fields of a result record for the context of the scored tokens.
@@ -256,7 +262,7 @@ def speed_of_single_windows(
     """
     windows = [window for batch in batches for window in batch]
     timed = windows[: min(8, 1 + len(windows) // 20)]
-    list(losses_of(score, tensors, [windows[:1]]))
+    list(losses_of(score, tensors, [windows[:1]]))  # list() runs the generator to its end
     began = time.perf_counter()
     list(losses_of(score, tensors, [[window] for window in timed]))
     seconds = time.perf_counter() - began

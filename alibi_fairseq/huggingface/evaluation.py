@@ -41,7 +41,7 @@ class FolderOptions:
 
 
 class TextFileEvaluator(TextEvaluator):
-    """Measurements of a sweep on text files, each of which is a split.
+    """Evaluator of text files, each of which is a split.
 
     Attributes:
         texts: text files by split.
