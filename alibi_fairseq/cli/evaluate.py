@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.loading import require_file
-from ..data.probes import SETTINGS_FILE
+from ..data.probes import PROBE_FILE
 from ..errors import UserInputError
 from ..evaluation.config import (
     CHECKPOINTS,
@@ -134,7 +134,7 @@ class Eval(CliCommand):
             raise UserInputError(
                 f"--effective-context {percent} is not a percentage. Pass a number of at least 0."
             )
-        if (folder_of(self.data[0]) / SETTINGS_FILE).is_file():
+        if (folder_of(self.data[0]) / PROBE_FILE).is_file():
             self._check_probe()
         if self.by_position:
             self._check_by_position()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 #: File with the settings of a probe, in its data folder.
-SETTINGS_FILE = "probe.json"
+PROBE_FILE = "probe.json"
 #: Split with the running text of test sequences.
 TEXT = "text"
 #: Multiples of the training length at which models are tested.
@@ -298,9 +298,9 @@ def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
     Raises:
         UserInputError: the folder has no probe, or an unknown one.
     """
-    settings = read_json_if_present(data / SETTINGS_FILE)
+    settings = read_json_if_present(data / PROBE_FILE)
     if settings is None:
-        raise UserInputError(f"'{data}' was not made for a probe: it has no {SETTINGS_FILE}.")
+        raise UserInputError(f"'{data}' was not made for a probe: it has no {PROBE_FILE}.")
     name = settings["probe"]["name"]
     if name not in PROBES:
         raise UserInputError(
@@ -333,7 +333,7 @@ def prepare_probe(probe: Probe, length: int, text: Path | None, out: Path, seed:
     settings = {"probe": asdict(probe), "length": length, "seed": seed}
     if text:
         settings["text"] = sha256_file(text / "train.bin")
-    if read_json_if_present(out / SETTINGS_FILE) == settings:
+    if read_json_if_present(out / PROBE_FILE) == settings:
         return
     text_dictionary = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
     marker = SPECIAL + text_dictionary.count("\n")
@@ -359,7 +359,7 @@ def prepare_probe(probe: Probe, length: int, text: Path | None, out: Path, seed:
             write_lines(folder / TEXT, [torch.from_numpy(held_out_text)], num_entries)
         symbols = "".join(f"{entry} 1\n" for entry in probe.entries)
         (folder / "dict.txt").write_text(text_dictionary + symbols, encoding="utf-8")
-        (folder / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
+        (folder / PROBE_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
 
 
 def _load_tokens(data: Path, split: str) -> np.ndarray:

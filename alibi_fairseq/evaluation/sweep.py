@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.probes import SETTINGS_FILE
+from ..data.probes import PROBE_FILE
 from ..files import locked, sha256_file
 from ..progress_bar import make_progress_bar
 from ..results.data_folder import DataFolder
@@ -43,7 +43,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
     with locked(lock_path(out), f"--out {out}", "evaluation"):
         folder = DataFolder.open(data)
         evaluator: Evaluator
-        if (folder.path / SETTINGS_FILE).is_file():
+        if (folder.path / PROBE_FILE).is_file():
             evaluator = ProbeEvaluator(config, folder)
         else:
             evaluator = TextEvaluator.of_folder(config, folder)

@@ -183,7 +183,7 @@ class ProbeEvalStep(EvalStep):
         """Return the marker, which depends on the probe's settings instead of a split."""
         flags = (*self.config.override_flags(), *self.flags)
         settings = {"lengths": self.config.lengths, "flags": flags}
-        sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.SETTINGS_FILE]
+        sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.PROBE_FILE]
         return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results_path])
 
 

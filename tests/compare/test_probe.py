@@ -161,7 +161,7 @@ def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
     assert loaded == probe
     assert text is None
     assert load_dictionary(tmp_path / "data")[marker] == "<probe:mark>"
-    settings = tmp_path / "data" / probes.SETTINGS_FILE
+    settings = tmp_path / "data" / probes.PROBE_FILE
     settings.write_text(settings.read_text().replace(probe.name, "unknown"))
     with pytest.raises(UserInputError, match="probe 'unknown', which does not exist"):
         probes.load(tmp_path / "data")

@@ -7,7 +7,7 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
-from alibi_fairseq.data.probes import SETTINGS_FILE
+from alibi_fairseq.data.probes import PROBE_FILE
 from alibi_fairseq.results.results_file import load_results_file
 
 
@@ -73,7 +73,7 @@ def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
 )
 def test_eval_rejects_options_of_texts_for_probes(option, trained, tmp_path, refuse):
     (tmp_path / "probe").mkdir()
-    (tmp_path / "probe" / SETTINGS_FILE).write_text("{}")
+    (tmp_path / "probe" / PROBE_FILE).write_text("{}")
     command = ["eval", tmp_path / "probe", "--path", trained("alibi"), "--lengths", 16]
     sentence = refuse(*command, *option.split(), "--out", tmp_path / "r.json")
     assert sentence.startswith(f"{option.split()[0]} requires a text")
