@@ -24,7 +24,6 @@ from .modeling_alibi_lm import AlibiLmForCausalLM
 from .positions_alibi_lm import POSITIONS, SUPPORTED_ROPE_TYPES
 from .rope_parameters import rope_parameters
 
-NAME = "alibi_lm"
 #: Our options that exported models support, or that do not affect the scores.
 SUPPORTED_OPTIONS = {
     "position_method",
@@ -100,7 +99,7 @@ def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Co
     else:
         model = AlibiLmForCausalLM(description)
         weights = own_weights(decoder)
-        name = NAME
+        name = AlibiLmConfig.model_type
         reason = f"No architecture of transformers has '{position_method}' positions."
         if native is not None:
             reason = f"With {', '.join(mismatches)}, it would be {native.name}."

@@ -23,8 +23,8 @@ from ..evaluation.text_size import CONTINUATION, MIN_MARKED, WORD_MARK
 from ..files import atomic_folder
 from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig
-from .conversion import NAME, Converted, convert_decoder
-from .model_card import measurements_with, model_card
+from .conversion import Converted, convert_decoder
+from .model_card import measurements_of_checkpoint, model_card
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
 
@@ -55,14 +55,16 @@ def export_checkpoint(
     Raises:
         UserInputError: if a file is missing or invalid. Nothing is written then.
     """
-    measurements = measurements_with(checkpoint, results_paths)
+    measurements = measurements_of_checkpoint(checkpoint, results_paths)
     with atomic_folder(out) as folder:
+        data_folder = DataFolder.open(data)
         dictionary = load_dictionary(data)
-        tokenizer = build_tokenizer(data, find_files(data, dictionary, tokenizer_files))
+        files = find_tokenizer_files(data_folder, dictionary, tokenizer_files)
+        tokenizer = build_tokenizer(data, files)
         loaded = load_checkpoint(checkpoint, data)
         for split in ("valid", "test", "train"):
             if (data / f"{split}.idx").is_file():
-                check_tokenizer(tokenizer, load_split(DataFolder.open(data), split, dictionary))
+                check_tokenizer(tokenizer, load_split(data_folder, split, dictionary))
                 break
         # Results name a method with other options differently, so the option takes precedence.
         method = getattr(loaded.decoder.args, "position_method", loaded.facts["position_method"])
@@ -76,15 +78,16 @@ def export_checkpoint(
         # Some tokenizers do not need it, but `import-hf` does.
         (folder / "dict.txt").write_bytes((data / "dict.txt").read_bytes())
         trust_argument = ", trust_remote_code=True"
+        is_custom_model = isinstance(converted.model, AlibiLmForCausalLM)
         card = model_card(
             loaded.facts,
             converted,
-            DataFolder.open(data),
+            data_folder,
             checkpoint,
             measurements,
             license_identifier,
             name=out.name,
-            for_model=trust_argument if converted.architecture == NAME else "",
+            for_model=trust_argument if is_custom_model else "",
             for_tokenizer=trust_argument if is_custom_tokenizer else "",
         )
         (folder / "README.md").write_text(card, encoding="utf-8")
@@ -99,7 +102,9 @@ def save_model(model: PreTrainedModel, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dict[str, Path]:
+def find_tokenizer_files(
+    data: DataFolder, dictionary: Dictionary, named: Sequence[Path]
+) -> dict[str, Path]:
     """Return the files of the tokenizer by argument of :class:`AlibiLmTokenizer`.
 
     Args:
@@ -113,7 +118,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     """
     files = list(named)
     if not files:
-        files = DataFolder.open(data).tokenizer_files
+        files = data.tokenizer_files
     if len(files) == 2:
         return {"encoder_file": files[0], "merges_file": files[1]}
     if files:
@@ -126,8 +131,8 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
     numbers = sum(word.isdecimal() for word in words)
     if marked > MIN_MARKED * len(words) or numbers > 0.5 * len(words):
         raise UserInputError(
-            f"The dictionary of {data} contains pieces of words, and their tokenizer is not next "
-            "to it. Pass --tokenizer-files."
+            f"The dictionary of {data.path} contains pieces of words, and their tokenizer is not "
+            "next to it. Pass --tokenizer-files."
         )
     return {}
 
@@ -135,7 +140,7 @@ def find_files(data: Path, dictionary: Dictionary, named: Sequence[Path]) -> dic
 def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenizerBase:
     """Create a tokenizer with the token IDs of the ``dict.txt`` in a data folder."""
     if not files:
-        return word_level(Dictionary.load(str(data / "dict.txt")))
+        return word_level_tokenizer(Dictionary.load(str(data / "dict.txt")))
     try:
         return AlibiLmTokenizer(data / "dict.txt", **files)
     except Exception as error:  # the libraries raise bare exceptions for corrupted files
@@ -143,7 +148,7 @@ def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenize
         raise UserInputError(f"Cannot read {names} as a tokenizer ({error}).") from error
 
 
-def word_level(dictionary: Dictionary) -> PreTrainedTokenizerFast:
+def word_level_tokenizer(dictionary: Dictionary) -> PreTrainedTokenizerFast:
     """Create a tokenizer that splits at spaces; a newline is the word ``</s>``."""
     model = Tokenizer(WordLevel(dict(dictionary.indices), unk_token="<unk>"))
     model.normalizer = normalizers.Sequence(

@@ -38,7 +38,9 @@ def check_license(identifier: str) -> None:
         )
 
 
-def measurements_with(checkpoint: Path, results_paths: Sequence[Path]) -> list[Measurement]:
+def measurements_of_checkpoint(
+    checkpoint: Path, results_paths: Sequence[Path]
+) -> list[Measurement]:
     """Return the measurements of a checkpoint in results files, each once.
 
     Raises:
@@ -107,7 +109,9 @@ def model_card(
     checkpoint: Path,
     measurements: Sequence[Measurement],
     license_identifier: str | None,
-    **texts: str,
+    name: str,
+    for_model: str,
+    for_tokenizer: str,
 ) -> str:
     """Return the text of the model card.
 
@@ -118,22 +122,29 @@ def model_card(
         checkpoint: the exported checkpoint.
         measurements: measurements of the checkpoint.
         license_identifier: license for the metadata; None: no license is stated.
-        texts: further texts of the template: the name of the folder, and arguments for loading its
-            model and tokenizer.
+        name: name of the exported folder.
+        for_model: further arguments in the call that loads the model.
+        for_tokenizer: further arguments in the call that loads the tokenizer.
     """
     metadata = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     if license_identifier is not None:
         metadata["license"] = license_identifier
     tokens = trained_tokens(checkpoint, facts["updates"])
-    values = dict(facts)
-    values.update(vars(converted))
     body = TEMPLATE.read_text(encoding="utf-8").format(
-        **values,
         run=literal(checkpoint.resolve().parent.name),
+        position_method=facts["position_method"],
+        train_length=facts["train_length"],
+        parameters=facts["parameters"],
         data=describe_data(data),
+        updates=facts["updates"],
         trained_tokens=UNKNOWN if tokens is None else f"{tokens:,}",
         license=license_identifier or "not stated",
-        **texts,
+        architecture=converted.architecture,
+        reason=converted.reason,
+        difference=converted.difference,
+        name=name,
+        for_model=for_model,
+        for_tokenizer=for_tokenizer,
     )
     card = f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n{body}"
     if measurements:

@@ -117,7 +117,9 @@ def test_scored_bytes_are_those_of_the_tokens(text, tmp_path):
 def test_exported_model_equals_its_checkpoint(
     name, trained, sweep, evaluate, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", lambda *arguments: {})
+    monkeypatch.setattr(
+        "alibi_fairseq.huggingface.export.find_tokenizer_files", lambda *arguments: {}
+    )
     folder = tmp_path / "exported"
     arguments = ["--data", str(trained.data), "--path", str(trained(name)), "--out", str(folder)]
     assert main(["export", *arguments]) == 0

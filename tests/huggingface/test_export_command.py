@@ -23,7 +23,9 @@ EOS = 2
 def no_tokenizer_check():
     """Skip the tokenizer check: the tests split the corpus without a sentencepiece model."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("alibi_fairseq.huggingface.export.find_files", lambda *arguments: {})
+        patch.setattr(
+            "alibi_fairseq.huggingface.export.find_tokenizer_files", lambda *arguments: {}
+        )
         yield
 
 

@@ -26,7 +26,9 @@ def results(trained, tmp_path_factory):
 def export(trained, tmp_path, monkeypatch):
     """Return a function that exports a checkpoint and returns the exit code."""
     # The shared data has numbers as words, which look like token IDs.
-    monkeypatch.setattr("alibi_fairseq.huggingface.export.find_files", lambda *arguments: {})
+    monkeypatch.setattr(
+        "alibi_fairseq.huggingface.export.find_tokenizer_files", lambda *arguments: {}
+    )
 
     def run(*options: str) -> int:
         arguments = ["--data", str(trained.data), "--path", str(trained("alibi"))]

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
-from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_files
+from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_tokenizer_files
 from alibi_fairseq.results.data_folder import DataFolder
 
 #: Text with fairseq's symbols, words and characters unseen in training, and unusual spaces.
@@ -93,12 +93,16 @@ def test_token_ids_of_real_text(kind, request, tmp_path):
 
 def test_pieces_without_tokenizer_are_rejected(pieces, byte_level, words):
     for data, files in (pieces, byte_level):
+        folder = DataFolder.open(data)
         with pytest.raises(UserInputError, match="--tokenizer-files"):
-            find_files(data, load_dictionary(data), [])
-        assert find_files(data, load_dictionary(data), [*files.values()]) == files
+            find_tokenizer_files(folder, load_dictionary(data), [])
+        assert find_tokenizer_files(folder, load_dictionary(data), [*files.values()]) == files
     data, _ = words
-    assert find_files(data, load_dictionary(data), []) == {}
-    assert [*find_files(data, load_dictionary(data), [data / "vocab.txt"])] == ["wordpiece_file"]
+    folder = DataFolder.open(data)
+    dictionary = load_dictionary(data)
+    assert find_tokenizer_files(folder, dictionary, []) == {}
+    vocabulary = [data / "vocab.txt"]
+    assert [*find_tokenizer_files(folder, dictionary, vocabulary)] == ["wordpiece_file"]
 
 
 def test_different_tokenizer_is_rejected(pieces, tmp_path):
