@@ -158,20 +158,9 @@ def describe_decoder(decoder: Any, position_method: str, train_length: int) -> A
     activations["gelu_fast"] = activations["gelu_accurate"]
     window = _attention_window(decoder)
     layer = decoder.layers[0]
-    embedding = decoder.embed_tokens
-    input_bands = None
-    if args.adaptive_input:
-        widths = [band[0].embedding_dim for band in embedding.embeddings]
-        input_bands = list(zip([0, *embedding.cutoff], widths))
-    softmax = decoder.adaptive_softmax
-    softmax_bands = None
     tied = decoder.share_input_output_embed
-    if softmax is not None:
+    if decoder.adaptive_softmax is not None:
         tied = args.tie_adaptive_weights
-        widths = [softmax.input_dim]
-        for _, _, words in softmax.tail:
-            widths.append(words.weight.shape[1])
-        softmax_bands = list(zip([0, *softmax.cutoff], widths))
     return AlibiLmConfig(
         vocab_size=len(decoder.dictionary),
         hidden_size=decoder.embed_dim,
@@ -185,9 +174,9 @@ def describe_decoder(decoder: Any, position_method: str, train_length: int) -> A
         final_norm=decoder.layer_norm is not None,
         embedding_norm=decoder.layernorm_embedding is not None,
         embedding_scale=float(decoder.embed_scale),
-        embedding_bands=input_bands,
-        softmax_bands=softmax_bands,
-        embedding_width=embedding.embedding_dim,
+        embedding_bands=_input_bands(decoder),
+        softmax_bands=_softmax_bands(decoder),
+        embedding_width=decoder.embed_tokens.embedding_dim,
         output_width=decoder.output_embed_dim,
         excluded_symbols=parse_excluded_symbols(getattr(args, "excluded_symbols", "none")) or None,
         alibi_scale=_alibi_scale(args),
@@ -215,6 +204,26 @@ def _unsupported_options() -> dict[str, Any]:
         if not is_supported or field.name.startswith("scale_"):
             options[field.name] = field.default
     return options
+
+
+def _input_bands(decoder: Any) -> list[tuple[int, int]] | None:
+    """Return the first token ID and the width of each band of adaptive input, or None."""
+    if not decoder.args.adaptive_input:
+        return None
+    embedding = decoder.embed_tokens
+    widths = [band[0].embedding_dim for band in embedding.embeddings]
+    return list(zip([0, *embedding.cutoff], widths))
+
+
+def _softmax_bands(decoder: Any) -> list[tuple[int, int]] | None:
+    """Return the first token ID and the width of each band of an adaptive softmax, or None."""
+    softmax = decoder.adaptive_softmax
+    if softmax is None:
+        return None
+    widths = [softmax.input_dim]
+    for _, _, words in softmax.tail:
+        widths.append(words.weight.shape[1])
+    return list(zip([0, *softmax.cutoff], widths))
 
 
 def _attention_window(decoder: Any) -> int:

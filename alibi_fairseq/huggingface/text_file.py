@@ -139,22 +139,10 @@ def read_text_file(
                 f"--per-document {boundary} finds one document in '{path}'. Omit it, or choose "
                 "another way to separate documents."
             )
-    tokenizer = folder.tokenizer
-    tokens, offsets, document_starts = _encode(parts, tokenizer)
+    tokens, offsets, document_starts = _encode(parts, folder.tokenizer)
     if len(tokens) == 0:
         raise UserInputError(f"{path} contains no token. Pass a file with text.")
-    first_input = folder.first_input
-    vocabulary = folder.config.get_text_config().vocab_size
-    largest = max(first_input, int(tokens.max()))
-    if largest >= vocabulary:
-        raise UserInputError(
-            f"The tokenizer gives token ID {largest} for {path}, but the vocabulary of the model "
-            f"in {folder.path} has {vocabulary:,} entries. Use the tokenizer of this model."
-        )
-    unknown = tokenizer.unk_token_id
-    has_unknown = unknown is not None and unknown in tokens
-    if unknown in (tokenizer.bos_token_id, tokenizer.eos_token_id):
-        has_unknown = False  # GPT-2 has one token for all three, and no unknown text
+    _check_token_ids(path, folder, tokens)
     return TextFile(
         name=path.stem,
         text=text,
@@ -163,9 +151,32 @@ def read_text_file(
         offsets=offsets,
         restarts=document_starts if restart_documents else [0],
         document_starts=document_starts,
-        first_input=first_input,
-        has_unknown=has_unknown,
+        first_input=folder.first_input,
+        has_unknown=_has_unknown(tokens, folder.tokenizer),
     )
+
+
+def _check_token_ids(path: Path, folder: ModelFolder, tokens: np.ndarray) -> None:
+    """Check that the vocabulary of the model has all token IDs of a file, and the first input.
+
+    Raises:
+        UserInputError: it lacks one.
+    """
+    vocabulary = folder.config.get_text_config().vocab_size
+    largest = max(folder.first_input, int(tokens.max()))
+    if largest >= vocabulary:
+        raise UserInputError(
+            f"The tokenizer gives token ID {largest} for {path}, but the vocabulary of the model "
+            f"in {folder.path} has {vocabulary:,} entries. Use the tokenizer of this model."
+        )
+
+
+def _has_unknown(tokens: np.ndarray, tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return True if a token stands for text that is not in the vocabulary."""
+    unknown = tokenizer.unk_token_id
+    if unknown is None or unknown in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        return False  # GPT-2 has one token for all three, and no unknown text
+    return unknown in tokens
 
 
 def split_documents(text: str, boundary: str) -> list[str]:

@@ -127,7 +127,7 @@ class EvalStep:
         if self.name:
             name_parts.append(self.name)
         sources = [checkpoint]
-        for folder in (self.data or run.data).split(":"):
+        for folder in data_folders(self.data or run.data):
             for subset in self.config.subsets:
                 data_file = Path(folder) / f"{subset}.bin"
                 if data_file.is_file():
