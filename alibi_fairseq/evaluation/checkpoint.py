@@ -279,6 +279,6 @@ def check_dictionary(state: dict, path: Path, data: Path) -> None:
     data_dictionary = Dictionary.load(str(data / "dict.txt"))
     if dictionary_digest(training_dictionary) != dictionary_digest(data_dictionary):
         raise UserInputError(
-            f"The data was numbered with another dictionary than '{path}' was trained with; "
-            f"preprocess the text with '{reference}' (fairseq-preprocess --srcdict)."
+            f"The data was binarized with a different dictionary than '{path}' was trained with. "
+            f"Preprocess the text with fairseq-preprocess --srcdict '{reference}'."
         )

@@ -89,7 +89,7 @@ def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Co
         model = AutoModelForCausalLM.from_config(native.to_native_config(description))
         weights = native.export_weights(description, decoder.state_dict())
         name = native.name
-        reason = f"{native.name} computes the same, without code of ours."
+        reason = f"{native.name} computes the same scores without custom code."
     elif rotation and rotation["rope_type"] not in SUPPORTED_ROPE_TYPES:
         raise UserInputError(
             f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
@@ -131,8 +131,8 @@ def compare_scores(decoder: Any, scores: Callable[[Tensor], Tensor], train_lengt
     difference = (original - converted).masked_fill(original == converted, 0).abs().max().item()
     if not difference <= MAX_LOG_PROB_DIFFERENCE:  # also rejects NaN
         raise UserInputError(
-            f"The converted model gives other scores (largest difference {difference:.1e}). The "
-            "original has an option that the other format does not support."
+            f"The converted model computes different scores (largest difference {difference:.1e}). "
+            "The original has an option that the other format does not support."
         )
     return difference
 

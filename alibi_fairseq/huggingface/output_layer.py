@@ -1,9 +1,9 @@
 """Output layer of a causal language model, computed for some positions at a time.
 
 A whole (tokens × vocabulary) matrix would take gigabytes. Some models scale or cap their logits
-after the output layer, so that applying this layer alone gives other scores. For these models their
-own ``forward`` computes the logits: it gets a single token, and a hook replaces the input of the
-output layer by the hidden states of the positions.
+after the output layer, so applying this layer alone gives different scores. For these models, their
+own ``forward`` computes the logits. It receives a single token, and a hook replaces the input of
+the output layer with the hidden states of the positions.
 
 Shapes: B windows, T inputs of a window, S tokens it scores, C model width, V vocabulary.
 """

@@ -110,7 +110,7 @@ def read_text_file(
 ) -> TextFile:
     """Read a text file and split it into tokens.
 
-    Documents are split into tokens one by one, so that no token spans two of them.
+    Each document is tokenized separately, so no token spans two documents.
 
     Args:
         path: file in UTF-8.

@@ -45,7 +45,7 @@ def test_checkpoint_rejects_data_of_other_dictionary(sweep, trained, other_data,
 def test_checkpoint_without_hash_uses_nearby_dictionary(sweep, trained, other_data, tmp_path):
     checkpoint = without_dictionary_hash(trained("alibi"), tmp_path / "foreign" / "model.pt")
     shutil.copy(trained.data / "dict.txt", checkpoint.parent)
-    with pytest.raises(UserInputError, match="another dictionary"):
+    with pytest.raises(UserInputError, match="a different dictionary"):
         sweep(checkpoint, data=other_data)
     assert sweep(checkpoint)
 

@@ -149,7 +149,7 @@ def test_model_with_different_logits_is_rejected(monkeypatch):
     model = perturbed("alibi")
     monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
     model.decoder.embed_positions._divisor = 3.0  # an option that the conversion ignores
-    with pytest.raises(UserInputError, match="other scores"):
+    with pytest.raises(UserInputError, match="different scores"):
         converted(model, "alibi")
 
 

@@ -188,7 +188,7 @@ def test_import_rejects_probability_of_missing_symbols(tmp_path, monkeypatch, re
     """The built-in comparison detects a symbol that the original model lacks."""
     folder = save_random_model("bloom", tmp_path / "model")
     monkeypatch.setattr(OutputProjection, "forward", torch.nn.Linear.forward)
-    assert "other scores" in refuse("import-hf", folder, "--out", tmp_path / "out")
+    assert "different scores" in refuse("import-hf", folder, "--out", tmp_path / "out")
 
 
 def test_text_with_excluded_symbol_is_rejected(tmp_path):
