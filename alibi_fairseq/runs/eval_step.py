@@ -10,6 +10,7 @@ from ..data import probes
 from ..evaluation.config import SweepConfig, TextCase
 from ..evaluation.option_types import format_stride
 from ..results.completion import CompletionMarker
+from ..results.data_hashes import data_folders
 from ..results.identity import names_file
 from ..results.results_file import load_results_file
 from .child_process import ALIBI, ChildProcess
