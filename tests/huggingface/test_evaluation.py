@@ -112,6 +112,23 @@ def test_overrides_change_the_configuration(evaluate, tmp_path, refuse, text):
     assert "'other'" in refuse(*command, "--lengths", "8", "--model-overrides", '{"other": 1}')
 
 
+def test_overrides_change_derived_values(evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model", "qwen2")
+    window = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
+    options = {"lengths": "32", "strides": "full"}
+    (full,) = evaluate(folder, out="full", **options)
+    overrides = json.dumps({**window, "layer_types": None})
+    (listed,) = evaluate(folder, out="listed", model_overrides=overrides, **options)
+    config = json.loads((folder / "config.json").read_text())
+    del config["layer_types"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (overridden,) = evaluate(folder, model_overrides=json.dumps(window), **options)
+    (folder / "config.json").write_text(json.dumps({**config, **window}))
+    (edited,) = evaluate(folder, out="edited", **options)
+    assert listed["loss_bits"] == overridden["loss_bits"] == edited["loss_bits"]
+    assert edited["loss_bits"] != full["loss_bits"]
+
+
 def test_evaluation_connects_to_nothing(evaluate, tmp_path, monkeypatch):
     def connect(*arguments):
         pytest.fail("a connection")

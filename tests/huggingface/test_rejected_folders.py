@@ -30,11 +30,24 @@ def test_invalid_overrides_are_rejected(refuse, text, tmp_path):
     assert "'rope_type', not 'type'" in sentence({"rope_parameters": {"type": "linear"}})
     assert "--model-overrides cannot" in sentence({"rope_parameters": "linear"})
     assert "Correct --model-overrides" in sentence({"rope_parameters": {"rope_type": "none"}})
-    assert "another shape. Correct --model-overrides" in sentence({"hidden_size": 64})
+    assert "another shape. Correct --model-overrides" in sentence({"intermediate_size": 64})
+    assert "lists 'head_dim'" in sentence({"hidden_size": 64})
     parameters = {"sliding_attention": {"rope_theta": 10.0}, "full_attention": {"rope_theta": 9.0}}
     folder = make_folder(tmp_path / "layers", "gemma3", rope_parameters=parameters)
     message = sentence({"rope_parameters": {"rope_theta": 500.0}})
     assert "separate values for full_attention, sliding_attention" in message
+
+
+def test_overrides_without_effect_are_rejected(refuse, text, tmp_path):
+    folder = make_folder(tmp_path / "model", "qwen2")
+    command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "out.json"]
+
+    def sentence(overrides: dict) -> str:
+        return refuse(*command, "--model-overrides", json.dumps(overrides))
+
+    assert "'sliding_window' would have no effect" in sentence({"sliding_window": 4})
+    window = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
+    assert "lists 'layer_types'" in sentence(window)
 
 
 def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path):
