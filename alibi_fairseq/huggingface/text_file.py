@@ -9,6 +9,7 @@ Shapes: N tokens of the file.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ def read_text_file(
         restarts=document_starts if restart_documents else [0],
         document_starts=document_starts,
         first_input=folder.first_input,
-        has_unknown=_has_unknown(tokens, folder.tokenizer),
+        has_unknown=any(unknown in tokens for unknown in _unknown_ids(folder.tokenizer)),
     )
 
 
@@ -171,14 +172,6 @@ def _check_token_ids(path: Path, folder: ModelFolder, tokens: np.ndarray) -> Non
         )
 
 
-def _has_unknown(tokens: np.ndarray, tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Return True if a token stands for text that is not in the vocabulary."""
-    unknown = tokenizer.unk_token_id
-    if unknown is None or unknown in (tokenizer.bos_token_id, tokenizer.eos_token_id):
-        return False  # GPT-2 has one token for all three, and no unknown text
-    return unknown in tokens
-
-
 def split_documents(text: str, boundary: str) -> list[str]:
     """Split a text into documents, whose concatenation is the text.
 
@@ -189,6 +182,24 @@ def split_documents(text: str, boundary: str) -> list[str]:
     starts = [match.start() for match in BOUNDARY_PATTERNS[boundary].finditer(text)]
     edges = sorted({0, *starts, len(text)})
     return [text[begin:end] for begin, end in zip(edges, edges[1:])]
+
+
+def _unknown_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Return the token IDs that stand for text outside the vocabulary.
+
+    A fast tokenizer gives the unknown token of its backend, which its configuration may not name.
+    """
+    unknown = {tokenizer.unk_token_id}
+    if tokenizer.is_fast:
+        backend = json.loads(tokenizer.backend_tokenizer.to_str())
+        unknown.add(backend["model"].get("unk_id"))
+        token = backend["model"].get("unk_token")
+        if token is not None:
+            unknown.add(tokenizer.backend_tokenizer.token_to_id(token))
+        if "ByteLevel" in json.dumps(backend["pre_tokenizer"]):
+            # GPT-2 has one token for all three, and no unknown text.
+            unknown -= {tokenizer.bos_token_id, tokenizer.eos_token_id}
+    return {token_id for token_id in unknown if token_id is not None}
 
 
 def _encode(

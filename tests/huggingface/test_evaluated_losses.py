@@ -9,11 +9,13 @@ import shutil
 
 import pytest
 import torch
-from folders import LENGTH, TEXT, make_folder, unigram_tokenizer
+from folders import LENGTH, TEXT, byte_level_tokenizer, make_folder, unigram_tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
 from trained import TRAIN_LENGTH
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    PreTrainedTokenizerFast,
 )
 
 from alibi_fairseq.cli import main
@@ -195,3 +197,21 @@ def test_unknown_tokens_have_no_size(evaluate, text, tmp_path):
     assert "bits_per_byte" in known
     assert "bits_per_byte" not in unknown
     assert "word_perplexity" not in unknown
+
+
+@pytest.mark.parametrize("names", [{}, {"unk_token": "</s>"}])
+def test_unknown_token_of_the_backend_is_found(names, text, tmp_path):
+    vocabulary = {word: index for index, word in enumerate(["</s>", *TEXT.split()[:5]])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="</s>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **names)
+    folder = ModelFolder.open(make_folder(tmp_path / "model", tokenizer=tokenizer))
+    assert read_text_file(text, folder).has_unknown
+
+
+def test_byte_level_tokenizer_has_no_unknown_text(text, tmp_path):
+    tokenizer = byte_level_tokenizer()
+    tokenizer.unk_token = tokenizer.eos_token
+    folder = ModelFolder.open(make_folder(tmp_path / "model", tokenizer=tokenizer))
+    text.write_text(TEXT + tokenizer.eos_token, encoding="utf-8")
+    assert not read_text_file(text, folder).has_unknown
