@@ -277,6 +277,8 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
 
         Args:
             attention_mask: False or 0 at padding, (B, S), or a mask of four dimensions.
+            position_ids: (B or 1, T). Without cache and attention mask, positions that restart
+                separate packed documents.
             inputs_embeds: output of :meth:`get_input_embeddings` before scaling, (B, T, E). It is
                 projected to the model width afterwards, except for adaptive input.
             use_cache: return the keys and values; has no effect with gradient checkpointing.
@@ -298,6 +300,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         query_positions = num_past + torch.arange(num_new, device=x.device)
         key_positions = first_key + torch.arange(num_keys, device=x.device)
         distance = query_positions[:, None] - key_positions  # (T, S)
+        given_positions = position_ids
         if position_ids is None:
             position_ids = count_positions(attention_mask, query_positions)
 
@@ -310,7 +313,7 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             x = x + position_embeddings.to(x.dtype)
         x = self.layernorm_embedding(x)
         x = nn.functional.dropout(x, p=self.config.dropout, training=self.training)
-        mask = self.make_mask(x, attention_mask, kv_cache)
+        mask = self.make_mask(x, attention_mask, kv_cache, given_positions)
         bias = self.positions.bias(distance.clamp(min=0), num_past + num_new)
         if bias is not None:
             bias = bias.to(x.dtype).unsqueeze(0)  # (1, H, T, S)
@@ -369,8 +372,12 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
             return None
         return DynamicCache(config=self.config)
 
-    def make_mask(self, x, attention_mask, kv_cache):
-        """Return the causal mask in the format of the attention backend, or None."""
+    def make_mask(self, x, attention_mask, kv_cache, position_ids):
+        """Return the causal mask in the format of the attention backend, or None.
+
+        Without cache and attention mask, ``position_ids`` that restart begin a new document, as in
+        all models of transformers. It does not see the documents before it.
+        """
         if self.config._attn_implementation == "flex_attention" and x.device.type == "cpu":
             # PyTorch 2.13 returns NaN for small heads there, and does not compile with padding.
             raise ValueError(
@@ -380,7 +387,11 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         if self.config.sliding_window is not None:
             create_mask = create_sliding_window_causal_mask
         return create_mask(
-            config=self.config, inputs_embeds=x, attention_mask=attention_mask, **{CACHE: kv_cache}
+            config=self.config,
+            inputs_embeds=x,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            **{CACHE: kv_cache},
         )
 
 

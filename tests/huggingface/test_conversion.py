@@ -9,7 +9,9 @@ from exported import ADAPTIVE, BLOOM, LONGROPE, TIED, converted, perturbed
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.huggingface.configuration_alibi_lm import AlibiLmConfig
 from alibi_fairseq.huggingface.export import save_model
+from alibi_fairseq.huggingface.modeling_alibi_lm import AlibiLmForCausalLM
 from alibi_fairseq.huggingface.positions_alibi_lm import POSITIONS
 from alibi_fairseq.positions.xpos import last_position
 
@@ -242,6 +244,24 @@ def test_compiled_model_matches_eager(method, flags):
         expected = model.get_normalized_probs(model(tokens), log_probs=True)
         log_probabilities = compiled(tokens, use_cache=False).logits.log_softmax(-1)
         torch.testing.assert_close(log_probabilities, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "eager"])
+@pytest.mark.parametrize("window", [None, 4])
+@pytest.mark.parametrize("method", POSITIONS)
+@torch.no_grad()
+def test_packed_documents_are_separate(method, window, backend):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = AlibiLmConfig(position_method=method, sliding_window=window, use_cache=False, **sizes)
+    model = AlibiLmForCausalLM(config).eval()
+    model.set_attn_implementation(backend)
+    for parameter in model.parameters():
+        parameter.add_(0.1 * torch.randn_like(parameter))
+    documents = [random_tokens(2, length) for length in (7, 9)]
+    positions = torch.cat([torch.arange(7), torch.arange(9)]).unsqueeze(0)
+    packed = model(torch.cat(documents, dim=1), position_ids=positions).logits
+    expected = torch.cat([model(document).logits for document in documents], dim=1)
+    torch.testing.assert_close(packed, expected, rtol=0, atol=1e-5)
 
 
 def test_fine_tuning_with_labels():
