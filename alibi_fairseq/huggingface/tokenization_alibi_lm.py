@@ -6,6 +6,7 @@ only transformers, and sentencepiece or tokenizers. The token IDs of a text equa
 and each newline is the symbol ``</s>``.
 """
 
+import re
 import shutil
 import unicodedata
 from pathlib import Path
@@ -73,8 +74,22 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
     def tokenize(self, text, **kwargs):
         """Split a text into pieces, with ``</s>`` at each newline.
 
-        Special symbols in the text are ordinary text, as in ``fairseq-preprocess``.
+        Special symbols in the text are ordinary text, as in ``fairseq-preprocess``. Tokens that
+        were added later are not split.
         """
+        added = [token for token in self.added_tokens_encoder if token not in SPECIAL]
+        if not added:
+            return self._split_text(text)
+        # Where tokens overlap, the longest one is found.
+        longest_first = sorted(added, key=len, reverse=True)
+        pattern = "|".join(re.escape(token) for token in longest_first)
+        tokens = []
+        for part in re.split(f"({pattern})", text):
+            tokens += [part] if part in added else self._split_text(part)
+        return tokens
+
+    def _split_text(self, text):
+        """Split a text without added tokens into pieces, with ``</s>`` at each newline."""
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         tokens = self._segmenter.split(lines[0])
         for line in lines[1:]:

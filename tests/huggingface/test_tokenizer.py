@@ -119,3 +119,19 @@ def test_dictionary_may_overwrite_special_symbols(tmp_path):
     (tmp_path / "dict.txt").write_text("the 3\n<unk> 2 #fairseq:overwrite\nof 1\n")
     assert build_tokenizer(tmp_path, {})("the <unk> of")["input_ids"] == [4, 5, 6]
     assert Dictionary.load(str(tmp_path / "dict.txt")).index("<unk>") == 5
+
+
+def test_added_tokens_are_found(pieces, tmp_path):
+    data, files = pieces
+    tokenizer = build_tokenizer(data, files)
+    parts = ["the of\n", "and </s> in"]
+    first, second = (tokenizer(part)["input_ids"] for part in parts)
+    tokenizer.register_for_auto_class()
+    tokenizer.add_tokens(["<sep>", "<sep>>"])
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=True)
+    for extended in (tokenizer, loaded):
+        short, long = extended.convert_tokens_to_ids(["<sep>", "<sep>>"])
+        assert len({short, long, extended.unk_token_id}) == 3
+        text = "<sep>>".join(parts) + "<sep>"
+        assert extended(text)["input_ids"] == [*first, long, *second, short]
