@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
+from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
@@ -82,22 +83,30 @@ class RotationStates:
 
     Dynamic scaling keeps the frequencies of the longest window for later, shorter ones
     (``dynamic_rope_update`` of transformers), so that a loss would depend on the order of windows.
+    Code in a folder can do the same in any module with a buffer that is not stored.
     """
 
     def __init__(self, model: nn.Module):
         self._states: list[tuple[nn.Module, dict, dict]] = []
         for module in model.modules():
-            if hasattr(module, "rope_type"):
-                attributes = dict(vars(module))
-                buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-                self._states.append((module, attributes, buffers))
+            if hasattr(module, "rope_type") or module._non_persistent_buffers_set:
+                attributes = _copy_tensors(vars(module))
+                self._states.append((module, attributes, _copy_tensors(module._buffers)))
 
     def restore(self) -> None:
         """Set all rotary embeddings to their states before any window."""
         for module, attributes, buffers in self._states:
             vars(module).clear()
-            vars(module).update(attributes)
-            module._buffers = {name: buffer.clone() for name, buffer in buffers.items()}
+            vars(module).update(_copy_tensors(attributes))
+            module._buffers = _copy_tensors(buffers)
+
+
+def _copy_tensors(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a dictionary with copies of the tensors and the same other values."""
+    return {
+        name: value.clone() if isinstance(value, Tensor) else value
+        for name, value in values.items()
+    }
 
 
 def load_transformers_model(
@@ -148,7 +157,7 @@ def load_transformers_model(
         facts=facts,
         max_length=find_max_length(config, model),
         memory_length=0,
-        shares_start=not depends_on_length(config),
+        shares_start=not (has_own_code(model) or depends_on_length(config)),
         bytes_per_input=bytes_per_input,
         output_layer=OutputLayer(model),
         rotation_states=rotation_states,
@@ -216,6 +225,11 @@ def depends_on_length(config: PreTrainedConfig) -> bool:
     if isinstance(config, AlibiLmConfig):
         return config.alibi_scale is None
     return any(part.get("rope_type") not in FIXED_ROTATIONS for part in rotations(config))
+
+
+def has_own_code(model: nn.Module) -> bool:
+    """Return True if the code of a model comes from its folder, not from an installed package."""
+    return type(model).__module__.startswith(TRANSFORMERS_DYNAMIC_MODULE_NAME)
 
 
 def find_max_length(config: PreTrainedConfig, model: nn.Module) -> int:

@@ -47,7 +47,10 @@ def naive_losses(
     fresh.
     """
     is_dynamic = "dynamic" in (folder / "config.json").read_text()
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).double().eval()
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, trust_remote_code=True
+    )
+    model = model.double().eval()
     rotation = copy.deepcopy(model.model.rotary_emb) if is_dynamic else None
     sums = []
     for tokens in documents:
@@ -82,6 +85,57 @@ def test_losses_equal_naive_float64(name, evaluate, tmp_path):
         assert record["bytes"] == len(TEXT.encode())
         assert record["words"] == len(TEXT.split()) + TEXT.count("\n")
         assert record["train_length"] == (4 * LENGTH if name == "mpt" else LENGTH)
+
+
+#: Model that keeps the frequencies of its longest text, like InternLM2.
+DYNAMIC_CODE = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+class DynamicConfig(LlamaConfig):
+    model_type = "mine"
+
+
+class DynamicRotation(torch.nn.Module):
+    def __init__(self, length):
+        super().__init__()
+        self.length = length
+        self.longest = length
+        self.register_buffer("inv_freq", torch.zeros(4), persistent=False)
+
+    def forward(self, x, position_ids):
+        self.longest = max(self.longest, int(position_ids.max()) + 1)
+        base = 100.0 * (2.0 * self.longest / self.length - 1.0) ** (8 / 6)
+        self.inv_freq = base ** (-torch.arange(0, 8, 2) / 8)
+        angles = position_ids[..., None].float() * self.inv_freq
+        angles = torch.cat([angles, angles], -1)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+class DynamicModel(LlamaForCausalLM):
+    config_class = DynamicConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.model.rotary_emb = DynamicRotation(config.max_position_embeddings)
+"""
+
+
+def test_dynamic_rotation_of_own_code_is_reset(evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model")
+    (tokens,) = tokens_of(folder, [TEXT])
+    (folder / "modeling_dynamic.py").write_text(DYNAMIC_CODE)
+    config = json.loads((folder / "config.json").read_text())
+    config["model_type"] = "mine"
+    config["auto_map"] = {
+        "AutoConfig": "modeling_dynamic.DynamicConfig",
+        "AutoModelForCausalLM": "modeling_dynamic.DynamicModel",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    for record in evaluate(folder, lengths="48,16", trust_remote_code=True):
+        (expected,) = naive_losses(folder, [tokens], record["length"], record["stride"])
+        assert record["loss_bits"] == pytest.approx(expected / len(tokens), abs=1e-5)
 
 
 def test_documents_equal_naive_float64(evaluate, tmp_path):
