@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -172,11 +173,26 @@ class ModelFolder:
         for kind, problem in problems.items():
             # An entry with another shape is the key and two shapes.
             keys = [key if isinstance(key, str) else key[0] for key in loading_info[kind]]
+            if kind == "unexpected_keys":
+                keys = [key for key in keys if not self._is_mask(key)]
             if keys:
                 raise UserInputError(
                     f"The weights in {self.path} do not match its {CONFIG_FILE}: {min(keys)} "
                     f"{problem}. {self._fix}"
                 )
+
+    def _is_mask(self, key: str) -> bool:
+        """Return True if a key is a causal mask, which older versions of transformers stored."""
+        if key.endswith("masked_bias"):
+            return True
+        if not key.endswith(("attn.bias", "attention.bias")):
+            return False
+        for file in self.path.glob("*.safetensors"):
+            with safe_open(file, "pt") as weights:
+                names = weights.keys()
+                if key in names:
+                    return _is_lower_triangle(weights.get_tensor(key))
+        return False
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of configuration, weights, and tokenizer, and of all of them.
@@ -194,6 +210,15 @@ class ModelFolder:
         }
         everything = " ".join([*hashes.values(), sha256_files(code)])
         return {**hashes, "checkpoint_sha256": hashlib.sha256(everything.encode()).hexdigest()}
+
+
+def _is_lower_triangle(mask: torch.Tensor) -> bool:
+    """Return True if the last two dimensions are a Boolean lower triangle, and all others are 1."""
+    size = mask.shape[-1] if mask.dim() >= 2 else 0
+    if mask.dtype not in (torch.bool, torch.uint8) or mask.numel() != size * size:
+        return False
+    triangle = torch.ones(size, size, dtype=torch.bool).tril()
+    return mask.shape[-2] == size and torch.equal(mask.view(size, size).bool(), triangle)
 
 
 def _read_config(path: Path, content: dict, trust_remote_code: bool) -> PreTrainedConfig:

@@ -14,6 +14,7 @@ from transformers import (
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
+    GPTNeoConfig,
     GPTNeoXConfig,
     LlamaConfig,
     MptConfig,
@@ -51,6 +52,16 @@ CONFIGS: dict[str, tuple[type[PreTrainedConfig], dict]] = {
     "qwen3": (Qwen3Config, dict(head_dim=8, **_GROUPED)),
     "gemma2": (Gemma2Config, dict(head_dim=8, final_logit_softcapping=0.5, **_GROUPED)),
     "gemma3": (Gemma3TextConfig, dict(head_dim=8, **_GROUPED)),
+    "gpt-neo": (
+        GPTNeoConfig,
+        dict(
+            hidden_size=32,
+            num_layers=2,
+            num_heads=4,
+            attention_types=[[["global", "local"], 1]],
+            max_position_embeddings=LENGTH,
+        ),
+    ),
     "gpt2": (GPT2Config, dict(n_embd=32, n_layer=2, n_head=4, n_positions=LENGTH)),
 }
 
