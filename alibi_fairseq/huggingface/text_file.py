@@ -205,19 +205,24 @@ def _unknown_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
 def _encode(
     parts: list[str], tokenizer: PreTrainedTokenizerBase
 ) -> tuple[np.ndarray, np.ndarray | None, list[int]]:
-    """Return the tokens of all parts, their first characters, and each part's first position."""
+    """Return the tokens of all parts, their first characters, and each part's first position.
+
+    Parts without tokens have no first position.
+    """
     tokens: list[int] = []
     offsets: list[int] = []
     document_starts = []
     begin = 0
     for part in parts:
-        document_starts.append(len(tokens))
         encoded = tokenizer(
             part,
             add_special_tokens=False,
             return_offsets_mapping=tokenizer.is_fast,
             verbose=False,
         )
+        if encoded["input_ids"]:
+            # The text of a document without tokens belongs to a neighboring document.
+            document_starts.append(len(tokens))
         tokens += encoded["input_ids"]
         if tokenizer.is_fast:
             offsets += [begin + first for first, _ in encoded["offset_mapping"]]

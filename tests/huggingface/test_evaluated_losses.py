@@ -269,3 +269,17 @@ def test_byte_level_tokenizer_has_no_unknown_text(text, tmp_path):
     folder = ModelFolder.open(make_folder(tmp_path / "model", tokenizer=tokenizer))
     text.write_text(TEXT + tokenizer.eos_token, encoding="utf-8")
     assert not read_text_file(text, folder).has_unknown
+
+
+def test_documents_without_tokens_are_left_out(evaluate, text, tmp_path):
+    vocabulary = {word: index for index, word in enumerate(["</s>", "<unk>", "the", "of"])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>")
+    folder = make_folder(tmp_path / "model", tokenizer=tokenizer)
+    content = "the of the\n\n \n\nof the\n\n \n"
+    text.write_text(content)
+    options = {"lengths": "8", "strides": "full", "per_document": True, "score_from": "0"}
+    (record,) = evaluate(folder, **options)
+    assert record["document_tokens"] == [3, 2]
+    assert record["bytes"] == len(content)
