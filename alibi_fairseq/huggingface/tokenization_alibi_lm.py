@@ -83,9 +83,12 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         # Where tokens overlap, the longest one is found.
         longest_first = sorted(added, key=len, reverse=True)
         pattern = "|".join(re.escape(token) for token in longest_first)
-        tokens = []
+        tokens: list[str] = []
         for part in re.split(f"({pattern})", text):
-            tokens += [part] if part in added else self._split_text(part)
+            if part in added:
+                tokens.append(part)
+            else:
+                tokens += self._split_text(part)
         return tokens
 
     def _split_text(self, text):
