@@ -62,6 +62,11 @@ class AlibiLmConfig(PreTrainedConfig):
     def __init__(self, **kwargs):
         for name, default in FIELDS.items():
             setattr(self, name, kwargs.pop(name, default))
+        scale = self.alibi_scale
+        if scale is not None and not (isinstance(scale, (int, float)) and scale > 0):
+            raise ValueError(
+                f"alibi_scale must be a positive number or None (dynamic), not {scale!r}."
+            )
         for width in ("embedding_width", "output_width"):
             setattr(self, width, getattr(self, width) or self.hidden_size)
         super().__init__(**{"tie_word_embeddings": True, **SPECIAL_TOKEN_IDS, **kwargs})

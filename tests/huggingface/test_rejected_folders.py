@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
 import torch
 from folders import make_folder
 from safetensors.torch import load_file, save_file
@@ -12,8 +13,11 @@ from transformers import (
     AutoModelForCausalLM,
     BertConfig,
     BertLMHeadModel,
+    LlamaForCausalLM,
     MambaConfig,
 )
+
+from alibi_fairseq.huggingface.configuration_alibi_lm import AlibiLmConfig
 
 pytest_plugins = ["evaluate_text"]
 
@@ -140,6 +144,38 @@ def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "out.json"]
     assert "attention.bias is not part of" in refuse(*command)
+
+
+def test_short_positions_are_accepted(evaluate, tmp_path):
+    folder = make_folder(tmp_path / "model", "gpt2", n_positions=8)
+    (record,) = evaluate(folder, lengths="8", strides="full")
+    assert record["train_length"] == 8
+
+
+def test_errors_of_the_forward_pass_are_one_sentence(refuse, text, tmp_path, monkeypatch):
+    folder = make_folder(tmp_path / "model")
+    command = ["eval", text, "--path", folder, "--lengths", "20", "--out", tmp_path / "out.json"]
+    overrides = ["--model-overrides", '{"max_position_embeddings": 64}']
+    limit = 0
+
+    def forward(self, input_ids, **kwargs):
+        if input_ids.shape[1] > limit:
+            raise TypeError("first line\nsecond line")
+        return original(self, input_ids, **kwargs)
+
+    original = LlamaForCausalLM.forward
+    monkeypatch.setattr(LlamaForCausalLM, "forward", forward)
+    assert "any text (first line). Correct its config.json." in refuse(*command)
+    assert "any text (first line). Correct --model-overrides." in refuse(*command, *overrides)
+    limit = 16
+    assert "window of 20 tokens (first line)" in refuse(*command)
+    assert "Correct --model-overrides, or reduce --lengths." in refuse(*command, *overrides)
+
+
+@pytest.mark.parametrize("scale", ["dynamic", 0, -1.0])
+def test_invalid_alibi_scale_is_rejected(scale):
+    with pytest.raises(ValueError, match="alibi_scale must be a positive number"):
+        AlibiLmConfig(alibi_scale=scale)
 
 
 def test_conflicting_arguments_are_rejected(refuse, text, trained, tmp_path):
