@@ -286,6 +286,10 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         """
         if past_key_values is None:
             past_key_values = cache
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
         x = self.embed_inputs(input_ids, inputs_embeds)
         kv_cache = self.select_cache(past_key_values, use_cache)
         num_new = x.shape[1]

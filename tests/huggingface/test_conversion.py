@@ -264,6 +264,19 @@ def test_packed_documents_are_separate(method, window, backend):
     torch.testing.assert_close(packed, expected, rtol=0, atol=1e-5)
 
 
+@torch.no_grad()
+def test_configuration_selects_outputs():
+    exported = converted(perturbed("xpos"), "xpos").model
+    exported.set_attn_implementation("eager")
+    tokens = random_tokens(1, 5)
+    assert exported(tokens).hidden_states is None
+    exported.config.output_hidden_states = True
+    exported.config.output_attentions = True
+    output = exported(tokens)
+    assert len(output.hidden_states) == len(output.attentions) + 1 > 1
+    assert exported(tokens, output_hidden_states=False).hidden_states is None
+
+
 def test_fine_tuning_with_labels():
     exported = converted(perturbed("alibi", TIED), "alibi").model
     tokens = random_tokens(2, 16)
