@@ -9,6 +9,7 @@ and each newline is the symbol ``</s>``.
 import re
 import shutil
 import unicodedata
+from itertools import groupby
 from pathlib import Path
 
 from transformers import PreTrainedTokenizer
@@ -152,7 +153,13 @@ class ByteLevel:
         return [str(token_id) for token_id in self._model.encode(line).ids]
 
     def join(self, tokens):
-        return self._model.decode([int(token) for token in tokens if token.isdecimal()])
+        text = ""
+        for is_piece, run in groupby(tokens, key=str.isdecimal):
+            if is_piece:
+                text += self._model.decode([int(token) for token in run])
+            else:  # special and added tokens
+                text += "".join(run)
+        return text
 
 
 class WordPieces:

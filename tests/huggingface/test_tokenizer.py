@@ -135,3 +135,11 @@ def test_added_tokens_are_found(pieces, tmp_path):
         assert len({short, long, extended.unk_token_id}) == 3
         text = "<sep>>".join(parts) + "<sep>"
         assert extended(text)["input_ids"] == [*first, long, *second, short]
+
+
+def test_added_tokens_of_byte_level_tokenizer_are_decoded(byte_level):
+    data, files = byte_level
+    tokenizer = build_tokenizer(data, files)
+    tokenizer.add_tokens(["<sep>"])
+    text = text_of("train")[0]
+    assert tokenizer.decode(tokenizer(f"{text}<sep>{text}")["input_ids"]) == f"{text}<sep>{text}"
