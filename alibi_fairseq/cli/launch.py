@@ -1,4 +1,4 @@
-"""Command ``alibi-fairseq launch``: a recipe of the paper on any number of GPUs or nodes."""
+"""Command ``alibi-fairseq launch``: a recipe of ``configs/`` on any number of GPUs or nodes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from .options import CliCommand, option
 class Launch(CliCommand):
     """Options of ``alibi-fairseq launch``, which trains a recipe on any number of GPUs or nodes."""
 
-    recipe: str = option(
-        "recipe of the paper (configs/), for example wikitext-103/alibi-512", metavar="RECIPE"
-    )
+    recipe: str = option("recipe of configs/, for example wikitext-103/alibi-512", metavar="RECIPE")
     data: str = option("data folder (data-bin), or several joined by ':'", metavar="DATA")
     flags: list[str] = option(
         "further options of fairseq-train, such as --save-dir FOLDER, which is required",
