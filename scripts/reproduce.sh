@@ -5,7 +5,7 @@
 #   scripts/reproduce.sh all --dry-run                  print every command
 #   scripts/reproduce.sh table5 --scale smoke …         test every step on the CPU with tiny models
 #   scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip
-#                                                       study of small models (studies/small_models/protocol.md)
+#                                                       study of small models (studies/README.md)
 #
 # Rerun the same command to resume. SIGTERM, SIGUSR1, and Ctrl-C save a checkpoint and exit with code
 # 75. --help lists the options, and docs/experiments.md the cost of each table.

@@ -59,3 +59,12 @@ def test_options_without_effect_are_rejected(words, named, tmp_path, monkeypatch
     assert stopped.value.code == 2
     assert named in capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["text"]
+
+
+def test_page_without_arguments_is_written_to_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([]) == 0
+    page = Path("runs/studies/results/README.md")
+    assert capsys.readouterr().out == f"{page}\n"
+    assert "**primary models**" in page.read_text(encoding="utf-8")
+    assert {path.parts[0] for path in Path().rglob("*")} == {"runs"}
