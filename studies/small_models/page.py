@@ -68,9 +68,9 @@ METHODS = """\
 TESTS_SCOPE = """\
 E1 to E5 compare models that were trained at L = 128. E6 also needs models that were trained at
 L = 512. The primary models are trained in the order of the protocol, which allows at most 24 hours
-of one core. The training of the present ones took {hours:.1f} hours, without the learning-rate
-trials. Models that are missing below have not been trained yet. The limit may leave out
-the last of them."""
+of one core, without the learning-rate trials. The training of the present ones took {hours:.1f}
+hours. Models that are missing below have not been trained yet. The limit may leave out the last of
+them."""
 
 TRAINING_GAPS = """\
 Difference from ALiBi in perplexity on the validation split, at L = 128 without overlap (mean over
@@ -99,10 +99,10 @@ The secondary models have the setup of an earlier version of this study. Their l
 with the inverse square root of the updates and does not reach zero, they have a different
 vocabulary, and they are tested on 40 articles, or on 20 books from Project Gutenberg. Training
 lengths of 128 and 512 were planned. L = 256, evaluations with S = 64 (which this page does not
-show), and the order of training were decided after results at 128 and 512 had been seen. Also after
-that, the three ALiBi models at L = 128 were trained a second time, on another processor, so that
-they could be evaluated with one more stride. Only the second ones are used; the results of the
-first are in commit 8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM were
+show), and the order of training were decided after results at 128 and 512 had been seen. After
+that, too, the three ALiBi models at L = 128 were retrained, on another processor, so that they
+could be evaluated with one more stride. Only the retrained models are used; the results of the
+first ones are in commit 8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM were
 added after the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates come
 from trials of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found that
 this choice favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal embeddings.
