@@ -258,7 +258,7 @@ def explain(exception: BaseException) -> str | None:
         place = exception.filename or "The output"
         return f"{str(place)[:200]} cannot be used ({exception.strerror})."
     if isinstance(exception, ModuleNotFoundError) and (exception.name or "") in _OPTIONAL:
-        return f"{sentence}; pip install {_OPTIONAL[exception.name or '']}."
+        return f"{sentence}; run {_OPTIONAL[exception.name or '']}."
     for pattern, advice in _KNOWN.items():
         if re.search(pattern, f"{kind}: {message}", re.DOTALL):
             short = textwrap.shorten(message, 500, placeholder=" …")
@@ -307,14 +307,16 @@ _OF_THE_MACHINE = {
     errno.ENOENT,
     errno.EPIPE,
 }
-#: Optional packages and their install commands.
+#: Optional packages and their install commands, which are those of a clone.
 _OPTIONAL = {
-    **{name: name for name in ("matplotlib", "tensorboard")},
-    **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "'alibi-fairseq[huggingface]'"),
-    **dict.fromkeys(("scipy", "statsmodels"), "'alibi-fairseq[study]'"),
-    "submitit": "'alibi-fairseq[slurm]'",
-    "shtab": "'alibi-fairseq[completion]'",
-    "fairseq_cli": "alibi-fairseq",
+    **{name: f"pip install {name}" for name in ("matplotlib", "tensorboard")},
+    **dict.fromkeys(
+        ("transformers", "tokenizers", "safetensors"), "./scripts/install.sh huggingface"
+    ),
+    **dict.fromkeys(("scipy", "statsmodels"), "./scripts/install.sh study"),
+    "submitit": "./scripts/install.sh slurm",
+    "shtab": "./scripts/install.sh completion",
+    "fairseq_cli": "./scripts/install.sh",
 }
 #: Errors of fairseq, torch, YAML, and worker processes that the user can fix, by "Type: message",
 #: and what to do about them if they do not say it.

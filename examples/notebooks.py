@@ -1,6 +1,6 @@
 """Convert the example scripts to notebooks: ``python examples/notebooks.py FOLDER``.
 
-Requires ``pip install 'alibi-fairseq[notebooks]'``.
+Requires ``./scripts/install.sh notebooks``.
 """
 
 from __future__ import annotations

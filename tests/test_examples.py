@@ -21,7 +21,7 @@ OUTPUT = {name: f"{name}.png" for name in SCRIPTS} | {"ten_lines": "exported/con
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    pytest.importorskip("nbformat", reason="pip install 'alibi-fairseq[notebooks]'")
+    pytest.importorskip("nbformat", reason="./scripts/install.sh notebooks")
     import notebooks
 
     folder = tmp_path_factory.mktemp("notebooks")
@@ -64,7 +64,7 @@ def trained_run(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
 def test_notebooks_run_on_trained_model(name, folder, trained_run, tmp_path, monkeypatch):
-    nbclient = pytest.importorskip("nbclient", reason="pip install 'alibi-fairseq[notebooks]'")
+    nbclient = pytest.importorskip("nbclient", reason="./scripts/install.sh notebooks")
     import nbformat
 
     ten_lines = ROOT / "examples" / "ten_lines.py"

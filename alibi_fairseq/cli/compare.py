@@ -192,7 +192,7 @@ def add_option(group: argparse._ActionsContainer, name: str, metavar: str | None
     """Add the option of a field, with its description and default as help."""
     description = FIELDS[name].description
     default = FIELDS[name].default
-    help_default = default or "none"
+    help_default = default
     keywords: dict[str, Any] = {}
     if isinstance(default, tuple) and default:
         help_default = ",".join(map(str, default))
@@ -203,11 +203,13 @@ def add_option(group: argparse._ActionsContainer, name: str, metavar: str | None
         if default is None:  # like `eval`, which takes the first without a value
             keywords.update(nargs="?", const=choices[0])
             description = f"{description} (without a value: {choices[0]})"
+    if help_default:
+        description = f"{description} (default: {help_default})"
     group.add_argument(
         OPTIONS[name],
         dest=name,
         metavar=metavar,
-        help=f"{description} (default: {help_default})",
+        help=description,
         **keywords,
     )
 

@@ -53,7 +53,7 @@ def test_device_errors_name_no_option(monkeypatch, error):
         (UserInputError("on\n two lines"), "on two lines"),
         (MissingConfigException("no such\nfile", "x"), "no such file"),
         (ModuleNotFoundError("No module named 'alibi_fairseq.x'", name="alibi_fairseq.x"), None),
-        (ModuleNotFoundError("No module", name="transformers"), "alibi-fairseq[huggingface]"),
+        (ModuleNotFoundError("No module", name="transformers"), "install.sh huggingface"),
         (pickle.UnpicklingError("Weights only load failed. GLOBAL posix.system"), "posix.system"),
     ],
 )

@@ -115,3 +115,10 @@ def test_compare_groups_options():
 def test_described_key_of_comparison_is_option():
     described = {name for name, field in FIELDS.items() if field.description}
     assert described == set(OPTIONS)
+
+
+def test_help_has_at_most_one_default(options):
+    for action in options:
+        description = action.help or ""
+        assert description.count("(default: ") <= 1, action.option_strings
+        assert "(default: none)" not in description, action.option_strings

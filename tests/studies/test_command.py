@@ -34,7 +34,7 @@ def test_missing_package_names_install_command():
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "No module named 'statsmodels'" in line
-    assert "pip install 'alibi-fairseq[study]'" in line
+    assert "run ./scripts/install.sh study" in line
 
 
 @pytest.mark.parametrize(
