@@ -25,7 +25,7 @@ done
 text="$out/python-documentation.txt"
 [ -f "$text" ] || python scripts/python_documentation.py "$text"
 set -- compare "$text" --methods alibi,sinusoidal --train-lengths 64 --lr 0.002 "${options[@]}" \
-  --title "Small models trained on 64 tokens" --out "$out" "$@"
+  --title "Small models trained at L = 64" --out "$out" "$@"
 python -c 'import shlex, sys; print(shlex.join(sys.argv[1:]))' alibi-fairseq "$@"
 echo "The results are perplexities. Lower is better."
 exec python -m alibi_fairseq "$@"

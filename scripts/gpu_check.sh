@@ -3,9 +3,10 @@
 #
 #   scripts/gpu_check.sh [--minutes M] [--out FOLDER] [--parts PART …] [--rehearse]
 #
-# Requires Python with PyTorch (python3, or PYTHON=/path/to/it), but no network: missing packages are
-# installed from wheels-py3.* in this clone (scripts/bundle_wheels.sh). FOLDER (default:
-# runs/gpu-check) holds one JSON file per part and summary.txt. The log is FOLDER.log.
+# Requires Python (python3, or PYTHON=/path/to/it) with PyTorch, pytest, and pytest-timeout. It runs
+# offline: fairseq and its requirements are installed from wheels-py3.* in this clone
+# (scripts/bundle_wheels.sh) if they are missing. FOLDER (default: runs/gpu-check) holds one JSON
+# file per part and summary.txt. The log is FOLDER.log.
 set -euo pipefail
 
 root="$(cd "$(dirname "$0")/.." && pwd)"

@@ -102,10 +102,11 @@ lengths of 128 and 512 were planned. L = 256, evaluations with S = 64 (which thi
 show), and the order of training were decided after results at 128 and 512 had been seen. After
 that, too, the three ALiBi models at L = 128 were retrained, on another processor, so that they
 could be evaluated with one more stride. Only the retrained models are used; the results of the
-first ones are in commit 8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM were
-added after the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates come
-from trials of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found that
-this choice favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal embeddings.
+first ones are in commit 8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM
+were added after the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates
+come from trials of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found
+that this choice favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal
+embeddings.
 The outcomes of that version were withdrawn: they counted a larger effect than the paper's as a
 contradiction, and tested claims about perplexity at the training length, which models of this size
 cannot test."""
