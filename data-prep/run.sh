@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by the prepare.sh of each corpus: runs `alibi-fairseq prepare` from this checkout with the
-# Python at hand when it has what is needed (a cluster node without a network), otherwise with .venv.
+# Python at hand when it has what is needed (an offline cluster node), otherwise with .venv.
 
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"

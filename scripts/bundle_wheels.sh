@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Collect wheels for a machine without network in a folder of at most 30 MB. That machine must have
-# Python, PyTorch, and NumPy. Run this script on a machine with network.
+# Collect wheels for an offline machine in a folder of at most 30 MB. That machine must have Python,
+# PyTorch, and NumPy. Run this script on a machine with internet access.
 #
 #   scripts/bundle_wheels.sh [--python 3.12] [--out FOLDER]
 #

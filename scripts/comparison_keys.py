@@ -1,4 +1,4 @@
-"""Write the table of YAML keys in docs/experiments.md: ``python scripts/comparison_keys.py``."""
+"""Write the tables in docs/comparison-keys.md: ``python scripts/comparison_keys.py``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alibi_fairseq.compare.comparison_config import (
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
 
-PAGE = Path(__file__).parents[1] / "docs" / "experiments.md"
+PAGE = Path(__file__).parents[1] / "docs" / "comparison-keys.md"
 #: Classes whose attributes are YAML keys, by the name of their marker on the page.
 TABLES = {
     "keys": ComparisonConfig,

@@ -17,7 +17,7 @@ if ! "$python" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_
   bundle="$("$python" -c 'import sys; print("wheels-py%d.%d" % sys.version_info[:2])')"
   if [ ! -d "$bundle" ]; then
     echo "gpu_check.sh: error: $python lacks fairseq, PyTorch, or pytest, and $bundle is missing." \
-      "Create it with scripts/bundle_wheels.sh on a machine with network." >&2
+      "Create it with scripts/bundle_wheels.sh on a machine with internet access." >&2
     exit 2
   fi
   PYTHON="$python" bash "$bundle/install_offline.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what scripts/bundle_wheels.sh gathered, on a machine without a network.
+# Install what scripts/bundle_wheels.sh gathered, on an offline machine.
 #
 #   install_offline.sh [BUNDLE]     default: the folder this script lies in
 #

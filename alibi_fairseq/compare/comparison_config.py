@@ -176,8 +176,8 @@ class ComparisonConfig:
     methods: Methods = Field(
         ("alibi", "sinusoidal"),
         description="position methods (`alibi-fairseq models` lists their names); all: the seven "
-        "up to the time of the ALiBi paper; later: the seven after it; A+B: A and B in "
-        "alternate layers; A/OPTION=VALUE: A with an option of the model",
+        "that predate or appear in the ALiBi paper; later: the seven published since; A+B: A and B "
+        "in alternate layers; A/OPTION=VALUE: A with an option of the model",
     )
     train_lengths: NonEmptyListOrItem[PositiveInt] = Field(
         (128,), description="training lengths in tokens"

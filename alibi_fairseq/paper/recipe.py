@@ -69,9 +69,8 @@ class Batch:
         total = self.sequences_per_update
         if total % gpus:
             raise UserInputError(
-                f"{gpus} GPUs cannot keep {self.tokens_per_update:,} tokens per update, because "
-                f"its {total} sequences of {self.length} tokens cannot be divided evenly. Use a "
-                f"divisor of {total}."
+                f"{gpus} GPUs do not work: an update has {total} sequences of {self.length} "
+                f"tokens, and {total} is not divisible by {gpus}. Use a divisor of {total}."
             )
         sequences_per_gpu = total // gpus
         divisors = [n for n in range(1, self.sequences + 1) if sequences_per_gpu % n == 0]

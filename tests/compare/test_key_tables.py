@@ -1,4 +1,4 @@
-"""The tables of YAML keys in docs/experiments.md against the configuration classes."""
+"""The tables of YAML keys in docs/comparison-keys.md against the configuration classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alibi_fairseq.compare.comparison_config import (
     ExcerptConfig,
 )
 
-PAGE = ROOT / "docs" / "experiments.md"
+PAGE = ROOT / "docs" / "comparison-keys.md"
 
 
 @pytest.fixture
