@@ -83,17 +83,19 @@ def expected_frequencies(config: GPTNeoXConfig, keys: int) -> tuple[torch.Tensor
     return make(config, CPU, seq_len=keys)
 
 
-@pytest.mark.parametrize("start", [0, 1, 1000])
+#: Scalings and first positions. transformers' NTK base depends on the length of the text, not on
+#: the positions, so both are equal only from position 0.
+OPTIONS_AND_STARTS = [("ntk:dynamic", 0)]
+for option in ("none", "pi:4", "yarn:4", "llama3:4", "longrope:4"):
+    OPTIONS_AND_STARTS += [(option, start) for start in (0, 1, 1000)]
+
+
 @pytest.mark.parametrize("heads", [1, 12])
 @pytest.mark.parametrize("percent", [1.0, 0.25])
-@pytest.mark.parametrize(
-    "option", ["none", "pi:4", "ntk:dynamic", "yarn:4", "llama3:4", "longrope:4"]
-)
+@pytest.mark.parametrize(("option", "start"), OPTIONS_AND_STARTS)
 def test_values_and_gradients_equal_gpt_neox(option, percent, heads, start):
     kind = option.partition(":")[0]
     tokens = 4 * LENGTH
-    if kind == "ntk" and start:
-        pytest.skip("transformers' base depends on the length of the text, not on the positions")
     q, k = torch.randn(2, 2, heads, tokens, HEAD_DIM).requires_grad_()
     factor = 1.0 if option == "none" else 4.0
     config = transformers_config(kind, factor, heads=heads, base=500.0, percent=percent)
@@ -234,6 +236,22 @@ def test_turns_equal_transformers_parameters(kind, few_key, many_key, few, many)
     frequencies, scale = method.frequencies(512, CPU)
     torch.testing.assert_close(frequencies, expected, rtol=1e-6, atol=0)
     assert scale == pytest.approx(expected_scale)
+
+
+FIXED_SCALINGS = ["pi:4", "ntk:4", "yarn:4", "llama3:4", "longrope:4"]
+DYNAMIC_SCALINGS = ["pi:dynamic", "ntk:dynamic", "yarn:dynamic", "llama3:dynamic"]
+
+
+@pytest.mark.parametrize("start", [LENGTH - 1, LENGTH, 3 * LENGTH])
+@pytest.mark.parametrize("scaling", ["none", *FIXED_SCALINGS, *DYNAMIC_SCALINGS])
+def test_single_rotation_equals_last_of_whole_text(scaling, start):
+    lists = longrope_options(HEAD_DIM // 2) if "longrope" in scaling else {}
+    method = rotary(rotary_scaling=scaling, **lists)
+    q, k = torch.randn(2, 1, 1, start + 1, HEAD_DIM)
+    expected_q, expected_k = method.rotation(0, start + 1, CPU)(q, k)
+    rotated_q, rotated_k = method.rotation(start, 1, CPU)(q[:, :, -1:], k[:, :, -1:])
+    torch.testing.assert_close(rotated_q, expected_q[:, :, -1:])
+    torch.testing.assert_close(rotated_k, expected_k[:, :, -1:])
 
 
 @pytest.mark.parametrize(
