@@ -238,6 +238,9 @@ def seeds(first: dict, second: dict):
         ({"seed": None}, {}, ["seed 2", "unknown seed"]),
         ({"vocabulary": 100}, {"vocabulary": 200}, ["dictionary of 100", "dictionary of 200"]),
         ({"updates": 100}, {"updates": 200}, ["100 updates", "200 updates"]),
+        ({"precision": "bf16"}, {"precision": "fp32"}, ["bf16", "fp32"]),
+        ({"memory_length": 16}, {"memory_length": 64}, ["memory of 16", "memory of 64"]),
+        ({"model": "alibi_lm"}, {"model": "alibi_lm_tiny"}, ["(alibi_lm)", "(alibi_lm_tiny)"]),
         (
             {"parameters": 100_000_000},
             {"parameters": 100_040_000},
