@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
 from commands import SHORT, in_process, make_data
+from conftest import small_model
 from fairseq.data import Dictionary
 
 from alibi_fairseq.checkpoints.loading import updates_of
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.training import save_dir
+from alibi_fairseq.training.resume import OPTIONS, check_same_model, loading_into
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,120 @@ def test_different_model_of_same_shapes_is_rejected(
     warnings = [record for record in caplog.records if record.name.startswith("alibi_fairseq")]
     assert len([record for record in warnings if re.search(difference, record.message)]) == 1
     in_process("train", data_bin, *flags, "--max-update", 6)  # resumes this run
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_different_option_is_rejected(option):
+    saved = {name: getattr(AlibiLanguageModelConfig, name) for name in OPTIONS}
+    current = {**saved, option: "another value"}
+    flag = "--" + option.replace("_", "-")
+    trainer = SimpleNamespace(cfg={"model": current})
+    with (
+        loading_into(trainer, resumes=True),
+        pytest.raises(UserInputError, match=f"command has {flag} another value"),
+    ):
+        check_same_model({"cfg": {"model": saved}}, "checkpoint_last.pt")
+
+
+ADAPTIVE = (
+    "--adaptive-input --adaptive-input-cutoff 20,40 --adaptive-softmax-cutoff 20,40 "
+    "--criterion adaptive_loss --no-share-decoder-input-output-embed"
+)
+#: Options that change the names, shapes, or ties of the weights: flags without and with the option.
+WEIGHT_OPTIONS = {
+    "decoder_embed_dim": ("", "--decoder-embed-dim 32"),
+    "decoder_input_dim": ("", "--decoder-input-dim 16"),
+    "decoder_output_dim": ("", "--decoder-output-dim 16"),
+    "decoder_ffn_embed_dim": ("", "--decoder-ffn-embed-dim 32"),
+    "decoder_layers": ("", "--decoder-layers 3"),
+    "decoder_layers_to_keep": ("", "--decoder-layers-to-keep 0"),
+    "no_decoder_final_norm": ("", "--no-decoder-final-norm"),
+    "share_decoder_input_output_embed": ("", "--no-share-decoder-input-output-embed"),
+    "layernorm_embedding": ("", "--layernorm-embedding"),
+    "scale_fc": ("", "--scale-fc"),
+    "scale_attn": ("", "--scale-attn"),
+    "scale_heads": ("", "--scale-heads"),
+    "scale_resids": ("", "--scale-resids"),
+    "adaptive_input": ("", ADAPTIVE),
+    "adaptive_input_cutoff": (ADAPTIVE, "--adaptive-input-cutoff 30,40"),
+    "adaptive_input_factor": (ADAPTIVE, "--adaptive-input-factor 2"),
+    "adaptive_softmax_cutoff": (ADAPTIVE, "--adaptive-softmax-cutoff 30,40"),
+    "adaptive_softmax_factor": (ADAPTIVE, "--adaptive-softmax-factor 2"),
+    "tie_adaptive_weights": (ADAPTIVE, "--tie-adaptive-weights"),
+    "tie_adaptive_proj": (f"{ADAPTIVE} --tie-adaptive-weights", "--tie-adaptive-proj"),
+}
+#: All other options, by the reason why a training may resume with another value.
+HARMLESS_OPTIONS = {
+    "regularization, which a training may change": {
+        "dropout",
+        "attention_dropout",
+        "activation_dropout",
+        "relu_dropout",
+        "adaptive_softmax_dropout",
+        "decoder_layerdrop",
+        "quant_noise_pq",
+        "quant_noise_pq_block_size",
+        "quant_noise_scalar",
+    },
+    "other ways to compute the same": {
+        "attention_backend",
+        "checkpoint_activations",
+        "offload_activations",
+        "min_params_to_wrap",
+        "tpu",
+    },
+    "no effect, since position_method replaces them": {
+        "no_token_positional_embeddings",
+        "decoder_learned_pos",
+    },
+    "not supported by the decoder, or rejected": {
+        "character_embeddings",
+        "character_filters",
+        "character_embedding_dim",
+        "char_embedder_highway_layers",
+        "decoder_xformers_att_config",
+        "base_layers",
+        "base_sublayers",
+        "base_shuffle",
+    },
+    "properties of the batches, which may become longer": {
+        "add_bos_token",
+        "tokens_per_sample",
+        "max_target_positions",
+        "train_length",
+    },
+    "copies of options that are compared": {
+        "train_seed",  # as part of alibi_slopes
+        "train_attention_window",
+        "train_mem_len",
+    },
+    "name of the architecture, whose values are the other options": {"_name"},
+}
+
+
+def weight_layout(model) -> dict[str, tuple]:
+    """Return the shape of each weight, and the first name of the same weight."""
+    first_names = {}
+    layout = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        first_name = first_names.setdefault(id(parameter), name)
+        layout[name] = (tuple(parameter.shape), first_name)
+    return layout
+
+
+@pytest.mark.parametrize(("without", "option"), WEIGHT_OPTIONS.values(), ids=WEIGHT_OPTIONS)
+def test_weight_option_changes_weights(without, option):
+    model = small_model("alibi", *without.split())
+    changed = small_model("alibi", *without.split(), *option.split())
+    assert weight_layout(changed) != weight_layout(model)
+
+
+def test_every_model_option_is_compared_or_harmless():
+    known = [*OPTIONS, *WEIGHT_OPTIONS]
+    for options in HARMLESS_OPTIONS.values():
+        known += options
+    names = [field.name for field in dataclasses.fields(AlibiLanguageModelConfig)]
+    assert sorted(known) == sorted(names)
 
 
 def test_untied_embeddings_are_not_tied(data_bin, tmp_path):
