@@ -14,6 +14,7 @@ TRAIN_LENGTH = 16
 #: A scaling may begin past the training length, so the prefix ends there.
 PREFIX = TRAIN_LENGTH
 LENGTH = 48
+EOS = 2
 
 LONGROPE_FACTORS = ["--longrope-short-factors", "1,1,1,1", "--longrope-long-factors", "1,2,3,4"]
 
@@ -64,6 +65,19 @@ def method_cases() -> list[tuple[str, ...]]:
     return cases
 
 
+def random_model(flags: tuple[str, ...]):
+    model = small_model(*flags, tokens_per_sample=TRAIN_LENGTH, sequential=True).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def tokens_with_empty_line(length: int) -> torch.Tensor:
+    tokens = random_tokens(2, length)
+    tokens[:, 5:7] = EOS
+    return tokens
+
+
 def test_every_option_of_a_method_is_tested():
     assert OPTION_FLAGS.keys() == set(METHOD_OPTIONS)
 
@@ -76,11 +90,8 @@ def test_key_count_property_equals_measured_behavior(flags):
     if flags == ("learned",):  # has no positions past the training length
         prefix_length = TRAIN_LENGTH // 2
         length = TRAIN_LENGTH
-    model = small_model(*flags, tokens_per_sample=TRAIN_LENGTH, sequential=True).double()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    tokens = random_tokens(2, length)
-    tokens[:, 5:7] = model.decoder.dictionary.eos()
+    model = random_model(flags)
+    tokens = tokens_with_empty_line(length)
     prefix = model.decoder.extract_features(tokens[:, :prefix_length])[0]
     whole = model.decoder.extract_features(tokens)[0][:, :prefix_length]
     change = (whole - prefix).abs().max().item()
@@ -88,3 +99,21 @@ def test_key_count_property_equals_measured_behavior(flags):
         assert change > 1e-3
     else:
         assert change < 1e-6
+
+
+#: Cases left out: learned positions end at the training length, and no memory is passed here.
+NO_OTHER_SCORES = ("--clamp-learned-positions", "--mem-len", "none")
+CASES_WITH_OTHER_SCORES = []
+for case in method_cases() + MODEL_OPTIONS:
+    if len(case) > 1 and not set(NO_OTHER_SCORES).intersection(case):
+        CASES_WITH_OTHER_SCORES.append(case)
+
+
+@pytest.mark.parametrize("flags", CASES_WITH_OTHER_SCORES, ids=" ".join)
+@torch.no_grad()
+def test_option_changes_scores(flags):
+    model = random_model(flags)
+    plain = random_model(flags[:1])
+    plain.load_state_dict(model.state_dict(), strict=False)  # an option may add parameters
+    tokens = tokens_with_empty_line(LENGTH)
+    assert (model(tokens)[0] - plain(tokens)[0]).abs().max() > 1e-3

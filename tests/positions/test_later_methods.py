@@ -108,8 +108,9 @@ def test_xpos_rejects_lengths_with_overflow(dtype, approximate_limit):
     q, k = method("xpos").rotation(last, 1, x.device)(x, x)
     assert q.isfinite().all()
     assert k.isfinite().all()
-    with pytest.raises(UserInputError, match=f"limited to position {last}"):
-        method("xpos").rotation(last + 1, 1, x.device)(x, x)
+    for start, length in ((last + 1, 1), (0, last + 2)):
+        with pytest.raises(UserInputError, match=f"limited to position {last}"):
+            method("xpos").rotation(start, length, x.device)(x, x)
 
 
 @HEADS_AND_TYPES
