@@ -37,6 +37,21 @@ def test_partial_run_costs_its_fraction():
     assert half.v100_hours == whole.v100_hours / 2
 
 
+@pytest.mark.parametrize(
+    ("path", "gigabytes"),
+    [
+        # 246,933,504 parameters with one number of nag each, in 4 bytes
+        ("wikitext-103/alibi-512", 1.975),
+        # 1,361,901,568 parameters with two numbers of Adam each, in 4 bytes
+        ("cc100-roberta/alibi-512", 16.343),
+    ],
+)
+def test_checkpoints_have_weights_and_optimizer_state(path, gigabytes):
+    recipe = RECIPES[path]
+    cost = run_cost(recipe, recipe.updates, gpus=8, checkpoints=1)
+    assert cost.checkpoint_gb == pytest.approx(gigabytes, abs=0.001)
+
+
 def test_unknown_cost_makes_total_unknown():
     known = RunCost("a", 8, 100.0, 2.0)
     unknown = RunCost("b", 0, None, 3.0)

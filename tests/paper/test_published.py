@@ -289,6 +289,8 @@ def trained_with(options: str, command: str = "train data-bin") -> dict[str, str
         ("wikitext-103", {"updates": None}, "not recorded"),
         ("wikitext-103", {"updates": 1000}, "286,000"),
         ("wikitext-103", {"model_overrides": '{"alibi_scale": 2}'}, "options of the model"),
+        ("wikitext-103", {"score_from": 512}, "only a part of the tokens"),
+        ("wikitext-103", {"score_to": 512}, "only a part of the tokens"),
         ("wikitext-103", trained_with("--alibi-bias-max 8 --attention-window 0"), None),
         (
             "wikitext-103",

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from paper.configurations import ONE_OF_EACH, parsed
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, Batch, flags
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, Batch, Recipe, flags
+from alibi_fairseq.paper.scale import SCALES
 
 #: Literal values of the authors' command and architecture ``transformer_lm_wiki103``
 #: (https://github.com/ofirpress/attention_with_linear_biases). The other tests compare recipes and
@@ -61,8 +62,8 @@ class DictionaryOf(Dictionary):
         return self.entries
 
 
-def configuration(path: str):
-    return parsed(["DATA", *flags(RECIPES[path].settings())])
+def configuration(recipe: Recipe):
+    return parsed(["DATA", *flags(recipe.settings())])
 
 
 @pytest.mark.parametrize("path", [path for path in ONE_OF_EACH if "extend" not in path])
@@ -79,7 +80,7 @@ def test_parameter_count_matches_file(path):
         source_dictionary=dictionary, target_dictionary=dictionary, is_sequential=sequential
     )
     with torch.device("meta"):
-        model = models.build_model(configuration(path).model, task)
+        model = models.build_model(configuration(recipe).model, task)
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
 
 
@@ -108,23 +109,36 @@ def test_fairseq_batches_match_recipe():
         assert [len(b) for b in batches] == [batch.sequences] * 3, path
 
 
-def learning_rates(path: str, updates: list[int]) -> list[float]:
-    cfg = configuration(path)
+def learning_rates(recipe: Recipe, updates: list[int]) -> list[float]:
+    cfg = configuration(recipe)
     optimizer = optim.build_optimizer(cfg.optimizer, [torch.nn.Parameter(torch.zeros(1))])
     schedule = build_lr_scheduler(cfg.lr_scheduler, optimizer)
     return [schedule.step_update(update) for update in updates]
 
 
 def test_schedules_end_with_run():
-    wikitext = learning_rates("wikitext-103/alibi-512", [0, 8_000, 16_000, 151_000, 285_999])
+    updates = [0, 8_000, 16_000, 151_000, 285_999]
+    wikitext = learning_rates(RECIPES["wikitext-103/alibi-512"], updates)
     assert wikitext == pytest.approx([1e-7, 0.5, 1, 0.50005, 1e-4], rel=1e-3)
     for path in ("bookcorpus/alibi-512", "cc100-roberta/alibi-512"):
         recipe = RECIPES[path]
         peak = recipe.options["optimization"]["lr"][0]
         warm = recipe.options["lr_scheduler"]["warmup_updates"]
-        top, last = learning_rates(path, [warm, recipe.updates - 1])
+        top, last = learning_rates(recipe, [warm, recipe.updates - 1])
         assert top == pytest.approx(peak, rel=1e-3)
         assert last < 1e-3 * peak
+
+
+@pytest.mark.parametrize(
+    ("path", "warmup_updates"),
+    [("wikitext-103/alibi-512", 28), ("cc100-roberta/alibi-512", 5)],
+)
+def test_schedule_of_small_scale_ends_with_run(path, warmup_updates):
+    recipe = SCALES["mini"].scale_recipe(RECIPES[path])
+    peak = recipe.options["optimization"]["lr"][0]
+    top, last = learning_rates(recipe, [warmup_updates, recipe.updates - 1])
+    assert top == pytest.approx(peak, rel=1e-3)
+    assert last < 0.01 * peak
 
 
 @given(

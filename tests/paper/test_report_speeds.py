@@ -1,5 +1,6 @@
-"""Speeds and training times in the report: Table 1, Figures 5 and 8."""
+"""Speeds and training times in the report: Table 1, Figures 5, 7, and 8."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import speed_figures, speed_table
 from alibi_fairseq.paper.report import write_report
 from alibi_fairseq.paper.report_data import ReportData, collect, machine_of
-from alibi_fairseq.paper.training_time_figure import time_curve
+from alibi_fairseq.paper.training_time_figure import draw_figure05, time_curve
+from alibi_fairseq.reporting import plots
 from alibi_fairseq.results.measurements import Measurement
 from alibi_fairseq.results.results_file import save_results_file
 
@@ -195,6 +197,22 @@ def test_time_curve_ignores_scored_ranges():
     assert time_curve(results, curve_row()) == []
 
 
+def test_time_curve_ignores_other_splits_and_changed_models():
+    checkpoint = evaluation(30_000, 5.0)
+    ignored = [
+        replace(checkpoint, subset="test"),
+        replace(checkpoint, model_overrides='{"alibi_scale": "dynamic"}'),
+    ]
+    results = ReportData(files=[training(validation(30_000))], measurements=ignored)
+    assert time_curve(results, curve_row()) == []
+
+
+def test_time_curve_ignores_validations_of_other_splits():
+    test_split = validation(40_000, subset="test")
+    results = ReportData(files=[training(validation(30_000), test_split)])
+    assert time_curve(results, curve_row(length=1024)) == [(30_000 / 9, 8.0)]
+
+
 def test_time_curve_has_only_longest_of_different_trainings():
     slow = "fairseq-train data --lr 0.1"
     fast = "fairseq-train data --lr 0.3"
@@ -259,3 +277,39 @@ def test_training_speed_is_that_of_the_last_validation_averaged_over_seeds():
     ]
     speeds = speed_figures.recorded_train_speeds(ReportData(files=trainings))
     assert speeds == {("alibi", 1024): 30.0}
+
+
+@pytest.fixture
+def drawn_panels(monkeypatch):
+    """Return the panels of the figures that are drawn, which are not written."""
+    drawn = []
+    monkeypatch.setattr(plots, "draw", lambda title, panels, *paths: drawn.extend(panels))
+    return drawn
+
+
+def points_of(panel, label):
+    """Return the points of a line of a panel."""
+    lines = {line.label: line for line in panel.lines}
+    return list(zip(lines[label].x, lines[label].y))
+
+
+def test_figure_5_has_end_points_of_the_paper(drawn_panels):
+    draw_figure05(ReportData())
+    left, right = drawn_panels
+    assert points_of(left, "ALiBi, L=512 (paper, end point)") == [(5546, 9.3)]
+    assert points_of(right, "ALiBi, L=1024 (paper, end point)") == [(5974, 8.92)]
+
+
+def test_figure_7_has_speeds_and_ratios_of_the_paper(drawn_panels):
+    speed_figures.draw_figure07(ReportData())
+    speed_panel, ratio_panel = drawn_panels
+    assert points_of(speed_panel, "ALiBi")[-1] == (3072, 15.528)
+    ratios = points_of(ratio_panel, "ALiBi / sinusoidal, the paper, one V100 (words)")
+    assert ratios[-1] == (3072, pytest.approx(15528 / 15376))
+
+
+def test_figure_8_has_speeds_and_perplexities_of_the_paper(drawn_panels):
+    speed_figures.draw_figure08(ReportData())
+    (panel,) = drawn_panels
+    assert points_of(panel, "Sinusoidal (paper)") == [(15.376, 18.67)]
+    assert points_of(panel, "ALiBi (paper)")[0] == (28.304, 18.4)
