@@ -138,7 +138,7 @@ def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
-@pytest.mark.parametrize("head_dim", [8, 16, 24, 32])
+@pytest.mark.parametrize("head_dim", [24, 32])
 @torch.no_grad()
 def test_supported_head_sizes_ignore_memory_past_the_keys(head_dim):
     """Queries and memory past the keys are large, so that a product of them changes the output."""
@@ -149,8 +149,6 @@ def test_supported_head_sizes_ignore_memory_past_the_keys(head_dim):
         buffer[:, :2] = k
         k = buffer[:, :2]
         mask = FutureMask(None, keys, keys)
-        if flex.unsupported_reason(q, k, v, mask, 0.0):
-            assert head_dim < 24
-            continue
+        assert flex.unsupported_reason(q, k, v, mask, 0.0) is None
         expected, _ = attend(q, k, v, mask, backend="eager")
         torch.testing.assert_close(flex.attend(q, k, v, mask, 0.0), expected, rtol=0, atol=1e-5)
