@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Check style in the active environment: ruff, its formatter, shellcheck, hadolint, zizmor, codespell,
-# and mypy. Needs no network.
+# and mypy. Runs offline.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."

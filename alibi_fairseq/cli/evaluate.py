@@ -235,7 +235,7 @@ class Eval(CliCommand):
         return run_sweep(data, self.checkpoints, self.config, self.out)
 
     def _evaluate_folders(self) -> list[dict]:
-        """Evaluate folders of Hugging Face models on text files, without network access."""
+        """Evaluate folders of Hugging Face models on text files, offline."""
         for path in self.checkpoints:
             if not (path / "config.json").is_file():
                 raise UserInputError(
