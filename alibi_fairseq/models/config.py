@@ -138,8 +138,8 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     # Likewise the seed of the training, which determines random slopes.
     train_seed: int = II("common.seed")
     # Likewise the numbers that limit the keys in training, for the scaling of scores.
-    train_attention_window: str = II("model.attention_window")
-    train_mem_len: int = II("model.mem_len")
+    train_attention_window: str = II(".attention_window")
+    train_mem_len: int = II(".mem_len")
 
     decoder_normalize_before: bool = True
     share_decoder_input_output_embed: bool = True

@@ -122,5 +122,5 @@ def test_variants_of_learned_are_timed_past_the_training_length(data_bin, tmp_pa
     speed_columns(comparison, tmp_path)
     assert timed_lengths == [32]
     for model in list_runs(comparison, tmp_path):
-        evaluation = model.run.evaluations[0]
+        evaluation = model.run.eval_steps[0]
         assert evaluation.config.overrides["clamp_learned_positions"]
