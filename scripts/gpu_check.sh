@@ -13,10 +13,18 @@ root="$(cd "$(dirname "$0")/.." && pwd)"
 cd "$root"
 python="${PYTHON:-python3}"
 
-if ! "$python" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("torch", "fairseq", "pytest"))))'; then
+has_packages() {
+  "$python" -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, sys.argv[1:])))' "$@"
+}
+
+if ! has_packages pytest pytest_timeout; then
+  echo "gpu_check.sh: error: $python lacks pytest or pytest-timeout. Install both with pip." >&2
+  exit 2
+fi
+if ! has_packages torch fairseq; then
   bundle="$("$python" -c 'import sys; print("wheels-py%d.%d" % sys.version_info[:2])')"
   if [ ! -d "$bundle" ]; then
-    echo "gpu_check.sh: error: $python lacks fairseq, PyTorch, or pytest, and $bundle is missing." \
+    echo "gpu_check.sh: error: $python lacks fairseq or PyTorch, and $bundle is missing." \
       "Create it with scripts/bundle_wheels.sh on a machine with internet access." >&2
     exit 2
   fi

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 
 import pytest
+from commands import ROOT
 
 from benchmarks import gpu_check
 
@@ -92,3 +94,14 @@ def test_option_selects_tests_by_name(tmp_path):
     args = argparse.Namespace(rehearse=True, out=tmp_path, tests="decoding or loss")
     words = gpu_check.command(gpu_check.PARTS[0], args, limit=60)
     assert words[-2:] == ["-k", "decoding or loss"]
+
+
+def test_script_requires_pytest(tmp_path):
+    python = tmp_path / "python"  # has all packages but pytest
+    python.write_text('#!/bin/sh\ncase "$*" in *pytest*) exit 1 ;; esac\nexit 0\n')
+    python.chmod(0o755)
+    command = ["env", f"PYTHON={python}", "bash", str(ROOT / "scripts" / "gpu_check.sh")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "lacks pytest" in done.stderr
+    assert "wheels-py" not in done.stderr
