@@ -168,4 +168,4 @@ def test_invalid_options_are_rejected(trained, tmp_path, refuse, monkeypatch, no
     assert [file.name for file in out.parent.rglob("*")] == ["model", "mine.txt"]
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "alibi_fairseq.huggingface.export")
-    assert "pip install" in refuse(*good)
+    assert "scripts/install.sh" in refuse(*good)
