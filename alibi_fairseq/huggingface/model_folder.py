@@ -7,9 +7,7 @@ the same code.
 
 from __future__ import annotations
 
-import copy
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from transformers.utils import logging as transformers_logging
 
 from ..errors import UserInputError
 from ..files import read_json, sha256_file, sha256_files
+from .config_overrides import override_config
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
@@ -94,7 +93,7 @@ class ModelFolder:
         original_config = _read_config(path, content, trust_remote_code)
         config = original_config
         if overrides:
-            config = _override(original_config, content, overrides, path / CONFIG_FILE)
+            config = override_config(original_config, content, overrides, path / CONFIG_FILE)
         tokenizer = _read_tokenizer(path, config, trust_remote_code)
         return cls(path, config, original_config, tokenizer, trust_remote_code, bool(overrides))
 
@@ -231,123 +230,6 @@ def _read_config(path: Path, content: dict, trust_remote_code: bool) -> PreTrain
         )
     except Exception as error:  # transformers raises various exceptions for invalid values
         raise _unreadable(path, "The configuration", error) from error
-
-
-def _override(
-    config: PreTrainedConfig, content: dict, overrides: dict[str, Any], file: Path
-) -> PreTrainedConfig:
-    """Return a configuration with overrides, which transformers completes and validates.
-
-    Overrides replace values of ``config.json``, not of the completed configuration, which already
-    holds values that transformers derives from others, such as ``layer_types``.
-
-    Args:
-        config: configuration without overrides.
-        content: content of ``config.json``.
-        overrides: values by name.
-        file: path of ``config.json``, for errors.
-
-    Raises:
-        UserInputError: the configuration has no such value, the value is invalid, or it would have
-            no effect.
-    """
-    completed = config.to_dict()
-    known = {*completed, *config.attribute_map, "max_position_embeddings"}
-    changed = copy.deepcopy(content)
-    keys = set()
-    for name, value in overrides.items():
-        if name not in known or name.startswith("_"):
-            raise UserInputError(
-                f"--model-overrides names '{name}', which is not in {file}. Correct or remove it."
-            )
-        key = config.attribute_map.get(name, name)
-        old = content.get(key, completed.get(key))
-        if key == "rope_parameters":
-            # Older files have other keys in its place, of which transformers prefers rope_scaling.
-            old = completed.get(key)
-            changed.pop("rope_scaling", None)
-        for alias, target in config.attribute_map.items():
-            if target == key:
-                changed.pop(alias, None)
-        changed[key] = _merge(old, value, name, file)
-        keys.add(key)
-    config_class = type(config)
-    try:
-        overridden = config_class.from_dict(copy.deepcopy(changed))
-    except Exception as error:  # transformers raises various exceptions for invalid values
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UserInputError(
-            f"--model-overrides cannot be applied to {file} ({reason}). Correct the values."
-        ) from error
-    values = _values_of(overridden)
-    for name, value in overrides.items():
-        if not _contains(values.get(config.attribute_map.get(name, name)), value):
-            raise UserInputError(
-                f"--model-overrides: '{name}' would have no effect, because transformers replaces "
-                f"the value for the other values of {file}. Override these, too, or remove it."
-            )
-    for key in sorted(content.keys() - keys):
-        derived = _derived_value(config_class, content, key)
-        if derived is None or derived != content[key]:
-            continue
-        if _derived_value(config_class, changed, key) not in (derived, None):
-            raise UserInputError(
-                f"--model-overrides changes values on which '{key}' depends, but {file} lists "
-                f"'{key}'. Override it, too: null computes it from the other values."
-            )
-    return overridden
-
-
-def _values_of(config: PreTrainedConfig) -> dict[str, Any]:
-    """Return the values of a configuration as in JSON."""
-    return json.loads(config.to_json_string(use_diff=False))
-
-
-def _contains(value: Any, override: Any) -> bool:
-    """Return True if a value of a configuration is that of an override; null is any value."""
-    if override is None:
-        return True
-    if isinstance(value, dict) and isinstance(override, dict):
-        return all(_contains(value.get(key), part) for key, part in override.items())
-    return value == override
-
-
-def _derived_value(config_class: type[PreTrainedConfig], content: dict, key: str) -> Any:
-    """Return the value that transformers gives to a key of ``config.json`` if it is left out.
-
-    It is None if the key cannot be left out.
-    """
-    others = {name: copy.deepcopy(value) for name, value in content.items() if name != key}
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        return _values_of(config_class.from_dict(others)).get(key)
-    except Exception:  # transformers raises various exceptions for a missing value
-        return None
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-
-
-def _merge(old: Any, new: Any, name: str, file: Path) -> Any:
-    """Return a value of a configuration with an override. Objects are merged.
-
-    Raises:
-        UserInputError: transformers would ignore the override.
-    """
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return new
-    by_layer_type = [key for key, value in old.items() if isinstance(value, dict)]
-    if by_layer_type and not set(new) <= set(old):
-        raise UserInputError(
-            f"--model-overrides: '{name}' in {file} has separate values for "
-            f"{', '.join(by_layer_type)}. Name the ones to override."
-        )
-    if "rope_type" in old and "type" in new:
-        raise UserInputError(f"--model-overrides: '{name}' takes 'rope_type', not 'type'.")
-    merged = dict(old)
-    for key, value in new.items():
-        merged[key] = _merge(old.get(key), value, key, file)
-    return merged
 
 
 def _read_tokenizer(

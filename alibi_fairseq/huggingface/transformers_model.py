@@ -90,13 +90,16 @@ class RotationStates:
 
     Dynamic scaling keeps the frequencies of the longest window for later, shorter ones
     (``dynamic_rope_update`` of transformers), so that a loss would depend on the order of windows.
-    Code in a folder can do the same in any module with a buffer that is not stored.
+    Code in a folder can do the same in any module with a buffer that is not stored. In models of
+    transformers, the other buffers are constant, and copies of masks can take 100 MB (GPT-Neo).
     """
 
     def __init__(self, model: nn.Module):
+        own_code = has_own_code(model)
         self._states: list[tuple[nn.Module, dict, dict]] = []
         for module in model.modules():
-            if hasattr(module, "rope_type") or module._non_persistent_buffers_set:
+            has_buffers = bool(module._non_persistent_buffers_set)
+            if hasattr(module, "rope_type") or (own_code and has_buffers):
                 attributes = _copy_tensors(vars(module))
                 self._states.append((module, attributes, _copy_tensors(module._buffers)))
 

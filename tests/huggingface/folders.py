@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -121,3 +122,15 @@ def make_folder(
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path
+
+
+def add_own_code(folder: Path, module: str, code: str, config_class: str, model_class: str) -> None:
+    """Write code to a folder, and name its classes in ``config.json``."""
+    (folder / f"{module}.py").write_text(code)
+    config = json.loads((folder / "config.json").read_text())
+    config["model_type"] = "mine"
+    config["auto_map"] = {
+        "AutoConfig": f"{module}.{config_class}",
+        "AutoModelForCausalLM": f"{module}.{model_class}",
+    }
+    (folder / "config.json").write_text(json.dumps(config))

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 import torch
-from folders import LENGTH, TEXT, byte_level_tokenizer, make_folder, unigram_tokenizer
+from folders import LENGTH, TEXT, add_own_code, byte_level_tokenizer, make_folder, unigram_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from trained import TRAIN_LENGTH
 from transformers import (
@@ -125,14 +125,7 @@ class DynamicModel(LlamaForCausalLM):
 def test_dynamic_rotation_of_own_code_is_reset(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model")
     (tokens,) = tokens_of(folder, [TEXT])
-    (folder / "modeling_dynamic.py").write_text(DYNAMIC_CODE)
-    config = json.loads((folder / "config.json").read_text())
-    config["model_type"] = "mine"
-    config["auto_map"] = {
-        "AutoConfig": "modeling_dynamic.DynamicConfig",
-        "AutoModelForCausalLM": "modeling_dynamic.DynamicModel",
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    add_own_code(folder, "modeling_dynamic", DYNAMIC_CODE, "DynamicConfig", "DynamicModel")
     for record in evaluate(folder, lengths="48,16", trust_remote_code=True):
         (expected,) = naive_losses(folder, [tokens], record["length"], record["stride"])
         assert record["loss_bits"] == pytest.approx(expected / len(tokens), abs=1e-5)
@@ -253,10 +246,20 @@ def test_unknown_tokens_have_no_size(evaluate, text, tmp_path):
     assert "word_perplexity" not in unknown
 
 
+WORDS = ["</s>", *TEXT.split()[:5]]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="</s>"),
+        models.Unigram([(word, -1.0) for word in WORDS], unk_id=0),
+    ],
+    ids=["word level", "unigram"],
+)
 @pytest.mark.parametrize("names", [{}, {"unk_token": "</s>"}])
-def test_unknown_token_of_the_backend_is_found(names, text, tmp_path):
-    vocabulary = {word: index for index, word in enumerate(["</s>", *TEXT.split()[:5]])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="</s>"))
+def test_unknown_token_of_the_backend_is_found(names, model, text, tmp_path):
+    backend = Tokenizer(model)
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **names)
     folder = ModelFolder.open(make_folder(tmp_path / "model", tokenizer=tokenizer))

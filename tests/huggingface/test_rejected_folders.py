@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import torch
-from folders import make_folder
+from folders import add_own_code, make_folder
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
@@ -57,19 +57,13 @@ def test_overrides_without_effect_are_rejected(refuse, text, tmp_path):
 def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path):
     folder = make_folder(tmp_path / "model")
     witness = tmp_path / "witness"
-    (folder / "modeling_mine.py").write_text(
+    code = (
         f"open({str(witness)!r}, 'w').close()\n"
         "from transformers import LlamaConfig, LlamaForCausalLM\n"
         "class MyConfig(LlamaConfig):\n    model_type = 'mine'\n"
         "class MyModel(LlamaForCausalLM):\n    config_class = MyConfig\n"
     )
-    config = json.loads((folder / "config.json").read_text())
-    config["model_type"] = "mine"
-    config["auto_map"] = {
-        "AutoConfig": "modeling_mine.MyConfig",
-        "AutoModelForCausalLM": "modeling_mine.MyModel",
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    add_own_code(folder, "modeling_mine", code, "MyConfig", "MyModel")
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "x.json"]
     assert "--trust-remote-code" in refuse(*command)
     assert not witness.exists()
