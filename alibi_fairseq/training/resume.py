@@ -23,7 +23,7 @@ from ..results.data_hashes import STATE_KEY, dictionary_digest
 logger = logging.getLogger(__name__)
 
 #: Options of the model that no tensor's shape depends on. Older checkpoints lack the options of
-#: later methods.
+#: later methods. A checkpoint has tied weights under both names, so they fit an untied model too.
 OPTIONS = (
     "position_method",
     "decoder_attention_heads",
@@ -35,6 +35,9 @@ OPTIONS = (
     "block_diagonal",
     "no_scale_embedding",
     "excluded_symbols",
+    "share_decoder_input_output_embed",
+    "tie_adaptive_weights",
+    "tie_adaptive_proj",
 )
 #: Options that a new training from the weights must keep.
 _KEPT_OPTIONS = (
