@@ -23,7 +23,7 @@ from ..errors import PROGRAM
 from ..machine import cores
 from ..models.method_names import recorded_method_name
 from ..progress_bar import make_progress_bar
-from ..reporting.perplexity_by_length import Columns
+from ..reporting.perplexity_by_length import MEMORY, TRAINING_SPEED, Columns
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_folders
 from ..results.model_groups import ModelKey
@@ -40,8 +40,8 @@ from .config_values import tokens_at
 ROUNDS = 15
 #: Position method that speeds and memory are relative to.
 BASELINE = "sinusoidal"
-#: Column titles by phase.
-TITLES = {"train": "training speed", "evaluate": "evaluation speed", "memory": "memory"}
+#: Column titles of the speeds, by phase.
+SPEED_TITLES = {"train": TRAINING_SPEED, "evaluate": "evaluation speed"}
 
 
 class TimedModel:
@@ -270,7 +270,7 @@ def ratios(records: Sequence[dict]) -> Columns:
 
     A speed is the median, over rounds, of the ratio within a round.
     """
-    columns: dict[str, dict] = {title: {} for title in TITLES.values()}
+    columns: dict[str, dict] = {title: {} for title in (*SPEED_TITLES.values(), MEMORY)}
     for record in records:
         base = baseline_of(record, records)
         if base is None:
@@ -279,10 +279,10 @@ def ratios(records: Sequence[dict]) -> Columns:
         speedups = []
         for base_seconds, seconds in zip(base["round_seconds"], record["round_seconds"]):
             speedups.append(base_seconds / seconds)
-        columns[TITLES[record["phase"]]][key] = f"{statistics.median(speedups):.2f}"
+        columns[SPEED_TITLES[record["phase"]]][key] = f"{statistics.median(speedups):.2f}"
         if base.get("peak_memory_mb") and record.get("peak_memory_mb"):
             ratio = record["peak_memory_mb"] / base["peak_memory_mb"]
-            columns[TITLES["memory"]][key] = f"{ratio:.2f}"
+            columns[MEMORY][key] = f"{ratio:.2f}"
     return columns
 
 

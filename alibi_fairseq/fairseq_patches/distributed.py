@@ -74,6 +74,11 @@ def join(cfg: DictConfig, program: str) -> None:
                 "does not aggregate across processes"
             )
             job.distributed_world_size = 1
+    elif job.distributed_world_size > 1 and program not in SHARED_WORK:
+        raise UserInputError(
+            f"fairseq-{program.replace('_', '-')} does not aggregate across processes. Add "
+            "--distributed-world-size 1, or remove --distributed-init-method."
+        )
     if without_gpu and job.distributed_world_size > 1:
         # fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879).
         if job.distributed_backend == "nccl":

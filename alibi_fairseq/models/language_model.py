@@ -253,6 +253,8 @@ def check_options(args: argparse.Namespace) -> None:
         raise UserInputError("--adaptive-input requires cutoffs. Pass --adaptive-input-cutoff N,N.")
     if args.character_embeddings:
         raise UserInputError("Character embeddings are not supported; drop --character-embeddings.")
+    if args.base_layers:
+        raise UserInputError("BASE layers are not supported; drop --base-layers.")
     if args.tie_adaptive_weights and not can_tie_adaptive_weights(args):
         raise UserInputError(
             "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors, and widths "

@@ -14,8 +14,10 @@ from .table import Table
 #: Additional columns of a table: header → model → text.
 Columns = Mapping[str, Mapping[ModelKey, str]]
 
+TRAINING_SPEED = "training speed"
+MEMORY = "memory"
 #: Additional columns about the training, which variants share. All others concern the evaluation.
-TRAINING_COLUMNS = ("training speed", "memory")
+TRAINING_COLUMNS = (TRAINING_SPEED, MEMORY)
 
 
 def length_table(measurements: Iterable[Measurement], extra_columns: Columns | None = None) -> str:

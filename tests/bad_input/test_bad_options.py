@@ -25,6 +25,7 @@ TRAINING = {
     "--alibi-slopes /dev/zero": "alibi_slopes",
     "--required-batch-size-multiple 0": "--required-batch-size-multiple",
     "--tie-adaptive-weights": "--tie-adaptive-weights",
+    "--base-layers 1": "--base-layers",
     "--decoder-layers-to-keep x": "decoder_layers_to_keep",
     "--output-dictionary-size 20": "--no-share-decoder-input-output-embed",
     "--finetune-from-model FOLDER": "--finetune-from-model",
@@ -44,7 +45,7 @@ TRAINING = {
 }
 
 
-@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 26))
+@pytest.mark.parametrize("flags", mostly_slow(TRAINING, 27))
 def test_invalid_training_options_are_rejected(data_bin, checkpoint, tmp_path, refuse, flags):
     paths = {"CHECKPOINT": checkpoint, "FOLDER": tmp_path}
     words = [paths.get(word, word) for word in shlex.split(flags)]

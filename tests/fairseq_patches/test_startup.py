@@ -120,6 +120,12 @@ class TestDistributedStartup:
         with pytest.raises(UserInputError, match="fairseq-" + program.replace("_", "-")):
             prepare(evaluation(tmp_path), program)
 
+    def test_manual_launch_is_rejected_without_aggregation(self, tmp_path, two_gpus):
+        job = ["--distributed-init-method", "tcp://h:1", "--distributed-world-size"]
+        with pytest.raises(UserInputError, match="does not aggregate"):
+            prepare(evaluation(tmp_path, *job, "2"), "eval_lm")
+        assert prepare(evaluation(tmp_path, *job, "1"), "eval_lm").distributed_world_size == 1
+
     def test_srun_without_world_size_is_rejected(self, tmp_path, monkeypatch):
         monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
         with pytest.raises(UserInputError, match="--distributed-world-size 4"):
