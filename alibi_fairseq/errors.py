@@ -307,7 +307,7 @@ _OF_THE_MACHINE = {
     errno.ENOENT,
     errno.EPIPE,
 }
-#: Optional packages and their install commands, which are those of a clone.
+#: Optional packages and the commands that install them in a clone.
 _OPTIONAL = {
     **{name: f"pip install {name}" for name in ("matplotlib", "tensorboard")},
     **dict.fromkeys(

@@ -136,5 +136,5 @@ class _ImportedModuleLoader(Loader):
         return self.module
 
     def exec_module(self, module) -> None:
-        # Python has replaced the spec by that of the hook.
+        # Python has replaced the spec of the module by the spec of the hook.
         module.__spec__ = self.spec

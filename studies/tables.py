@@ -41,13 +41,13 @@ They are also not supported if longer context helps ALiBi. That is not a failure
 which E1 tests."""
 
 CONDITIONS_HELP = """\
-The ranges are those of the protocol, not of the paper. The location is where the interval at the
+The ranges come from the protocol, not from the paper. The location is where the interval at the
 level 1 - 0.05 / k lies relative to the range; the table shows the 95% interval. Conditions of a
 test that was not run are shown for information only.
 
 - E1 does not show that ALiBi uses longer context: longer windows also leave fewer tokens with
   little context (the early-token curse, Appendix B of the paper).
-- E4 removes this effect with a small stride, so its change is that of longer context alone. Below
+- E4 removes this effect with a small stride, so only longer context changes the perplexity. Below
   the range means that longer context helps ALiBi.
 - E5 compares limited with unlimited attention. Above the range means that attention to tokens more
   than L positions back helps ALiBi. A model with limited attention can still receive information

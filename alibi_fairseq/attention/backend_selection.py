@@ -58,7 +58,8 @@ BACKENDS: dict[str, Backend] = {
 #: Minimum query count for skipping on the CPU.
 MIN_QUERIES_TO_SKIP = 128
 #: Largest fraction of scores left for which skipping pays, by smallest head size. The fraction is
-#: that of a trained model with the same slopes: that of the call itself requires a certificate.
+#: estimated for a trained model with the same slopes; to compute it for the call itself requires a
+#: certificate.
 MAX_FRACTION_IN_TRAINING = {0: 0.65, 32: 0.75}
 MAX_FRACTION_IN_EVALUATION = {0: 0.535, 64: 0.75}
 MAX_FRACTION_ON_ONE_THREAD = {0: 0.75}

@@ -10,9 +10,9 @@ training. A query that sees n keys is multiplied by
 - ``ssmax``: s·ln n, with s learned for every head and layer (Nakanishi 2025, "Scalable-Softmax",
   https://arxiv.org/abs/2501.19399). Initially the mean of s·ln n over a training sample is 1.
 
-L is the largest n of the layer in training, min(window, memory + training length). Window, memory,
-and length are those of the training, also if an evaluation overrides them. A window that only the
-evaluation has does not change L. If it is at most L, ``logn`` has no effect.
+L is the largest n of the layer in training, min(window, memory + training length), also if an
+evaluation overrides window, memory, or length. A window that only the evaluation has does not
+change L. If it is at most L, ``logn`` has no effect.
 
 The bias of a position method is added to the scaled scores and is not scaled itself. The terms of
 Transformer-XL and CoPE that are products with the query are scaled. So are the products in CoPE's

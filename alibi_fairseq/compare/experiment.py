@@ -279,7 +279,7 @@ def eval_steps_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Ru
 def merge_results(comparison: ComparisonConfig, steps: list[tuple[Run, EvalStep]]) -> dict:
     """Return the results of evaluations on the same data as one results file.
 
-    Its provenance is that of the evaluations, except for the command, which is this process's.
+    It has the provenance of the evaluations, but the command of this process.
     """
     records = []
     provenance_by_file = {}  # steps of a run share a file

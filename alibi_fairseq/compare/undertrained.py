@@ -34,8 +34,8 @@ def unigram_entropy(data: Path, subset: str) -> float:
 def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> list[str]:
     """Return labels of models whose lowest loss over all lengths is near the unigram entropy.
 
-    The labels are those of tables. Each run of a model is checked, and one such run is enough for
-    its label.
+    The labels are the same as in tables. Each run of a model is checked, and one such run is enough
+    for its label.
 
     Args:
         entropy: unigram entropy of the evaluated split, in bits per token.

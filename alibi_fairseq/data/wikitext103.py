@@ -114,7 +114,7 @@ class WikiText103(CorpusBuilder):
         is_genuine = not differences and not self.excerpt
         sources = self._describe_sources(source, paths, is_genuine)
         if self.excerpt:
-            # After the dictionary, since an excerpt has that of the whole text.
+            # After the dictionary, since an excerpt has the dictionary of the whole text.
             beginning = self.split_files(work)["train"]
             _write_beginning(paths["train"], beginning, self.excerpt)
             counts["train"] = count_words(beginning)

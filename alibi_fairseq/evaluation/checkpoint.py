@@ -190,7 +190,7 @@ def load_checkpoint(
     precision: str = "fp32",
     overrides: dict | None = None,
 ) -> LoadedModel:
-    """Load a model and check that its dictionary is that of the data.
+    """Load a model and check that it has the dictionary of the data.
 
     Args:
         precision: a key of ``PRECISIONS``.

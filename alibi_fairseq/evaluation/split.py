@@ -111,7 +111,7 @@ def _text_size_in_manifest(folder: DataFolder, name: str, tokens: int) -> TextSi
 
     A split with unknown tokens has neither words nor bytes, as in :func:`measure_text_size`. The
     counts of WikiText-103 have no ``unknown``, since all of its words, and ``<unk>`` itself, are in
-    its dictionary. Those of another text in its layout have the words outside of the dictionary.
+    its dictionary. For another text in its layout, ``unknown`` counts the words that are not in it.
 
     Raises:
         UserInputError: the split has another number of tokens than the manifest says.

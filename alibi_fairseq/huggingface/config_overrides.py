@@ -119,7 +119,7 @@ def _values_of(config: PreTrainedConfig) -> dict[str, Any]:
 
 
 def _contains(value: Any, override: Any) -> bool:
-    """Return True if a value of a configuration is that of an override; null is any value."""
+    """Return True if a configuration has the value of an override; null stands for any value."""
     if override is None:
         return True
     if isinstance(value, dict) and isinstance(override, dict):

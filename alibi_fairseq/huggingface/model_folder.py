@@ -69,7 +69,7 @@ class ModelFolder:
 
         Args:
             path: the folder.
-            overrides: values that replace those of ``config.json``. An object replaces only the
+            overrides: values that replace values of ``config.json``. An object replaces only the
                 values that it names.
             trust_remote_code: True to run code in the folder if the model needs it.
 
@@ -196,7 +196,7 @@ class ModelFolder:
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of configuration, weights, and tokenizer, and of all of them.
 
-        The keys are those of result records. ``checkpoint_sha256`` is computed from the other
+        The keys are the same as in result records. ``checkpoint_sha256`` is computed from the other
         hashes and from the code in the folder.
         """
         names = {*TOKENIZER_FILES, *type(self.tokenizer).vocab_files_names.values()}

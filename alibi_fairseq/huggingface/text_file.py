@@ -1,7 +1,7 @@
 """Text file as one stream of tokens of any tokenizer.
 
-A text file takes the place of a split of binarized data. Its size is that of the raw text: every
-newline counts as one word and as one or more bytes, like every other character.
+A text file takes the place of a split of binarized data. Its size is measured on the raw text:
+every newline counts as one word, and as one or more bytes like every other character.
 
 Shapes: N tokens of the file.
 """
@@ -117,8 +117,8 @@ def read_text_file(
         path: file in UTF-8.
         folder: folder of the model.
         boundary: key of :data:`BOUNDARY_PATTERNS`, or None for one document.
-        restart_documents: True if the first token of each document is predicted like that of the
-            file.
+        restart_documents: True if the first token of each document is predicted like the first
+            token of the file.
 
     Raises:
         UserInputError: the file is empty or not UTF-8, has only one document, or tokenizer and

@@ -63,8 +63,9 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default="none",
         metadata={
             "help": "multiply the queries by the logarithm of the number of visible keys, with any "
-            "position method: none, logn (divided by that of the most keys in training, where the "
-            "result is more than 1), or ssmax (times a factor learned for every head and layer)"
+            "position method: none, logn (divided by the logarithm of the most keys in training, "
+            "where the result is more than 1), or ssmax (times a factor learned for every head and "
+            "layer)"
         },
     )
     attention_window: str = field(

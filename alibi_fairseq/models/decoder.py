@@ -77,7 +77,7 @@ def checkpoint_activations(layer: nn.Module, offload: bool) -> None:
 class AlibiDecoder(TransformerDecoder):
     """Decoder of the ``alibi_lm`` models.
 
-    State-dict keys are those of fairseq's ``transformer_lm``. The position method is therefore
+    It has the state-dict keys of fairseq's ``transformer_lm``. The position method is therefore
     called ``embed_positions`` even if it acts elsewhere.
     """
 

@@ -42,13 +42,14 @@ class AlibiLanguageModel(FairseqLanguageModel):
     def forward(self, src_tokens, segment=None, **kwargs):
         """Compute the scores of the next token at every position.
 
-        Arguments and results not listed are those of :meth:`AlibiDecoder.forward`.
+        :meth:`AlibiDecoder.forward` lists the other arguments and the results.
 
         Args:
             src_tokens: (B, T) token IDs.
             segment: position of these tokens in a longer text
                 (:class:`alibi_fairseq.tasks.segment_memory.Segment`). It provides the states of the
-                previous segment and stores those of this one. Without it the model is stateless.
+                previous segment and stores the states of this one. Without it the model is
+                stateless.
         """
         if segment is None or self.decoder.embed_positions.memory_length == 0:
             return self.decoder(src_tokens, **kwargs)

@@ -56,7 +56,7 @@ def _cost_cells(item: str, costs: dict) -> list[str]:
 def _recorded_costs(printed: dict, updates: int | None, validations: list[dict]) -> dict:
     """Return the costs of our run at the paper's update count, with the paper's keys and units.
 
-    Of runs with different options, those of :func:`.of_longest_training` count.
+    Of runs with different options, only :func:`.of_longest_training` count.
 
     Args:
         printed: the paper's row of the model.

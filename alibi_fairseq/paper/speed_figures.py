@@ -156,7 +156,7 @@ def _model_of(measurement: Measurement) -> tuple[str, int]:
 def recorded_train_speeds(report_data: ReportData) -> ValuesByModel:
     """Return the tokens per second and process of our runs on WikiText-103, averaged over seeds.
 
-    A run counts if it has the paper's number of updates. Of runs with different options, those of
+    A run counts if it has the paper's number of updates. Of runs with different options, only
     :func:`.of_longest_training` count.
     """
     corpus = "wikitext-103"

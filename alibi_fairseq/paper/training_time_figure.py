@@ -63,7 +63,7 @@ def time_curve(report_data: ReportData, row: dict) -> list[tuple[float, float]]:
     If the row evaluates at the training length, the points are the training's own validations.
     Otherwise they are evaluations of checkpoints of the run, at the hours that its validation after
     the same number of updates recorded. Hours and perplexities at the same number of updates are
-    averaged over seeds. Of runs with different options, those of :func:`.of_longest_training` are
+    averaged over seeds. Of runs with different options, only :func:`.of_longest_training` are
     drawn.
 
     Args:

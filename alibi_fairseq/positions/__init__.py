@@ -120,7 +120,7 @@ def check_overrides(name: str, method: PositionMethod) -> None:
             f"Position method '{name}' overrides log_gates and bias, but a method with gates has "
             "no other bias. Override one of the two."
         )
-    # Positions are those of the new tokens only, but the keys include the memory.
+    # Only the new tokens have positions, but the keys include the memory.
     if method.memory_length > 0 and (overrides("embed") or overrides("rotation")):
         raise UserInputError(
             f"Position method '{name}' has a memory and overrides embed or rotation, whose "

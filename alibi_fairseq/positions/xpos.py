@@ -5,7 +5,7 @@ taken from the authors' code (torchscale).
 
 Formula: rotary with scaled pairs. Pair t of a query at position i is scaled by z_t^(i/512), and of
 a key at position j by z_t^(−j/512), with z_t = (2t/D + 0.4)/1.4. A score is then
-Σ_t z_t^((i−j)/512)·(…). The layout of pairs is that of ``rotary.py``.
+Σ_t z_t^((i−j)/512)·(…). The layout of pairs is the same as in ``rotary.py``.
 Cost: as for rotary.
 Past the training length: extrapolates better than rotary (Table 2 of its paper, which also
 restricts attention to blocks there; this implementation does not).

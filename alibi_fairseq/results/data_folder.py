@@ -55,7 +55,7 @@ class DataFolder:
 
     @property
     def corpus(self) -> str:
-        """The corpus name for results: that of the manifest, or else that of the folder."""
+        """The corpus name for results, from the manifest or else from the name of the folder."""
         if self.manifest is not None:
             return self.manifest["corpus"]
         folder = self.path.resolve()

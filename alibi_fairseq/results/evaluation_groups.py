@@ -20,7 +20,7 @@ def group_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[M
 def group_by_raw_text(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """Group the measurements on raw text whose bits per byte are comparable, of any tokenizer.
 
-    Groups are those of :func:`group_by_evaluation`, except that a text may have several
+    Groups are made as in :func:`group_by_evaluation`, except that a text may have several
     tokenizations.
     """
     known = []

@@ -41,7 +41,7 @@ class EvalStep:
         updates: update count of the checkpoint. None: the checkpoint of the whole training.
         flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
         name: name that distinguishes steps of a run with the same splits and strides.
-        data: fairseq's data argument. Empty: that of the run.
+        data: fairseq's data argument. Empty: the data of the run.
     """
 
     results_path: Path
@@ -95,7 +95,7 @@ class EvalStep:
         return measured.issuperset(self.cases)
 
     def is_outdated(self, run: EvaluatedRun) -> bool:
-        """Return True if the results are those of other settings, data, or another checkpoint."""
+        """Return True if the results have other settings, other data, or another checkpoint."""
         marker = self._marker(run)
         if marker.path.is_file() and not marker.holds():
             return True
@@ -165,7 +165,7 @@ class EvalStep:
         """Return the results file without the records of other steps.
 
         The records have the present training command of the run, whose folder may have been moved.
-        Those of a step with overridden options are labeled with its name.
+        The records of a step with overridden options are labeled with its name.
         """
         results = load_results_file(self.results_path)
         records = self._records_of(run, results)

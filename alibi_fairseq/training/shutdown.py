@@ -185,7 +185,7 @@ def stop_after_this_update(request: TrainingStopHandler, trainer, epochs) -> Non
 def validation_is_due(trainer, epochs) -> bool:
     """Return True if fairseq validates after the current update without being stopped.
 
-    The conditions are those of ``validate_and_save`` in ``fairseq_cli/train.py``.
+    The conditions are the same as in ``validate_and_save`` of ``fairseq_cli/train.py``.
     """
     updates = trainer.get_num_updates()
     data = trainer.cfg.dataset

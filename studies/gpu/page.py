@@ -21,7 +21,7 @@ from ..tables import (
 )
 
 INTRODUCTION = """\
-The tests are those of `studies/small_models/protocol.md`, with other models."""
+This page applies the tests of `studies/small_models/protocol.md` to other models."""
 
 
 def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:

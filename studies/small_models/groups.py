@@ -135,8 +135,8 @@ GROUPS = (
     Group(
         "Sliding windows",
         "In a window of n tokens, every scored token has at least n - S tokens of context, so the "
-        "change is that of longer context alone. E4 makes this comparison with the primary models. "
-        "How much a model gains from longer context depends on how much it has learned.",
+        "change is the effect of longer context alone. E4 makes this comparison with the primary "
+        "models. How much a model gains from longer context depends on how much it has learned.",
         (
             (
                 "ALiBi, L = 128, S = 16, at 256 vs. 128",
