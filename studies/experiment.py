@@ -51,8 +51,8 @@ class StudyConfig:
     Attributes:
         corpora: corpora as in a comparison, without the paths of their texts.
         parts: comparisons, in the order of training.
-        training: keys that all parts share.
-        evaluation: likewise.
+        training: keys of the training that all parts share.
+        evaluation: keys of the evaluation that all parts share.
         tests: models of the six tests. The results then have a separate page. None: they belong to
             the page of the small models.
     """

@@ -12,7 +12,7 @@ bf16 and fp16 positions are split into two parts, and i is not needed: softmax i
 all keys of a row share, and rounding fp32 sums of up to m·S is finer than these types.
 
 The gates of FoX add c_i − c_j (:class:`~alibi_fairseq.positions.GateBias`). They are folded
-likewise as c_i·1 and 1·(−c_j), each split into parts whose largest ones cancel first.
+in the same way, as c_i·1 and 1·(−c_j), each split into parts whose largest ones cancel first.
 
 Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head
 size, E extra dimensions.

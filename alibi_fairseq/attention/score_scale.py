@@ -10,7 +10,7 @@ training. A query that sees n keys is multiplied by
 - ``ssmax``: s·ln n, with s learned for every head and layer (Nakanishi 2025, "Scalable-Softmax",
   https://arxiv.org/abs/2501.19399). Initially the mean of s·ln n over a training sample is 1.
 
-L is the largest n of the layer in training, min(window, memory + training length), also if an
+L is the largest n of the layer in training, min(window, memory + training length), even if an
 evaluation overrides window, memory, or length. A window that only the evaluation has does not
 change L. If it is at most L, ``logn`` has no effect.
 

@@ -13,9 +13,9 @@ and the total weight of all keys at a distance greater than w is at most
 times the weight of the query's own key, hence at most that fraction of the row. If the fraction is
 below ε/8 (ε is the machine epsilon of the dtype of the queries), these keys change no output by
 more than half a unit in the last place of the largest value: |Δo| ≤ 2·fraction·max|v|, and
-|Δ(∂L/∂s_ij)| likewise. Solving for w gives one window per sequence and head. A head without a bias
-(m = 0) has no limit. Nothing is assumed about the weights: large queries and keys widen the
-windows, and a window as long as the sequence is the dense computation.
+|Δ(∂L/∂s_ij)| is bounded in the same way. Solving for w gives one window per sequence and head. A
+head without a bias (m = 0) has no limit. Nothing is assumed about the weights: large queries and
+keys widen the windows, and a window as long as the sequence is the dense computation.
 
 Prior art: Adaptive Computation Pruning (https://arxiv.org/abs/2504.06949) bounds the scores of the
 Forgetting Transformer by 2·max|q|·max|k|/√D. The bound above is per query and after centering.

@@ -85,7 +85,7 @@ class Launch(CliCommand):
 
 
 def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:
-    """Reject launchers of which each would start the whole run."""
+    """Reject launchers whose processes would each start the whole run."""
     if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment:
         raise UserInputError(
             "`alibi-fairseq launch` starts torchrun itself. Run it without torchrun."

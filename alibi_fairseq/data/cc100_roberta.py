@@ -52,8 +52,8 @@ class Cc100Roberta(CorpusBuilder):
     item: ClassVar[str] = "documents"
 
     sources: Sequence[str | os.PathLike] = option(
-        "text files, also compressed (.gz, .xz, .bz2), or archives or folders of them; an empty "
-        "line ends a document",
+        "text files, plain or compressed (.gz, .xz, .bz2), or archives or folders of them; an "
+        "empty line ends a document",
         metavar="TEXT",
     )
     vocab_size: int = option(

@@ -50,8 +50,8 @@ class CustomTextBuilder(CorpusBuilder):
     )
 
     sources: Sequence[str | os.PathLike] = option(
-        "text files of any name, also compressed (.gz, .xz, .bz2), archives of *.txt, or folders "
-        "of *.txt, *.md, and *.rst",
+        "text files of any name, plain or compressed (.gz, .xz, .bz2), archives of *.txt, or "
+        "folders of *.txt, *.md, and *.rst",
         metavar="TEXT",
     )
     tokenizer: str = option(

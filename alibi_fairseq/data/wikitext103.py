@@ -119,7 +119,7 @@ class WikiText103(CorpusBuilder):
             _write_beginning(paths["train"], beginning, self.excerpt)
             counts["train"] = count_words(beginning)
         if differences:
-            # The dictionary of WikiText-103 has all of its words, also those of valid and test.
+            # The dictionary of WikiText-103 has the words of all of its splits.
             known = set(self.build_tokenizer(work).names)
             for split, path in self.split_files(work).items():
                 counts[split]["unknown"] = count_unknown_words(path, known)

@@ -79,7 +79,7 @@ class SweepResults:
         return has_contents and names_file(record.get("checkpoint"), checkpoint)
 
     def of_checkpoint(self, checkpoint: Path) -> list[dict]:
-        """Return all records of a checkpoint with its present contents, also of earlier sweeps."""
+        """Return all records of a checkpoint with its contents, from this and earlier sweeps."""
         return [record for record in self._records() if self._is_of(checkpoint, record)]
 
     def check_unchanged(self, checkpoint: Path, hashes: dict[str, str]) -> None:

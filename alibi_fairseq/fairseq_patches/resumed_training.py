@@ -108,7 +108,7 @@ def count_kept_layers(trainer) -> None:
 def forget_time_of_other_training(trainer) -> None:
     """Count the hours of a new training, for ``--stop-time-hours``, from zero.
 
-    fairseq restores the training time of the checkpoint also for ``--finetune-from-model`` and
+    fairseq restores the training time of the checkpoint even for ``--finetune-from-model`` and
     ``--reset-optimizer`` (no issue is known).
     """
     if trainer.get_num_updates() == 0:

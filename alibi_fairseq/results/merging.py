@@ -12,7 +12,7 @@ from .results_file import new_results_file
 def merge_results_files(files: list[dict]) -> dict:
     """Merge the contents of results files of the same kind, corpus, text, and dictionary.
 
-    A record that appears twice with the same values is kept once, also if the checkpoint's folder
+    A record that appears twice with the same values is kept once, even if the checkpoint's folder
     was moved between two measurements. In the merged provenance, ``seconds`` is the sum, ``date``
     the latest date, and ``command`` has a command per line. Other values that differ between the
     files are null. ``parts`` has the provenance of each file. Equal ones count once, because

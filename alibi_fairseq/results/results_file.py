@@ -58,8 +58,8 @@ def find_results_files(folder: Path) -> list[Path]:
 
     In the output folder of a comparison, these are ``results.json`` or, with several corpora,
     ``CORPUS-results.json``. Its other JSON files are settings, completion markers, and the results
-    of each run. In any other folder, all JSON files must be results files, also those in linked
-    subfolders.
+    of each run. In any other folder, all JSON files must be results files, including those in
+    linked subfolders.
     """
     if (folder / COMPARISON_FILE).is_file():
         return sorted(folder.glob("*results.json"))

@@ -5,7 +5,7 @@ SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C only set a flag, which is read after each up
 All processes agree on it by summing their flags. The loop then finds its time used up
 (``--stop-time-hours``), saves ``checkpoint_last.pt`` in the middle of the epoch, and returns. The
 command exits with code 75, and the same command resumes with the numbers of an uninterrupted run.
-It saves also with ``--no-last-checkpoints``. With ``--no-save`` it exits with code 1.
+It also saves with ``--no-last-checkpoints``. With ``--no-save`` it exits with code 1.
 
 The longest delay between the signal and the start of the save is one update with all its passes,
 and the validation that is due after it, if any. If a validation or another save is in progress, it
