@@ -29,7 +29,7 @@ from torch.autograd.function import once_differentiable
 
 from .thread_pool import run_parallel
 
-#: Queries per block: small compared with most windows, so that little is computed in vain.
+#: Queries per block: small compared with most windows, so that little work is wasted.
 BLOCK = 128
 #: Scores that a core works on at a time, unless one block of one pair has more.
 WORKSPACE = 2**18

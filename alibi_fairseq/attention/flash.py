@@ -49,7 +49,7 @@ def unsupported_reason(
     if q.shape[-1] > 256:
         return f"flash has no kernel for head sizes above 256, such as {q.shape[-1]}"
     if mask.key_padding is not None:
-        return "flash does not support padding in front of tokens"
+        return "flash does not support left padding"
     if mask.document_start is not None:
         return "flash does not support several documents in a window"
     return None

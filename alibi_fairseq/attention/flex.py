@@ -47,7 +47,7 @@ def unsupported_reason(
         # PyTorch 2.13 writes C++ that does not compile for a lookup at a computed index.
         return "flex on the CPU does not support biases from a table"
     if mask.key_padding is not None:
-        return "flex does not support padding in front of tokens"
+        return "flex does not support left padding"
     if q.device.type == "cpu" and mask.document_start is not None:
         # A captured tensor whose sizes change: see _score_modification.
         return "flex on the CPU does not support several documents in a window"

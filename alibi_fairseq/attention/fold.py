@@ -45,7 +45,7 @@ def unsupported_reason(
     if not (mask.bias is None or isinstance(mask.bias, (LinearBias, GateBias))):
         return "fold supports no bias other than ALiBi and gates"
     if mask.key_padding is not None:
-        return "fold does not support padding in front of tokens"
+        return "fold does not support left padding"
     if mask.window:
         return "fold does not support an attention window"
     if mask.document_start is not None:

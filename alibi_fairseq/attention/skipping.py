@@ -51,7 +51,7 @@ def unsupported_reason(
     if dropout_p > 0:
         return "skipping has no attention dropout"
     if mask.key_padding is not None:
-        return "skipping does not support padding in front of tokens"
+        return "skipping does not support left padding"
     if mask.window:
         return "skipping does not support an attention window"
     if mask.document_start is not None:

@@ -313,15 +313,15 @@ def parse_windows(given: str, layers: int) -> list[int]:
 
 
 def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
-    """Return a mask, (B, S), that is True at padding before a real token; None without any.
+    """Return a mask, (B, S), that is True at left padding; None if there is none.
 
-    Padding on the right needs no mask: it is in the future of every real token. In training fairseq
-    pads there; on a GPU that is asserted without making the host wait for the answer in each step.
+    Right padding needs no mask: it is in the future of every real token. In training fairseq pads
+    on the right; on a GPU, an assertion checks this without making the host wait in each step.
     """
     padding = ~real
     before = padding[:, :-1] & real[:, 1:]
     if training and real.device.type != "cpu":
-        torch._assert_async(~before.any(), "Training on a GPU takes no padding in front of tokens.")
+        torch._assert_async(~before.any(), "Training on a GPU does not support left padding.")
         return None
     return padding if before.any() else None
 
