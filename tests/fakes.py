@@ -15,6 +15,7 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import torchrun
@@ -137,6 +138,8 @@ class Commands:
                     subset=value(words, "--subset"),
                     checkpoint=str(model),
                     checkpoint_sha256=sha256_file(model),
+                    precision="fp32",
+                    device=find_device("auto").type,
                 )
             )
         unique = {json.dumps(cell, sort_keys=True): cell for cell in cells}

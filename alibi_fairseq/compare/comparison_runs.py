@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from ..data.probes import MULTIPLES
+from ..errors import PACKAGE
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
@@ -87,17 +89,22 @@ def build_run(
         suffix: end of the run's name.
     """
     weight_flags = flags_for_weights(comparison, spec, lr)
-    settings = {
+    settings: dict = {
         "options": weight_flags,
         "train": sha256_if_present(data / "train.bin"),
         "dictionary": sha256_if_present(data / "dict.txt"),
     }
+    plugin_files = source_files_of_plugins(spec.method)
+    if plugin_files:
+        settings["plugin"] = {path.name: sha256_if_present(path) for path in plugin_files}
     name = f"{model_name(spec)}-seed{spec.seed}{suffix}"
     save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
-    flags = list(weight_flags)
-    flags += ["--tensorboard-logdir", str(folder / name / "tensorboard")]
+    flags = ["--tensorboard-logdir", str(folder / name / "tensorboard")]
     flags += ["--save-interval-updates", str(save_every), "--keep-interval-updates", "1"]
     flags += ["--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"]
+    if comparison.user_dir:
+        flags += ["--user-dir", comparison.user_dir]
+    flags += weight_flags  # the last one of a repeated option counts
     if not torch.cuda.is_available():
         flags.append("--cpu")
     return Run(
@@ -139,12 +146,21 @@ def flags_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) 
     warmup_updates = max(1, comparison.updates // 6)
     warmup_updates = min(warmup_updates, MAX_WARMUP_UPDATES)
     flags += ["--warmup-updates", str(warmup_updates)]
-    if comparison.user_dir:
-        flags += ["--user-dir", comparison.user_dir]
     flags += comparison.train_flags
     for flag in comparison.method_flags.get(spec.method, ()):
         flags.append(at_length(flag, spec.train_length))
     return flags
+
+
+def source_files_of_plugins(word: str) -> list[Path]:
+    """Return the files that define the methods of plugins in a word of ``--methods``."""
+    files = []
+    for name in method_of(word).split("+"):
+        method = METHODS[name]
+        package = method.__module__.partition(".")[0]
+        if package != PACKAGE:
+            files.append(Path(inspect.getfile(method)))
+    return files
 
 
 def model_name(spec: ModelSpec) -> str:

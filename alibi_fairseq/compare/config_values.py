@@ -32,6 +32,8 @@ RESERVED = (
     "--user-dir",
     "--update-freq",
     "--distributed-world-size",
+    "--log-format",
+    "--log-interval",
 )
 
 

@@ -80,6 +80,11 @@ def prepare_corpora(
         data = text_folder(corpus, out)
         if corpus.text:
             prepare_text(corpus, builders[corpus.name], data)
+        if corpus.data and not (data / "dict.txt").is_file():
+            raise UserInputError(
+                f"{data} is not a folder of binary data, since it has no dict.txt. Correct the "
+                f"path in 'data' of the corpus '{corpus.name}'."
+            )
         if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
             raise UserInputError(
                 f"{data} has dict.txt, as binary data has, but no train.bin. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,13 +28,15 @@ from ..results.merging import merge_provenance
 from ..results.provenance import own_command
 from ..results.results_file import (
     COMPARISON_FILE,
+    REPORT_FILES,
     load_results_file,
     new_results_file,
+    read_report_files,
     save_results_file,
 )
 from ..results.schema import TRAINING_FILE
 from ..runs.eval_step import EvalStep
-from ..runs.run import Run
+from ..runs.run import Run, unfinished_trials
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
 from .comparison_config import ComparisonConfig
@@ -102,14 +105,13 @@ class ComparisonExperiment(Experiment):
         return all(is_prepared(corpus, lengths, self.folder) for corpus in corpora)
 
     def prepare(self) -> None:
-        """Write the configuration, and prepare the data.
+        """Prepare the data, and write the configuration.
 
         Raises:
-            UserInputError: a text cannot be prepared, or has no split to evaluate on.
+            UserInputError: a text cannot be prepared, or has no split to evaluate on, or the folder
+                of a run holds a training with other settings.
         """
         comparison = self.comparison
-        with atomic_write(self.folder / COMPARISON_FILE) as file:
-            yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
         prepare_corpora(
             comparison.corpora,
             comparison.train_lengths,
@@ -123,6 +125,11 @@ class ComparisonExperiment(Experiment):
                 raise UserInputError(
                     f"--subset: {folder} has no split '{comparison.subset}'. Choose from {splits}."
                 )
+        for run in self.runs:
+            if not unfinished_trials([run]):  # until then, its learning rate is not known
+                run.check_settings()
+        with atomic_write(self.folder / COMPARISON_FILE) as file:
+            yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
 
     @property
     def runs(self) -> list[Run]:
@@ -166,8 +173,18 @@ class ComparisonExperiment(Experiment):
             sections.append(tuning)
         with atomic_write(self.folder / "table.md") as file:
             file.write("\n\n".join(sections) + "\n")
+        self._record_files(files)
         print("", *sections, sep="\n\n", end="\n\n")
         print(*files, sep="\n")
+
+    def _record_files(self, files: Iterable[Path]) -> None:
+        """Record the files of the report, after deleting files that only an earlier report had."""
+        names = sorted(file.name for file in files)
+        for name in read_report_files(self.folder):
+            if name not in names:
+                (self.folder / name).unlink(missing_ok=True)
+        with atomic_write(self.folder / REPORT_FILES) as file:
+            json.dump(names, file, indent=1)
 
     def _draw_figures(self, corpus: str, results: dict) -> list[Path]:
         """Draw the figures of a corpus.

@@ -11,6 +11,8 @@ from .schema import validate_results
 
 #: Configuration that ``compare`` writes into its output folder.
 COMPARISON_FILE = "comparison.yaml"
+#: File in the same folder that lists the files of the comparison's report.
+REPORT_FILES = "report-files.json"
 
 
 def new_results_file(kind: str, corpus: str, provenance: dict, records: list[dict]) -> dict:
@@ -53,15 +55,33 @@ def lock_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
+def read_report_files(folder: Path) -> list[str]:
+    """Return the names of the files of a comparison's report; empty if none was written.
+
+    Raises:
+        UserInputError: ``report-files.json`` has other contents.
+    """
+    path = folder / REPORT_FILES
+    if not path.is_file():
+        return []
+    names = read_json(path)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UserInputError(f"{path} is not a list of file names. Remove it.")
+    return [Path(name).name for name in names]
+
+
 def find_results_files(folder: Path) -> list[Path]:
     """Return the results files of a folder.
 
     In the output folder of a comparison, these are ``results.json`` or, with several corpora,
-    ``CORPUS-results.json``. Its other JSON files are settings, completion markers, and the results
-    of each run. In any other folder, all JSON files must be results files, including those in
-    linked subfolders.
+    ``CORPUS-results.json``, as listed in ``report-files.json``. Its other JSON files are settings,
+    completion markers, and the results of each run. In any other folder, all JSON files must be
+    results files, including those in linked subfolders.
     """
-    if (folder / COMPARISON_FILE).is_file():
+    if (folder / REPORT_FILES).is_file():
+        names = read_report_files(folder)
+        return sorted(folder / name for name in names if name.endswith("results.json"))
+    if (folder / COMPARISON_FILE).is_file():  # copied without that file
         return sorted(folder.glob("*results.json"))
     files = []
     visited = set()

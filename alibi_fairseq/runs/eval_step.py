@@ -103,6 +103,10 @@ class EvalStep:
         splits = {case_of(record).subset for record in records}
         if not splits.issubset(self.config.subsets):
             return True
+        shared_keys = self.config.record_keys()
+        for record in records:
+            if any(record.get(key) != value for key, value in shared_keys.items()):
+                return True
         return not self._match_checkpoint(run, records)
 
     def delete_results(self, run: EvaluatedRun) -> None:

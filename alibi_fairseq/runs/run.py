@@ -110,9 +110,12 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """True if the run is complete. Requires prepared data."""
+        """True if the run and its trials are complete. Requires prepared data."""
         if self.diverged:
             return True
+        # Until its trials are complete, the learning rate of the run is not known.
+        if any(not trial.is_done for trial in self.trials):
+            return False
         if self._missing_update_counts():
             return False
         return all(step.is_complete(self) for step in self.eval_steps)
@@ -189,6 +192,12 @@ class Run:
     def _settings_file(self) -> Path:
         return self.folder / "settings.json"
 
+    def check_settings(self) -> None:
+        """Raise UserInputError if the folder holds a training with other settings."""
+        settings = read_json_if_present(self._settings_file)
+        advice = "choose another folder, or move that one away"
+        check_settings(settings, self.settings, f"{self.folder} holds a training", advice)
+
     def _check_trials(self) -> None:
         """Check that all trials are complete."""
         unfinished = unfinished_trials([self])
@@ -199,10 +208,9 @@ class Run:
 
     def _check_folder(self, updates: int) -> None:
         """Check that training to ``updates`` can start, or resume, in the folder."""
-        settings = read_json_if_present(self._settings_file)
-        advice = "choose another folder, or move that one away"
-        check_settings(settings, self.settings, f"{self.folder} holds a training", advice)
-        if settings is None and any(self.folder.glob("checkpoint*.pt")):
+        self.check_settings()
+        has_settings = self._settings_file.is_file()
+        if not has_settings and any(self.folder.glob("checkpoint*.pt")):
             problem = "it holds checkpoints of another training"
         elif self.training_marker(updates).path.is_file():
             checkpoint = self.checkpoint_path(updates).name

@@ -86,11 +86,30 @@ def run_job(experiment: Experiment, job: str) -> int:
                 experiment.prepare()
         elif job == "report":
             with locked(experiment.folder / "lock", experiment.folder_option, "command"):
+                if not experiment.report_if_incomplete:
+                    check_complete(experiment)
                 experiment.report()
         else:
             _execute_run(experiment, job)
 
     return run_with_exit_code(do_job)
+
+
+def check_complete(experiment: Experiment) -> None:
+    """Check that all runs are complete with the present settings.
+
+    A job reads a YAML file of the experiment when it starts, so a user may have edited it since the
+    jobs were submitted.
+
+    Raises:
+        UserInputError: a run is not complete.
+    """
+    for run in experiment.runs:
+        if not run.is_done:
+            raise UserInputError(
+                f"{run.name} is not complete with the present settings. Submit the experiment "
+                "again, or restore the settings that its jobs were submitted with."
+            )
 
 
 def _execute_run(experiment: Experiment, job: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 from commands import ROOT
+from fairseq import options
 from fakes import TINY, Commands, in_this_process, value
 from results_documents import PROVENANCE, cells_of, document, evaluation_cell
 
@@ -17,6 +18,7 @@ from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
@@ -78,8 +80,10 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert main([*words, "4"]) == 0
     assert "training" not in capsys.readouterr().out
     assert load_results_file(out / "results.json") == results
+    configuration = (out / "comparison.yaml").read_text()
     assert main([*words, "5"]) == 2
     assert "other settings (options differs)" in capsys.readouterr().err
+    assert (out / "comparison.yaml").read_text() == configuration
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
 
@@ -208,6 +212,38 @@ def sliding_comparison(data_bin, tmp_path):
     return path
 
 
+def test_files_of_earlier_report_are_deleted(sliding_comparison, tmp_path, monkeypatch):
+    """Names of files begin with the corpus if there are several."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    out = tmp_path / "out"
+    command = ["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]
+    assert main(command) == 0
+    (out / "my-results.json").touch()  # not a file of the report
+    assert find_results_files(out) == [out / "results.json"]
+    config = yaml.safe_load(sliding_comparison.read_text())
+    (corpus,) = config["corpora"]
+    config["corpora"] = [corpus, {**corpus, "name": "other"}]
+    sliding_comparison.write_text(yaml.safe_dump(config))
+    assert main(command) == 0
+    assert find_results_files(out) == [out / "other-results.json", out / "text-results.json"]
+    assert not (out / "results.json").exists()
+    assert not (out / "figure.png").exists()
+    assert (out / "text-figure.png").exists()
+    assert (out / "my-results.json").exists()
+    (out / "report-files.json").write_text('{"files": 1}')
+    with pytest.raises(UserInputError, match="not a list of file names"):
+        find_results_files(out)
+
+
+def test_users_options_come_last(data_bin, tmp_path):
+    values = {"corpora": [{"name": "text", "data": str(data_bin)}], "methods": "alibi"}
+    flags = "--save-interval-updates 10 --keep-interval-updates 7"
+    (model,) = list_runs(from_mapping({**values, "train_flags": flags}), tmp_path)
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, [model.run.data, *model.run.flags])
+    assert (args.save_interval_updates, args.keep_interval_updates) == (10, 7)
+
+
 def test_seconds_of_shared_results_file_count_once(sliding_comparison, tmp_path, monkeypatch):
     monkeypatch.setattr(child_process, "execute_command", Commands())
     out = tmp_path / "out"
@@ -327,7 +363,7 @@ def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
     words = [*map(str, words), str(tmp_path / "out"), "--updates", "10"]
     assert main([*words, "--dry-run"]) == 0
     text = capsys.readouterr().out
-    assert text.count(f"alibi_fairseq train {data_bin} --task ") == 4
+    assert text.count(f"alibi_fairseq train {data_bin} --") == 4
     assert text.count("--task segment_language_modeling --mem-len 128") == 2
     assert "4 runs of 163,840 tokens in total" in text
     assert main([*words, "--arch", "alibi_lm_huge"]) == 2
@@ -377,8 +413,11 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     assert set(threads) == {"2"}  # 12 cores, two runs with two trials each
 
 
-def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds):
-    """The row has its name, a probe, and speeds relative to sinusoidal."""
+def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds, capsys):
+    """The row has its name, a probe, and speeds relative to sinusoidal.
+
+    Another version of the method is another setting of its training.
+    """
     monkeypatch.setattr(child_process, "execute_command", in_this_process)
     monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
     del METHODS["root"]
@@ -411,3 +450,11 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     assert '"display_name": "Root distance"' in probed
     names = {path.name for path in find_results_files(tmp_path / "out")}
     assert names == {"copy-results.json", f"{data_bin.parent.name}-results.json"}
+
+    words[3] = f"{tmp_path}/./a_plugin"  # another name of the same folder
+    words += ["--parallel", "1"]
+    assert main([*map(str, words)]) == 0
+    with open(tmp_path / "a_plugin" / "__init__.py", "a", encoding="utf-8") as stream:
+        stream.write("# another version\n")
+    assert main([*map(str, words)]) == 2
+    assert "holds a training with other settings (plugin differs)" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
 from alibi_fairseq.evaluation.split import load_dictionary
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.results_file import find_results_files, load_results_file
 from alibi_fairseq.runs import child_process
 
 COPY = PROBES["copy"]
@@ -245,7 +245,7 @@ def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, mon
     assert "## passkey" in printed
     header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
     assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]
-    kinds = [load_results_file(path)["kind"] for path in sorted((tmp_path / "out").glob("*.json"))]
+    kinds = [load_results_file(path)["kind"] for path in find_results_files(tmp_path / "out")]
     assert sorted(kinds) == ["evaluation", "probe"]
 
 

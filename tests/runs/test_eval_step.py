@@ -4,10 +4,11 @@ from results_documents import document, evaluation_cell
 
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
+from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.results.results_file import save_results_file
 
 
-def test_results_of_another_split_are_outdated(data_bin, tmp_path):
+def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
     values = {
         "corpora": [{"name": "mine", "data": str(data_bin)}],
         "methods": "alibi",
@@ -25,9 +26,15 @@ def test_results_of_another_split_are_outdated(data_bin, tmp_path):
         subset="valid",
         checkpoint=str(run.checkpoint_path()),
         checkpoint_sha256=run.training_marker().output_sha256,
+        precision="fp32",
+        device=find_device("auto").type,
     )
     save_results_file(document(measured), run.folder / "results.json")
+    settings = {**values, "subset": "valid", "score_from": 32, "strides": 8}
+    (on_other_tokens,) = list_runs(from_mapping(settings), tmp_path)
     (valid_step,) = run.eval_steps
     (test_step,) = on_test.run.eval_steps
     assert not valid_step.is_outdated(run)
     assert test_step.is_outdated(on_test.run)
+    (other_step,) = on_other_tokens.run.eval_steps
+    assert other_step.is_outdated(run)

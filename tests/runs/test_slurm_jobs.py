@@ -157,6 +157,14 @@ def test_bad_slurm_options_are_rejected(data_bin, tmp_path, capsys, options, sen
     assert not (tmp_path / "out" / "jobs").exists()
 
 
+def test_report_of_changed_settings_is_rejected(data_bin, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    out = tmp_path / "out"
+    assert main(compare(data_bin, out)) == 0
+    assert main([*compare(data_bin, out), "--updates", "5", "--job", "report"]) == 2
+    assert "alibi-16-seed1 is not complete with the present settings" in capsys.readouterr().err
+
+
 def test_jobs_and_one_machine_resume_each_other(data_bin, tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)

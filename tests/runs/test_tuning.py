@@ -88,6 +88,23 @@ def test_single_rate_needs_no_trials(data_bin, tmp_path, commands):
     assert not list(tmp_path.rglob("*tuning*"))
 
 
+def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, capsys):
+    """The old training is complete only if the trials choose its rate, whichever comes first."""
+    assert main(compare_command(data_bin, tmp_path, methods="alibi", lr="0.004")) == 0
+    assert main(compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002")) == 0
+    trials = [(f"alibi-16-seed1-lr{rate}", rate, 10) for rate in ("0.004", "0.002")]
+    assert commands.trained[1:] == trials
+    assert ["ALiBi, L=16", "30.00", "20.00", "0.004"] in cells_of(
+        (tmp_path / "table.md").read_text()
+    )
+
+    commands.validation["alibi"]["0.008"] = 10.0
+    command = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002,0.008")
+    assert main(command) == 2
+    assert "alibi-16-seed1 holds a training with other settings" in capsys.readouterr().err
+    assert main(command) == 2  # now without trials
+
+
 def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsys):
     command = compare_command(data_bin, tmp_path)
     commands.stop_at = 5
