@@ -177,8 +177,8 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
         ending: ending of the members of an archive to read.
 
     Raises:
-        UserInputError: the file is damaged, is an archive without such a member, or is a tar
-            archive whose name does not say so.
+        UserInputError: the file is damaged, is an archive without such a member, is several tar
+            archives in a row, or is a tar archive whose name does not say so.
     """
     with open_input(path) as raw, errors_naming(path):
         if is_archive(path):
@@ -224,14 +224,41 @@ def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tu
         if first_bytes.startswith(magic):
             unpacked = unpack(raw)
     # "r|" reads once from front to back, without seeking or unpacking to disk.
-    with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+    with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_StrictTarInfo) as tar:
         for member in tar:
             content = tar.extractfile(member) if member.isfile() else None
             if content and member.name.lower().endswith(ending):
                 yield member.name, _buffered(path, content)
-    # The checksum of gzip follows the archive, and is verified when the end is read.
-    while unpacked.read(1 << 20):
-        pass
+        # Only zeros follow the last member. Reading them to the end verifies the checksum of gzip.
+        stream: Any = tar.fileobj
+        while padding := stream.read(1 << 20):
+            if padding.count(0) < len(padding):
+                raise UserInputError(
+                    f"{path} is damaged, or it is several archives in one file, of which only the "
+                    "first one can be read. Pass intact, separate archives."
+                )
+
+
+class _StrictTarInfo(tarfile.TarInfo):
+    """A member of a tar archive that must be followed by another member or by a block of zeros.
+
+    Otherwise, tarfile takes a damaged or missing header for the end of the archive.
+    """
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _StrictTarInfo:
+        """Read the next member.
+
+        Raises:
+            tarfile.EOFHeaderError: there is a block of zeros, which ends the archive.
+            tarfile.ReadError: there is neither a member nor a block of zeros.
+        """
+        try:
+            return super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(str(error)) from error
 
 
 class _NamedReader(io.RawIOBase):

@@ -55,7 +55,8 @@ def books(folder: Path, count: int = 12) -> Path:
 
 def tarred(folder: Path, path: Path) -> Path:
     """Write a folder to an archive."""
-    with tarfile.open(path, f"w:{path.suffix[1:]}") as archive:
+    compression = path.suffix.removeprefix(".").removeprefix("tar")
+    with tarfile.open(path, f"w:{compression}") as archive:
         archive.add(folder, folder.name)
     return path
 

@@ -4,6 +4,7 @@ import lzma
 import random
 import re
 import shutil
+import subprocess
 import tarfile
 
 import numpy as np
@@ -133,6 +134,54 @@ def test_damaged_file_is_named(tmp_path, suffix):
     content = path.read_bytes()
     assert_rejected(path, content[:-3000])
     assert_rejected(path, content[:9000] + b"####" + content[9004:])
+
+
+@pytest.fixture
+def small_documents(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for number in range(20):
+        (folder / f"{number:02d}.txt").write_text(f"document {number}\n")
+    return folder
+
+
+@pytest.fixture
+def plain_tar(small_documents, tmp_path):
+    """Write an archive with a block of 512 bytes for each header, and one for each text."""
+    path = tmp_path / "texts.tar"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
+        for file in sorted(small_documents.iterdir()):
+            archive.add(file, file.name)
+    assert len(texts_of(path)) == 20
+    return path
+
+
+@pytest.mark.parametrize("size", [10 * 1024, 10 * 1024 + 256, 10 * 1024 + 512, 10 * 1024 + 900])
+def test_truncated_plain_tar_is_rejected(plain_tar, size):
+    assert_rejected(plain_tar, plain_tar.read_bytes()[:size])
+
+
+def test_damaged_header_of_plain_tar_is_rejected(plain_tar):
+    content = plain_tar.read_bytes()
+    assert_rejected(plain_tar, content.replace(b"10.txt", b"10.tyt", 1))
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
+def test_several_archives_in_a_row_are_rejected(small_documents, tmp_path, suffix):
+    path = tarred(small_documents, tmp_path / f"texts.{suffix}")
+    path.write_bytes(2 * path.read_bytes())
+    with pytest.raises(UserInputError, match="several archives in one file"):
+        texts_of(path)
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.xz", "tar.bz2"])
+@pytest.mark.parametrize("blocks", ["1", "20", "200"])
+def test_archive_of_gnu_tar_is_read(small_documents, tmp_path, suffix, blocks):
+    path = tmp_path / f"texts.{suffix}"
+    # The number of blocks sets the number of zeros at the end.
+    command = ["tar", "--auto-compress", f"--blocking-factor={blocks}", "-cf", path, "."]
+    subprocess.run(command, cwd=small_documents, check=True)
+    assert len(texts_of(path)) == 20
 
 
 @pytest.mark.parametrize("suffix", ["tar", "gz", "xz", "bz2"])
