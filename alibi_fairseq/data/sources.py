@@ -209,10 +209,11 @@ def open_texts(path: Path, ending: str = ".txt") -> Iterator[tuple[str, BinaryIO
 
 def _zip_members(path: Path, raw: IO[bytes], ending: str) -> Iterator[tuple[str, BinaryIO]]:
     with zipfile.ZipFile(raw) as archive:
-        for name in archive.namelist():
-            if name.lower().endswith(ending):
-                with archive.open(name) as member:
-                    yield name, _buffered(path, member)
+        # A name may be in an archive repeatedly, and stands for its last member only.
+        for info in archive.infolist():
+            if info.filename.lower().endswith(ending):
+                with archive.open(info) as member:
+                    yield info.filename, _buffered(path, member)
 
 
 def _tar_members(path: Path, raw: io.BufferedReader, ending: str) -> Iterator[tuple[str, BinaryIO]]:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -77,6 +78,15 @@ def test_documents_end_with_their_archive_member(tmp_path):
     offsets, documents = zip(*read_documents(tmp_path / "books.tar.xz"))
     assert documents == (b"one\ntwo\n", b"three\n", b"four\n")
     assert len(set(offsets)) == 3
+
+
+def test_zip_members_of_one_name_are_all_read(tmp_path):
+    path = tmp_path / "books.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", "one\n")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("a.txt", "two\n")
+    assert texts_of(path) == ["one\n", "two\n"]
 
 
 @pytest.mark.parametrize("between", [" ", "\n"])
