@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NoReturn
 
 from ..errors import UserInputError
 from ..files import open_input, sha256_file
@@ -71,6 +71,7 @@ def text_files(
         UserInputError: a source does not exist, or a folder has no such file. A link to a folder or
             to a missing file is rejected, because its text would be left out. So is a file that is
             compressed without the suffix of a known format.
+        OSError: a folder cannot be read.
     """
     suffixes = []
     for ending in endings:
@@ -85,7 +86,7 @@ def text_files(
             files.append(path)
             continue
         members = []
-        for member in path.rglob("*"):
+        for member in _paths_in(path):
             is_text = member.name.lower().endswith(tuple(suffixes))
             if member.is_symlink():
                 _check_link(member, is_text)
@@ -97,6 +98,22 @@ def text_files(
     for file in files:
         _check_format(file)
     return files
+
+
+def _paths_in(folder: Path) -> Iterator[Path]:
+    """Yield all paths in a folder and its subfolders. Links to folders are not followed.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+
+    def raise_error(error: OSError) -> NoReturn:
+        raise error
+
+    # Path.rglob skips folders that cannot be read.
+    for parent, folders, files in os.walk(folder, onerror=raise_error):
+        for name in (*folders, *files):
+            yield Path(parent, name)
 
 
 def _check_link(link: Path, is_text: bool) -> None:

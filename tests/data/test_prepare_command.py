@@ -1,5 +1,6 @@
 """Output and exit codes of ``alibi-fairseq prepare``, and the scripts in data-prep/."""
 
+import errno
 import gzip
 import os
 import shutil
@@ -77,6 +78,25 @@ def test_prepare_rejects_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus
     # Input that is rejected before the whole text has been read leaves no files.
     assert not (out / "data-bin").exists()
     assert (out / "work").exists() == (named == "--vocab-size")
+
+
+def test_prepare_rejects_unreadable_subfolder(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "texts"
+    locked = folder / "locked"
+    locked.mkdir(parents=True)
+    (folder / "a.txt").write_text("A line.\n")
+    scandir = os.scandir
+
+    # The administrator can read folders without permission, so no real folder is used.
+    def scandir_without_permission(path):
+        if os.fspath(path) == str(locked):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(locked))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scandir_without_permission)
+    out = tmp_path / "out"
+    assert main(["prepare", "text", str(folder), "--out", str(out), "--workers", "1"]) == 2
+    assert f"{locked} cannot be used (Permission denied)" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
