@@ -32,7 +32,7 @@ KEYS = 1 << 64
 CHUNK_BYTES = 128_000_000
 #: Bytes of text. A longer document is cut, and each part is shuffled as a document.
 MAX_DOCUMENT_BYTES = 1 << 20
-#: Bytes of text. A longer line is cut between words.
+#: Bytes of text. A longer line is cut between words, or between characters if it has no space.
 MAX_LINE_BYTES = 1 << 20
 
 
@@ -110,11 +110,19 @@ def _read_lines(stream: BinaryIO, position: int, end: int | None) -> Iterator[tu
         if len(raw) >= MAX_LINE_BYTES and not raw.endswith(b"\n"):
             cut = raw.rfind(b" ") + 1  # after the last space
             if cut == 0:
-                cut = len(raw)
+                cut = _length_of_whole_characters(raw)
             rest = raw[cut:]
             raw = raw[:cut]
         yield position, raw
         position += len(raw)
+
+
+def _length_of_whole_characters(raw: bytes) -> int:
+    """Return the number of bytes before an incomplete UTF-8 character at the end, if any."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(raw)
+    incomplete, _ = decoder.getstate()
+    return len(raw) - len(incomplete)
 
 
 def write_sorted_chunks(

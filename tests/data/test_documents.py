@@ -101,6 +101,23 @@ def test_long_documents_are_cut_between_words(tmp_path, monkeypatch, between):
     assert " ".join(documents).split() == words
 
 
+@pytest.mark.parametrize("character", ["a", "é", "日", "😀"])
+def test_long_lines_without_spaces_are_cut_between_characters(tmp_path, monkeypatch, character):
+    monkeypatch.setattr(shuffling, "MAX_LINE_BYTES", 301)
+    path = tmp_path / "endless.txt"
+    text = "a" + character * 1000
+    path.write_text(text, encoding="utf-8")
+    (document,) = texts_of(path)
+    assert document.replace("\n", "") == text
+
+
+def test_long_lines_of_invalid_utf8_are_read_to_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(shuffling, "MAX_LINE_BYTES", 301)
+    path = tmp_path / "binary.txt"
+    path.write_bytes(b"\x80" * 1000 + b"\xe6\x97" + b"\n\nend\n")
+    assert texts_of(path)[-1] == "end\n"
+
+
 def test_invalid_utf8_becomes_replacement_characters(tmp_path):
     path = tmp_path / "latin.txt"
     path.write_bytes("naïve\n".encode("latin-1"))
