@@ -16,7 +16,8 @@ from .sources import open_texts, text_files
 
 #: Pattern that matches at the title of a WikiText article: " = Title = ". A section has more marks:
 #: " = = Section = = ". The match is empty, so a split at it keeps the title.
-ARTICLE_START = re.compile(rb"(?=^ ?= (?!= ).* = ?$)", re.MULTILINE)
+#: Lines may end with CR LF.
+ARTICLE_START = re.compile(rb"(?=^ ?= (?!= ).* = ?\r?$)", re.MULTILINE)
 
 
 def sample_documents(

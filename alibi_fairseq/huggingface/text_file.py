@@ -28,10 +28,10 @@ from ..files import open_input
 from .model_folder import ModelFolder
 
 #: Pattern that matches at the beginning of a document, by rule. With ``empty-lines``, this is a
-#: non-empty line that follows an empty one.
+#: non-empty line that follows an empty one. Lines may end with CR LF.
 BOUNDARY_PATTERNS = {
     "titles": re.compile(ARTICLE_START.pattern.decode(), re.MULTILINE),
-    "empty-lines": re.compile(r"(?<=\n)(?<![^\n]\n)(?=[^\n])"),
+    "empty-lines": re.compile(r"(?<=\n)(?<![^\r\n]\n)(?<![^\n]\r\n)(?=[^\n])(?!\r\n)"),
 }
 
 

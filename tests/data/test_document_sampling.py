@@ -42,6 +42,16 @@ def test_repeated_articles_are_kept_once(tmp_path):
     assert len(names) == 2
 
 
+def test_articles_with_any_line_end_are_kept(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for name, end in (("unix", "\n"), ("windows", "\r\n")):
+        text = f" = One {name} = \n text \n = Two {name} = \n text \n"
+        (folder / f"{name}.tokens").write_text(text, newline=end)
+    names = sampled(folder, tmp_path / "out", "titles", None)
+    assert len(names) == 4
+
+
 def test_sample_longer_than_text_is_rejected(tmp_path):
     source = write_documents(tmp_path / "texts", "aab")
     out = tmp_path / "out"

@@ -150,6 +150,23 @@ def test_documents_equal_naive_float64(evaluate, tmp_path):
     assert sum(record["document_bits"]) == pytest.approx(stream, abs=1e-3)
 
 
+TEXTS_WITH_DOCUMENTS = {
+    "empty-lines": "\none\nmore\n\n\ntwo\n\n = three = \n",
+    "titles": " = One = \n\ntext\n = = Section = = \n = Two = \ntext\n\n",
+}
+
+
+@pytest.mark.parametrize("boundary", TEXTS_WITH_DOCUMENTS)
+def test_documents_do_not_depend_on_line_ends(boundary):
+    text = TEXTS_WITH_DOCUMENTS[boundary]
+    parts = split_documents(text, boundary)
+    assert len(parts) == (4 if boundary == "empty-lines" else 2)
+    windows_parts = [part.replace("\n", "\r\n") for part in parts]
+    assert split_documents("".join(windows_parts), boundary) == windows_parts
+    # Files with different line ends can be concatenated.
+    assert split_documents("".join(windows_parts + parts), boundary)[-1] == parts[-1]
+
+
 def test_scored_bytes_are_those_of_the_tokens(text, tmp_path):
     folder = ModelFolder.open(make_folder(tmp_path / "model"))
     file = read_text_file(text, folder, "empty-lines")
