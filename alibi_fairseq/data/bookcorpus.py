@@ -283,13 +283,19 @@ def _group_near_duplicates(books: list[Book], folder: Path, workers: int) -> Non
     """Set the group of each book."""
     one_in = 1 + sum(book.words for book in books) // _MAX_HASHES
     paths = [folder / f"{book.sha256}.txt" for book in books]
-    hashes = map_in_order(_shingles_in, paths, workers, one_in)
-    for book, group in zip(books, near_duplicates(list(hashes))):
+    shingles_of_books = []
+    digests = []
+    for book_shingles, digest in map_in_order(_shingles_and_digest, paths, workers, one_in):
+        shingles_of_books.append(book_shingles)
+        digests.append(digest)
+    for book, group in zip(books, near_duplicates(shingles_of_books, digests)):
         book.group = group
 
 
-def _shingles_in(one_in: int, path: Path) -> np.ndarray:
-    return shingles(path.read_text(encoding="utf-8"), one_in)
+def _shingles_and_digest(one_in: int, path: Path) -> tuple[np.ndarray, str]:
+    """Return the shingles and the hash of a normalized text."""
+    text = path.read_text(encoding="utf-8")
+    return shingles(text, one_in), hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write_split_list(books: list[Book], path: Path) -> None:

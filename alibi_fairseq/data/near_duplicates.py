@@ -1,7 +1,8 @@
 """Near-duplicates among books.
 
 A book is represented by the set of hashes of its 8-grams of lowercased words. Two books are
-near-duplicates if they share at least a twentieth of the smaller set. This containment also
+near-duplicates if their texts are equal, which may be too short for an 8-gram, or if they share at
+least a twentieth of the smaller set. This containment also
 recognizes a volume in a collected edition. For a large corpus, only hashes divisible by M are used,
 which estimates the same fraction (Broder 1997, "On the resemblance and containment of documents",
 https://doi.org/10.1109/SEQUEN.1997.666900).
@@ -21,7 +22,8 @@ GRAM = 8
 #: Fraction of the smaller book's 8-grams that near-duplicates share. Unrelated books share less
 #: than a hundredth.
 THRESHOLD = 0.05
-#: Largest number of books that may share an 8-gram. One in more books is boilerplate, and ignored.
+#: Largest number of different books that may share an 8-gram. One in more books is boilerplate, and
+#: ignored.
 _BOILERPLATE = 200
 #: Odd multiplier of the hash: 2**64 divided by the golden ratio.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -49,17 +51,25 @@ def shingles(text: str, one_in: int = 1) -> np.ndarray:
     return np.unique(hashes[hashes % np.uint64(one_in) == 0])
 
 
-def near_duplicates(books: list[np.ndarray]) -> list[int]:
+def near_duplicates(books: list[np.ndarray], digests: list[str]) -> list[int]:
     """Group books that are near-duplicates of each other, directly or through other books.
 
     Args:
         books: :func:`shingles` of each book.
+        digests: hash of each book's text.
 
     Returns:
         For each book, the index of the first book of its group.
     """
     # A disjoint-set forest whose roots are the first books of the groups.
-    parent = list(range(len(books)))
+    parent: list[int] = []
+    # Copies of a text are in its group already, and must not make its 8-grams boilerplate.
+    different_books: list[np.ndarray] = []
+    first_with: dict[str, int] = {}
+    for number, (book_shingles, digest) in enumerate(zip(books, digests)):
+        first = first_with.setdefault(digest, number)
+        parent.append(first)
+        different_books.append(book_shingles if first == number else book_shingles[:0])
 
     def root(book: int) -> int:
         while parent[book] != book:
@@ -67,7 +77,7 @@ def near_duplicates(books: list[np.ndarray]) -> list[int]:
             book = parent[book]
         return book
 
-    for (left, right), shared in _count_shared(books).items():
+    for (left, right), shared in _count_shared(different_books).items():
         if shared >= THRESHOLD * min(len(books[left]), len(books[right])):
             first = min(root(left), root(right))
             last = max(root(left), root(right))

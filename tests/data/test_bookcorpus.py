@@ -91,6 +91,13 @@ def test_near_duplicates_are_in_one_split(prepared):
     assert prepared[1]["near_duplicate_groups"] == 11
 
 
+def test_copies_of_a_short_book_are_one_group(tmp_path):
+    texts = {"1.txt": b"Too short.\n", "2.txt": b"Another.\n", "3.txt": b"Too  short.\r\n"}
+    books = [bookcorpus._normalize_book(tmp_path, book)[1] for book in texts.items()]
+    bookcorpus._group_near_duplicates(books, tmp_path, workers=1)
+    assert [book.group for book in books] == [0, 1, 0]
+
+
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(bookcorpus, "LINES_PER_BLOCK", 50)
