@@ -149,16 +149,19 @@ def _tokenize(
                 ids += next(encoded_lines)
                 ids.append(END_OF_LINE - tokenizer.offset)  # the offset is added to all IDs below
             indices = np.array(ids, dtype=np.int32) + tokenizer.offset
-            _count_item(item, indices, counts)
+            _count_item(item, indices, tokenizer.unknown_index, counts)
             yield torch.from_numpy(indices)
 
 
-def _count_item(item: list[str], indices: np.ndarray, counts: Counter[str]) -> None:
+def _count_item(
+    item: list[str], indices: np.ndarray, unknown_index: int, counts: Counter[str]
+) -> None:
     """Add the sizes of an item to ``counts``.
 
     Args:
         item: the lines.
         indices: dictionary indices of their tokens, including each ``</s>``.
+        unknown_index: dictionary index of unknown tokens.
         counts: the counts to update.
     """
     counts["items"] += 1
@@ -166,9 +169,9 @@ def _count_item(item: list[str], indices: np.ndarray, counts: Counter[str]) -> N
     counts["words"] += sum(len(line.split()) for line in item)
     counts["bytes"] += sum(len(line.encode()) + 1 for line in item)
     counts["tokens"] += len(indices)
-    # Special symbols are one </s> per line, and the unknown tokens.
-    num_special = int((indices < SPECIAL).sum())
-    counts["unknown"] += num_special - len(item)
+    # Special symbols are one </s> per line, and the unknown tokens. WordPiece's is not special.
+    is_unknown = (indices < SPECIAL) | (indices == unknown_index)
+    counts["unknown"] += int(is_unknown.sum()) - len(item)
 
 
 def _join_parts(

@@ -24,6 +24,8 @@ SPECIAL = 4
 END_OF_LINE = 2
 #: Dictionary index of ``<unk>``.
 UNKNOWN = 3
+#: WordPiece's piece for words that the vocabulary cannot express.
+UNKNOWN_PIECE = "[UNK]"
 #: Largest number of bytes of a line that sentencepiece trains on.
 _MAX_LINE_BYTES = 1 << 20
 
@@ -36,12 +38,14 @@ class Tokenizer:
         offset: dictionary index of a token minus its token ID.
         names: piece of each token ID, as in tokenized text.
         files: files that are needed to tokenize further text.
+        unknown_index: dictionary index of the token that stands for any unknown text.
     """
 
     kind: str
     offset: int
     names: list[str]
     files: list[Path]
+    unknown_index: int = UNKNOWN
 
     @property
     def entries(self) -> int:
@@ -189,7 +193,8 @@ class WordPiece(_HuggingFaceTokenizer):
     """BERT's WordPiece with the user's ``vocab.txt``.
 
     A vocabulary without uppercase letters is BERT's uncased kind: the text is lowercased and its
-    accents are removed, as in BERT. ``[UNK]`` is a piece and not fairseq's ``<unk>``.
+    accents are removed, as in BERT. ``[UNK]`` is a piece and not fairseq's ``<unk>``, but its text
+    is unknown, too.
     """
 
     kind = "wordpiece"
@@ -199,7 +204,7 @@ class WordPiece(_HuggingFaceTokenizer):
         text = path.read_text(encoding="utf-8", errors="replace")
         self.names = text.rstrip("\n").split("\n")
         distinct = set(self.names)
-        has_special_pieces = {"[UNK]", "[CLS]", "[SEP]"} <= distinct
+        has_special_pieces = {UNKNOWN_PIECE, "[CLS]", "[SEP]"} <= distinct
         has_duplicates = len(distinct) < len(self.names)
         if not has_special_pieces or has_duplicates:
             raise UserInputError(
@@ -207,6 +212,7 @@ class WordPiece(_HuggingFaceTokenizer):
                 "and [UNK], [CLS], and [SEP] among them."
             )
         self.files = [path]
+        self.unknown_index = self.names.index(UNKNOWN_PIECE) + self.offset
         self.lower_case = not any(_has_upper_case(name) for name in self.names)
         from tokenizers.implementations import BertWordPieceTokenizer
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..data.tokenization import UNKNOWN_PIECE
+
 #: Prefix of the first piece of every word in a sentencepiece vocabulary.
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 #: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
@@ -35,7 +37,7 @@ def measure_text_size(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -
 
     Returns:
         Words for sentencepiece and WordPiece, and bytes for sentencepiece. Neither is known if a
-        token is unknown, because its text is lost.
+        token is ``<unk>`` or WordPiece's ``[UNK]``, because its text is lost.
     """
     symbols = dictionary.symbols
     counts = np.bincount(tokens, minlength=len(symbols))
@@ -59,6 +61,8 @@ def measure_text_size(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -
             bytes=piece_bytes - added_spaces + lines,
         )
     if counts[continued].sum() >= MIN_MARKED * len(tokens):
+        if counts[dictionary.index(UNKNOWN_PIECE)]:
+            return TextSize()
         beginnings = int(counts[~continued & ~special].sum())
         return TextSize(words=beginnings + lines)
     return TextSize()

@@ -10,6 +10,10 @@ from alibi_fairseq.data.bookcorpus import BookCorpus
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.tokenization import SentencePiece
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
+from alibi_fairseq.evaluation.text_size import TextSize
+from alibi_fairseq.results.data_folder import DataFolder
+from alibi_fairseq.results.manifest import save
 
 SETTINGS = dict(held_out=10, vocab_size=400)
 
@@ -161,3 +165,11 @@ def test_bookcorpus_uses_given_wordpiece(folder, tmp_path):
     assert manifest["tokenizer"]["kind"] == "wordpiece"
     assert manifest["dictionary"]["entries"] == 3 + 2 * len(letters) + 4
     assert (tmp_path / "out" / "data-bin" / "vocab.txt").exists()
+    # The word "Quoted" is in each of ten books, and the vocabulary has no Q.
+    assert manifest["splits"]["train"]["unknown"] == 10
+    data_bin = tmp_path / "out" / "data-bin"
+    # An earlier version did not count them.
+    manifest["splits"]["train"]["unknown"] = 0
+    save(manifest, data_bin)
+    split = load_split(DataFolder.open(data_bin), "train", load_dictionary(data_bin))
+    assert split.text_size == TextSize()

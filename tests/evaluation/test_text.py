@@ -69,6 +69,7 @@ LINE = ["the", "##s", *["fox"] * 97]
     ("lines", "words", "size"),
     [
         ([["the", "qui", "##ck", "fox"], [], ["jump", "##s"]], 4 + 3, None),
+        ([["the", "qui", "##ck", "[UNK]"]], None, None),
         ([LINE], 98 + 1, None),
         ([[*LINE, "fox"]], None, None),  # one marked piece in a hundred is too few
         ([["the", "fox"]], None, None),
