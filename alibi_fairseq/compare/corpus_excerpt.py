@@ -82,23 +82,30 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
         tokenizer=whole_manifest["tokenizer"],
         sources=whole_manifest["sources"],
         settings=whole_manifest["settings"],
-        splits=split_sizes(out, SPLITS),
+        splits=split_sizes(out, SPLITS, whole_manifest["tokenizer"].get("kind")),
         seconds=time.time() - began,
         excerpt=asdict(size),
     )
     manifests.save(manifest, out)
 
 
-def split_sizes(data: Path, names: Sequence[str]) -> dict[str, dict[str, int]]:
+def split_sizes(
+    data: Path, names: Sequence[str], tokenizer_kind: str | None
+) -> dict[str, dict[str, int]]:
     """Return the sizes of splits for the manifest.
 
     Splits whose words and bytes cannot be counted from their tokens are left out.
+
+    Args:
+        data: folder of the binary data, without a manifest.
+        names: names of the splits.
+        tokenizer_kind: kind of the tokenizer, or None if it is unknown.
     """
     folder = DataFolder.open(data)
     dictionary = load_dictionary(data)
     sizes = {}
     for name in names:
-        split = load_split(folder, name, dictionary)
+        split = load_split(folder, name, dictionary, tokenizer_kind)
         text_size = split.text_size
         if not text_size.words or not text_size.bytes:
             continue

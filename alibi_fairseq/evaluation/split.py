@@ -28,6 +28,7 @@ class Split:
         line_starts: (lines,) positions in ``tokens`` where a line begins.
         dictionary: dictionary of the token IDs.
         text_size: words and bytes of the original text, where known.
+        tokenizer_kind: kind of the tokenizer, from the manifest; None without one.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Split:
     line_starts: np.ndarray
     dictionary: Dictionary
     text_size: TextSize
+    tokenizer_kind: str | None = None
 
     def tensors(self, stride: int, device: torch.device) -> SplitTensors:
         """Return the split for windows that score ``stride`` tokens each.
@@ -60,7 +62,9 @@ class Split:
         if len(scored) == len(self.tokens):
             return self.text_size
         line_starts = np.flatnonzero(np.isin(scored, self.line_starts))
-        return measure_text_size(self.tokens[scored], line_starts, self.dictionary)
+        return measure_text_size(
+            self.tokens[scored], line_starts, self.dictionary, self.tokenizer_kind
+        )
 
 
 def load_dictionary(data: Path) -> Dictionary:
@@ -68,8 +72,16 @@ def load_dictionary(data: Path) -> Dictionary:
     return Dictionary.load(str(data / "dict.txt"))
 
 
-def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
+def load_split(
+    folder: DataFolder, name: str, dictionary: Dictionary, tokenizer_kind: str | None = None
+) -> Split:
     """Read a split into memory.
+
+    Args:
+        folder: the data folder.
+        name: name of the split.
+        dictionary: its dictionary.
+        tokenizer_kind: kind of the tokenizer. None: from the manifest, if there is one.
 
     Raises:
         UserInputError: the split is missing or empty, or the manifest describes other data.
@@ -93,10 +105,11 @@ def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
     sizes = np.array([len(array) for array in arrays], dtype=np.int64)
     line_starts = np.cumsum(sizes) - sizes
     line_starts = line_starts[sizes > 0]
+    kind = tokenizer_kind or folder.tokenizer.get("kind")
     text_size = _text_size_in_manifest(folder, name, tokens, dictionary)
     if text_size is None:
-        text_size = measure_text_size(tokens, line_starts, dictionary)
-    return Split(name, tokens, line_starts, dictionary, text_size)
+        text_size = measure_text_size(tokens, line_starts, dictionary, kind)
+    return Split(name, tokens, line_starts, dictionary, text_size, kind)
 
 
 def _load_lines(data: Path, name: str, dictionary: Dictionary):

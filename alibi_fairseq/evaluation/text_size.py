@@ -6,18 +6,23 @@ would count against some tokenizations only.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..data.tokenization import UNKNOWN_PIECE
+from ..data.tokenization import UNKNOWN_PIECE, SentencePiece, WordPiece
+
+if TYPE_CHECKING:
+    from fairseq.data import Dictionary
 
 #: Prefix of the first piece of every word in a sentencepiece vocabulary.
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 #: Prefix of all pieces of a word but the first in a WordPiece vocabulary.
 CONTINUATION = "##"
-#: Smallest fraction of marked tokens by which a vocabulary is recognized.
+#: Smallest fraction of marked pieces by which a vocabulary is recognized.
 MIN_MARKED = 0.01
+#: sentencepiece's pieces for the bytes of rare characters.
+_BYTE_PIECES = {f"<0x{byte:02X}>" for byte in range(256)}
 
 
 class TextSize(NamedTuple):
@@ -27,45 +32,70 @@ class TextSize(NamedTuple):
     bytes: int | None = None
 
 
-def measure_text_size(tokens: np.ndarray, line_starts: np.ndarray, dictionary) -> TextSize:
-    """Count words and bytes from the pieces, if the vocabulary's marks allow it.
+def measure_text_size(
+    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Dictionary, kind: str | None = None
+) -> TextSize:
+    """Count words and bytes from the pieces, if the tokenizer marks the words.
 
     Args:
         tokens: (N,) token IDs of the pieces, including one end-of-sentence symbol per line.
         line_starts: (lines,) positions where a line begins.
         dictionary: dictionary of the pieces.
+        kind: kind of the tokenizer in the manifest. None: the dictionary determines it.
 
     Returns:
         Words for sentencepiece and WordPiece, and bytes for sentencepiece. Neither is known if a
         token is ``<unk>`` or WordPiece's ``[UNK]``, because its text is lost.
     """
-    symbols = dictionary.symbols
-    counts = np.bincount(tokens, minlength=len(symbols))
+    if kind is None:
+        kind = _kind_of_pieces(dictionary.symbols[dictionary.nspecial :])
+    counts = np.bincount(tokens, minlength=len(dictionary))
     if counts[dictionary.unk()]:
         return TextSize()
+    if kind == SentencePiece.kind:
+        return _size_of_sentencepieces(tokens, line_starts, dictionary)
+    if kind == WordPiece.kind and not counts[dictionary.index(UNKNOWN_PIECE)]:
+        continued = [symbol.startswith(CONTINUATION) for symbol in dictionary.symbols]
+        # The words, and the end-of-sentence symbols, each of which counts as a word.
+        return TextSize(words=len(tokens) - int(counts[continued].sum()))
+    return TextSize()
+
+
+def _kind_of_pieces(pieces: list[str]) -> str | None:
+    """Return the kind of the tokenizer with these pieces, or None if they show none.
+
+    The pieces are those of the dictionary, because a text with few spaces has few marked tokens.
+    """
+    smallest_count = MIN_MARKED * len(pieces)
+    marked_count = sum(piece.startswith(WORD_MARK) for piece in pieces)
+    # Without spaces, a vocabulary has few marked pieces, but usually all bytes.
+    if marked_count and (marked_count >= smallest_count or _BYTE_PIECES.issubset(pieces)):
+        return SentencePiece.kind
+    continued_count = sum(piece.startswith(CONTINUATION) for piece in pieces)
+    if continued_count and continued_count >= smallest_count:
+        return WordPiece.kind
+    return None
+
+
+def _size_of_sentencepieces(
+    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Dictionary
+) -> TextSize:
+    """Count words and bytes of sentencepiece's pieces, see :func:`measure_text_size`."""
+    symbols = dictionary.symbols
+    counts = np.bincount(tokens, minlength=len(symbols))
     lines = int(counts[dictionary.eos()])
     special = np.arange(len(symbols)) < dictionary.nspecial
     marked = np.array([symbol.startswith(WORD_MARK) for symbol in symbols])
-    continued = np.array([symbol.startswith(CONTINUATION) for symbol in symbols])
-    marked_count = int(counts[marked].sum())
-    if marked_count >= MIN_MARKED * len(tokens):
-        first_pieces = tokens[line_starts]
-        # sentencepiece can put a space in front of each line (its dummy prefix). This space is not
-        # in the text. Without it, the first piece of a line begins a word but has no mark.
-        added_spaces = int(np.sum(marked[first_pieces]))
-        unmarked_words = int(np.sum(~marked[first_pieces] & ~special[first_pieces]))
-        sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special
-        piece_bytes = int(counts @ sizes)
-        return TextSize(
-            words=marked_count + unmarked_words + lines,
-            bytes=piece_bytes - added_spaces + lines,
-        )
-    if counts[continued].sum() >= MIN_MARKED * len(tokens):
-        if counts[dictionary.index(UNKNOWN_PIECE)]:
-            return TextSize()
-        beginnings = int(counts[~continued & ~special].sum())
-        return TextSize(words=beginnings + lines)
-    return TextSize()
+    first_pieces = tokens[line_starts]
+    # sentencepiece can put a space in front of each line (its dummy prefix). This space is not
+    # in the text. Without it, the first piece of a line begins a word but has no mark.
+    added_spaces = int(np.sum(marked[first_pieces]))
+    unmarked_words = int(np.sum(~marked[first_pieces] & ~special[first_pieces]))
+    sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special
+    return TextSize(
+        words=int(counts[marked].sum()) + unmarked_words + lines,
+        bytes=int(counts @ sizes) - added_spaces + lines,
+    )
 
 
 def _text_bytes(piece: str) -> int:

@@ -49,6 +49,22 @@ def test_excerpt_of_whole_training_split(prepared, tmp_path):
     assert 50 <= split_tokens(tmp_path / "excerpt", "valid") < split_tokens(prepared, "valid")
 
 
+def test_excerpt_of_text_without_spaces_has_bytes(tmp_path):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    rng = random.Random(1)
+    letters = [chr(0x4E00 + number) for number in range(50)]
+    for number in range(20):
+        lines = ["".join(rng.choices(letters, k=300)) for _ in range(20)]
+        (texts / f"{number}.txt").write_text("\n".join(lines), encoding="utf-8")
+    corpus = CustomTextBuilder([texts], vocab_size=400, held_out=20)
+    prepare_corpus(corpus, tmp_path / "whole", 1)
+    size = ExcerptConfig(train=2000, documents=2, tokens=1000, valid=2000)
+    cut_excerpt(tmp_path / "whole" / "data-bin", tmp_path / "excerpt", size)
+    splits = DataFolder.open(tmp_path / "excerpt").manifest["splits"]
+    assert splits["train"]["bytes"] == splits["train"]["lines"] * (300 * 3 + 1)
+
+
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_excerpt_of_too_short_split_is_rejected(prepared, tmp_path, split):
     sizes = {"train": 50, "valid": 50}

@@ -71,7 +71,8 @@ LINE = ["the", "##s", *["fox"] * 97]
         ([["the", "qui", "##ck", "fox"], [], ["jump", "##s"]], 4 + 3, None),
         ([["the", "qui", "##ck", "[UNK]"]], None, None),
         ([LINE], 98 + 1, None),
-        ([[*LINE, "fox"]], None, None),  # one marked piece in a hundred is too few
+        ([[*LINE, *["fox"] * 200]], 298 + 1, None),  # few marked tokens, but many marked pieces
+        ([["##s", *(f"w{word}" for word in range(100))]], None, None),  # too few marked pieces
         ([["the", "fox"]], None, None),
         ([[f"{WORD_MARK}the", "fox"]], 1 + 1, len("thefox\n")),
         ([[f"{WORD_MARK}the", "<unk>"]], None, None),  # the size of an unknown word is unknown
@@ -80,6 +81,22 @@ LINE = ["the", "##s", *["fox"] * 97]
 def test_text_size_by_word_marks(lines, words, size):
     vocabulary = sorted({piece for line in lines for piece in line if piece != "<unk>"})
     assert measure_text_size(*binarized(lines, vocabulary)) == TextSize(words, size)
+
+
+def test_text_size_without_spaces_is_recognized_by_byte_pieces():
+    vocabulary = [f"<0x{byte:02X}>" for byte in range(256)]
+    vocabulary += [WORD_MARK, "天", "地"]
+    pieces = [WORD_MARK, *["天", "地"] * 100]
+    assert measure_text_size(*binarized([pieces], vocabulary)) == sizes(["天地" * 100])
+
+
+def test_tokenizer_kind_replaces_the_guess():
+    pieces = [f"{WORD_MARK}天", *(f"地{number}" for number in range(200))]
+    arguments = binarized([pieces], pieces)
+    assert measure_text_size(*arguments) == TextSize()
+    text = "".join(pieces).replace(WORD_MARK, "")
+    assert measure_text_size(*arguments, "sentencepiece-bpe") == sizes([text])
+    assert measure_text_size(*binarized([["##", "fox"]], ["##", "fox"]), "words") == TextSize()
 
 
 def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
