@@ -41,16 +41,21 @@ class DataFolder:
 
         Args:
             data: fairseq's data argument. Of several folders joined by ``:`` (shards), the first
-                is opened. The manifest of a shard is in the folder above it.
+                is opened. The manifest of a shard is in the folder above it and lists the shard.
 
         Raises:
             UserInputError: the manifest is corrupted or has an unknown version.
         """
         folder = data_folders(data)[0]
-        for parent in (folder, folder.parent):
-            manifest_path = parent / manifests.FILE_NAME
-            if manifest_path.is_file():
-                return cls(folder, manifests.read_manifest(manifest_path), manifest_path)
+        manifest_path = folder / manifests.FILE_NAME
+        if manifest_path.is_file():
+            return cls(folder, manifests.read_manifest(manifest_path), manifest_path)
+        manifest_path = folder.parent / manifests.FILE_NAME
+        if manifest_path.is_file():
+            manifest = manifests.read_manifest(manifest_path)
+            # Another folder next to the shards has data that this manifest does not describe.
+            if folder.name in manifest.get("shards", []):
+                return cls(folder, manifest, manifest_path)
         return cls(folder, None, None)
 
     @property

@@ -76,7 +76,16 @@ def test_tokenizer_files_of_shard_are_next_to_manifest(folder):
     describe(folder)
     described = json.loads((folder / "manifest.json").read_text())
     described["tokenizer"] = {"kind": "sentencepiece-bpe", "files": ["sentencepiece.model"]}
+    described["shards"] = ["shard00", "shard01"]
     (folder / "manifest.json").write_text(json.dumps(described))
     shard = DataFolder.open(f"{folder / 'shard00'}:{folder / 'shard01'}")
     assert shard.path == folder / "shard00"
     assert shard.tokenizer_files == [folder / "sentencepiece.model"]
+
+
+def test_other_data_inside_described_folder_has_no_manifest(folder):
+    describe(folder, test={"lines": 1, "words": 2, "bytes": 8, "tokens": 3})
+    (folder / "mine").mkdir()
+    opened = DataFolder.open(folder / "mine")
+    assert opened.manifest is None
+    assert opened.corpus == "mine"
