@@ -26,7 +26,7 @@ from .binarization import Part, part_bytes
 from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder
 from .shuffling import KEYS, chunks_in, documents_between, write_sorted_chunks
 from .sources import file_list_digest, text_bytes, text_files
-from .tokenization import ByteLevelBpe, Tokenizer
+from .tokenization import ByteLevelBpe, Tokenizer, train_sentencepiece
 
 CORPUS = "cc100-roberta"
 #: Bytes of the paper's text.
@@ -40,6 +40,8 @@ _CHUNKS = "runs"
 _SAMPLE_BYTES = 200_000_000
 #: Smallest number of bytes of an excerpt: several documents of the greatest length.
 _MIN_EXCERPT_BYTES = 8_000_000
+#: Largest key below which all validation documents are: half of the text.
+_MAX_VALIDATION_LIMIT = KEYS // 2
 
 
 @dataclass
@@ -129,10 +131,10 @@ class Cc100Roberta(CorpusBuilder):
         }
 
     def _validation_limit(self, size: int) -> int:
-        """Return the key below which all validation documents are.
+        """Return the key below which all validation documents usually are.
 
-        They have about ``BYTES_PER_TOKEN`` bytes per validation token, which is more than needed.
-        :meth:`_validation_end` finds the exact end.
+        They have about ``BYTES_PER_TOKEN`` bytes per validation token, which most scripts do not
+        need. :meth:`_validation_end` finds the exact end.
 
         Args:
             size: bytes of the text.
@@ -142,7 +144,7 @@ class Cc100Roberta(CorpusBuilder):
         """
         fraction = min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, size))
         limit = int(KEYS * fraction)
-        if limit > KEYS // 2:
+        if limit > _MAX_VALIDATION_LIMIT:
             raise UserInputError(
                 f"The text has {size:,} bytes; a validation set of {self.valid_tokens:,} "
                 "tokens would take more than half of it. Provide more text, or reduce "
@@ -150,23 +152,30 @@ class Cc100Roberta(CorpusBuilder):
             )
         if self.excerpt:
             # A single document of an excerpt may be longer than the validation set.
-            return KEYS // 2
+            return _MAX_VALIDATION_LIMIT
         return limit
-
-    def sample(self, work: Path) -> Iterator[str]:
-        """Yield the lines of a random sample of documents outside of the validation range."""
-        chunks = chunks_in(work / _CHUNKS)
-        size = text_bytes(chunks)
-        fraction = min(1.0, _SAMPLE_BYTES / size)
-        # Keys are random, so the documents with the largest keys are a random sample.
-        low = max(self._validation_limit(size), KEYS - int(KEYS * fraction))
-        for _, text in documents_between(chunks, low, KEYS):
-            yield from split_lines(text)
 
     def build_tokenizer(self, work: Path) -> Tokenizer:
         if self._bpe_files:
             return ByteLevelBpe(*self._bpe_files)
-        return self.train_tokenizer(work, self.vocab_size)
+        chunks = chunks_in(work / _CHUNKS)
+        size = text_bytes(chunks)
+        fraction = min(1.0, _SAMPLE_BYTES / size)
+        limit = self._validation_limit(size)
+        folder = work
+        while True:
+            # Keys are random, so the documents with the largest keys are a random sample.
+            low = max(limit, KEYS - int(KEYS * fraction))
+            model = folder / "sentencepiece.model"
+            tokenizer = train_sentencepiece(_lines_from(chunks, low), model, self.vocab_size)
+            end, _ = self._validation_end(chunks, limit, tokenizer)
+            if end <= low:
+                return tokenizer
+            # The tokenizer was trained on validation documents. Another one is trained without
+            # them, in another folder, so that a resumed preparation finds the models of both.
+            limit = min(2 * limit, _MAX_VALIDATION_LIMIT)
+            folder = folder / "larger-validation"
+            folder.mkdir(exist_ok=True)
 
     def parts(self, work: Path, tokenizer: Tokenizer) -> list[Part]:
         chunks = chunks_in(work / _CHUNKS)
@@ -188,7 +197,8 @@ class Cc100Roberta(CorpusBuilder):
     ) -> tuple[int, int]:
         """Find the end of the validation set: the line that reaches its number of tokens.
 
-        The rest of that line's document is not in the training data either.
+        The rest of that line's document is not in the training data either. The limit is doubled
+        until the documents below it have enough tokens.
 
         Args:
             chunks: the sorted chunks.
@@ -199,7 +209,7 @@ class Cc100Roberta(CorpusBuilder):
             The key that follows its last document, and the number of lines of that document in it.
 
         Raises:
-            UserInputError: the documents below the limit have fewer tokens.
+            UserInputError: half of the text has fewer tokens.
         """
         tokens = 0
         for key, text in documents_between(chunks, 0, limit):
@@ -209,10 +219,19 @@ class Cc100Roberta(CorpusBuilder):
                 tokens += len(ids) + 1
                 if tokens >= self.valid_tokens:
                     return key + 1, number
+        if limit < _MAX_VALIDATION_LIMIT:
+            larger_limit = min(2 * limit, _MAX_VALIDATION_LIMIT)
+            return self._validation_end(chunks, larger_limit, tokenizer)
         raise UserInputError(
             f"The text set aside for validation gave {tokens:,} tokens instead of "
             f"{self.valid_tokens:,}. Provide more text, or reduce --valid-tokens."
         )
+
+
+def _lines_from(chunks: list[Path], low: int) -> Iterator[str]:
+    """Yield the lines of all documents with low ≤ key."""
+    for _, text in documents_between(chunks, low, KEYS):
+        yield from split_lines(text)
 
 
 def split_lines(document: bytes) -> list[str]:

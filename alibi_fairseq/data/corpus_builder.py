@@ -15,7 +15,8 @@ from .sources import text_bytes
 from .tokenization import Tokenizer, train_sentencepiece
 
 SPLITS = ("train", "valid", "test")
-#: Bytes of text per token, an upper bound: no tokenizer of this package reaches it on average.
+#: Bytes of text per token, more than tokenizers have on average in scripts of one or two bytes per
+#: letter. Scripts of three bytes per letter, such as Thai, can have more.
 BYTES_PER_TOKEN = 8
 #: Largest number of bytes of text to train a tokenizer on, all of which sentencepiece keeps in
 #: memory. The paper states no number. Another one would change the vocabulary of large corpora.

@@ -1,5 +1,6 @@
 import json
 import lzma
+import random
 from collections import Counter
 
 import pytest
@@ -142,3 +143,30 @@ def test_shard_ranges_cover_all_keys():
         assert len(set(per_shard.values())) == 1
         assert len(per_shard) == (count or max(1, round(total / 4e9)))
         assert total / len(parts) <= 128_000_000
+
+
+def test_validation_range_grows_for_scripts_of_three_bytes(tmp_path, monkeypatch):
+    lines_from = cc100_roberta._lines_from
+    samples = []
+
+    def recorded(*arguments):
+        samples.append(list(lines_from(*arguments)))
+        return samples[-1]
+
+    monkeypatch.setattr(cc100_roberta, "_lines_from", recorded)
+    georgian = {ord("a") + number: chr(0x10D0 + number) for number in range(26)}
+    words = [
+        f"{first}{second}".translate(georgian) * 4 for first in "abcdef" for second in "ghijkl"
+    ]
+    rng = random.Random(1)
+    documents = ["\n".join(rng.choices(words, k=40)) for _ in range(100)]
+    source = tmp_path / "text.txt"
+    source.write_text("\n\n".join(documents), encoding="utf-8")
+    corpus = Cc100Roberta([source], vocab_size=500, valid_tokens=2000)
+    manifest, _ = prepare_corpus(corpus, tmp_path / "out")
+    assert 2000 <= manifest["splits"]["valid"]["tokens"] < 2010
+    assert manifest["splits"]["valid"]["bytes"] > 8 * 2000
+    # The second tokenizer was trained without the validation documents.
+    assert len(samples) == 2
+    train = manifest["splits"]["train"]
+    assert len(samples[0]) > train["lines"] - train["documents"] >= len(samples[1])
