@@ -288,9 +288,15 @@ class AlibiDecoder(TransformerDecoder):
         return UNBOUNDED
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Drop buffers of older sinusoidal modules, which the authors' checkpoints contain."""
+        """Drop buffers of older sinusoidal modules, which the authors' checkpoints contain.
+
+        fairseq removes the final norm where the version is missing, as in decoders before version
+        3. No decoder of ours is that old, but some weights are incomplete: those of ``--store-ema``
+        after each update (no issue is known).
+        """
         for leftover in ("_float_tensor", "weights"):
             state_dict.pop(f"{name}.embed_positions.{leftover}", None)
+        state_dict.setdefault(f"{name}.version", self.version.clone())
         return super().upgrade_state_dict_named(state_dict, name)
 
 

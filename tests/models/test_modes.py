@@ -1,4 +1,4 @@
-"""Attention weights, half precision, dropout, masks, and initialization of the model."""
+"""Attention weights, half precision, dropout, masks, and state dict of the model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import build_model, dictionary_of, random_tokens, small_model
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema.ema import EMA
 
 from alibi_fairseq.attention import FutureMask
 from alibi_fairseq.errors import UserInputError
@@ -108,3 +110,19 @@ def test_state_dict_has_no_uninitialized_tensor(monkeypatch):
     state = small_model("alibi", *flags.split()).state_dict()
     assert "decoder.embed_tokens._float_tensor" in state
     assert all(tensor.isfinite().all() for tensor in state.values())
+
+
+def test_moving_average_keeps_final_norm():
+    model = small_model("alibi")
+    average = EMA(model, EMAConfig(store_ema=True))
+    average.step(model)
+    tokens = random_tokens(1, 8)
+    torch.testing.assert_close(average.get_model()(tokens)[0], model(tokens)[0])
+
+
+def test_partial_weights_keep_final_norm():
+    model = small_model("alibi")
+    version = model.decoder.version.clone()
+    model.load_state_dict({}, strict=False)
+    assert model.decoder.layer_norm is not None
+    assert torch.equal(model.decoder.version, version)
