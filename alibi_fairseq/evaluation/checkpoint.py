@@ -201,6 +201,7 @@ def load_checkpoint(
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
     with wrong_parts(path):
+        train_length = recorded_train_length(state["cfg"])  # before overrides can change it
         if overrides:
             apply_overrides(state, overrides, path)
         check_dictionary(state, path, data)
@@ -218,7 +219,7 @@ def load_checkpoint(
         facts={
             "model": cfg.model._name,
             **method_facts(cfg.model),
-            "train_length": getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample,
+            "train_length": train_length,
             "checkpoint": str(path),
             "updates": updates,
             "seed": cfg.common.seed,
@@ -235,6 +236,14 @@ def load_checkpoint(
         # before and after its activation.
         bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,
     )
+
+
+def recorded_train_length(cfg: Any) -> int:
+    """Return the training length that a checkpoint's configuration records, in tokens.
+
+    Only models of ours have it as an option.
+    """
+    return getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample
 
 
 def apply_overrides(state: dict, overrides: dict, path: Path) -> None:

@@ -28,6 +28,18 @@ def test_record_describes_model(sweep):
     assert record["precision"] == "fp32"
 
 
+@pytest.mark.parametrize(
+    ("model", "overrides"),
+    [
+        ("alibi", {"train_length": 64}),
+        ("stock", {"tokens_per_sample": 64, "max_target_positions": 64}),
+    ],
+)
+def test_overrides_do_not_change_recorded_training_length(sweep, model, overrides):
+    (record,) = sweep(model, lengths=[64], overrides=overrides)
+    assert record["train_length"] == TRAIN_LENGTH
+
+
 def test_record_describes_windows(sweep):
     record, _ = sweep(lengths=[16, 64], strides=[4])
     assert record["length"] == 16
