@@ -167,6 +167,19 @@ def parse_scaling(config: PositionConfig, features: int) -> Scaling | None:
     )
 
 
+def with_length(scaling: str, train_length: int | None) -> str:
+    """Return a ``rotary_scaling`` with the length that it implies.
+
+    The length of ``pi`` and ``ntk`` only matters with ``dynamic``. No ``dynamic`` scaling changes
+    the rotation of a text as long as in training, so trainings at several lengths agree on it.
+    """
+    kind, *values = scaling.split(":")
+    implies_length = kind in ("yarn", "llama3", "longrope") and len(values) == 1
+    if implies_length and values != ["dynamic"]:
+        return f"{scaling}:{train_length}"
+    return scaling
+
+
 def _parse_numbers(kind: str, values: list[str], train_length: int) -> Scaling | None:
     """Return a scaling without its lists, or None if a value is missing, surplus, or invalid."""
     if kind not in SCALINGS or len(values) not in (1, 2, 4):

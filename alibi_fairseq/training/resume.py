@@ -18,6 +18,7 @@ from ..checkpoints.loading import check_ties
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..positions import METHOD_OPTIONS
+from ..positions.rotary_frequencies import with_length
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 
 logger = logging.getLogger(__name__)
@@ -138,9 +139,15 @@ def _model_options(cfg) -> dict:
     if OmegaConf.is_config(model):
         model = OmegaConf.to_container(model, resolve=True, enum_to_str=True)
     values = model if isinstance(model, dict) else vars(model)
-    options = {name: getattr(value, "value", value) for name, value in values.items()}
+    options: dict[str, Any] = {}
+    for name, value in values.items():
+        options[name] = getattr(value, "value", value)
     if "attention_window" in options:  # a number in checkpoints of earlier versions
         options["attention_window"] = str(options["attention_window"])
     if options.get("alibi_slopes") == "random":  # drawn by the seed, with which they change
         options["alibi_slopes"] = f"{_RANDOM_SLOPES} {options.get('train_seed')}"
+    if "rotary_scaling" in options:
+        options["rotary_scaling"] = with_length(
+            options["rotary_scaling"], options.get("train_length")
+        )
     return options

@@ -14,6 +14,7 @@ from transformers.models.gpt_neox.modeling_gpt_neox import (
 )
 
 from alibi_fairseq.positions import PositionConfig, build_position_method
+from alibi_fairseq.positions.rotary_frequencies import with_length
 
 CPU = torch.device("cpu")
 LENGTH = 32
@@ -289,3 +290,13 @@ def test_continued_model_keeps_original_length():
     assert continued_scale == original_scale
     without_original_length, _ = rotary(1, 64, 2048, rotary_scaling="yarn:4").frequencies(100, CPU)
     assert not torch.equal(without_original_length, original)
+
+
+@pytest.mark.parametrize("scaling", ["yarn:4", "llama3:8", "longrope:4"])
+def test_implied_length_is_added(scaling):
+    assert with_length(scaling, 32) == f"{scaling}:32"
+
+
+@pytest.mark.parametrize("scaling", ["none", "pi:4", "ntk:4", "yarn:dynamic", "yarn:4:16"])
+def test_length_without_effect_is_not_added(scaling):
+    assert with_length(scaling, 32) == scaling

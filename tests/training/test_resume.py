@@ -122,7 +122,7 @@ HARMLESS_OPTIONS = {
         "add_bos_token",
         "tokens_per_sample",
         "max_target_positions",
-        "train_length",
+        "train_length",  # compared as part of rotary_scaling
     },
     "copies of options that are compared": {
         "train_seed",  # as part of alibi_slopes
@@ -180,6 +180,18 @@ def test_random_slopes_are_not_drawn_again(data_bin, tmp_path):
     with pytest.raises(UserInputError, match="Pass --seed 2"):
         in_process("train", data_bin, *flags)
     in_process("train", data_bin, *flags, "--seed", 2)
+
+
+def test_rotation_of_other_length_is_rejected(data_bin, tmp_path, caplog):
+    flags = [*SHORT, "--position-method", "rotary", "--rotary-scaling"]
+    in_process("train", data_bin, *flags, "yarn:4", "--save-dir", tmp_path / "first")
+    start = tmp_path / "first" / "checkpoint_last.pt"
+    longer = ["--tokens-per-sample", 32, "--max-update", 5, "--save-dir", tmp_path / "longer"]
+    difference = "--rotary-scaling yarn:4:16 and this command has --rotary-scaling yarn:4:32"
+    with pytest.raises(UserInputError, match=difference):
+        in_process("train", data_bin, *flags, "yarn:4", *longer, "--restore-file", start)
+    in_process("train", data_bin, *flags, "yarn:4", *longer, "--finetune-from-model", start)
+    assert difference in caplog.text
 
 
 def test_pruned_training_resumes_and_is_evaluated(data_bin, tmp_path):
