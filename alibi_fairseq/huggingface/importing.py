@@ -49,6 +49,9 @@ OPTIONS = {
     "embedding_norm": "layernorm_embedding",
     "tie_word_embeddings": "share_decoder_input_output_embed",
     "train_length": "tokens_per_sample",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_dropout": "activation_dropout",
 }
 #: Fields of :class:`AlibiLmConfig` that must be positive integers.
 SIZES = (
@@ -250,9 +253,6 @@ def configuration(description: AlibiLmConfig) -> tuple[Any, list[str]]:
         "lr_scheduler": "fixed",
         "max_tokens": description.train_length,
         "train_length": description.train_length,
-        "dropout": description.dropout,
-        "attention_dropout": description.attention_dropout,
-        "activation_dropout": description.activation_dropout,
     }
     cfg = convert_namespace_to_omegaconf(argparse.Namespace(**training, **options))
     flags = ["--arch", "alibi_lm"]

@@ -26,7 +26,7 @@ from alibi_fairseq.cli import main
 
 #: Training of one update that changes next to nothing.
 ONE_UPDATE = """
-    --optimizer adam --lr 1e-9 --max-update 1 --max-tokens 192 --dropout 0 --cpu --num-workers 0
+    --optimizer adam --lr 1e-9 --max-update 1 --max-tokens 192 --cpu --num-workers 0
     --no-epoch-checkpoints --disable-validation
 """
 
@@ -76,6 +76,9 @@ def test_checkpoint_continues_training(name, tmp_path, capsys):
         torch.testing.assert_close(parameters_after[key], parameter, rtol=0, atol=1e-6, msg=key)
     state = torch.load(last_checkpoint, weights_only=False)
     assert state["optimizer_history"][-1]["num_updates"] == 1
+    imported_state = torch.load(out / "checkpoint_best.pt", weights_only=False)
+    for option in ("dropout", "attention_dropout", "activation_dropout"):
+        assert state["cfg"]["model"][option] == imported_state["cfg"]["model"][option]
 
 
 def test_pickled_weights_are_imported(tmp_path, capsys):
