@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from fairseq import checkpoint_utils
+from fairseq.optim import AMPOptimizer, FP16Optimizer
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from fairseq.utils import safe_getattr
@@ -126,6 +127,28 @@ def warn_of_plateau_schedule(trainer) -> None:
         logger.warning(
             f"--lr-scheduler {schedule}: checkpoints do not hold its whole state, so the learning "
             "rates may differ from those of an uninterrupted training"
+        )
+
+
+def warn_of_mixed_precision(trainer) -> None:
+    """Warn that a resumed training in mixed precision differs from an uninterrupted one.
+
+    With ``--fp16`` and ``--bf16``, the optimizer updates fp32 copies of the weights, and the
+    checkpoints hold only the weights in half precision. With ``--amp``, they lack the loss scale
+    (no issue is known). The memory-efficient optimizers have no copies.
+    """
+    if trainer.get_num_updates() == 0:
+        return
+    if isinstance(trainer.optimizer, FP16Optimizer):
+        flag = "--fp16" if trainer.cfg.common.fp16 else "--bf16"
+        logger.warning(
+            f"{flag}: checkpoints hold the weights in half precision, so the numbers may differ "
+            "from those of an uninterrupted training"
+        )
+    elif isinstance(trainer.optimizer, AMPOptimizer):
+        logger.warning(
+            "--amp: checkpoints do not hold the loss scale, so the numbers may differ from those "
+            "of an uninterrupted training"
         )
 
 

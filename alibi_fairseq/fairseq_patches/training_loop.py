@@ -20,6 +20,7 @@ from .resumed_training import (
     forget_time_of_other_training,
     resume_early_stopping,
     skip_finished_training,
+    warn_of_mixed_precision,
     warn_of_plateau_schedule,
 )
 from .safe_loading import replace_eval_in_fairseq
@@ -69,6 +70,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     forget_time_of_other_training(trainer)
     warn_of_plateau_schedule(trainer)
+    warn_of_mixed_precision(trainer)
     record_training(trainer, extra_state)
     shutdown.save_and_stop_on_request(trainer, epochs)
     resume_early_stopping(trainer, extra_state)

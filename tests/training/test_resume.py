@@ -227,6 +227,15 @@ def test_resumed_plateau_schedule_is_warned_of(data_bin, tmp_path, caplog):
     assert "learning rates may differ" in caplog.text
 
 
+@pytest.mark.parametrize(("flag", "warns"), [("--bf16", True), ("--memory-efficient-bf16", False)])
+def test_resumed_half_precision_is_warned_of(data_bin, tmp_path, caplog, flag, warns):
+    flags = [*SHORT, flag, "--save-dir", tmp_path]
+    in_process("train", data_bin, *flags)
+    assert "in half precision" not in caplog.text
+    in_process("train", data_bin, *flags, "--max-update", 4)
+    assert ("in half precision" in caplog.text) == warns
+
+
 def test_different_memory_is_rejected(data_bin, tmp_path):
     memory = ["--task", "segment_language_modeling", "--position-method", "transformer_xl"]
     flags = [*SHORT, *memory, "--save-dir", tmp_path / "run"]
