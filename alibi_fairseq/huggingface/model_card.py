@@ -134,7 +134,8 @@ def model_card(
         run=literal(checkpoint.resolve().parent.name),
         position_method=facts["position_method"],
         train_length=facts["train_length"],
-        parameters=facts["parameters"],
+        # More than in the checkpoint if that ties its projections (--tie-adaptive-proj).
+        parameters=converted.model.num_parameters(),
         data=describe_data(data),
         updates=facts["updates"],
         trained_tokens=UNKNOWN if tokens is None else f"{tokens:,}",

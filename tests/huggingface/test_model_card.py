@@ -7,6 +7,7 @@ import json
 import pytest
 from huggingface_hub import ModelCard
 from results_documents import document
+from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface.model_card import trained_tokens
@@ -30,8 +31,8 @@ def export(trained, tmp_path, monkeypatch):
         "alibi_fairseq.huggingface.export.find_tokenizer_files", lambda *arguments: {}
     )
 
-    def run(*options: str) -> int:
-        arguments = ["--data", str(trained.data), "--path", str(trained("alibi"))]
+    def run(*options: str, model: str = "alibi") -> int:
+        arguments = ["--data", str(trained.data), "--path", str(trained(model))]
         return main(["export", *arguments, "--out", str(tmp_path / "model"), *options])
 
     return run
@@ -68,6 +69,13 @@ def test_card_invents_no_license(export, tmp_path):
     assert card.data.license is None
     assert "- License: not stated" in card.text
     assert "Perplexity" not in card.text
+
+
+def test_card_counts_parameters_of_exported_model(export, tmp_path):
+    assert export(model="alibi-adaptive") == 0  # has --tie-adaptive-proj
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", trust_remote_code=True)
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert f"- Parameters: {model.num_parameters():,}\n" in card.text
 
 
 def test_results_of_other_checkpoint_are_rejected(export, results, tmp_path, capsys):
