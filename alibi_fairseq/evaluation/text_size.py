@@ -6,14 +6,11 @@ would count against some tokenizations only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data.tokenization import UNKNOWN_PIECE, SentencePiece, WordPiece
-
-if TYPE_CHECKING:
-    from fairseq.data import Dictionary
 
 #: Prefix of the first piece of every word in a sentencepiece vocabulary.
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
@@ -33,7 +30,7 @@ class TextSize(NamedTuple):
 
 
 def measure_text_size(
-    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Dictionary, kind: str | None = None
+    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Any, kind: str | None = None
 ) -> TextSize:
     """Count words and bytes from the pieces, if the tokenizer marks the words.
 
@@ -78,7 +75,7 @@ def _kind_of_pieces(pieces: list[str]) -> str | None:
 
 
 def _size_of_sentencepieces(
-    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Dictionary
+    tokens: np.ndarray, line_starts: np.ndarray, dictionary: Any
 ) -> TextSize:
     """Count words and bytes of sentencepiece's pieces, see :func:`measure_text_size`."""
     symbols = dictionary.symbols
