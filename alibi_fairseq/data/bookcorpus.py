@@ -294,8 +294,7 @@ def _group_near_duplicates(books: list[Book], folder: Path, workers: int) -> Non
 
 def _shingles_and_digest(one_in: int, path: Path) -> tuple[np.ndarray, str]:
     """Return the shingles and the hash of a normalized text."""
-    text = path.read_text(encoding="utf-8")
-    return shingles(text, one_in), hashlib.sha256(text.encode()).hexdigest()
+    return shingles(path.read_text(encoding="utf-8"), one_in), sha256_file(path)
 
 
 def _write_split_list(books: list[Book], path: Path) -> None:

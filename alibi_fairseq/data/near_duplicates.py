@@ -2,9 +2,9 @@
 
 A book is represented by the set of hashes of its 8-grams of lowercased words. Two books are
 near-duplicates if their texts are equal, which may be too short for an 8-gram, or if they share at
-least a twentieth of the smaller set. This containment also
-recognizes a volume in a collected edition. For a large corpus, only hashes divisible by M are used,
-which estimates the same fraction (Broder 1997, "On the resemblance and containment of documents",
+least a twentieth of the smaller set. This containment also recognizes a volume in a collected
+edition. For a large corpus, only hashes divisible by M are used, which estimates the same fraction
+(Broder 1997, "On the resemblance and containment of documents",
 https://doi.org/10.1109/SEQUEN.1997.666900).
 """
 

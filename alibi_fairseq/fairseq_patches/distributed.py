@@ -43,13 +43,13 @@ def join(cfg: DictConfig, program: str) -> None:
     job = cfg.distributed_training
     without_gpu = runs_without_gpu(cfg)
     started = started_together()
+    no_aggregation = f"fairseq-{program.replace('_', '-')} does not aggregate across processes"
     if cfg.common.tpu:
         return
     if job.distributed_init_method is None:
         if started > 1 and program not in SHARED_WORK:
             raise UserInputError(
-                f"{started} processes were started together, but fairseq-"
-                f"{program.replace('_', '-')} does not aggregate across processes. Start one "
+                f"{started} processes were started together, but {no_aggregation}. Start one "
                 "process."
             )
         if "RANK" in os.environ and started > 1:
@@ -69,15 +69,12 @@ def join(cfg: DictConfig, program: str) -> None:
             # By default one process for each GPU, even if none of them is to be used.
             job.distributed_world_size = 1
         elif job.distributed_world_size > 1 and program not in SHARED_WORK:
-            logger.info(
-                f"fairseq-{program.replace('_', '-')} runs in one process on one GPU, since it "
-                "does not aggregate across processes"
-            )
+            logger.info(f"{no_aggregation}, so it runs in one process on one GPU")
             job.distributed_world_size = 1
     elif job.distributed_world_size > 1 and program not in SHARED_WORK:
         raise UserInputError(
-            f"fairseq-{program.replace('_', '-')} does not aggregate across processes. Add "
-            "--distributed-world-size 1, or remove --distributed-init-method."
+            f"{no_aggregation}. Add --distributed-world-size 1, or remove "
+            "--distributed-init-method."
         )
     if without_gpu and job.distributed_world_size > 1:
         # fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879).

@@ -114,7 +114,7 @@ class Run:
         if self.diverged:
             return True
         # Until its trials are complete, the learning rate of the run is not known.
-        if any(not trial.is_done for trial in self.trials):
+        if unfinished_trials([self]):
             return False
         if self._missing_update_counts():
             return False

@@ -87,7 +87,7 @@ def run_job(experiment: Experiment, job: str) -> int:
         elif job == "report":
             with locked(experiment.folder / "lock", experiment.folder_option, "command"):
                 if not experiment.report_if_incomplete:
-                    check_complete(experiment)
+                    _check_complete(experiment)
                 experiment.report()
         else:
             _execute_run(experiment, job)
@@ -95,7 +95,7 @@ def run_job(experiment: Experiment, job: str) -> int:
     return run_with_exit_code(do_job)
 
 
-def check_complete(experiment: Experiment) -> None:
+def _check_complete(experiment: Experiment) -> None:
     """Check that all runs are complete with the present settings.
 
     A job reads a YAML file of the experiment when it starts, so a user may have edited it since the

@@ -1,0 +1,168 @@
+"""Tables, figures, and results files of a comparison."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from fakes import Commands, value
+from results_documents import PROVENANCE, document, evaluation_cell
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.compare.comparison_runs import list_runs
+from alibi_fairseq.compare.config_files import from_mapping
+from alibi_fairseq.compare.experiment import ComparisonExperiment
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
+from alibi_fairseq.results.results_file import (
+    find_results_files,
+    load_results_file,
+    save_results_file,
+)
+from alibi_fairseq.runs import child_process
+
+
+@pytest.fixture
+def sliding_comparison(data_bin, tmp_path):
+    """Return a comparison whose windows with and without overlap are two steps with one file."""
+    config = {
+        "corpora": [{"name": "text", "data": str(data_bin)}],
+        "methods": ["alibi", "none"],
+        "train_lengths": 16,
+        "eval_lengths": [16, 32],
+        "sliding": {4: [16]},
+        "subset": "test",
+        "updates": 4,
+        "tokens_per_update": 128,
+    }
+    path = tmp_path / "comparison.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_files_of_earlier_report_are_deleted(sliding_comparison, tmp_path, monkeypatch):
+    """Names of files begin with the corpus if there are several."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    out = tmp_path / "out"
+    command = ["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]
+    assert main(command) == 0
+    (out / "my-results.json").touch()  # not a file of the report
+    assert find_results_files(out) == [out / "results.json"]
+    config = yaml.safe_load(sliding_comparison.read_text())
+    (corpus,) = config["corpora"]
+    config["corpora"] = [corpus, {**corpus, "name": "other"}]
+    sliding_comparison.write_text(yaml.safe_dump(config))
+    assert main(command) == 0
+    assert find_results_files(out) == [out / "other-results.json", out / "text-results.json"]
+    assert not (out / "results.json").exists()
+    assert not (out / "figure.png").exists()
+    assert (out / "text-figure.png").exists()
+    assert (out / "my-results.json").exists()
+    (out / "report-files.json").write_text('{"files": 1}')
+    with pytest.raises(UserInputError, match="not a list of file names"):
+        find_results_files(out)
+
+
+def test_seconds_of_shared_results_file_count_once(sliding_comparison, tmp_path, monkeypatch):
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    out = tmp_path / "out"
+    assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
+    results = load_results_file(out / "results.json")
+    assert len(results["cells"]) == 6
+    assert results["provenance"]["seconds"] == 2 * PROVENANCE["seconds"]
+
+
+def test_results_have_provenance_of_evaluations(sliding_comparison, tmp_path, monkeypatch):
+    """The report can be written later, at another commit, and on another machine."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    out = tmp_path / "out"
+    assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
+    provenance = load_results_file(out / "results.json")["provenance"]
+    for key in ("git_commit", "hardware", "versions", "threads", "date"):
+        assert provenance[key] == PROVENANCE[key]
+    assert provenance["command"] != PROVENANCE["command"]
+    assert len(provenance["parts"]) == 2
+
+
+def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    words = ["compare", data_bin, "--methods", "alibi,none", "--train-lengths", "16"]
+    words += ["--lengths", "16", "--updates", "4", "--tokens-per-update", "128", "--parallel", "1"]
+    assert main([*map(str, words), "--out", str(tmp_path / "whole")]) == 0
+    whole = (tmp_path / "whole" / "table.md").read_text()
+    assert "was trained on 512 tokens: 4 updates of 128; seed 1.\n" in whole
+
+    train = commands.train
+
+    def short_updates(words, log, watch):
+        code = train(words, log, watch)
+        path = Path(value(words, "--save-dir")) / "training.json"
+        training = load_results_file(path)
+        training["cells"][-1]["trained_tokens"] = 300
+        save_results_file(training, path)
+        return code
+
+    monkeypatch.setattr(commands, "train", short_updates)
+    assert main([*map(str, words), "--out", str(tmp_path / "short")]) == 0
+    short = (tmp_path / "short" / "table.md").read_text()
+    assert "so the models read only 300 tokens." in short
+
+
+def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, monkeypatch):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    out = tmp_path / "out"
+    command = ["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]
+    assert main(command) == 0
+    first = load_results_file(out / "results.json")["cells"]
+    config = yaml.safe_load(sliding_comparison.read_text())
+    sliding_comparison.write_text(yaml.safe_dump({**config, "score_from": 8}))
+    commands.ran.clear()
+    assert main(command) == 0
+    assert commands.ran == ["eval"] * 4
+    assert load_results_file(out / "results.json")["cells"] == first
+    commands.ran.clear()
+    assert main(command) == 0
+    assert commands.ran == []
+
+
+def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
+    config = from_mapping(
+        {
+            "corpora": [{"name": "mine", "data": str(data_bin)}],
+            "methods": "alibi",
+            "seeds": [1, 2],
+            "train_lengths": 64,
+            "eval_lengths": [64, 128],
+        }
+    )
+    models = list_runs(config, tmp_path)
+    for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
+        measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
+        measured["checkpoint"] = str(model.run.checkpoint_path())
+        measured["checkpoint_sha256"] = f"{seed:064}"
+        # From an earlier request, before the folder was moved
+        moved = {"checkpoint": f"elsewhere/seed{seed}/checkpoint_last.pt"}
+        longer = {**measured, **moved, "length": 128, "stride": 128, "train_command": f"a{seed}"}
+        not_requested = {**longer, "length": 256, "stride": 256}
+        provenance = {
+            "data_sha256": data_sha256(data_bin, ["valid"]),
+            "dictionary_sha256": dictionary_sha256(data_bin),
+        }
+        save_results_file(
+            document(longer, not_requested, measured, **provenance),
+            model.run.folder / "results.json",
+        )
+        last = evaluation_cell(perplexity, updates=config.updates, trained_tokens=config.tokens)
+        save_results_file(document(last, kind="training"), model.run.folder / "training.json")
+    ComparisonExperiment(config, tmp_path).report()
+    text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "| 22.00 ± 2.83 (2 seeds) | 22.00 ± 2.83 (2 seeds) |" in text
+    assert text in capsys.readouterr().out
+    assert f"on {config.updates * config.tokens_per_update:,} tokens" in text
+    assert "seeds 1, 2." in text
+    assert "| 256" not in text
+    results = load_results_file(tmp_path / "results.json")
+    assert [record["seed"] for record in results["cells"]] == [1, 1, 2, 2]
+    # The text is that of an evaluation of the split on its own.
+    assert results["provenance"]["data_sha256"] == data_sha256(data_bin, ["valid"])
