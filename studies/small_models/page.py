@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
@@ -12,7 +12,16 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.labels import method_name
 
 from ..estimates import estimate_change
-from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
+from ..losses import (
+    FinishedModel,
+    Losses,
+    finished_models,
+    load_curves,
+    load_losses,
+    load_provenance,
+    load_tuning,
+)
+from ..primary_tests import SEEDS
 from ..tables import (
     NOTATION,
     at_train_length,
@@ -37,6 +46,17 @@ TRIALS = {
     "sinusoidal-12M": "sinusoidal embeddings, 12.0M tokens",
     SECONDARY: "the secondary models, 0.77M tokens",
 }
+#: Methods and training lengths of the primary models, in the order of the protocol.
+PROTOCOL_MODELS = (
+    ("alibi", 128),
+    ("sinusoidal", 128),
+    ("rotary", 128),
+    ("t5", 128),
+    ("none", 128),
+    ("sinusoidal", 512),
+    ("alibi", 512),
+    ("none", 512),
+)
 #: Evaluation lengths of the tables and figures.
 LENGTHS = (128, 256, 512, 1024, 2048)
 
@@ -45,8 +65,8 @@ The models of this study have about 1.1 million parameters (3 layers, width 128,
 paper ([Press et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3
 billion parameters. There are two sets of models:
 
-- The {primary} **primary models** that are trained so far read 24.0M tokens of English Wikipedia
-  each, 3.3M of them for the second time. The six tests use only them.
+- The {primary} **primary models** read 24.0M tokens of English Wikipedia each, 3.3M of them for the
+  second time. The six tests use only them.
   [protocol.md](../../studies/small_models/protocol.md) fixed the tests, the training, and the
   statistics before any primary model was trained, and lists later corrections at its end.
 - The {secondary} **secondary models** were trained on 3.1M tokens of English Wikipedia or of books.
@@ -68,9 +88,12 @@ METHODS = """\
 TESTS_SCOPE = """\
 E1 to E5 compare models that were trained at L = 128. E6 also needs models that were trained at
 L = 512. The primary models are trained in the order of the protocol, which allows at most 24 hours
-of one core, without the learning-rate trials. The training of the present ones took {hours:.1f}
-hours. Models that are missing below have not been trained yet. The limit may leave out the last of
-them."""
+of one core, without the learning-rate trials. The models of this page took {hours:.1f} hours."""
+
+NOT_TRAINED = """\
+The protocol also names the models below, which are not trained. In the published study, the rest of
+the 24 hours was too short for three models of no positions, and the protocol trains the models of
+L = 512 after them. This was decided before the last model of T5 bias was finished."""
 
 TRAINING_GAPS = """\
 Difference from ALiBi in perplexity on the validation split, at L = 128 without overlap (mean over
@@ -92,8 +115,8 @@ used here. The protocol lists its corrections at the end, with the results that 
 The training split has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second
 time. Their learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol
 adds trials of 12.0M tokens, because short trials can choose a rate that is too high for a method
-that learns slowly; the rate of these trials is used. ALiBi's best rate is at the edge of the grid,
-so a higher rate may be better.
+that learns slowly; the rate of these trials is used. If the best
+rate is at the edge of the grid, a rate outside the grid may be better.
 
 The secondary models have the setup of an earlier version of this study. Their learning rate decays
 with the inverse square root of the updates and does not reach zero, they have a different
@@ -133,6 +156,7 @@ def write_small_models_page(folder: Path) -> Path:
     sections += ["## How to read the tables", f"{NOTATION}\n{METHODS}"]
     hours = sum(facts["hours"] for facts in primary_origins.values())
     sections += ["## The six tests", TESTS_SCOPE.format(hours=hours)]
+    sections += _models_not_trained(finished_models(folder / PRIMARY))
     sections += tests_sections(primary, MODELS)
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
@@ -191,6 +215,20 @@ def readme_table(losses: Losses) -> str:
 
 
 # Primary models
+
+
+def _models_not_trained(models: Iterable[FinishedModel]) -> list[str]:
+    """Return a list of the protocol's models without all seeds; empty if all have all seeds."""
+    seeds = Counter((model.method, model.train_length) for model in models)
+    lines = []
+    for method, train_length in PROTOCOL_MODELS:
+        count = seeds[method, train_length]
+        if count < SEEDS:
+            name = method_name(method)
+            lines.append(f"- {name}, L = {train_length} ({count} of {SEEDS} seeds)")
+    if not lines:
+        return []
+    return [NOT_TRAINED, "\n".join(lines)]
 
 
 def _primary_sections(folder: Path, losses: Losses) -> list[str]:

@@ -212,6 +212,17 @@ def test_page_is_current(tmp_path):
     assert page.read_text() == (RESULTS / "README.md").read_text()
 
 
+@pytest.mark.parametrize("seeds", [0, 2])
+def test_page_lists_models_without_all_seeds(tmp_path, seeds):
+    shutil.copytree(RESULTS, tmp_path / "small_models")
+    cells = tmp_path / "small_models" / "primary" / "cells"
+    for seed in range(seeds + 1, 4):
+        shutil.rmtree(cells / f"wikipedia-rotary-128-seed{seed}")
+    page = write_small_models_page(tmp_path / "small_models").read_text()
+    assert f"- Rotary, L = 128 ({seeds} of 3 seeds)" in page
+    assert "- ALiBi, L = 128 (" not in page
+
+
 def test_readme_table_is_current(tmp_path):
     """The generator writes the table of the committed README from the committed JSON."""
     readme = tmp_path / "README.md"
