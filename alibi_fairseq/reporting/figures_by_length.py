@@ -154,10 +154,13 @@ def _informative(panels: dict[str, list[ModelMeasurements]]) -> dict[str, list[M
 
 def has_several_tokenizers(measurements: list[Measurement]) -> bool:
     """Return True if bits per byte of different tokenizers are known for a raw text."""
-    num_texts = len({measurement.raw_text_key for measurement in measurements})
-    num_tokenizations = len({measurement.text_key for measurement in measurements})
+    texts = set()
+    tokenizations = set()
+    for measurement in measurements:
+        texts.add(measurement.raw_text_key)
+        tokenizations.add((measurement.raw_text_key, measurement.text_key))
     is_measured = all(measurement.bits_per_byte is not None for measurement in measurements)
-    return num_tokenizations > num_texts and is_measured
+    return len(tokenizations) > len(texts) and is_measured
 
 
 def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[ModelMeasurements]]:

@@ -17,6 +17,8 @@ class TextKey(NamedTuple):
     """Identity of the predicted tokens. None means unknown, or no limit of the scored range.
 
     Attributes:
+        documents: how documents are separated. Unless a range of each document is scored, it
+            matters only for a raw text, whose tokens do not span documents.
         tokens_sha256: hash of the token IDs of a raw text.
         bytes: size of a raw text. It replaces ``tokens`` and ``tokens_sha256`` where tokenizers may
             differ (:attr:`Measurement.raw_text_key`).
@@ -35,6 +37,8 @@ class TextKey(NamedTuple):
     def scored(self) -> str:
         """The scored range in words."""
         if self.score_from is None and self.score_to is None:
+            if self.documents:
+                return f"all scored, tokenized by document ({self.documents})"
             return "all scored"
         begin = self.score_from or 0
         end = "the end" if self.score_to is None else self.score_to
@@ -140,9 +144,12 @@ class Measurement:
     def raw_text_key(self) -> TextKey:
         """Key of the predicted text, whatever its tokenizer.
 
-        Bits per byte of the same text are comparable between tokenizers.
+        Bits per byte of the same text are comparable between tokenizers. A tokenizer gives other
+        tokens to a whole text than to its documents, so these are different texts.
         """
-        return self.text_key._replace(tokens=None, tokens_sha256=None, bytes=self.bytes)
+        return self.text_key._replace(
+            tokens=None, tokens_sha256=None, bytes=self.bytes, documents=self.documents
+        )
 
     def identity(self, *roles: Role) -> tuple:
         """Return :func:`.identity.identity`, and for ``Role.MEASUREMENT`` also the data's hash."""

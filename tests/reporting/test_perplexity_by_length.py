@@ -8,7 +8,7 @@ from results_documents import cells_of, document, evaluation_cell
 from alibi_fairseq.paper.perplexity_grid import perplexity_grid
 from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.reporting import markdown, perplexity_by_length
-from alibi_fairseq.reporting.figures_by_length import perplexity_line
+from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
 from alibi_fairseq.results.labels import method_name
 from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.model_groups import average_by_model
@@ -114,6 +114,24 @@ def test_bits_per_byte_are_averaged_where_known():
     rows = [row[1] for row in rows_of(*records)]
     assert rows[:3] == ["11.00 ± 1.41 (2 seeds)", "9.00", "9.00"]
     assert rows[4:] == ["1.5000", f"{records[-1]['loss_bits'] * 2:.4f}", "missing"]
+
+
+def test_bits_per_byte_by_document_are_shown_separately():
+    raw_text = {"bytes": 4000, "text_sha256": "c" * 64, "model": "LlamaForCausalLM"}
+    whole = {"tokens_sha256": "d" * 64, "bits_per_byte": 1.25}
+    documents = {"documents": "empty-lines", "tokens_sha256": "e" * 64, "bits_per_byte": 1.5}
+    records = [
+        evaluation_cell(**raw_text, **whole),
+        evaluation_cell(**raw_text, **documents),
+    ]
+    tables = length_table(*records).split("\nBits per byte on ")[1:]
+    assert [cells_of(table)[1][1] for table in tables] == ["1.2500", "1.5000"]
+    titles = [table.partition(":")[0] for table in tables]
+    assert titles == [
+        "valid, non-overlapping, all scored",
+        "valid, non-overlapping, all scored, tokenized by document (empty-lines)",
+    ]
+    assert not has_several_tokenizers(measurements_of(document(*records)))
 
 
 @pytest.mark.parametrize(
