@@ -329,7 +329,7 @@ _KNOWN = {
     "^AssertionError: cannot specify cutoff larger than vocab size": "",
     "^Exception: The dataset is empty": "",
     "^ValueError: --finetune-from-model": "",
-    "^BrokenProcessPool: A worker process was killed": "",
+    "^BrokenProcessPool: (A worker process was killed|The worker processes could not start)": "",
     "^(Scanner|Parser|Composer|Constructor|Reader)Error: ": "",
     "nterpolation key 'task.": (
         "this model is a language model: add --task language_modeling, since fairseq's default is "

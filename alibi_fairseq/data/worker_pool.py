@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.synchronize import Event
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -33,13 +34,16 @@ def map_in_order(
         arguments: arguments in front of the item, the same in all calls.
 
     Raises:
-        BrokenProcessPool: a worker process was killed. :func:`.errors.explain` knows its message.
+        BrokenProcessPool: a worker process was killed, or none could start.
+            :func:`.errors.explain` knows both messages.
     """
     if workers == 1:
         for item in items:
             yield function(*arguments, item)
         return
-    executor = ProcessPoolExecutor(workers, process_context(), _initialize_worker)
+    context = process_context()
+    started = context.Event()
+    executor = ProcessPoolExecutor(workers, context, _initialize_worker, (started,))
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -49,11 +53,17 @@ def map_in_order(
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        # Not a UserInputError, after which a preparation deletes its unfinished work.
-        raise BrokenProcessPool(
+        message = (
             "A worker process was killed, probably for lack of memory; use fewer --workers and "
             "rerun to resume."
-        ) from error
+        )
+        if not started.is_set():
+            message = (
+                "The worker processes could not start, for the reason printed above; correct it or "
+                "pass --workers 1, and rerun to resume."
+            )
+        # Not a UserInputError, after which a preparation deletes its unfinished work.
+        raise BrokenProcessPool(message) from error
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 
@@ -67,7 +77,8 @@ def process_context() -> multiprocessing.context.BaseContext:
     return context
 
 
-def _initialize_worker() -> None:
+def _initialize_worker(started: Event) -> None:
+    started.set()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a traceback
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

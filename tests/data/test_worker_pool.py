@@ -69,6 +69,20 @@ def test_killed_worker_is_explained():
     )
 
 
+def fail_to_start(_):
+    raise ModuleNotFoundError("No module named 'alibi_fairseq.data'")
+
+
+def test_worker_that_cannot_start_is_explained(monkeypatch):
+    monkeypatch.setattr(worker_pool, "_initialize_worker", fail_to_start)
+    with pytest.raises(BrokenProcessPool) as raised:
+        list(worker_pool.map_in_order(multiply, range(10), 2, 3))
+    assert explain(raised.value) == (
+        "The worker processes could not start, for the reason printed above; correct it or pass "
+        "--workers 1, and rerun to resume."
+    )
+
+
 def alive(pid):
     try:
         os.kill(pid, 0)
