@@ -3,9 +3,9 @@
 #
 #   scripts/install.sh [EXTRA]     EXTRA is an extra of setup.py, such as "test"
 #
-# Uses `python`, or PYTHON=/path/to/python. A PyTorch that is installed already is kept. The project
-# is installed in editable mode. docs/installation.md has the same with pip alone. Python 3.10, which
-# needs another fairseq, gets the newest versions that agree with it instead of the pinned ones.
+# Uses `python`, or PYTHON=/path/to/python. An installed PyTorch is kept; it must be 2.10 or later.
+# The project is installed in editable mode. docs/installation.md has the same with pip alone. Python
+# 3.10, which needs another fairseq, gets the newest versions that agree with it, not the pinned ones.
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh
@@ -22,6 +22,11 @@ extra="${1:-}"
 python="$(command -v "${PYTHON:-python}")" || fail "${PYTHON:-python} was not found. Activate an environment or set PYTHON."
 "$python" -c 'import sys, pip; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2> /dev/null ||
   fail "$python is not Python 3.10, 3.11, 3.12 or 3.13 with pip."
+torch="$("$python" -c 'import torch; print(torch.__version__)' 2> /dev/null)" || torch=""
+if [ -n "$torch" ]; then
+  "$python" -c 'import sys; from pip._vendor.packaging.version import parse; sys.exit(parse(sys.argv[1]) < parse("2.10"))' "$torch" ||
+    fail "PyTorch $torch is installed, but 2.10 or later is needed. Upgrade it, or use another environment."
+fi
 environment="$("$python" -c 'import sys; print(sys.prefix)')"
 
 # The stamp goes before the first change: an interrupted installation must not look finished.
@@ -45,7 +50,7 @@ else
   cp "$root/constraints.txt" "$constraints"
 fi
 pytorch="PyTorch and the other packages (0.2 to 3 GB to download, by the PyTorch build; minutes)"
-if "$python" -c 'import torch' 2> /dev/null; then
+if [ -n "$torch" ]; then
   sed -i '/^torch==/d' "$constraints"
   pytorch="the other packages next to the installed PyTorch (0.2 GB to download; a minute)"
 fi

@@ -24,7 +24,7 @@ case "$*" in
     ;;
   "-m "*) ;;
   *sys.prefix*) echo "$environment" ;;
-  *"import torch"*) ;;
+  *"import torch"*) echo "${TORCH:-2.13.0}" ;;
   *) exec "$REAL" "$@" ;;
 esac
 """
@@ -107,6 +107,18 @@ def test_failed_install_names_its_log(clone):
     assert str(log) in done.stderr
     assert re.search("^100$", log.read_text(), re.MULTILINE)
     assert ensured(clone)  # a failed installation does not count as complete
+
+
+def test_old_pytorch_is_rejected_before_any_change(clone):
+    ensured(clone)
+    done = run(clone, "./scripts/install.sh test", TORCH="2.9.1+cu128")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: PyTorch 2.9.1+cu128 is installed, but 2.10 or later is needed. Upgrade it, or use "
+        "another environment.\n"
+    )
+    assert requests(clone) == []
+    assert run(clone, "./scripts/install.sh test", TORCH="2.10.0+cpu").returncode == 0
 
 
 def test_missing_module_installs_extra(clone):
