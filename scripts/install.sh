@@ -70,7 +70,8 @@ pip_install pip setuptools wheel Cython numpy
 # Compiled here where there is no binary wheel (Python 3.11), and before anything that PyTorch's
 # build tools would slow down: with them, this step takes minutes instead of seconds.
 echo "2. fairseq (up to a minute, where it must be compiled)"
-PYTHONPATH="$root/scripts/fairseq_build" pip_install --no-deps "$fairseq"
+# Without pip's cache, from which other environments would get a fairseq without its extensions.
+PYTHONPATH="$root/scripts/fairseq_build" pip_install --no-cache-dir --no-deps "$fairseq"
 echo "3. $pytorch"
 pip_install --editable "$root${extra:+[$extra]}"
 # fairseq requires torchaudio, which language models do not use. Where it does not match the

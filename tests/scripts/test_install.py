@@ -121,6 +121,12 @@ def test_old_pytorch_is_rejected_before_any_change(clone):
     assert run(clone, "./scripts/install.sh test", TORCH="2.10.0+cpu").returncode == 0
 
 
+def test_fairseq_is_not_cached(clone):
+    run(clone, "./scripts/install.sh")
+    (fairseq,) = [line for line in requests(clone) if "--no-deps" in line]
+    assert "--no-cache-dir" in fairseq
+
+
 def test_missing_module_installs_extra(clone):
     line = "source scripts/environment.sh; ensure_training_environment study"
     assert run(clone, f"{line} json").returncode == 0
