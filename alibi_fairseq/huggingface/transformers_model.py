@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 from ..errors import UserInputError
@@ -283,9 +283,15 @@ def find_max_length(config: PreTrainedConfig, model: nn.Module) -> int:
 
 
 def position_embeddings_of(model: nn.Module) -> list[nn.Embedding]:
-    """Return the embeddings of positions, recognized by name (``wpe`` in GPT-2)."""
+    """Return the embeddings of positions, recognized by name (``wpe`` in GPT-2).
+
+    Embeddings of a vision tower do not limit the text.
+    """
+    decoder = model
+    if isinstance(model, PreTrainedModel):
+        decoder = model.get_decoder()
     tables = []
-    for path, module in model.named_modules():
+    for path, module in decoder.named_modules():
         name = path.rpartition(".")[2]
         if isinstance(module, nn.Embedding) and ("pos" in name or name == "wpe"):
             tables.append(module)

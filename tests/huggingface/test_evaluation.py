@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import sys
 
 import pytest
 from conftest import without_times
 from folders import TEXT, make_folder, unigram_tokenizer
+from transformers import AutoModelForCausalLM, Gemma3Config
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface import evaluation
+from alibi_fairseq.huggingface.transformers_model import find_max_length, find_position_method
 from alibi_fairseq.results.results_file import load_results_file
 
 pytest_plugins = ["evaluate_text"]
@@ -127,6 +130,16 @@ def test_overrides_change_derived_values(evaluate, tmp_path):
     (edited,) = evaluate(folder, out="edited", **options)
     assert listed["loss_bits"] == overridden["loss_bits"] == edited["loss_bits"]
     assert edited["loss_bits"] != full["loss_bits"]
+
+
+def test_vision_tower_does_not_limit_windows():
+    size = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4)
+    text = dict(vocab_size=300, head_dim=8, num_key_value_heads=2, **size)
+    config = Gemma3Config(text_config=text, vision_config=dict(image_size=16, patch_size=4, **size))
+    model = AutoModelForCausalLM.from_config(config)
+    text_config = config.get_text_config()
+    assert find_position_method(text_config, model) == "rotary"
+    assert find_max_length(text_config, model) == sys.maxsize
 
 
 def test_evaluation_connects_to_nothing(evaluate, tmp_path, monkeypatch):
