@@ -284,7 +284,8 @@ def short_name(path: str) -> str:
 
 #: Note in place of the table of ``--by-position``.
 NO_LOSS_BY_POSITION = (
-    "No loss by position: every length exceeds the text, or the results are of an earlier version."
+    "No loss by position: every length exceeds the text, the models attend only within documents "
+    "(--block-diagonal), or the results are of an earlier version."
 )
 #: Column title, key of the result record, format.
 _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [

@@ -59,6 +59,11 @@ class LoadedModel:
     shares_start: bool
     bytes_per_input: int
 
+    @property
+    def attends_within_documents(self) -> bool:
+        """True if a token attends only to its own document, as with ``--block-diagonal``."""
+        return getattr(self.decoder, "block_diagonal", "none") != "none"
+
     def check_length(self, length: int) -> None:
         """Check that the positions of the model allow windows of a length.
 

@@ -161,7 +161,8 @@ class TextEvaluator(Evaluator):
         tokens = [span.stop - span.first for span in spans]
         has_documents = self._config.per_document is not None
         measured = loss_measures(nats, tokens, split.text_size_of(spans), has_documents)
-        measured.update(loss_by_position.fields())
+        if not model.attends_within_documents:
+            measured.update(loss_by_position.fields())
         measured["longest_window"] = longest_window
         measured["windows_per_batch"] = batch_size
         measured["seconds"] = seconds
@@ -188,8 +189,11 @@ class TextEvaluator(Evaluator):
         """Return the fields of a result record for the context of the scored tokens.
 
         They are missing for a scored range and a model with a memory. Its windows then differ from
-        the planned ones, which start anew in each document.
+        the planned ones, which start anew in each document. They are also missing if a token
+        attends only to its own document, since the context is then not that of the window.
         """
+        if model.attends_within_documents:
+            return {}
         if model.memory_length and self._config.has_scored_range:
             return {}
         # A window with a memory sees as many inputs as a longer window of the same stride.

@@ -140,3 +140,9 @@ def test_length_past_the_end_repeats_buckets(sweep):
     shorter, longer = sweep(lengths=[5000, 7000])
     assert longer["position_bits"] == shorter["position_bits"]
     assert shorter["position_ends"][-1] == shorter["longest_window"] == shorter["tokens"]
+
+
+def test_attention_within_documents_has_no_positions(sweep):
+    (record,) = sweep("alibi", overrides={"block_diagonal": "eos"})
+    assert "perplexity" in record
+    assert not {"position_ends", "position_bits", "min_context", "mean_context"} & set(record)
