@@ -20,12 +20,14 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from ..data.document_sampling import ARTICLE_START
+from ..data.tokenization import UNKNOWN_PIECE
 from ..errors import UserInputError
 from ..evaluation.scoring import SplitTensors
 from ..evaluation.text_size import TextSize
 from ..evaluation.windows import Span
 from ..files import open_input
 from .model_folder import ModelFolder
+from .tokenization_alibi_lm import AlibiLmTokenizer
 
 #: Pattern that matches at the beginning of a document, by rule. With ``empty-lines``, this is a
 #: non-empty line that follows an empty one. Lines may end with CR LF.
@@ -190,6 +192,9 @@ def _unknown_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     A fast tokenizer gives the unknown token of its backend, which its configuration may not name.
     """
     unknown = {tokenizer.unk_token_id}
+    if isinstance(tokenizer, AlibiLmTokenizer) and tokenizer.is_wordpiece:
+        # The piece of an unknown word is a symbol of the dictionary, next to fairseq's <unk>.
+        unknown.add(tokenizer.get_vocab().get(UNKNOWN_PIECE))
     if tokenizer.is_fast:
         backend = json.loads(tokenizer.backend_tokenizer.to_str())
         unknown.add(backend["model"].get("unk_id"))

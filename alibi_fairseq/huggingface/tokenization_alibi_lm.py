@@ -66,6 +66,11 @@ class AlibiLmTokenizer(PreTrainedTokenizer):
         super().__init__(**kwargs)
 
     @property
+    def is_wordpiece(self):
+        """True if words are split into the pieces of a vocabulary of BERT."""
+        return "wordpiece_file" in self._files
+
+    @property
     def vocab_size(self):
         return len(self._symbols)
 

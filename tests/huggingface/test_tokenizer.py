@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from fairseq.data import Dictionary
 from tokenizers.implementations import ByteLevelBPETokenizer
 from trained import binarize, make_sentencepiece, text_of
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedConfig
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
+from alibi_fairseq.evaluation.text_size import TextSize
+from alibi_fairseq.evaluation.windows import Span
 from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_tokenizer_files
+from alibi_fairseq.huggingface.text_file import read_text_file
 from alibi_fairseq.results.data_folder import DataFolder
 
 #: Text with fairseq's symbols, words and characters unseen in training, and unusual spaces.
@@ -113,6 +118,22 @@ def test_different_tokenizer_is_rejected(pieces, tmp_path):
     other_tokenizer = build_tokenizer(data, {"sentencepiece_file": tmp_path / "other.model"})
     with pytest.raises(UserInputError, match="does not match"):
         check_tokenizer(other_tokenizer, split)
+
+
+def test_text_with_unknown_piece_has_no_bytes(tmp_path):
+    (tmp_path / "dict.txt").write_text("the 3\n[UNK] 2\n")
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nthe\n")
+    tokenizer = build_tokenizer(tmp_path, {"wordpiece_file": tmp_path / "vocab.txt"})
+    folder = SimpleNamespace(
+        path=tmp_path,
+        tokenizer=tokenizer,
+        config=PreTrainedConfig(vocab_size=len(tokenizer)),
+        first_input=tokenizer.eos_token_id,
+    )
+    for text, size in (("the the\n", TextSize(3, 8)), ("the snowman\n", TextSize())):
+        (tmp_path / "text.txt").write_text(text)
+        file = read_text_file(tmp_path / "text.txt", folder)
+        assert file.text_size_of([Span(0, 0, len(file.tokens))]) == size
 
 
 def test_dictionary_may_overwrite_special_symbols(tmp_path):
