@@ -316,7 +316,7 @@ _OPTIONAL = {
     **dict.fromkeys(("scipy", "statsmodels"), "./scripts/install.sh study"),
     "submitit": "./scripts/install.sh slurm",
     "shtab": "./scripts/install.sh completion",
-    "fairseq_cli": "./scripts/install.sh",
+    **dict.fromkeys(("fairseq", "fairseq_cli"), "./scripts/install.sh"),
 }
 #: Errors of fairseq, torch, YAML, and worker processes that the user can fix, by "Type: message",
 #: and what to do about them if they do not say it.

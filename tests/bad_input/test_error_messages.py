@@ -54,6 +54,7 @@ def test_device_errors_name_no_option(monkeypatch, error):
         (MissingConfigException("no such\nfile", "x"), "no such file"),
         (ModuleNotFoundError("No module named 'alibi_fairseq.x'", name="alibi_fairseq.x"), None),
         (ModuleNotFoundError("No module", name="transformers"), "install.sh huggingface"),
+        (ModuleNotFoundError("No module", name="fairseq"), "run ./scripts/install.sh."),
         (pickle.UnpicklingError("Weights only load failed. GLOBAL posix.system"), "posix.system"),
     ],
 )
