@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from ..errors import PACKAGE
 from .data_hashes import data_sha256, dictionary_sha256
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -120,7 +121,9 @@ def _versions() -> dict:
         "torch": version_of("torch"),
         "fairseq": _fairseq_version(),
         "numpy": version_of("numpy"),
-        "alibi_fairseq": version_of("alibi-fairseq"),
+        # Of the code that runs: the metadata of a clone is as old as its installation. An import of
+        # the package would be circular.
+        "alibi_fairseq": sys.modules[PACKAGE].__version__,
     }
 
 

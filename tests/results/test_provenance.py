@@ -5,6 +5,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
+from alibi_fairseq import __version__
 from alibi_fairseq.errors import FOLDER, UserInputError
 from alibi_fairseq.results import provenance, results_file
 from alibi_fairseq.results.data_hashes import dictionary_sha256, symbols_sha256
@@ -39,6 +40,12 @@ def test_provenance_is_valid_and_has_command(tmp_path):
     assert collected["versions"]["fairseq"].startswith("fairseq")
     assert collected["hardware"]["cores"] >= 1
     assert collected["threads"] >= 1
+
+
+def test_version_is_that_of_the_code(monkeypatch):
+    monkeypatch.setattr(provenance, "version_of", lambda distribution: "0.0.1")
+    versions = provenance.collect_provenance(seconds=1.0)["versions"]
+    assert versions["alibi_fairseq"] == __version__
 
 
 def test_hardware_distinguishes_processors(monkeypatch):
