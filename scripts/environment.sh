@@ -27,7 +27,7 @@ is_installed() {
 
 # Print a suitable Python. 3.12 comes first: only for it does fairseq have a binary wheel.
 find_python() {
-  local candidate candidates=(python3.12 python3.11 python3 python3.13)
+  local candidate candidates=(python3.12 python3.11 python3 python3.13 python3.10)
   [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
   for candidate in "${candidates[@]}"; do
     if command -v "$candidate" > /dev/null &&

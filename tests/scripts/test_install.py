@@ -121,6 +121,17 @@ def test_old_pytorch_is_rejected_before_any_change(clone):
     assert run(clone, "./scripts/install.sh test", TORCH="2.10.0+cpu").returncode == 0
 
 
+def test_only_python_3_10_is_found(clone):
+    commands = clone / "commands"
+    commands.mkdir()
+    for name in ("bash", "dirname"):
+        (commands / name).symlink_to(shutil.which(name))
+    (commands / "python3.10").write_text("#!/usr/bin/env bash\n")
+    (commands / "python3.10").chmod(0o755)
+    done = run(clone, "source scripts/environment.sh; find_python", PATH=str(commands), PYTHON="")
+    assert done.stdout.strip() == "python3.10"
+
+
 def test_fairseq_is_not_cached(clone):
     run(clone, "./scripts/install.sh")
     (fairseq,) = [line for line in requests(clone) if "--no-deps" in line]
