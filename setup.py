@@ -109,8 +109,8 @@ setup(
             "zizmor",
         ],
     },
-    # The default, a finder that Python asks last, is hidden by a folder of the package's name in the
-    # working directory, such as a clone. A path to the package is not.
+    # The default, a finder that Python asks last, is hidden by a folder of the package's name in
+    # the working directory, such as a clone. A path to the package is not.
     options={"editable_wheel": {"mode": "compat"}},
     entry_points={"console_scripts": ["alibi-fairseq=alibi_fairseq.cli:main"]},
 )
