@@ -276,21 +276,24 @@ class Study(Experiment):
             flags = " ".join(f"--corpus {name}=PATH" for name in missing)
             raise UserInputError(f"The dictionary is learned from all texts. Pass {flags} as well.")
         prepare_corpora(self.corpora, (), first.shared_vocabulary, self.folder)
-        for run in self.runs:
+        # Also of models that the pattern leaves out, because the page compares all models.
+        for run in self._runs_of_corpora:
             run.check_existing_results()
 
     @property
     def runs(self) -> list[StudyRun]:
         """The models whose text is given and whose name matches, in the order of training."""
+        return [run for run in self._runs_of_corpora if fnmatch.fnmatch(run.name, self.pattern)]
+
+    @property
+    def _runs_of_corpora(self) -> list[StudyRun]:
+        """The models whose text is given, in the order of training."""
         available = {corpus.name for corpus in self.corpora}
         runs: dict[str, StudyRun] = {}
         for part in self.parts:
             for model in list_runs(part, self.folder, self.results / "tuning"):
                 name = run_name(model.spec)
-                corpus = model.spec.corpus
-                if corpus not in available or not fnmatch.fnmatch(name, self.pattern):
-                    continue
-                if name not in runs:
+                if model.spec.corpus in available and name not in runs:
                     results_folder = self.results / "cells" / name
                     runs[name] = StudyRun.of_comparison(name, part, model, results_folder)
         return list(runs.values())

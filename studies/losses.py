@@ -21,12 +21,13 @@ MODEL_FILE = "cell.json"
 
 
 class FinishedModel(NamedTuple):
-    """Results folder of a finished model, with the properties in its name."""
+    """Results folder of a finished model, with the properties in its name and its settings."""
 
     folder: Path
     corpus: str
     method: str
     train_length: int
+    settings: Mapping
 
 
 def finished_models(folder: Path) -> list[FinishedModel]:
@@ -39,10 +40,12 @@ def finished_models(folder: Path) -> list[FinishedModel]:
     """
     models = []
     for path in sorted(folder.glob(f"cells/*/{MODEL_FILE}")):
-        name = json.loads(path.read_text(encoding="utf-8"))["name"]
+        description = json.loads(path.read_text(encoding="utf-8"))
+        name = description["name"]
         if name == path.parent.name:
-            corpus, method, train_length, _ = name.rsplit("-", 3)
-            models.append(FinishedModel(path.parent, corpus, method, int(train_length)))
+            corpus, method, length, _ = name.rsplit("-", 3)
+            settings = description["settings"]
+            models.append(FinishedModel(path.parent, corpus, method, int(length), settings))
     return models
 
 
@@ -107,12 +110,15 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
 
     Raises:
         UserInputError: models of a corpus were tested on different articles, with different
-            dictionaries, or in different ranges, or articles have different numbers of scored
-            tokens.
+            dictionaries, or in different ranges, articles have different numbers of scored tokens,
+            or seeds of a model were trained with different options.
     """
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
+    first_seeds: dict[tuple[str, str, int], FinishedModel] = {}
     first_evaluations: dict[tuple[str, str], _Evaluation] = {}  # by training corpus and tested text
     for model in finished_models(folder):
+        name = (model.corpus, model.method, model.train_length)
+        _check_same_training(first_seeds.setdefault(name, model), model)
         for evaluation in _evaluations_of(model):
             facts = evaluation.facts
             first = first_evaluations.setdefault((model.corpus, facts["corpus"]), evaluation)
@@ -149,6 +155,26 @@ def _evaluations_of(model: FinishedModel) -> Iterator[_Evaluation]:
         for record in results["cells"]:
             if "document_bits" in record:
                 yield _Evaluation(path, {**results["provenance"], **record})
+
+
+def _check_same_training(first: FinishedModel, other: FinishedModel) -> None:
+    """Check that two models differ only in their seed.
+
+    Raises:
+        UserInputError: another option differs, or the training data.
+    """
+    if _training_settings(first) != _training_settings(other):
+        raise UserInputError(
+            f"{first.folder} and {other.folder} were trained with different options or data, so "
+            "they are not seeds of one model. Move one of them away."
+        )
+
+
+def _training_settings(model: FinishedModel) -> tuple[list[str], str]:
+    """Return the options without the value of ``--seed``, and the hash of the training data."""
+    options = list(model.settings["options"])
+    options[options.index("--seed") + 1] = ""
+    return options, model.settings["data"]["train.bin"]
 
 
 def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:

@@ -22,7 +22,7 @@ from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import make_work_items
 from studies.__main__ import main
 from studies.experiment import Study, StudyConfig, run_name
-from studies.losses import load_losses
+from studies.losses import MODEL_FILE, load_losses
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EXCERPT = {"train": 3000, "documents": 3, "tokens": 150, "valid": 500}
@@ -188,6 +188,19 @@ def test_shared_dictionary_needs_all_texts(texts):
             results=Path("results"),
             write_page=no_page,
         ).prepare()
+
+
+def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
+    monkeypatch.setattr("studies.experiment.prepare_corpora", lambda *arguments: None)
+    results = Path("results")
+    config = load_config("study.yaml", StudyConfig)
+    study = Study(config, texts, Path("work"), results, no_page, pattern="*-seed2")
+    other = replace(study, pattern="tales-alibi-16-seed1").runs[0]
+    existing = {"name": other.name, "settings": {**other.result_settings, "options": []}}
+    other.results_folder.mkdir(parents=True)
+    (other.results_folder / MODEL_FILE).write_text(json.dumps(existing))
+    with pytest.raises(UserInputError, match="options differs"):
+        study.prepare()
 
 
 def test_repeated_corpus_is_rejected(texts):

@@ -44,9 +44,13 @@ def save_evaluation(
     return path
 
 
-def finish(model_folder: Path) -> None:
+def finish(model_folder: Path, updates: int = 10, train_hash: str = "a") -> None:
     """Write the file that marks the results of a model as complete."""
-    (model_folder / "cell.json").write_text(json.dumps({"name": model_folder.name}))
+    seed = model_folder.name.rpartition("-seed")[2]
+    options = ["--max-update", str(updates), "--seed", seed]
+    settings = {"options": options, "data": {"train.bin": train_hash}}
+    description = {"name": model_folder.name, "settings": settings}
+    (model_folder / "cell.json").write_text(json.dumps(description))
 
 
 @pytest.mark.parametrize("key", ["data_sha256", "dictionary_sha256"])
@@ -69,6 +73,17 @@ def test_different_scored_ranges_are_rejected(scored, tmp_path):
     save_evaluation(tmp_path, "wiki-t5-16-seed1", scored=scored)
     with pytest.raises(UserInputError, match=f"different .* \\({next(iter(scored))}\\)"):
         load_losses(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"updates": 20}, {"train_hash": "b"}])
+def test_differently_trained_seeds_are_rejected(changes, tmp_path):
+    first = save_evaluation(tmp_path, "wiki-alibi-16-seed1").parent
+    other = save_evaluation(tmp_path, "wiki-alibi-16-seed2").parent
+    finish(other, **changes)
+    with pytest.raises(UserInputError, match="trained with different options or data") as error:
+        load_losses(tmp_path)
+    assert str(first) in str(error.value)
+    assert str(other) in str(error.value)
 
 
 def test_other_texts_have_other_articles(tmp_path):
