@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,12 @@ from alibi_fairseq.compare.comparison_config import (
     CorpusConfig,
     ModelSpec,
 )
-from alibi_fairseq.compare.comparison_runs import ComparisonRun, list_runs, sha256_if_present
+from alibi_fairseq.compare.comparison_runs import (
+    ComparisonRun,
+    eval_steps_of,
+    list_runs,
+    sha256_if_present,
+)
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare_corpora
 from alibi_fairseq.errors import UserInputError
@@ -36,8 +41,8 @@ from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import Tuning
 
-from .losses import MODEL_FILE
-from .primary_tests import StudiedModels
+from .losses import MODEL_FILE, EvaluationKey
+from .primary_tests import StudiedModels, evaluation_name, needed_evaluations
 
 EVALUATION_FILE = "evaluation.json"
 #: Keys of a part that list its models. All other keys say how they are trained and evaluated.
@@ -76,6 +81,8 @@ class StudyConfig:
         for part in parts:
             part.check_method_keys(methods)
         _check_equal_parts(parts)
+        if self.tests:
+            _check_tests(parts, self.tests)
 
     def comparisons(self, texts: Mapping[str, Path]) -> tuple[ComparisonConfig, ...]:
         """Return the parts as comparisons.
@@ -113,6 +120,73 @@ def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:
                         f"parts: {name} is in two parts with different {key}. Keep it in one "
                         "part, or use another file for the other part"
                     )
+
+
+def _check_tests(parts: Iterable[ComparisonConfig], tests: StudiedModels) -> None:
+    """Check that the models of the six tests are evaluated as the tests need.
+
+    Models may be missing. The tests that need them are then listed as not run.
+
+    Raises:
+        ValueError: no model has the corpus and the training length of the tests, the scored range
+            does not suit them, or a model lacks an evaluation.
+    """
+    evaluations: dict[tuple[str, str, int], set[EvaluationKey]] = {}
+    for part in parts:
+        _check_scored_range(part, tests)
+        for spec in part.model_specs():
+            model = (spec.corpus, spec.method, spec.train_length)
+            evaluations[model] = set(_evaluations_of(part, spec))
+    if not any((corpus, n) == (tests.corpus, tests.train_length) for corpus, _, n in evaluations):
+        raise ValueError(
+            f"tests: no part trains models on the corpus '{tests.corpus}' with the training length "
+            f"{tests.train_length}; name a corpus and a training length of the parts"
+        )
+    for key in needed_evaluations(tests):
+        model = (key.corpus, key.method, key.train_length)
+        if model in evaluations and key not in evaluations[model]:
+            raise ValueError(
+                f"tests: they need {key.method} with the training length {key.train_length} at "
+                f"{evaluation_name(key)}; add this to eval_lengths, sliding, or variants"
+            )
+
+
+def _check_scored_range(part: ComparisonConfig, tests: StudiedModels) -> None:
+    """Check that each document has a scored range after, and as long as, the longest window.
+
+    Raises:
+        ValueError: it has not.
+    """
+    longest = 16 * tests.train_length
+    if part.per_document is None:
+        raise ValueError("per_document: the tests need the loss of each document; set it")
+    if part.score_from is None or part.score_from < longest:
+        raise ValueError(
+            f"score_from: it must be at least {longest}, 16 training lengths of the tests, so that "
+            "the longest window fits before the scored tokens"
+        )
+    if part.score_to is None or part.score_to < part.score_from + longest:
+        raise ValueError(
+            f"score_to: it must be at least {part.score_from + longest}, so that the scored tokens "
+            "fill a window of 16 training lengths of the tests"
+        )
+
+
+def _evaluations_of(part: ComparisonConfig, spec: ModelSpec) -> Iterator[EvaluationKey]:
+    """Yield the evaluations of a model on the corpus that it is trained on."""
+    (corpus,) = [corpus for corpus in part.corpora if corpus.name == spec.corpus]
+    for step in eval_steps_of(part, corpus, spec, Path(), Path()):
+        if not step.data:
+            for _, length, stride in step.cases:
+                yield EvaluationKey(
+                    corpus=spec.corpus,
+                    method=spec.method,
+                    train_length=spec.train_length,
+                    length=length,
+                    stride=stride,
+                    variant=step.name,
+                    tested_on=spec.corpus,
+                )
 
 
 def run_name(spec: ModelSpec) -> str:

@@ -75,6 +75,7 @@ class Condition:
         low: lower bound of the claimed change, in nats; None: unbounded.
         high: upper bound; None: unbounded.
         missing: models without all seeds.
+        evaluations: the two evaluations that are compared.
     """
 
     description: str
@@ -82,6 +83,7 @@ class Condition:
     low: float | None = None
     high: float | None = None
     missing: tuple[str, ...] = ()
+    evaluations: tuple[EvaluationKey, ...] = ()
 
     @property
     def p_value(self) -> float:
@@ -182,6 +184,15 @@ def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
     ]
 
 
+def needed_evaluations(models: StudiedModels) -> list[EvaluationKey]:
+    """Return the evaluations that the six tests compare, each once."""
+    keys = _trained_long(models)
+    for test in TESTS:
+        for condition in test({}, models).conditions:
+            keys += condition.evaluations
+    return list(dict.fromkeys(keys))
+
+
 def _condition(
     losses: Losses,
     description: str,
@@ -204,18 +215,40 @@ def _condition(
     if first in losses and second in losses:
         estimate = estimate_change(losses[first], losses[second])
     missing = _missing_models(losses, [first, second])
-    return Condition(description, estimate, low, high, missing)
+    return Condition(description, estimate, low, high, missing, (first, second))
 
 
 def _missing_models(losses: Losses, keys: Iterable[EvaluationKey]) -> tuple[str, ...]:
-    """Return the models of evaluations that have fewer than all seeds, with their seeds."""
+    """Return the models of evaluations that have fewer than all seeds, with their seeds.
+
+    The evaluation is named if the model has more seeds in other evaluations.
+    """
     models = []
     for key in keys:
         seeds = len(losses[key].seeds) if key in losses else 0
         if seeds < SEEDS:
-            name = METHOD_NAMES[key.method]
-            models.append(f"{name}, L = {key.train_length} ({seeds} of {SEEDS} seeds)")
+            count = f"{seeds} of {SEEDS} seeds"
+            if _trained_seeds(losses, key) > seeds:
+                count += f" evaluated at {evaluation_name(key)}"
+            models.append(f"{METHOD_NAMES[key.method]}, L = {key.train_length} ({count})")
     return tuple(dict.fromkeys(models))
+
+
+def _trained_seeds(losses: Losses, key: EvaluationKey) -> int:
+    """Return the number of seeds of an evaluation's model in any evaluation."""
+    model = (key.corpus, key.method, key.train_length)
+    counts = [len(other.seeds) for other in losses.values() if other.model == model]
+    return max(counts, default=0)
+
+
+def evaluation_name(key: EvaluationKey) -> str:
+    """Return the length, the stride, and the variant of an evaluation, for messages."""
+    name = f"{key.length} tokens"
+    if key.stride != key.length:
+        name += f", S = {key.stride}"
+    if key.variant:
+        name += f", variant {key.variant}"
+    return name
 
 
 def does_not_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:

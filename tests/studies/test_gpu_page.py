@@ -10,6 +10,7 @@ import yaml
 
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import load_config
+from alibi_fairseq.errors import UserInputError
 from studies.__main__ import main
 from studies.experiment import StudyConfig
 
@@ -81,3 +82,34 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
     for method in ("alibi", "sinusoidal", "none"):
         needed.add((method, 4 * short, 4 * short, 4 * short, ""))
     assert needed <= evaluations
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"tests": {"corpus": "txt", "train_length": 1024}}, "the corpus 'txt'"),
+        ({"tests": {"corpus": "text", "train_length": 777}}, "the training length 777"),
+        ({"tests": {"corpus": "text", "train_length": -1}}, "the training length -1"),
+        ({"per_document": None}, "per_document"),
+        ({"score_from": None}, "score_from: it must be at least 16384"),
+        ({"score_from": 8192}, "score_from: it must be at least 16384"),
+        ({"score_to": None}, "score_to: it must be at least 32768"),
+        ({"eval_lengths": [1024, 2048, 4096, 8192]}, "alibi .* 1024 at 16384 tokens;"),
+        ({"eval_lengths": [1024, 2048, 8192, 16384]}, "4096 at 4096 tokens;"),
+        ({"variants": {}}, "alibi .* at 2048 tokens, variant limited;"),
+        ({"sliding": {}}, "alibi .* at 2048 tokens, S = 128;"),
+    ],
+)
+def test_configuration_without_a_needed_evaluation_is_rejected(changes, named, tmp_path):
+    config = yaml.safe_load(GPU_CONFIGS[0].read_text())
+    for key, value in changes.items():
+        if key == "tests":
+            config["tests"] = value
+        elif key == "sliding":
+            config["parts"][0]["sliding"] = value
+        else:
+            config["evaluation"][key] = value
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(UserInputError, match=named):
+        load_config(path, StudyConfig)

@@ -150,6 +150,20 @@ def test_models_without_all_seeds_are_missing():
     assert missing == {"E2": rotary, "E3": rotary}
 
 
+def test_missing_evaluations_of_trained_models_are_named():
+    losses = study()
+    for key in list(losses):
+        if key.length == 2048 or key.stride == 16 or key.variant:
+            del losses[key]
+    missing = {test.name: test.missing for test in run_tests(losses, MODELS) if test.missing}
+    alibi = "ALiBi, L = 128 (0 of 3 seeds evaluated at"
+    assert missing == {
+        "E1": [f"{alibi} 2048 tokens)"],
+        "E4": [f"{alibi} {length} tokens, S = 16)" for length in (256, 128, 512)],
+        "E5": [f"{alibi} {length} tokens, variant limited)" for length in (256, 512)],
+    }
+
+
 @pytest.mark.parametrize(
     ("value", "location"),
     [(0.0, "inside"), (0.5, "above"), (-0.5, "below"), (0.1, "across"), (-0.1, "across")],
