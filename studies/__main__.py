@@ -92,12 +92,18 @@ def main(arguments: list[str]) -> int:
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
     from .experiment import Study, StudyConfig
     from .gpu.page import write_gpu_page
-    from .small_models.page import write_readme_table, write_small_models_page
+    from .small_models.page import TRIALS, write_readme_table, write_small_models_page
 
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
-    # A study with its own tests has a page of its results only. All others share the page of the
-    # small models.
+    small_models = [PRIMARY.with_name(f"{name}.yaml").resolve() for name in TRIALS]
+    if not config.tests and args.config.resolve() not in small_models:
+        raise errors.UserInputError(
+            f"{args.config} does not name the models of the tests, so no page would have its "
+            "results. Add tests: {corpus: NAME, train_length: L}."
+        )
+    # A study with its own tests has a page of its results only. The configurations of the small
+    # models share one page.
     if config.tests:
         if args.readme:
             parser.error(f"{args.config} is not a study of small models. Leave out --readme.")

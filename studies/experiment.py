@@ -58,8 +58,8 @@ class StudyConfig:
         parts: comparisons, in the order of training.
         training: keys of the training that all parts share.
         evaluation: keys of the evaluation that all parts share.
-        tests: models of the six tests. The results then have a separate page. None: they belong to
-            the page of the small models.
+        tests: models of the six tests. The results then have a separate page. None, only for the
+            configurations in ``small_models/``: they belong to the page of the small models.
     """
 
     title: str

@@ -149,13 +149,21 @@ def _range(low: float | None, high: float | None) -> str:
 # Perplexity
 
 
-def at_train_length(losses: Losses, corpus: str, train_length: int) -> MethodLosses:
-    """Return the evaluations without overlap and variant of the models of a training length."""
+def at_train_length(
+    losses: Losses, corpus: str, train_length: int, tested_on: str | None = None
+) -> MethodLosses:
+    """Return the evaluations without overlap and variant of the models of a training length.
+
+    Args:
+        corpus: the text that the models were trained on.
+        tested_on: the text of the test split (default: ``corpus``).
+    """
     by_method: dict[str, dict[int, ArticleLosses]] = defaultdict(dict)
+    wanted = (corpus, tested_on or corpus, train_length)
     for key, article_losses in losses.items():
         if key.stride != key.length or key.variant:
             continue
-        if (key.corpus, key.tested_on, key.train_length) == (corpus, corpus, train_length):
+        if (key.corpus, key.tested_on, key.train_length) == wanted:
             by_method[key.method][key.length] = article_losses
     return dict(sorted(by_method.items()))
 

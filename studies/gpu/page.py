@@ -38,7 +38,7 @@ def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     sections = [f"# {title}", INTRODUCTION, "## How to read the tables", NOTATION]
     sections.append(f"The tests have L = {models.train_length}.")
     sections += ["## The six tests", *tests_sections(losses, models)]
-    sections += ["## Perplexity", *_perplexity_sections(losses, models, folder)]
+    sections += ["## Perplexity", *_perplexity_sections(losses, folder)]
     gaps = training_gaps_table(load_curves(folder), models.corpus, models.train_length)
     if gaps:
         sections += ["## Validation perplexity during training", gaps]
@@ -55,22 +55,23 @@ def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     return path
 
 
-def _perplexity_sections(losses: Losses, models: StudiedModels, folder: Path) -> list[str]:
-    """Return a table and a figure for each training length, and draw the figures."""
-    train_lengths = sorted({key.train_length for key in losses})
-    if not train_lengths:
+def _perplexity_sections(losses: Losses, folder: Path) -> list[str]:
+    """Return a table and a figure for each text and training length, and draw the figures."""
+    groups = sorted({(key.corpus, key.tested_on, key.train_length) for key in losses})
+    if not groups:
         return ["No model is finished yet."]
     sections = []
-    for train_length in train_lengths:
-        of_length = at_train_length(losses, models.corpus, train_length)
+    for corpus, tested_on, train_length in groups:
+        models = at_train_length(losses, corpus, train_length, tested_on)
         all_lengths: set[int] = set()
-        for losses_by_length in of_length.values():
+        for losses_by_length in models.values():
             all_lengths.update(losses_by_length)
         lengths = sorted(all_lengths)
-        sections += [f"L = {train_length}:", perplexity_table(of_length, lengths)]
-        name = f"lengths-{train_length}"
+        sections.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
+        sections.append(perplexity_table(models, lengths))
+        name = f"{corpus}-{train_length}-on-{tested_on}"
         draw_method_lengths(
-            of_length, lengths, train_length, folder / f"{name}.png", folder / f"{name}.svg"
+            models, lengths, train_length, folder / f"{name}.png", folder / f"{name}.svg"
         )
-        sections.append(f"![Perplexity by evaluation length, L = {train_length}]({name}.png)")
+        sections.append(f"![Perplexity by evaluation length]({name}.png)")
     return sections

@@ -25,7 +25,7 @@ from studies.experiment import Study, StudyConfig, run_name
 from studies.losses import MODEL_FILE, load_losses
 
 STUDIES = Path(__file__).parents[2] / "studies"
-EXCERPT = {"train": 3000, "documents": 3, "tokens": 150, "valid": 500}
+EXCERPT = {"train": 3000, "documents": 3, "tokens": 512, "valid": 500}
 DESCRIPTION = {
     "title": "Twice",
     "corpora": [
@@ -41,15 +41,16 @@ DESCRIPTION = {
         "method_flags": {"t5": "--t5-max-distance {1.5*train_length}"},
     },
     "evaluation": {
-        "eval_lengths": ["1x", "2x"],
-        "sliding": {1: ["1x"]},
+        "eval_lengths": ["1x", "2x", "4x", "16x"],
+        "sliding": {2: ["1x", "2x", "4x"]},
         "subset": "test",
         "per_document": "empty-lines",
-        "score_from": 64,
-        "score_to": 80,
+        "score_from": 256,
+        "score_to": 512,
         "also_on": "wiki",
         "variants": {"alibi": {"limited": {"attention_window": "train_length"}}},
     },
+    "tests": {"corpus": "tales", "train_length": 16},
     "parts": [
         {"methods": "alibi", "train_lengths": 16, "train_on": "tales"},
         {"methods": ["alibi", "t5"], "train_lengths": 16, "seeds": [1, 2]},
@@ -104,7 +105,7 @@ def test_models_are_listed_once_in_order(texts):
     names = [(step.name, step.config.strides) for step in runs["tales-alibi-16-seed1"].eval_steps]
     assert names == [
         ("", (None,)),
-        ("", (1,)),
+        ("", (2,)),
         ("limited", (None,)),
         ("on wiki", (None,)),
     ]
@@ -117,12 +118,12 @@ def test_models_are_listed_once_in_order(texts):
     run = runs["tales-alibi-16-seed1"]
     options = run.result_settings["options"]
     assert options[options.index("--lr") + 1] == "0.002,0.004 for 0.25"
-    cut = {"score_from": 64, "score_to": 80, "per_document": "empty-lines"}
-    points = [16, 32]
+    cut = {"score_from": 256, "score_to": 512, "per_document": "empty-lines"}
+    points = [16, 32, 64, 256]
     full = [("test", length, length) for length in points]
     assert run.result_settings["evaluations"] == [
         {"name": "", "points": full, **cut},
-        {"name": "", "points": [("test", 16, 1)], **cut},
+        {"name": "", "points": [("test", length, 2) for length in (16, 32, 64)], **cut},
         {"name": "limited", "points": full, **cut, "overrides": {"attention_window": 16}},
         {"name": "on wiki", "points": full, **cut},
     ]
@@ -242,21 +243,20 @@ def test_repeated_model_has_same_numbers(texts, capsys):
         for record, repeated_record in zip(records, repeated, strict=True):
             for key in keys:
                 assert record.get(key) == repeated_record.get(key)
-        assert {record["tokens"] for record in records} == {3 * 16}
+        assert {record["tokens"] for record in records} == {3 * 256}
     last = load_results_file(first / TRAINING_FILE)["cells"][-1]
     assert last["updates"] == 4
     assert last["trained_tokens"] == 4 * 64
     losses = load_losses(Path("results-one/study"))
     cases = {(key.tested_on, key.length, key.stride, key.variant) for key in losses}
-    assert cases == {
-        ("tales", 16, 16, ""),
-        ("tales", 16, 16, "limited"),
-        ("tales", 32, 32, ""),
-        ("tales", 32, 32, "limited"),
-        ("tales", 16, 1, ""),
-        ("wiki", 16, 16, ""),
-        ("wiki", 32, 32, ""),
-    }
+    expected = {("tales", length, 2, "") for length in (16, 32, 64)}
+    for length in (16, 32, 64, 256):
+        for variant in ("", "limited"):
+            expected.add(("tales", length, length, variant))
+        expected.add(("wiki", length, length, ""))
+    assert cases == expected
+    page = Path("results-one/study/README.md").read_text()
+    assert "Trained on tales with L = 16, tested on wiki:" in page
     # The saved results, with the learning rate, complete the run without its checkpoints.
     capsys.readouterr()
     words = [*corpora, "--work-dir", "runs-new", "--results", "results-one"]

@@ -41,6 +41,30 @@ def test_page_has_the_tables_of_the_same_results(page):
     assert page.startswith("# Models on a GPU\n")
 
 
+def test_page_has_all_texts_and_training_lengths(tmp_path):
+    config = yaml.safe_load((ROOT / "studies/small_models/secondary.yaml").read_text())
+    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(config))
+    cells = tmp_path / "results/mine/cells"
+    for model in ("books-alibi-128-seed1", "wikipedia-alibi-512-seed1"):
+        shutil.copytree(RESULTS / "secondary/cells" / model, cells / model)
+    assert main([str(path), "--results", str(tmp_path / "results")]) == 0
+    page = (tmp_path / "results/mine/README.md").read_text()
+    groups = [("books", 128, "books"), ("wikipedia", 512, "books"), ("wikipedia", 512, "wikipedia")]
+    for corpus, train_length, tested_on in groups:
+        assert f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:" in page
+        assert (tmp_path / f"results/mine/{corpus}-{train_length}-on-{tested_on}.png").is_file()
+
+
+def test_configuration_without_tests_or_page_is_rejected(tmp_path):
+    path = tmp_path / "mine.yaml"
+    shutil.copy(ROOT / "studies/small_models/secondary.yaml", path)
+    with pytest.raises(UserInputError, match="Add tests: {corpus: NAME, train_length: L}"):
+        main([str(path), "--results", str(tmp_path / "results")])
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_readme_belongs_to_the_small_models(tmp_path, capsys):
     readme = str(tmp_path / "README.md")  # must not be written
     with pytest.raises(SystemExit) as stopped:
