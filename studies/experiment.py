@@ -2,7 +2,7 @@
 
 Checkpoints and data stay in the work folder. The results folder keeps the JSON of finished models
 in ``cells/NAME/``, with their settings in ``cell.json``. A model whose settings are found there is
-not trained again, whatever machine it was trained on.
+not trained again, whatever machine it was trained on. A model that diverged has only ``cell.json``.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def run_name(spec: ModelSpec) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRun(Run):
-    """Run that is complete once its results exist.
+    """Run that is complete once its results exist, or a record that its training diverged.
 
     Attributes:
         part: the comparison that the run belongs to.
@@ -216,7 +216,8 @@ class StudyRun(Run):
     ) -> StudyRun:
         """Return the run of a comparison's model under the study's name.
 
-        The fields of :class:`.Run` that no comparison sets keep their defaults.
+        A training that diverges is reported and not replaced. The fields of :class:`.Run` that no
+        comparison sets keep their defaults.
         """
         run = model.run
         return cls(
@@ -229,6 +230,7 @@ class StudyRun(Run):
             tokens=run.tokens,
             trials=run.trials,
             eval_steps=run.eval_steps,
+            may_diverge=True,
             part=part,
             corpus=model.spec.corpus,
             tuning=model.tuning,
@@ -258,7 +260,7 @@ class StudyRun(Run):
 
     @property
     def is_done(self) -> bool:
-        """True if the results exist."""
+        """True if the results, or the record of divergence, exist."""
         return read_json_if_present(self.results_folder / MODEL_FILE) is not None
 
     def check_existing_results(self) -> None:
@@ -278,9 +280,15 @@ class StudyRun(Run):
         check_settings(existing["settings"], wanted, work, advice)
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
-        """Run the evaluations that are missing, and keep the results."""
+        """Run the evaluations that are missing, and keep the results.
+
+        A model that diverged is not evaluated. This is recorded instead.
+        """
         if self.is_done:
             self.check_existing_results()
+            return
+        if self.diverged:
+            self._write_description(diverged=True)
             return
         super().evaluate(slot)
         command = self.training_command().command_line
@@ -298,9 +306,13 @@ class StudyRun(Run):
         training = load_results_file(self.folder / TRAINING_FILE)
         training["provenance"]["command"] = command  # without this machine's interpreter
         save_results_file(training, self.results_folder / TRAINING_FILE)
+        self._write_description()  # last, because it marks the results as complete
+
+    def _write_description(self, **facts: bool) -> None:
+        """Write the settings of the model and further facts."""
         outcome = self.tuning.outcome if self.tuning else None
-        description = {"name": self.name, "settings": self.result_settings, "tuning": outcome}
-        # Written last, because it marks the results as complete.
+        settings = self.result_settings
+        description = {"name": self.name, "settings": settings, "tuning": outcome, **facts}
         with atomic_write(self.results_folder / MODEL_FILE) as stream:
             json.dump(description, stream, indent=1)
             stream.write("\n")

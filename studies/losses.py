@@ -33,20 +33,36 @@ class FinishedModel(NamedTuple):
 def finished_models(folder: Path) -> list[FinishedModel]:
     """Return the finished models of a study, in order of name.
 
-    Unfinished models are left out, and so are folders that were renamed to keep them aside.
+    Unfinished and diverged models are left out, and so are folders that were renamed to keep them
+    aside.
 
     Args:
         folder: holds ``cells/CORPUS-METHOD-LENGTH-seedN/``.
     """
     models = []
+    for path, description in _descriptions(folder):
+        if not description.get("diverged"):
+            corpus, method, length, _ = description["name"].rsplit("-", 3)
+            settings = description["settings"]
+            models.append(FinishedModel(path, corpus, method, int(length), settings))
+    return models
+
+
+def diverged_models(folder: Path) -> list[str]:
+    """Return the names of the models whose training diverged, in order."""
+    models = []
+    for _, description in _descriptions(folder):
+        if description.get("diverged"):
+            models.append(description["name"])
+    return models
+
+
+def _descriptions(folder: Path) -> Iterator[tuple[Path, dict]]:
+    """Yield the folder and the description of each model, in order of name."""
     for path in sorted(folder.glob(f"cells/*/{MODEL_FILE}")):
         description = json.loads(path.read_text(encoding="utf-8"))
-        name = description["name"]
-        if name == path.parent.name:
-            corpus, method, length, _ = name.rsplit("-", 3)
-            settings = description["settings"]
-            models.append(FinishedModel(path.parent, corpus, method, int(length), settings))
-    return models
+        if description["name"] == path.parent.name:
+            yield path.parent, description
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,14 @@ def _range(low: float | None, high: float | None) -> str:
     return f"{percent(low)} … {percent(high)}"
 
 
+def divergence_section(names: Sequence[str]) -> list[str]:
+    """Return a sentence about the models whose training diverged, or nothing without any."""
+    if not names:
+        return []
+    models = ", ".join(f"`{name}`" for name in names)
+    return [f"The training of these models diverged. They are not replaced: {models}."]
+
+
 # Perplexity
 
 

@@ -52,8 +52,8 @@ class Run:
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
         launcher: interpreter arguments in front of the training command, such as those of torchrun.
-        may_diverge: True if divergence completes the run, which then has no evaluation steps. This
-            is the case for learning-rate trials. Otherwise divergence is a failure.
+        may_diverge: True if divergence completes the run, which is then not evaluated. This is the
+            case for learning-rate trials. Otherwise divergence is a failure.
     """
 
     name: str
@@ -137,6 +137,8 @@ class Run:
                 ``fairseq-train`` ended the training early.
             UserInputError: a trial is unfinished, or the folder holds another training.
         """
+        if self.diverged:
+            return
         for updates in self._missing_update_counts():
             self._check_trials()
             self._check_folder(updates)

@@ -6,11 +6,19 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 
-from ..losses import Losses, load_curves, load_losses, load_provenance, load_tuning
+from ..losses import (
+    Losses,
+    diverged_models,
+    load_curves,
+    load_losses,
+    load_provenance,
+    load_tuning,
+)
 from ..primary_tests import StudiedModels
 from ..tables import (
     NOTATION,
     at_train_length,
+    divergence_section,
     draw_method_lengths,
     origins_table,
     perplexity_table,
@@ -38,6 +46,7 @@ def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     sections = [f"# {title}", INTRODUCTION, "## How to read the tables", NOTATION]
     sections.append(f"The tests have L = {models.train_length}.")
     sections += ["## The six tests", *tests_sections(losses, models)]
+    sections += divergence_section(diverged_models(folder))
     sections += ["## Perplexity", *_perplexity_sections(losses, folder)]
     gaps = training_gaps_table(load_curves(folder), models.corpus, models.train_length)
     if gaps:

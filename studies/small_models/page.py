@@ -15,6 +15,7 @@ from ..estimates import estimate_change
 from ..losses import (
     FinishedModel,
     Losses,
+    diverged_models,
     finished_models,
     load_curves,
     load_losses,
@@ -25,6 +26,7 @@ from ..primary_tests import SEEDS
 from ..tables import (
     NOTATION,
     at_train_length,
+    divergence_section,
     draw_method_lengths,
     estimate_cells,
     origins_table,
@@ -157,11 +159,13 @@ def write_small_models_page(folder: Path) -> Path:
     hours = sum(facts["hours"] for facts in primary_origins.values())
     sections += ["## The six tests", TESTS_SCOPE.format(hours=hours)]
     sections += _models_not_trained(finished_models(folder / PRIMARY))
+    sections += divergence_section(diverged_models(folder / PRIMARY))
     sections += tests_sections(primary, MODELS)
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
     sections.append(published_gaps_table())
     sections += ["## Estimates of the secondary models", ESTIMATES]
+    sections += divergence_section(diverged_models(folder / SECONDARY))
     for group in GROUPS:
         sections += _group_section(group, secondary)
     sections += _secondary_perplexities(folder, secondary)

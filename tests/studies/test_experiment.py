@@ -9,20 +9,22 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes import Commands
 
 from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import load_config
+from alibi_fairseq.compare.config_files import from_mapping, load_config
 from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.document_beginnings import documents_in
 from alibi_fairseq.data.document_sampling import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.run import Run
-from alibi_fairseq.runs.runner import make_work_items
+from alibi_fairseq.runs.runner import execute_experiment, make_work_items
 from studies.__main__ import main
 from studies.experiment import Study, StudyConfig, run_name
-from studies.losses import MODEL_FILE, load_losses
+from studies.losses import MODEL_FILE, diverged_models, finished_models, load_losses
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EXCERPT = {"train": 3000, "documents": 3, "tokens": 512, "valid": 500}
@@ -133,7 +135,7 @@ def test_models_are_listed_once_in_order(texts):
     assert run.results_folder == Path("results/cells/tales-alibi-16-seed1")
 
 
-def test_study_run_equals_comparison_run_except_name(texts):
+def test_study_run_has_the_fields_of_a_comparison_run(texts):
     results = Path("results")
     study = Study(load_config("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
     study_runs = {run.name: run for run in study.runs}
@@ -142,7 +144,7 @@ def test_study_run_equals_comparison_run_except_name(texts):
     for model in models:
         study_run = study_runs[run_name(model.spec)]
         for field in fields(Run):
-            if field.name != "name":
+            if field.name not in ("name", "may_diverge"):
                 assert getattr(study_run, field.name) == getattr(model.run, field.name)
 
 
@@ -202,6 +204,39 @@ def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
     (other.results_folder / MODEL_FILE).write_text(json.dumps(existing))
     with pytest.raises(UserInputError, match="options differs"):
         study.prepare()
+
+
+def test_diverged_model_is_recorded_and_not_trained_again(data_bin, tmp_path, monkeypatch):
+    commands = Commands()
+    commands.validation["rotary"] = {"0.002": None}
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    config = {
+        "title": "One diverges",
+        "corpora": [{"name": "demo"}],
+        "training": {"updates": 4, "tokens_per_update": 64, "lr": 0.002},
+        "evaluation": {"subset": "test", "eval_lengths": 16},
+        "parts": [{"methods": ["rotary", "alibi"], "train_lengths": 16}],
+    }
+    results = tmp_path / "results"
+    study = Study(
+        config=from_mapping(config, StudyConfig),
+        texts={"demo": data_bin},
+        folder=tmp_path / "work",
+        results=results,
+        write_page=lambda: results,
+    )
+    for _ in range(2):
+        assert execute_experiment(study, parallel=1) == 0
+    assert [name for name, _, _ in commands.trained] == ["rotary-16-seed1", "alibi-16-seed1"]
+    assert commands.ran.count("eval") == 1
+    assert diverged_models(results) == ["demo-rotary-16-seed1"]
+    (finished,) = finished_models(results)
+    assert finished.method == "alibi"
+    # Without this record, as after a kill, the training is not repeated either.
+    (results / "cells/demo-rotary-16-seed1" / MODEL_FILE).unlink()
+    assert execute_experiment(study, parallel=1) == 0
+    assert diverged_models(results) == ["demo-rotary-16-seed1"]
+    assert len(commands.trained) == 2
 
 
 def test_repeated_corpus_is_rejected(texts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -55,6 +56,16 @@ def test_page_has_all_texts_and_training_lengths(tmp_path):
     for corpus, train_length, tested_on in groups:
         assert f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:" in page
         assert (tmp_path / f"results/mine/{corpus}-{train_length}-on-{tested_on}.png").is_file()
+
+
+def test_page_lists_diverged_models(tmp_path):
+    name = "text-alibi-1024-seed2"
+    model = tmp_path / "haviv-125M/cells" / name
+    model.mkdir(parents=True)
+    (model / "cell.json").write_text(json.dumps({"name": name, "settings": {}, "diverged": True}))
+    assert main([str(GPU_CONFIGS[0]), "--results", str(tmp_path)]) == 0
+    page = (tmp_path / "haviv-125M/README.md").read_text()
+    assert f"diverged. They are not replaced: `{name}`." in page
 
 
 def test_configuration_without_tests_or_page_is_rejected(tmp_path):

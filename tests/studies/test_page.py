@@ -167,6 +167,19 @@ CONDITIONS = printed_changes(CONDITION, PAGE)
 ESTIMATES = printed_changes(ROW, PAGE[PAGE.index("## Estimates") :])
 
 
+def test_page_lists_diverged_models(tmp_path):
+    for part in ("primary", "secondary"):
+        name = f"{part}-alibi-128-seed2"
+        model = tmp_path / part / "cells" / name
+        model.mkdir(parents=True)
+        description = {"name": name, "settings": {}, "diverged": True}
+        (model / "cell.json").write_text(json.dumps(description))
+    page = write_small_models_page(tmp_path).read_text()
+    tests, estimates = page.split("## Estimates of the secondary models")
+    assert "diverged. They are not replaced: `primary-alibi-128-seed2`." in tests
+    assert "diverged. They are not replaced: `secondary-alibi-128-seed2`." in estimates
+
+
 def test_page_has_estimates():
     assert len(CONDITIONS) >= 10
     assert len(ESTIMATES) >= 60
