@@ -115,7 +115,9 @@ def main(arguments: list[str]) -> int:
         if args.readme:
             write_readme_table(args.results, args.readme)
         return 0
-    texts = corpus_paths(args.corpus, [corpus["name"] for corpus in config.corpora])
+    # YAML reads the name 2024 as a number.
+    names = [str(corpus["name"]) for corpus in config.corpora]
+    texts = corpus_paths(args.corpus, names)
     folder = (args.work_dir or WORK_DIR) / args.config.stem
     pattern = "*" if args.models is None else args.models
     study = Study(config, texts, folder, results, write_page, pattern)

@@ -245,6 +245,16 @@ def test_repeated_corpus_is_rejected(texts):
     assert not Path("runs").exists()
 
 
+def test_corpus_name_can_be_a_number(texts, capsys):
+    config = yaml.safe_load(Path("study.yaml").read_text().replace("tales", "2024"))
+    assert config["corpora"][0]["name"] == config["tests"]["corpus"] == 2024
+    Path("study.yaml").write_text(yaml.safe_dump(config))
+    assert main(["study.yaml", "--corpus", "2024=tales", "--corpus", "wiki=wiki", "--dry-run"]) == 0
+    assert "2024-alibi-16-seed1" in capsys.readouterr().out
+    with pytest.raises(UserInputError, match="one of the names 2024, wiki"):
+        main(["study.yaml", "--corpus", "2025=tales", "--dry-run"])
+
+
 def test_lengths_and_flags_by_training_length():
     assert tokens_at((64, "1x", "4x", "1x+50", "2x"), 32) == (64, 32, 128, 82)
     assert at_length("{train_length} {0.75*train_length}", 64) == "64 48"
