@@ -126,8 +126,8 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
 
     Raises:
         UserInputError: models of a corpus were tested on different articles, with different
-            dictionaries, or in different ranges, articles have different numbers of scored tokens,
-            or seeds of a model were trained with different options.
+            dictionaries, or in different ranges, articles are fewer than two or have different
+            numbers of scored tokens, or seeds of a model were trained with different options.
     """
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
     first_seeds: dict[tuple[str, str, int], FinishedModel] = {}
@@ -219,6 +219,10 @@ def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleL
     """
     seeds = tuple(sorted(records))
     tokens = np.array([records[seed]["document_tokens"] for seed in seeds])
+    if tokens.shape[1] < 2:
+        raise UserInputError(
+            f"{key}: at least two documents are needed for the variance between them. Test on more."
+        )
     if (tokens != tokens[0, 0]).any():
         raise UserInputError(f"{key}: all articles need the same number of scored tokens.")
     bits = np.array([records[seed]["document_bits"] for seed in seeds])

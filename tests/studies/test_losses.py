@@ -30,13 +30,12 @@ def save_evaluation(
 ) -> Path:
     """Write the evaluation of a model such as ``wiki-alibi-16-seed1``; return its path."""
     _, method, _, seed = model.split("-")
+    losses = {"document_tokens": TOKENS, "document_bits": BITS}
     record = evaluation_cell(
         position_method=method,
         seed=int(seed.removeprefix("seed")),
         corpus=tested_on,
-        document_tokens=TOKENS,
-        document_bits=BITS,
-        **(scored or {}),
+        **(losses | (scored or {})),
     )
     path = folder / "cells" / model / name
     save_results_file(document(record, **provenance), path)
@@ -84,6 +83,13 @@ def test_differently_trained_seeds_are_rejected(changes, tmp_path):
         load_losses(tmp_path)
     assert str(first) in str(error.value)
     assert str(other) in str(error.value)
+
+
+def test_single_document_is_rejected(tmp_path):
+    scored = {"document_tokens": [1000], "document_bits": [4000.0]}
+    save_evaluation(tmp_path, "wiki-alibi-16-seed1", scored=scored)
+    with pytest.raises(UserInputError, match="at least two documents are needed"):
+        load_losses(tmp_path)
 
 
 def test_other_texts_have_other_articles(tmp_path):
