@@ -23,7 +23,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.models import self_attention
-from alibi_fairseq.positions.alibi import LinearBias
+from alibi_fairseq.positions.alibi import LinearBias, is_linear
 from alibi_fairseq.results.data_folder import DataFolder
 
 from . import common
@@ -71,7 +71,7 @@ def measure(args) -> Iterator[dict]:
         yield from measure_layers(args, [(q, k, v)], "random")
         if args.path:
             layers, bias = capture_layers(args.path, args.data, "valid", length)
-            if not isinstance(bias, LinearBias):
+            if not is_linear(bias):
                 raise UserInputError(f"{args.path} is not an ALiBi model. Pass one with --path.")
             yield from measure_layers(args, layers, "trained")
 

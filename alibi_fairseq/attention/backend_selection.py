@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..errors import UserInputError
 from ..positions import GateBias
-from ..positions.alibi import LinearBias
+from ..positions.alibi import is_linear
 from . import eager, flash, flex, fold, sdpa, skipping
 from .future_mask import FutureMask
 from .skipping import typical_fraction
@@ -130,7 +130,7 @@ def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ..
     queries = q.shape[2]
     if isinstance(mask.bias, GateBias):
         return ("fold",) if queries > 1 else ()
-    if not isinstance(mask.bias, LinearBias):
+    if not is_linear(mask.bias):
         # Neither FlexAttention nor SDPA's causal kernel needs a mask in memory.
         causal = mask.bias is None and not mask.window and mask.document_start is None
         return ("sdpa",) if causal or on_cpu else ("flex", "sdpa")
@@ -158,7 +158,7 @@ def _linear_bias_preferences_on_cpu(q: Tensor, mask: FutureMask) -> tuple[str, .
         min_keys = MIN_KEYS_TO_FOLD_IN_EVALUATION
     if torch.get_num_threads() == 1:
         max_fractions = MAX_FRACTION_ON_ONE_THREAD
-    assert isinstance(mask.bias, LinearBias)  # see _preferences()
+    assert is_linear(mask.bias)  # see _preferences()
     slopes = mask.bias.slopes(torch.device("cpu")).tolist()
     fraction = typical_fraction(slopes, queries, mask.keys)
     if fraction <= threshold_for(max_fractions, head_dim):

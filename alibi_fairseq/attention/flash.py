@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..positions.alibi import LinearBias
+from ..positions.alibi import is_linear
 from .future_mask import FutureMask
 
 #: Windows of neighboring heads differ by at most this factor within one call of the kernel.
@@ -40,7 +40,7 @@ def unsupported_reason(
     """Return the reason a call is unsupported, or None."""
     if _kernel() is None:
         return "flash needs the package flash-attn (2.4 or newer), which is not installed"
-    if not (mask.bias is None or isinstance(mask.bias, LinearBias)):
+    if not (mask.bias is None or is_linear(mask.bias)):
         return "flash supports no bias other than ALiBi"
     if q.device.type != "cuda":
         return f"flash runs on NVIDIA GPUs, not on {q.device.type}"
@@ -58,7 +58,7 @@ def unsupported_reason(
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     slopes = None
-    if isinstance(mask.bias, LinearBias):
+    if is_linear(mask.bias):
         slopes = mask.bias.slopes(q.device)  # (H,) fp32
     return _call(q, k, v, slopes, dropout_p, mask.window - 1)
 

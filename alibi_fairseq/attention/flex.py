@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
 
 from ..positions import RelativeBias
-from ..positions.alibi import LinearBias
+from ..positions.alibi import is_linear
 from .future_mask import FutureMask
 
 #: Queries and keys per block of the mask, the size that the kernels are written for.
@@ -43,7 +43,7 @@ def unsupported_reason(
         return "flex has no backward pass on the CPU"
     if torch.is_grad_enabled() and mask.bias is not None and mask.bias.needs_grad:
         return "flex does not train learned biases"
-    if q.device.type == "cpu" and not (mask.bias is None or isinstance(mask.bias, LinearBias)):
+    if q.device.type == "cpu" and not (mask.bias is None or is_linear(mask.bias)):
         # PyTorch 2.13 writes C++ that does not compile for a lookup at a computed index.
         return "flex on the CPU does not support biases from a table"
     if mask.key_padding is not None:
@@ -114,7 +114,7 @@ def _score_modification(mask: FutureMask, device: torch.device) -> Callable | No
         return None
     # A tensor: another number in the closure would be compiled anew.
     offset = scalar_tensor(mask.offset, device)
-    if isinstance(mask.bias, LinearBias):
+    if is_linear(mask.bias):
         slopes = mask.bias.slopes(device)  # (H,)
         torch._dynamo.mark_static(slopes)
 

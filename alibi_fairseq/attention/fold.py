@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ..positions import GateBias
-from ..positions.alibi import LinearBias
+from ..positions.alibi import is_linear
 from .eager import QUERY_BLOCK, query_blocks
 from .future_mask import FutureMask
 
@@ -42,7 +42,7 @@ def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
     """Return the reason a call is unsupported, or None."""
-    if not (mask.bias is None or isinstance(mask.bias, (LinearBias, GateBias))):
+    if not (mask.bias is None or is_linear(mask.bias) or isinstance(mask.bias, GateBias)):
         return "fold supports no bias other than ALiBi and gates"
     if mask.key_padding is not None:
         return "fold does not support left padding"
@@ -71,7 +71,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
     head_dim = q.shape[-1]
     bias = mask.bias
-    if isinstance(bias, LinearBias):
+    if is_linear(bias):
         slopes = bias.slopes(q.device)
         for_queries, for_keys = mask.shared(
             ("fold", q.device, q.dtype), lambda: extra_dimensions(slopes, mask, head_dim, q.dtype)

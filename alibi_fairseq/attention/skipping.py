@@ -37,7 +37,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..positions.alibi import LinearBias
+from ..positions.alibi import is_linear
 from . import banded, flash, flex
 from .future_mask import FutureMask
 
@@ -46,7 +46,7 @@ def unsupported_reason(
     q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float
 ) -> str | None:
     """Return the reason a call is unsupported, or None."""
-    if not isinstance(mask.bias, LinearBias):  # another bias may not grow without bound
+    if not is_linear(mask.bias):  # another bias may not grow without bound
         return "skipping supports no bias other than ALiBi"
     if dropout_p > 0:
         return "skipping has no attention dropout"
@@ -66,7 +66,7 @@ def unsupported_reason(
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) -> Tensor:
     """Return the output, (B, H, T, D); arguments as in :func:`alibi_fairseq.attention.attend`."""
-    assert isinstance(mask.bias, LinearBias)  # see unsupported_reason()
+    assert is_linear(mask.bias)  # see unsupported_reason()
     slopes = mask.bias.slopes(q.device)
     certificate = certify(q, k, slopes)
     if q.device.type == "cpu":

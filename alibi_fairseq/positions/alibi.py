@@ -43,12 +43,13 @@ import math
 import random
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UserInputError
-from .base import PositionConfig, PositionMethod, RelativeBias
+from .base import PositionConfig, PositionMethod, RelativeBias, ScoreBias
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
@@ -120,6 +121,14 @@ class LinearBias(RelativeBias):
     def at(self, distance: Tensor) -> Tensor:
         slopes = self.slopes(distance.device)
         return -slopes.view(-1, *[1] * distance.dim()) * distance  # (H, *distance.shape)
+
+
+def is_linear(bias: ScoreBias | None) -> TypeGuard[LinearBias]:
+    """Return True if a bias is determined by its slopes alone.
+
+    A subclass of :class:`LinearBias` may override ``at``, so it is not.
+    """
+    return type(bias) is LinearBias
 
 
 @dataclass(frozen=True)

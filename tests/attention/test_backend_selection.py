@@ -46,6 +46,25 @@ def test_auto_on_cpu():
         assert select_backend(Call(method=method, length=1024)) == "sdpa"
 
 
+class CappedBias(LinearBias):
+    """ALiBi with the same bias at all distances from 32 on."""
+
+    def at(self, distance):
+        return super().at(distance.clamp(max=32))
+
+
+@pytest.mark.parametrize("length", [128, 2048])
+def test_subclass_of_linear_bias_keeps_its_formula(length):
+    q, k, v, _ = Call(length=length, width=64, batch=1).tensors()
+    mask = FutureMask(CappedBias(8), length, length)
+    expected, _ = attend(q, k, v, mask, backend="eager")
+    output, _ = attend(q, k, v, mask, backend="auto")
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
+    for name in ("fold", "flex", "skipping"):
+        reason = backend_selection.BACKENDS[name].unsupported_reason(q, k, v, mask, 0.0)
+        assert reason is not None
+
+
 def measured_times() -> dict[tuple, dict[str, float]]:
     """Return the milliseconds by backend of each call measured by ``benchmarks.backends``.
 
