@@ -16,8 +16,8 @@ from ..errors import PACKAGE
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
-from ..positions import METHODS
-from ..results.labels import method_name, model_label
+from ..positions import METHODS, display_name
+from ..results.labels import model_label
 from ..runs.eval_step import EvalStep, ProbeEvalStep
 from ..runs.run import Run
 from ..runs.tuning import Tuning
@@ -178,10 +178,8 @@ def tuning_of(
         folder: output folder of the comparison.
         tuned: folder of the tuning outcomes.
     """
-    display_name = method_name(spec.method)
-    if spec.method in METHODS:
-        display_name = METHODS[spec.method].display_name or display_name
-    label = model_label(spec.method, spec.train_length, display_name)
+    shown = display_name(spec.method) if spec.method in METHODS else None
+    label = model_label(spec.method, spec.train_length, shown)
     if len(comparison.corpora) > 1:
         label += f" ({spec.corpus})"
     trial_updates = max(1, round(comparison.tune_share * comparison.updates))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..positions import METHODS, PositionConfig, cycle_over_layers, name_layers
+from ..positions import METHODS, PositionConfig, cycle_over_layers, display_name, name_layers
 from ..positions.alibi import SLOPE_KINDS
 from .decoder import parse_windows
 
@@ -17,8 +17,9 @@ def method_facts(options) -> dict[str, str]:
     """
     name = recorded_method_name(options)
     facts = {"position_method": name}
-    if name in METHODS and METHODS[name].display_name:
-        facts["display_name"] = METHODS[name].display_name
+    shown = display_name(name) if name in METHODS else None
+    if shown:
+        facts["display_name"] = shown
     return facts
 
 

@@ -65,6 +65,14 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
     METHODS[name] = method
 
 
+def display_name(name: str) -> str | None:
+    """Return the name that a plugin gives a method in tables and figures, or None.
+
+    It is not inherited, because variants of a method would otherwise have the same name.
+    """
+    return vars(METHODS[name]).get("display_name")
+
+
 def known_method(name: str) -> str:
     """Return the name of a method, or raise UserInputError if it is unknown."""
     if name not in METHODS:
@@ -143,6 +151,7 @@ __all__ = [
     "alibi_slopes",
     "build_position_method",
     "cycle_over_layers",
+    "display_name",
     "name_layers",
     "register_position_method",
     "token_positions",

@@ -152,7 +152,8 @@ class PositionMethod(nn.Module):
 
     #: Fields of :class:`PositionConfig` that are options of this method. Other methods reject them.
     options: tuple[str, ...] = ()
-    #: Name of a plugin's method in tables and figures (default: its registered name).
+    #: Name of a plugin's method in tables and figures (default: its registered name). A subclass
+    #: does not inherit it.
     display_name: str = ""
     #: Number of past hidden states per layer that the method attends to; 0 for most methods.
     memory_length: int = 0

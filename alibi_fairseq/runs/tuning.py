@@ -26,6 +26,7 @@ class Tuning:
 
     Attributes:
         model: label of the model in tables.
+        path: file of the outcome. It identifies the model, whose label need not be unique.
         lr: chosen learning rate; the first candidate while trials are unfinished.
         trials: trials that must be complete before the choice. Empty: the outcome is recorded, and
             the folders of the trials are gone.
@@ -35,6 +36,7 @@ class Tuning:
     """
 
     model: str
+    path: Path
     lr: float
     trials: tuple[Run, ...]
     outcome: dict | None = None
@@ -57,12 +59,12 @@ class Tuning:
         if not marker.holds():
             if not trials_done:
                 first_candidate = next(iter(trials))
-                return cls(model, first_candidate, runs)
+                return cls(model, path, first_candidate, runs)
             marker.write(_outcome(model, trials))
         elif not trials_done:
             runs = ()  # the outcome is recorded, and the folders of the trials are gone
         outcome = marker.result
-        return cls(model, outcome["lr"], runs, outcome)
+        return cls(model, path, outcome["lr"], runs, outcome)
 
 
 def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
@@ -123,25 +125,25 @@ def _provenance(trial: Run) -> dict | None:
 
 def tuning_table(tunings: Iterable[Tuning]) -> str:
     """Return validation perplexity by learning rate as Markdown; empty if no rate was chosen."""
-    outcomes: dict[str, dict] = {}  # all seeds of a model have the same one
+    outcomes: dict[Path, tuple[str, dict]] = {}  # all seeds of a model have the same one
     for tuning in tunings:
         if tuning.outcome:
-            outcomes[tuning.model] = tuning.outcome
+            outcomes[tuning.path] = (tuning.model, tuning.outcome)
     if not outcomes:
         return ""
     rates: set[float] = set()
-    for outcome in outcomes.values():
+    for _, outcome in outcomes.values():
         rates.update(trial["lr"] for trial in outcome["trials"])
     grid = sorted(rates)
-    rows = [_tuning_row(model, outcome, grid) for model, outcome in outcomes.items()]
-    update_counts = dict.fromkeys(f"{outcome['updates']:,}" for outcome in outcomes.values())
+    rows = [_tuning_row(model, outcome, grid) for model, outcome in outcomes.values()]
+    update_counts = dict.fromkeys(f"{outcome['updates']:,}" for _, outcome in outcomes.values())
     updates = " or ".join(update_counts)
     headers = ["", *(f"{lr:g}" for lr in grid), "chosen"]
     paragraphs = [
         f"Learning rates, chosen by validation perplexity after {updates} updates:",
         markdown.table(headers, rows).rstrip(),
     ]
-    at_edge = [model for model, outcome in outcomes.items() if outcome["at_edge"]]
+    at_edge = [model for model, outcome in outcomes.values() if outcome["at_edge"]]
     if at_edge:
         models = ", ".join(at_edge)
         paragraphs.append(f"Best at the edge of the grid, so others may be better: {models}.")

@@ -11,8 +11,10 @@ import pytest
 import torch
 from commands import ROOT
 from conftest import random_tokens, small_model
+from omegaconf import OmegaConf
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.models.method_names import method_facts
 from alibi_fairseq.positions import (
     METHODS,
     PositionConfig,
@@ -70,6 +72,22 @@ def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     unbiased = small_model("none")
     unbiased.load_state_dict(model.state_dict())
     assert (unbiased(tokens)[0] - model(tokens)[0]).abs().max() > 1e-3
+
+
+def test_display_name_is_not_inherited(monkeypatch):
+    class Root(METHODS["none"]):
+        display_name = "Root distance"
+
+    class RootHalf(Root):
+        pass
+
+    monkeypatch.setitem(METHODS, "root", Root)
+    monkeypatch.setitem(METHODS, "root_half", RootHalf)
+    model = {"decoder_layers": 2}
+    named = method_facts(OmegaConf.create({"position_method": "root", **model}))
+    assert named == {"position_method": "root", "display_name": "Root distance"}
+    unnamed = method_facts(OmegaConf.create({"position_method": "root_half", **model}))
+    assert unnamed == {"position_method": "root_half"}
 
 
 class GatesAndBias(METHODS["fox"]):

@@ -13,6 +13,7 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.positions import METHODS
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.runs import child_process
 
@@ -137,6 +138,15 @@ def test_diverged_rate_is_not_chosen(data_bin, tmp_path, commands):
     assert row in cells_of((tmp_path / "table.md").read_text())
     assert main(command) == 0
     assert len(commands.trained) == 4
+
+
+def test_models_with_equal_labels_have_separate_rows(data_bin, tmp_path, commands, monkeypatch):
+    for name in ("alibi", "none"):
+        monkeypatch.setattr(METHODS[name], "display_name", "Plugin")
+    assert main(compare_command(data_bin, tmp_path)) == 0
+    cells = cells_of((tmp_path / "table.md").read_text())
+    assert ["Plugin, L=16", "30.00", "20.00", "25.00", "0.004"] in cells
+    assert ["Plugin, L=16", "50.00", "40.00", "35.00", "0.008"] in cells
 
 
 def test_divergence_at_every_rate_is_an_error(data_bin, tmp_path, commands, capsys):
