@@ -259,11 +259,32 @@ def explain(exception: BaseException) -> str | None:
         return f"{str(place)[:200]} cannot be used ({exception.strerror})."
     if isinstance(exception, ModuleNotFoundError) and (exception.name or "") in _OPTIONAL:
         return f"{sentence}; run {_OPTIONAL[exception.name or '']}."
+    if kind == "IndexError" and message == "index out of range in self":
+        return f"{message}; {_advice_on_lookup(exception)}."
     for pattern, advice in _KNOWN.items():
         if re.search(pattern, f"{kind}: {message}", re.DOTALL):
             short = textwrap.shorten(message, 500, placeholder=" …")
             return f"{short.rstrip('.')}; {advice}." if advice else short
     return None
+
+
+def _advice_on_lookup(exception: BaseException) -> str:
+    """Return the advice for a lookup beyond a table of embeddings, from the traceback."""
+    trace = "".join(traceback.format_exception(exception))  # with that of a child process
+    if "embed_tokens(" in trace:
+        return (
+            "the data holds a word number beyond its dictionary: prepare it again with this "
+            "dict.txt"
+        )
+    place = ""
+    for file, line in re.findall(r'File "(.+?)", line (\d+), in', trace):
+        if "torch" not in Path(file).parts:
+            place = f" in line {line} of {file}"
+    return (
+        "a position method or another module looked up a row that its table lacks, such as the "
+        "position -1 at padding or a position beyond the training length: correct the lookup"
+        f"{place}"
+    )
 
 
 def _kind_and_message(exception: BaseException) -> tuple[str, str]:
@@ -338,9 +359,6 @@ _KNOWN = {
     r"Error\(s\) in loading state_dict|Cannot load model parameters": (
         "this is a model of another architecture, or of a dictionary of another size: use the "
         "options and the dict.txt it was trained with, or another folder"
-    ),
-    "^IndexError: index out of range in self": (
-        "the data holds a word number beyond its dictionary: prepare it again with this dict.txt"
     ),
     "^UnicodeEncodeError: .*surrogates not allowed": "a file name is not UTF-8: rename it",
     "^UnpicklingError: Weights only load failed": (
