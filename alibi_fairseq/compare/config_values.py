@@ -9,11 +9,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ..positions import METHODS
+from ..positions import METHODS, is_plugin_method
 from .method_notation import check_notation
 
 #: Methods selected by ``all``: the paper's four, learned, Transformer-XL, and none. ``later``
-#: selects the methods that were published after the paper.
+#: selects the methods of this package that were published after the paper.
 PAPER_METHODS = ("sinusoidal", "learned", "rotary", "t5", "alibi", "transformer_xl", "none")
 #: Options of ``fairseq-train`` that the configuration determines.
 RESERVED = (
@@ -54,7 +54,9 @@ def as_methods(value: object) -> list:
         if name == "all":
             names += PAPER_METHODS
         elif name == "later":
-            names += [method for method in METHODS if method not in PAPER_METHODS]
+            for method in METHODS:
+                if method not in PAPER_METHODS and not is_plugin_method(method):
+                    names.append(method)
         else:
             names.append(name)
     return as_list(names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import UserInputError, did_you_mean
+from ..errors import PACKAGE, UserInputError, did_you_mean
 from .alibi import Alibi, alibi_slopes
 from .bam import Bam
 from .base import (
@@ -63,6 +63,11 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
     if METHODS.get(name, method) is not method:
         raise ValueError(f"A position method named '{name}' is registered already.")
     METHODS[name] = method
+
+
+def is_plugin_method(name: str) -> bool:
+    """Return True if a plugin registered the method."""
+    return METHODS[name].__module__.partition(".")[0] != PACKAGE
 
 
 def display_name(name: str) -> str | None:
@@ -152,6 +157,7 @@ __all__ = [
     "build_position_method",
     "cycle_over_layers",
     "display_name",
+    "is_plugin_method",
     "name_layers",
     "register_position_method",
     "token_positions",

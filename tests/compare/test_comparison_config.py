@@ -9,7 +9,7 @@ from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import as_mapping, from_mapping, load_config
 from alibi_fairseq.compare.config_values import PAPER_METHODS
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.positions import METHODS
+from alibi_fairseq.positions import METHODS, PositionMethod
 
 CORPUS = {"name": "mine", "text": "book.txt"}
 DATA = {"name": "mine", "data": "data-bin"}
@@ -163,6 +163,9 @@ def test_options_match_yaml(tmp_path, monkeypatch):
     methods = parse_comparison(monkeypatch, "book.txt", "--methods", "all,later,alibi").methods
     assert methods[:7] == PAPER_METHODS
     assert sorted(methods) == sorted(METHODS)
+    method_of_plugin = type("Root", (PositionMethod,), {"__module__": "my_plugin"})
+    monkeypatch.setitem(METHODS, "root", method_of_plugin)
+    assert parse_comparison(monkeypatch, "x.txt", "--methods", "all,later").methods == methods
     probes = parse_comparison(monkeypatch, "book.txt", "--probes", "copy,passkey").corpora[1:]
     assert [corpus.probe for corpus in probes] == ["copy", "passkey"]
     assert [corpus.name for corpus in probes] == ["copy", "passkey"]
