@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 from pathlib import Path
 
@@ -203,11 +204,21 @@ def import_user_dir(import_user_module, args):
     unique" when ``--user-dir`` leads to it through a link (facebookresearch/fairseq#2815).
 
     Raises:
-        UserInputError: there is no such folder, or it is a second copy of this package.
+        UserInputError: there is no such folder, its name is not that of a module, or it is a second
+            copy of this package.
     """
     folder = getattr(args, "user_dir", None)
     if folder is None or Path(folder).resolve() == FOLDER:
         return
+    if Path(folder).is_file():
+        raise UserInputError(
+            f"--user-dir {folder} is a file. Pass a folder with the plugin's code in __init__.py."
+        )
+    if "." in os.path.basename(os.path.abspath(folder)):
+        raise UserInputError(
+            f"--user-dir {folder} has a dot in its name, which Python cannot import. Rename the "
+            "folder."
+        )
     if Path(folder).name == PACKAGE:
         raise UserInputError(
             f"Two copies of {PACKAGE}: {FOLDER} is already imported and "

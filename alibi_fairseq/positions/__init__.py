@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from ..errors import PACKAGE, UserInputError, did_you_mean
@@ -58,10 +59,17 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
     """Make a method available as ``--position-method name``.
 
     Raises:
-        ValueError: if another method has that name.
+        UserInputError: another method has that name, or the name has another meaning in options.
     """
+    if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII) or name in ("all", "later"):
+        raise UserInputError(
+            f"A position method cannot be named '{name}'. Use letters, digits, '_', '-', and '.', "
+            "and not the words all and later."
+        )
     if METHODS.get(name, method) is not method:
-        raise ValueError(f"A position method named '{name}' is registered already.")
+        raise UserInputError(
+            f"A position method named '{name}' is registered already. Choose another name."
+        )
     METHODS[name] = method
 
 

@@ -54,6 +54,17 @@ def name_layers(labels: Sequence[str]) -> str:
     return "+".join(parts)
 
 
+def _module_key(name: str) -> str:
+    """Return the key of a method in ``nn.ModuleDict``, which has neither dots nor attribute names.
+
+    No name of a method has a colon.
+    """
+    key = name.replace(".", ":")
+    if hasattr(nn.ModuleDict(), key):
+        key += ":"
+    return key
+
+
 class LayerPattern(PositionMethod):
     """One position method per layer.
 
@@ -78,9 +89,10 @@ class LayerPattern(PositionMethod):
                     "--position-method with several values, or pass it alone."
                 )
         self.names = names
-        self.methods = nn.ModuleDict(methods)
+        self.methods = nn.ModuleDict({_module_key(name): methods[name] for name in methods})
         self.depends_on_key_count = any(method.depends_on_key_count for method in methods.values())
 
     def layer_method(self, layer: int) -> tuple[PositionMethod, int]:
         name = self.names[layer]
-        return self.methods[name], self.names[:layer].count(name)  # type: ignore[return-value]
+        method = self.methods[_module_key(name)]
+        return method, self.names[:layer].count(name)  # type: ignore[return-value]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq import options
+from fairseq import options, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from alibi_fairseq.errors import UserInputError
@@ -71,6 +71,14 @@ def test_wrong_options_are_named(tmp_path, make, program, flag, value):
     with pytest.raises(UserInputError, match=flag):
         prepare(make(tmp_path, flag, value), program)
     prepare(make(tmp_path, "--required-batch-size-multiple", "1"), program)
+
+
+def test_user_dir_that_is_no_module_is_rejected(tmp_path):
+    (tmp_path / "single.py").touch()
+    (tmp_path / "plugin-v1.2").mkdir()
+    for name, message in (("single.py", "is a file"), ("plugin-v1.2", "a dot in its name")):
+        with pytest.raises(UserInputError, match=f"--user-dir .*{name} .*{message}"):
+            utils.import_user_module(SimpleNamespace(user_dir=str(tmp_path / name)))
 
 
 def test_newer_checkpoint_is_not_discarded(tmp_path):

@@ -16,6 +16,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.huggingface.conversion import convert_decoder
 from alibi_fairseq.models.method_names import recorded_method_name
+from alibi_fairseq.positions import METHODS
 
 #: Methods, windows, and number of layers. The first pattern is RNoPE-SWA.
 PATTERNS = [
@@ -126,6 +127,14 @@ def test_methods_have_parameters_for_their_layers():
     cross_entropy(model(tokens)[0].flatten(0, 1), tokens.flatten()).backward()
     for name, parameter in model.decoder.embed_positions.named_parameters():
         assert parameter.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("name", ["kerple_0.5", "type", "training"])
+def test_names_of_methods_need_not_be_attribute_names(monkeypatch, name):
+    monkeypatch.setitem(METHODS, name, METHODS["kerple"])
+    model = small_model(f"{name},none")
+    assert model.decoder.embed_positions.layer_method(0)[0].log_p.requires_grad
+    assert small_model(f"{name},none").load_state_dict(model.state_dict())
 
 
 def test_repeated_method_keeps_state_dict_keys():

@@ -74,6 +74,12 @@ def test_documented_method_decodes_with_cache(tmp_path, monkeypatch):
     assert (unbiased(tokens)[0] - model(tokens)[0]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("name", ["", "a,b", "a/b", "a+b", "a b", "-a", "all", "later"])
+def test_names_with_another_meaning_are_rejected(name):
+    with pytest.raises(UserInputError, match=f"cannot be named '{re.escape(name)}'"):
+        register_position_method(name, METHODS["none"])
+
+
 def test_display_name_is_not_inherited(monkeypatch):
     class Root(METHODS["none"]):
         display_name = "Root distance"
