@@ -360,6 +360,9 @@ _KNOWN = {
         "this is a model of another architecture, or of a dictionary of another size: use the "
         "options and the dict.txt it was trained with, or another folder"
     ),
+    "^RuntimeError: Cannot resume training due to dataloader mismatch": (
+        "the data has fewer batches than when the checkpoint was saved"
+    ),
     "^UnicodeEncodeError: .*surrogates not allowed": "a file name is not UTF-8: rename it",
     "^UnpicklingError: Weights only load failed": (
         "it is not among the types that are safe to load, so the checkpoint was not read"

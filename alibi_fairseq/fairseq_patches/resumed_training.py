@@ -47,13 +47,17 @@ def make_batches_of_first_epoch(get, task, dataset, *arguments, epoch=1, **keywo
 
 @patch_method(Trainer, "load_checkpoint")
 def check_model_while_loading(load, trainer, path, reset_optimizer=False, *arguments, **keywords):
-    """Compare the checkpoint's model and dictionary with those of the command.
+    """Compare the checkpoint's model, dictionary, and batches with those of the command.
 
     fairseq loads the weights into whatever the command line describes (:mod:`..training.resume`; no
     issue is known). With ``--reset-optimizer`` or ``--finetune-from-model`` a new training starts,
     and the options of the position method may differ.
     """
-    with loading_into(trainer, resumes=not reset_optimizer):
+    options = trainer.cfg.checkpoint
+    # fairseq resets both for --finetune-from-model.
+    starts_from_weights = reset_optimizer and not options.reset_optimizer
+    restores_position = not (options.reset_dataloader or starts_from_weights)
+    with loading_into(trainer, not reset_optimizer, restores_position):
         return load(trainer, path, reset_optimizer, *arguments, **keywords)
 
 

@@ -18,7 +18,7 @@ from fairseq.logging import meters
 from ..checkpoints.loading import check_finite, reading_checkpoint, safe_types_allowed, wrong_parts
 from ..checkpoints.option_validation import check_options, plain_values
 from ..errors import UserInputError
-from ..training.resume import check_same_model
+from ..training.resume import adapt_data_position, check_same_model
 from . import patch_method
 
 #: Longest text of an option.
@@ -43,6 +43,7 @@ def load_validated_checkpoint(load, path, *arguments, **keywords):
         check_options(state.get("cfg") or {}, path)
         check_finite(state, path)
         check_same_model(state, path)
+        adapt_data_position(state, path)
     return state
 
 

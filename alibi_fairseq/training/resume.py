@@ -20,6 +20,7 @@ from ..models.config import AlibiLanguageModelConfig
 from ..positions import METHOD_OPTIONS
 from ..positions.rotary_frequencies import with_length
 from ..results.data_hashes import STATE_KEY, dictionary_digest
+from .data_position import adapt_position
 
 logger = logging.getLogger(__name__)
 
@@ -57,25 +58,33 @@ _ADVICE = (
 
 
 class _Loading(NamedTuple):
-    """Trainer whose checkpoint is being loaded, and whether it resumes its training."""
+    """Trainer whose checkpoint is being loaded, and what it restores.
+
+    Attributes:
+        trainer: fairseq's trainer.
+        resumes: True if the training of the checkpoint resumes.
+        restores_position: True if the training resumes at the checkpoint's position in the data.
+    """
 
     trainer: Any
     resumes: bool
+    restores_position: bool
 
 
 _loading: _Loading | None = None
 
 
 @contextmanager
-def loading_into(trainer, resumes: bool) -> Iterator[None]:
-    """Make :func:`check_same_model` compare checkpoints read in the block with a trainer.
+def loading_into(trainer, resumes: bool, restores_position: bool = True) -> Iterator[None]:
+    """Make the functions of this module compare checkpoints read in the block with a trainer.
 
     Args:
         trainer: fairseq's trainer.
         resumes: False if a new training starts from the weights, whose positions may differ.
+        restores_position: False if the data are read from the first epoch on.
     """
     global _loading
-    _loading = _Loading(trainer, resumes)
+    _loading = _Loading(trainer, resumes, restores_position)
     try:
         yield
     finally:
@@ -101,6 +110,20 @@ def check_same_model(state: dict, path: str) -> None:
             f"{path} was trained with another dictionary (SHA-256 {checkpoint_digest[:12]}…) than "
             f"the data's ({data_digest[:12]}…), so its token IDs mean other words; {advice}"
         )
+
+
+def adapt_data_position(state: dict, path: str) -> None:
+    """Convert the position in the data of a checkpoint that has just been read, if it is restored.
+
+    Raises:
+        UserInputError: the epoch has other batches than before, or another order of them.
+    """
+    if _loading is None or not _loading.restores_position or state.get("cfg") is None:
+        return
+    position = state["extra_state"]["train_iterator"]
+    saved = _batch_options(state["cfg"])
+    current = _batch_options(_loading.trainer.cfg)
+    adapt_position(position, saved, current, path)
 
 
 def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
@@ -131,17 +154,32 @@ def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
         logger.warning(difference)
 
 
+def _group(cfg, name: str) -> dict:
+    """Return the options of one of fairseq's groups as plain values; none if it is missing."""
+    group = cfg.get(name) if cfg is not None else None
+    if group is None:
+        return {}
+    if OmegaConf.is_config(group):
+        group = OmegaConf.to_container(group, resolve=True, enum_to_str=True)
+    values = group if isinstance(group, dict) else vars(group)
+    options: dict[str, Any] = {}
+    for option, value in values.items():
+        options[option] = getattr(value, "value", value)
+    return options
+
+
+def _batch_options(cfg) -> dict:
+    """Return the options that determine the batches of each process and of an update."""
+    return {
+        **_group(cfg, "dataset"),
+        **_group(cfg, "distributed_training"),
+        **_group(cfg, "optimization"),
+    }
+
+
 def _model_options(cfg) -> dict:
     """Return the options of the model as plain values."""
-    model = cfg.get("model") if cfg is not None else None
-    if model is None:
-        return {}
-    if OmegaConf.is_config(model):
-        model = OmegaConf.to_container(model, resolve=True, enum_to_str=True)
-    values = model if isinstance(model, dict) else vars(model)
-    options: dict[str, Any] = {}
-    for name, value in values.items():
-        options[name] = getattr(value, "value", value)
+    options = _group(cfg, "model")
     if "attention_window" in options:  # a number in checkpoints of earlier versions
         options["attention_window"] = str(options["attention_window"])
     if options.get("alibi_slopes") == "random":  # drawn by the seed, with which they change

@@ -1,0 +1,74 @@
+"""Position in the data of an epoch, when a training resumes with other batches per update.
+
+fairseq saves how many batches each process has read in the epoch. Process p of P reads the batches
+p, p + P, p + 2P … of the shuffled epoch, so that the same number is another position with another
+number of processes. Some data would be read twice, or not at all (no issue is known).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..errors import UserInputError
+
+logger = logging.getLogger(__name__)
+
+#: Options that determine the batches of an epoch.
+_BATCH_OPTIONS = ("max_tokens", "batch_size", "required_batch_size_multiple")
+
+
+def adapt_position(position: dict, saved: dict, current: dict, path: str) -> None:
+    """Convert the position of a checkpoint to the processes and the batches of this command.
+
+    Args:
+        position: state of fairseq's iterator, which is changed.
+        saved: options of the checkpoint.
+        current: options of this command.
+        path: path of the checkpoint.
+
+    Raises:
+        UserInputError: the epoch has other batches than before, or another order of them.
+    """
+    batches_per_process = position.get("iterations_in_epoch", 0)
+    # The segment task divides the text into rows, and all processes read all batches.
+    if batches_per_process == 0 or "plan" in position:
+        return
+    processes_before = saved.get("distributed_world_size", 1)
+    processes = current.get("distributed_world_size", 1)
+    _check_same_batches(saved, current, path)
+    batches = batches_per_process * processes_before
+    passes = _passes_per_update(current, position["epoch"])
+    updates = batches // (processes * passes)
+    position["iterations_in_epoch"] = updates * passes
+    repeated = batches - updates * passes * processes
+    if repeated:
+        logger.warning(
+            f"{path}: {repeated} of the {batches} batches that were read in this epoch are read "
+            f"again, because {batches} is no multiple of {processes * passes} batches per update"
+        )
+
+
+def _check_same_batches(saved: dict, current: dict, path: str) -> None:
+    """Raise UserInputError if the options make other batches, or shuffle them otherwise."""
+    compared = list(_BATCH_OPTIONS)
+    if current.get("grouped_shuffling"):  # shuffles groups of one batch per process
+        compared.append("distributed_world_size")
+    for option in compared:
+        before = saved.get(option, current.get(option))
+        now = current.get(option)
+        if before == now:
+            continue
+        flag = "--" + option.replace("_", "-")
+        processes = saved.get("distributed_world_size", 1)
+        raise UserInputError(
+            f"{path} was saved in the middle of an epoch with {flag} {before} on {processes} GPUs "
+            f"or processes, and {flag} {now} makes other batches. Use the former on as many until "
+            "the epoch ends, or pass --reset-dataloader once, which begins again with the data of "
+            "the first epoch."
+        )
+
+
+def _passes_per_update(options: dict, epoch: int) -> int:
+    """Return ``--update-freq`` of an epoch."""
+    frequencies = options.get("update_freq") or [1]
+    return frequencies[min(epoch, len(frequencies)) - 1]

@@ -1,0 +1,117 @@
+"""Position in the data of a training that resumes on another number of processes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
+from fairseq_runs import run_train, same_training_state, write_corpus
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.training.data_position import adapt_position
+
+SEQUENCES = 18
+BATCHES = 82
+
+
+class Numbers(torch.utils.data.Dataset):
+    """Dataset of the numbers of its samples."""
+
+    def __len__(self):
+        return SEQUENCES * BATCHES
+
+    def __getitem__(self, index):
+        return index
+
+
+def make_iterators(processes: int) -> list[EpochBatchIterator]:
+    """Return fairseq's iterators of all processes."""
+    order = list(range(SEQUENCES * BATCHES))
+    batches = [order[start : start + SEQUENCES] for start in range(0, len(order), SEQUENCES)]
+    iterators = []
+    for process in range(processes):
+        options = {"seed": 1, "num_shards": processes, "shard_id": process}
+        iterators.append(EpochBatchIterator(Numbers(), list, batches, **options))
+    return iterators
+
+
+def read(iterators, passes: int, updates: int = 10**6) -> list[int]:
+    """Return the samples that all processes read in an epoch, up to a number of updates."""
+    grouped = [GroupedIterator(iterator.next_epoch_itr(), passes) for iterator in iterators]
+    samples: list[int] = []
+    while updates and grouped[0].has_next():
+        updates -= 1
+        for iterator in grouped:
+            for batch in next(iterator):
+                samples += batch
+    return samples
+
+
+def options_of(processes: int, passes: int, **options) -> dict:
+    return {"distributed_world_size": processes, "update_freq": [passes], **options}
+
+
+@pytest.mark.parametrize(("before", "after"), [(8, 4), (4, 8), (8, 1), (1, 8), (8, 2)])
+@pytest.mark.parametrize("stop", [1, 5, 10])
+def test_each_sample_is_read_once_on_other_processes(before, after, stop):
+    first = make_iterators(before)
+    samples = read(first, 8 // before, stop)
+    position = first[0].state_dict()
+    adapt_position(
+        position, options_of(before, 8 // before), options_of(after, 8 // after), "checkpoint.pt"
+    )
+    second = make_iterators(after)
+    for iterator in second:
+        iterator.load_state_dict(position)
+    samples += read(second, 8 // after)
+    assert sorted(samples) == list(range(SEQUENCES * BATCHES))
+    assert all(iterator.end_of_epoch() for iterator in second)
+
+
+def test_position_is_rounded_down_to_whole_update(caplog):
+    position = {"epoch": 1, "iterations_in_epoch": 5}
+    adapt_position(position, options_of(8, 1), options_of(3, 2), "checkpoint.pt")
+    assert position["iterations_in_epoch"] == 12  # 6 updates of 6 batches
+    assert "4 of the 40 batches" in caplog.text
+
+
+def test_grouped_shuffling_needs_same_processes():
+    position = {"epoch": 1, "iterations_in_epoch": 5}
+    saved = options_of(8, 1, grouped_shuffling=True)
+    adapt_position(position, saved, saved, "checkpoint.pt")
+    assert position["iterations_in_epoch"] == 5
+    current = options_of(4, 2, grouped_shuffling=True)
+    with pytest.raises(UserInputError, match="--distributed-world-size 8"):
+        adapt_position(position, saved, current, "checkpoint.pt")
+
+
+FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--update-freq", "2")
+
+
+def test_training_resumes_on_fewer_processes(tmp_path):
+    torch.manual_seed(1)
+    data = write_corpus(tmp_path, train=500, valid=60)
+    batch = ("--max-tokens", "32")
+    whole = run_train(data, tmp_path / "whole", *FLAGS, *batch, "--max-update", "5")
+    state = run_train(data, tmp_path / "parts", *FLAGS, *batch, "--max-update", "3")
+    # One pass of two processes instead of two passes of one.
+    state["extra_state"]["train_iterator"]["iterations_in_epoch"] //= 2
+    state["cfg"]["distributed_training"]["distributed_world_size"] = 2
+    torch.save(state, tmp_path / "parts" / "checkpoint_last.pt")
+
+    with pytest.raises(UserInputError, match="--max-tokens 32 .* --max-tokens 64"):
+        run_train(data, tmp_path / "parts", *FLAGS, "--max-tokens", "64", "--max-update", "5")
+    resumed = run_train(data, tmp_path / "parts", *FLAGS, *batch, "--max-update", "5")
+    assert same_training_state(resumed, whole)
+
+
+def test_other_batches_need_new_epoch(tmp_path):
+    torch.manual_seed(1)
+    data = write_corpus(tmp_path, train=500, valid=60)
+    folder = tmp_path / "run"
+    run_train(data, folder, *FLAGS, "--max-tokens", "32", "--max-update", "3")
+    flags = (*FLAGS, "--max-tokens", "64", "--max-update", "5")
+    with pytest.raises(UserInputError, match="pass --reset-dataloader once"):
+        run_train(data, folder, *flags)
+    resumed = run_train(data, folder, *flags, "--reset-dataloader")
+    assert resumed["extra_state"]["train_iterator"]["iterations_in_epoch"] == 4
