@@ -135,6 +135,11 @@ class ReproductionExperiment(Experiment):
             checkpoints = 2 + len(run.checkpoint_updates)
             if run.final_checkpoint != BEST_CHECKPOINT:
                 checkpoints += 1  # a copy of the last one
+            saving = training.recipe.options["checkpoint"]
+            if "save_interval_updates" in saving:
+                kept = saving["keep_interval_updates"]  # saved within an epoch
+                assert isinstance(kept, int)
+                checkpoints += kept
             costs.append(run_cost(training.recipe, run.updates, gpus, checkpoints))
         return [cost_table(costs), ""]
 

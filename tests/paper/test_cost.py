@@ -72,6 +72,9 @@ def test_dry_run_estimates_costs(capsys, tmp_path, monkeypatch):
         if name.startswith("bookcorpus"):
             total += int(row[1])
     assert rows["total"][1] == f"{total:,}"
+    # The last and the best checkpoint, and the newest one that was saved within an epoch.
+    one = run_cost(RECIPES["bookcorpus/alibi-512"], 1, gpus=4, checkpoints=1).checkpoint_gb
+    assert rows["bookcorpus/alibi-512"][3] == f"{3 * one:,.0f}"
     assert "Estimates." in text
     assert main(["reproduce", "table8", "--dry-run", "--scale", "mini"]) == 0
     assert "The time at the scale 'mini' is unknown." in capsys.readouterr().out
