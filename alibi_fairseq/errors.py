@@ -360,6 +360,10 @@ _KNOWN = {
         "this is a model of another architecture, or of a dictionary of another size: use the "
         "options and the dict.txt it was trained with, or another folder"
     ),
+    "^OutOfMemoryError: ": (
+        "the memory of the GPU does not suffice: lower --memory-gb (eval), --max-tokens, or the "
+        "length, or end other programs on the GPU"
+    ),
     "^RuntimeError: Cannot resume training due to dataloader mismatch": (
         "the data has fewer batches than when the checkpoint was saved"
     ),

@@ -51,6 +51,7 @@ def test_device_errors_name_no_option(monkeypatch, error):
     ("error", "sentence"),
     [
         (RuntimeError("out of memory"), None),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "--memory-gb"),
         (RuntimeError("Cannot resume training due to dataloader mismatch."), "fewer batches"),
         (ProcessRaisedException("\n\n-- Process 1 …\nTraceback …\nKeyError: 'x'\n", 1, 1), None),
         (ProcessRaisedException(ERROR_IN_PROCESS, 0, 1), "Wrong: do this."),
