@@ -86,6 +86,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 VARYING_KEYS = {
     "seconds",
     "tokens_per_second",
+    "tokens_per_second_per_process",
     "tokens_per_second_batch_1",
     "peak_memory_mb",
     "hours",

@@ -6,7 +6,7 @@ from ..reporting import markdown
 from ..results.labels import model_label
 from . import published
 from .perplexity_grid import GridLine, format_grid
-from .report_data import of_longest_training
+from .report_data import of_longest_training, speed_per_process
 from .table_rows import has_update_count
 
 _LARGE_COSTS = {"memory": "train_memory_gb", "updates": "updates", "GPU hours": "gpu_hours"}
@@ -79,7 +79,7 @@ def _recorded_costs(printed: dict, updates: int | None, validations: list[dict])
     memory = last_record.get("peak_memory_mb")
     if memory:
         costs["train_memory_gb"] = memory / 1000
-    speed = last_record.get("tokens_per_second")
+    speed = speed_per_process(last_record)
     if speed:
-        costs["train_words_per_second"] = speed / last_record.get("processes", 1)
+        costs["train_words_per_second"] = speed
     return costs

@@ -187,6 +187,19 @@ def of_longest_training(validations: Sequence[dict]) -> list[dict]:
     return kept
 
 
+def speed_per_process(validation: dict) -> float | None:
+    """Return the tokens per second and process of a training, or None if not recorded.
+
+    Records of earlier versions have only the speed of all processes. Their number may have changed
+    during the training, and the record has the last one.
+    """
+    if "tokens_per_second_per_process" in validation:
+        return validation["tokens_per_second_per_process"]
+    if "tokens_per_second" not in validation:
+        return None
+    return validation["tokens_per_second"] / validation.get("processes", 1)
+
+
 def machine_of(results_file: dict) -> str:
     """Describe the machine of a results file: GPU, or processor and threads, and precision.
 

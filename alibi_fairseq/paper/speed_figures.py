@@ -14,7 +14,7 @@ from ..results.measurements import Measurement
 from ..results.model_groups import average_by_model
 from . import published
 from .method_line import method_line
-from .report_data import ReportData, SpeedsAndMemory, of_longest_training
+from .report_data import ReportData, SpeedsAndMemory, of_longest_training, speed_per_process
 from .speed_table import printed_speeds
 from .table_rows import has_update_count
 
@@ -169,7 +169,8 @@ def recorded_train_speeds(report_data: ReportData) -> ValuesByModel:
     for record in of_longest_training(finished):
         model = (record["position_method"], record["train_length"])
         # A record has the speed since the beginning, so the last one replaces those before it.
-        speed = record["tokens_per_second"] / record.get("processes", 1)
+        speed = speed_per_process(record)
+        assert speed is not None
         speeds_by_model[model][record["seed"]] = speed
     means = {}
     for model, speed_by_seed in speeds_by_model.items():

@@ -35,7 +35,8 @@ class TrainingRecord:
         cells: one result record per validation of a split.
         totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
-            validation, saving and the first update after each start.
+            validation, saving and the first update after each start; ``timed_process_seconds``, the
+            same times the number of processes, which may change when the run resumes.
     """
 
     def __init__(self, trainer, state: dict | None):
@@ -45,6 +46,11 @@ class TrainingRecord:
         self.cfg = trainer.cfg
         self.cells: list[dict] = list(state["cells"] if state else [])
         self.totals = defaultdict(float, state["totals"] if state else {})
+        if "timed_process_seconds" not in self.totals:  # of an earlier version
+            processes = trainer.data_parallel_world_size
+            if self.cells:
+                processes = self.cells[-1]["processes"]
+            self.totals["timed_process_seconds"] = self.totals["timed_seconds"] * processes
         self.subset = "valid"
         self.last: float | None = None  # when the last update, validation or save ended
         self._counted = time.monotonic()
@@ -57,7 +63,10 @@ class TrainingRecord:
         self.totals["tokens"] += tokens
         if self.last is not None:
             self.totals["timed_tokens"] += tokens
-            self.totals["timed_seconds"] += now - self.last
+            seconds = now - self.last
+            self.totals["timed_seconds"] += seconds
+            processes = self.trainer.data_parallel_world_size
+            self.totals["timed_process_seconds"] += seconds * processes
         self.last = now
 
     def validated(self, loss_bits: float, tokens: int) -> None:
@@ -80,6 +89,8 @@ class TrainingRecord:
         if self.totals["timed_seconds"]:
             speed = self.totals["timed_tokens"] / self.totals["timed_seconds"]
             cell["tokens_per_second"] = round(speed, 1)
+            process_speed = self.totals["timed_tokens"] / self.totals["timed_process_seconds"]
+            cell["tokens_per_second_per_process"] = round(process_speed, 1)
         # A resumed training repeats the validations after its checkpoint.
         key = (updates, self.subset)
         self.cells = [old for old in self.cells if (old["updates"], old["subset"]) != key]

@@ -25,7 +25,7 @@ FLAGS = (
     *("--validate-interval-updates", "10", "--position-method", "alibi"),
 )
 #: Keys that depend on the load of the machine or on a restart.
-TIMES = ("hours", "tokens_per_second", "peak_memory_mb")
+TIMES = ("hours", "tokens_per_second", "tokens_per_second_per_process", "peak_memory_mb")
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +135,26 @@ def test_resumed_run_continues_results_file(data, tmp_path):
     assert hours[0] > 0
     shared = [without_times(record) for record in resumed if record["updates"] != 13]
     assert shared == [without_times(record) for record in uninterrupted]
+
+
+def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
+    """The first ten updates are recorded as those of four processes."""
+    (first,) = run(data, tmp_path, 10)["cells"]
+    assert first["tokens_per_second_per_process"] == first["tokens_per_second"]
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    record = state["extra_state"]["training_record"]
+    record["cells"][-1]["processes"] = 4
+    del record["totals"]["timed_process_seconds"]  # as in an earlier version
+    seconds = record["totals"]["timed_seconds"]
+    torch.save(state, tmp_path / "checkpoint_last.pt")
+
+    last = run(data, tmp_path, 20)["cells"][-1]
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    totals = state["extra_state"]["training_record"]["totals"]
+    process_seconds = totals["timed_seconds"] + 3 * seconds
+    assert totals["timed_process_seconds"] == pytest.approx(process_seconds)
+    expected = totals["timed_tokens"] / process_seconds
+    assert last["tokens_per_second_per_process"] == pytest.approx(expected, abs=0.1)
 
 
 def test_run_from_other_weights_starts_new_record(data, tmp_path):
