@@ -1,4 +1,4 @@
-"""Checks that a training resumes with the model and the dictionary it was started with.
+"""Checks that a training resumes with the model, dictionary, length, and seed of its start.
 
 fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
 there, but another position method or number of heads has tensors of the same shapes. A new training
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
@@ -101,6 +102,8 @@ def check_same_model(state: dict, path: str) -> None:
         return
     trainer = _loading.trainer
     _check_options(state, trainer, path, _loading.resumes)
+    if _loading.resumes:
+        _check_same_training(state.get("cfg"), trainer.cfg, path)
     check_ties(state["model"], trainer.get_model(), path)
     checkpoint_digest = (state.get("task_state") or {}).get(STATE_KEY)
     data_digest = dictionary_digest(trainer.task.source_dictionary)
@@ -152,6 +155,28 @@ def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
                 "themselves as numbers."
             )
         logger.warning(difference)
+
+
+def _check_same_training(saved_cfg, cfg, path: str) -> None:
+    """Raise UserInputError if the save folder holds a training of another length or seed.
+
+    A checkpoint of another folder may be continued with both, and so may one whose position in the
+    data is discarded.
+    """
+    options = cfg.get("checkpoint")
+    if options is None or options.reset_dataloader:
+        return
+    if Path(path).parent.resolve() != Path(options.save_dir).resolve():
+        return
+    for group, option in (("task", "tokens_per_sample"), ("common", "seed")):
+        now = _group(cfg, group).get(option)
+        before = _group(saved_cfg, group).get(option, now)
+        if before != now:
+            flag = "--" + option.replace("_", "-")
+            raise UserInputError(
+                f"{path} was trained with {flag} {before} and this command has {flag} {now}, so "
+                f"--save-dir holds another training; {_ADVICE}"
+            )
 
 
 def _group(cfg, name: str) -> dict:

@@ -194,6 +194,23 @@ def test_rotation_of_other_length_is_rejected(data_bin, tmp_path, caplog):
     assert difference in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("flag", "before", "value"), [("--tokens-per-sample", 16, 32), ("--seed", 1, 2)]
+)
+def test_different_training_in_same_folder_is_rejected(data_bin, tmp_path, flag, before, value):
+    first = tmp_path / "first"
+    in_process("train", data_bin, *SHORT, "--save-dir", first)
+    checkpoint = (first / "checkpoint_last.pt").read_bytes()
+    changed = [data_bin, *SHORT, flag, value, "--max-update", 5]
+    difference = f"{flag} {before} and .* {flag} {value}, .* another --save-dir"
+    with pytest.raises(UserInputError, match=difference):
+        in_process("train", *changed, "--save-dir", first)
+    assert (first / "checkpoint_last.pt").read_bytes() == checkpoint
+    restore = ["--restore-file", first / "checkpoint_last.pt"]
+    in_process("train", *changed, "--save-dir", tmp_path / "second", *restore)
+    in_process("train", *changed, "--save-dir", first, "--reset-dataloader")
+
+
 def test_pruned_training_resumes_and_is_evaluated(data_bin, tmp_path):
     command = [data_bin, *SHORT, "--save-dir", tmp_path / "full", "--decoder-layers", 3]
     in_process("train", *command)
