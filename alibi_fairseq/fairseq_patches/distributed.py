@@ -53,6 +53,12 @@ def join(cfg: DictConfig, program: str) -> None:
                 "process."
             )
         if "RANK" in os.environ and started > 1:
+            default = max(1, torch.cuda.device_count())
+            if job.distributed_world_size not in (started, default):
+                logger.warning(
+                    f"{started} processes were started together, so --distributed-world-size "
+                    f"{job.distributed_world_size} has no effect, and an update has other tokens"
+                )
             job.distributed_world_size = started
             if without_gpu:
                 # fairseq divides by the number of GPUs (facebookresearch/fairseq#2879, #3318).

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 
 from ..results.measurements import Measurement
 from ..results.training_command import values_in_command
 from . import published
+from .recipe import RECIPES
 
 # Fraction of the paper's updates from which a model counts as trained in the paper's setting. The
 # best checkpoint is seldom the last one.
 _MIN_UPDATES_FRACTION = 0.85
+
+# Largest relative difference from the paper's tokens per update. A recipe keeps them on any number
+# of GPUs.
+_BATCH_TOLERANCE = 0.05
 
 # Name and relative tolerance of each text size. The paper rounds them: "29K", "about 700M tokens",
 # "2.9 GB" (10^9 or 2^30 bytes).
@@ -83,6 +89,12 @@ def incomparability_reason(corpus: str, measurement: Measurement) -> str | None:
     )
     if other_model is not None:
         return other_model
+    tokens = tokens_per_update(measurement.train_command or "", measurement.train_length)
+    other_batch = different_batch_reason(
+        corpus, measurement.position_method, measurement.train_length, tokens
+    )
+    if other_batch is not None:
+        return other_batch
     overrides = json.loads(measurement.model_overrides or "{}")
     if set(overrides) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
@@ -123,6 +135,59 @@ def different_model_reason(
             flag = "--" + option.replace("_", "-")
             return f"the paper trains without {flag} {value}".strip()
     return None
+
+
+def different_batch_reason(
+    corpus: str, position_method: str, train_length: int, tokens: float | None
+) -> str | None:
+    """Return why the updates of a training differ from the paper's, or None.
+
+    Args:
+        corpus: corpus of the training.
+        position_method: position method of the model.
+        train_length: tokens per training sample.
+        tokens: number of tokens per update, or None if unknown.
+    """
+    recipe = RECIPES.get(f"{corpus}/{position_method.replace('_', '-')}-{train_length}")
+    if recipe is None or tokens is None:
+        return None
+    paper_tokens = recipe.batch.tokens_per_update
+    if abs(tokens - paper_tokens) <= _BATCH_TOLERANCE * paper_tokens:
+        return None
+    return f"{tokens:,.0f} tokens per update, the paper {paper_tokens:,}"
+
+
+def tokens_per_update(train_command: str, train_length: int) -> int | None:
+    """Return the tokens per update that a training command asks for; None if it does not say.
+
+    Args:
+        train_command: training command, or an empty text if not recorded.
+        train_length: tokens per training sample.
+    """
+    values = values_in_command(train_command)
+    processes = _number(values.get("distributed_world_size", ""))
+    passes = _number(values.get("update_freq", "1"))
+    multiple = _number(values.get("required_batch_size_multiple", "8"))  # fairseq's default
+    limits = []
+    max_tokens = _number(values.get("max_tokens", ""))
+    if max_tokens:
+        limits.append(max_tokens // train_length)
+    for option in ("batch_size", "max_sentences"):
+        sequences = _number(values.get(option, ""))
+        if sequences:
+            limits.append(sequences)
+    if not (processes and passes and multiple and limits):
+        return None
+    sequences = min(limits)
+    if sequences > multiple:
+        sequences -= sequences % multiple
+    return processes * passes * sequences * train_length
+
+
+def _number(text: str) -> int | None:
+    """Return the number of an option, which Hydra may write as a list; None for anything else."""
+    match = re.fullmatch(r"\[?(\d+)\]?", text)
+    return int(match[1]) if match else None
 
 
 def size_options(setting: dict) -> dict[str, str]:

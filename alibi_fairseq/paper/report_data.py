@@ -129,10 +129,8 @@ class ReportData:
                 command = validation["train_command"]
                 layers = record.get("layers")
                 width = record.get("width")
-                if (
-                    comparability.different_model_reason(setting, layers, width, command or "")
-                    is None
-                ):
+                reason = comparability.different_model_reason(setting, layers, width, command or "")
+                if reason is None and other_batch_reason(corpus, validation) is None:
                     validations.append(validation)
         return sorted(validations, key=lambda record: record["updates"])
 
@@ -185,6 +183,19 @@ def of_longest_training(validations: Sequence[dict]) -> list[dict]:
         if model_options(record["train_command"]) == model_options(chosen["train_command"]):
             kept.append(record)
     return kept
+
+
+def other_batch_reason(corpus: str, validation: dict) -> str | None:
+    """Return :func:`.comparability.different_batch_reason` of a validation during training."""
+    train_length = validation["train_length"]
+    tokens: float | None
+    if validation.get("trained_tokens") and validation["updates"]:
+        tokens = validation["trained_tokens"] / validation["updates"]
+    else:
+        tokens = comparability.tokens_per_update(validation["train_command"] or "", train_length)
+    return comparability.different_batch_reason(
+        corpus, validation["position_method"], train_length, tokens
+    )
 
 
 def speed_per_process(validation: dict) -> float | None:

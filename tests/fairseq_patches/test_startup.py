@@ -112,6 +112,13 @@ class TestDistributedStartup:
         joined = (job.distributed_init_method, job.distributed_rank, job.distributed_no_spawn)
         assert joined == ((None, 0, False) if gpus else ("env://", 1, True))
 
+    def test_world_size_that_torchrun_replaces_is_warned_of(self, tmp_path, torchrun, caplog):
+        prepare(training(tmp_path, "--distributed-world-size", "2"), "train")
+        assert "has no effect" not in caplog.text
+        job = prepare(training(tmp_path, "--distributed-world-size", "8"), "train")
+        assert job.distributed_world_size == 2
+        assert "--distributed-world-size 8 has no effect" in caplog.text
+
     def test_manual_launch_without_gpu(self, tmp_path, no_gpu):
         flags = ["--distributed-world-size", "2", "--distributed-init-method", "tcp://h:1"]
         job = prepare(training(tmp_path, *flags), "train")

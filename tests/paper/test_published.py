@@ -1,6 +1,7 @@
 """Published numbers: completeness, and agreement where the paper prints a number twice."""
 
 import itertools
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from alibi_fairseq.models.config import (
 )
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.comparability import MODEL_OPTIONS, incomparability_reason, size_options
-from alibi_fairseq.paper.recipe import CONFIGS
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
 from alibi_fairseq.paper.seed_noise import Noise, noise_of
 from alibi_fairseq.positions import METHOD_OPTIONS
 
@@ -260,6 +261,9 @@ def trained_with(options: str, command: str = "train data-bin") -> dict[str, str
     return {"train_command": f"alibi-fairseq {command} {options}"}
 
 
+EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size-multiple 1"
+
+
 @pytest.mark.parametrize(
     ("corpus", "changes", "why"),
     [
@@ -297,6 +301,17 @@ def trained_with(options: str, command: str = "train data-bin") -> dict[str, str
             trained_with("model.alibi_bias_max=8.0 model.mem_len=512", "hydra-train"),
             None,
         ),
+        ("wikitext-103", trained_with(EIGHT_GPUS), None),
+        (
+            "wikitext-103",
+            trained_with(EIGHT_GPUS.replace("-size 8", "-size 1")),
+            "9,216 tokens per update, the paper 73,728",
+        ),
+        (
+            "wikitext-103",
+            trained_with(EIGHT_GPUS + " --update-freq 2"),
+            "147,456 tokens per update",
+        ),
         ("wikitext-103", trained_with("--attention-window 16"), "--attention-window 16"),
         ("wikitext-103", trained_with("--block-diagonal=eos"), "--block-diagonal eos"),
         ("wikitext-103", trained_with("--score-scaling logn --fp16"), "--score-scaling logn"),
@@ -317,16 +332,25 @@ def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
         assert why in reason
 
 
-RECIPES = sorted(path.name for path in CONFIGS.glob("wikitext-103/*.sh"))
+WIKITEXT = [recipe for recipe in RECIPES.values() if recipe.folder == "wikitext-103"]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", WIKITEXT, ids=lambda recipe: recipe.name)
 def test_recipes_of_paper_are_comparable(recipe):
-    script = (CONFIGS / "wikitext-103" / recipe).read_text(encoding="utf-8")
-    command = script.partition("exec ")[2]
-    ours = replace(paper.measurements("table05")[0], model="alibi_lm_wiki103", updates=286000)
-    assert "--position-method" in command
-    assert incomparability_reason("wikitext-103", replace(ours, train_command=command)) is None
+    ours = replace(
+        paper.measurements("table05")[0],
+        model="alibi_lm_wiki103",
+        updates=286000,
+        position_method=recipe.position_method,
+        train_length=recipe.train_length,
+    )
+    for gpus in (recipe.batch.gpus, 1):
+        command = "fairseq-train data " + shlex.join(flags(recipe.settings(gpus)))
+        reason = incomparability_reason("wikitext-103", replace(ours, train_command=command))
+        if recipe.name.endswith("-corrected"):
+            assert reason == "73,728 tokens per update, the paper 65,536"
+        else:
+            assert reason is None
 
 
 def test_comparability_knows_options_of_models():

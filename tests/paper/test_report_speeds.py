@@ -278,6 +278,11 @@ def test_training_speed_is_that_of_the_last_validation_averaged_over_seeds():
             seed=5,
             command="fairseq-train data --decoder-attention-heads 4",
         ),
+        training(
+            validation(286_000, tokens_per_second=8000.0, trained_tokens=286_000 * 9_216, **wiki),
+            corpus="wikitext-103",
+            seed=6,
+        ),
     ]
     speeds = speed_figures.recorded_train_speeds(ReportData(files=trainings))
     assert speeds == {("alibi", 1024): 30.0}
