@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -13,6 +14,7 @@ from conftest import describe
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 
 from alibi_fairseq import AlibiLanguageModel
+from alibi_fairseq.errors import UserInputError
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,48 @@ def test_sample_continues_past_training_length(model):
     assert words[:3] == ["w1", "w2", "w3"]
     assert len(words) > 2 * 16  # trained at 16
     assert math.isfinite(model.score(text)["score"])
+
+
+def test_newline_is_end_of_line_as_in_data(model):
+    expected = torch.cat([model.encode("w1 w2"), model.encode(""), model.encode("w3")])
+    assert expected.eq(model.src_dict.eos()).sum() == 3
+    for text in ("w1 w2\n\nw3", "w1 w2\r\n\r\nw3"):
+        assert torch.equal(model.encode(text), expected)
+        assert torch.equal(model.score(text)["tokens"], expected[:-1])
+
+
+@pytest.fixture
+def load(checkpoint, data_bin):
+    """Return a function that loads the checkpoint with options. All paths are objects."""
+
+    def load(**options):
+        name = Path(checkpoint.name)
+        return AlibiLanguageModel.from_pretrained(checkpoint.parent, name, data_bin, **options)
+
+    return load
+
+
+def test_option_replaces_that_of_checkpoint(load):
+    hub = load(alibi_scale="4", generation_args={"beam": 3})
+    assert hub.cfg.model.alibi_scale == "4"
+    assert hub.cfg.generation.beam == 3
+
+
+def test_unknown_option_is_rejected(load):
+    with pytest.raises(UserInputError, match="'alibi_scales'.*Did you mean 'alibi_scale'"):
+        load(alibi_scales="4")
+
+
+def test_tokenizer_file_without_tokenizer_is_rejected(load):
+    with pytest.raises(UserInputError, match="'gpt2_vocab_bpe' has no effect.*bpe='gpt2'"):
+        load(gpt2_vocab_bpe="vocab.bpe")
+
+
+def test_tokenizer_options_belong_to_named_tokenizer(load, tmp_path):
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nw1\n")
+    hub = load(bpe="bert", bpe_vocab_file=str(vocabulary), bpe_cased=True)
+    assert hub.apply_bpe("w1") == "w1"
 
 
 def test_text_is_tokenized_by_wordpiece_of_manifest(checkpoint, data_bin, tmp_path):

@@ -7,6 +7,7 @@ import dataclasses
 from pathlib import Path
 
 import torch
+from fairseq import hub_utils
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import Embedding
 from fairseq.modules import AdaptiveInput as FairseqAdaptiveInput
@@ -27,6 +28,7 @@ from .config import (
     Wiki103Config,
 )
 from .decoder import AlibiDecoder, parse_windows
+from .hub_interface import HubInterface, check_hub_options
 from .output_projection import parse_excluded_symbols
 
 
@@ -68,17 +70,25 @@ class AlibiLanguageModel(FairseqLanguageModel):
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: its name in the folder.
             data_name_or_path: data folder, relative to the model's folder if it begins with a
-                period. If it has a manifest, text is tokenized as the data was.
-            **kwargs: fairseq's options; ``bpe`` names another tokenizer.
+                period. If it has a manifest, text is tokenized as the data was. Each newline is
+                ``</s>``.
+            **kwargs: options that replace those of the checkpoint; ``bpe`` names another
+                tokenizer.
+
+        Raises:
+            UserInputError: an option is unknown, or belongs to a tokenizer that is not used.
         """
+        folder = str(model_name_or_path)
+        data = str(data_name_or_path)
+        options = kwargs
         if "bpe" not in kwargs:
-            data = str(data_name_or_path)
+            data_folder = data
             if data.startswith("."):  # fairseq then looks for it in the model's folder
-                data = str(Path(model_name_or_path) / data)
-            kwargs = tokenizer_options(data) | kwargs
-        return super().from_pretrained(
-            model_name_or_path, checkpoint_file, data_name_or_path, **kwargs
-        )
+                data_folder = str(Path(folder) / data)
+            options = tokenizer_options(data_folder) | kwargs
+        loaded = hub_utils.from_pretrained(folder, str(checkpoint_file), data, **options)
+        check_hub_options(kwargs, loaded["args"])
+        return HubInterface(loaded["args"], loaded["task"], loaded["models"])
 
     @classmethod
     def add_args(cls, parser):

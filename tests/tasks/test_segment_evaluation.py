@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
-from fairseq.models import FairseqLanguageModel
+from fairseq import checkpoint_utils, hub_utils
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 from torch.nn.functional import cross_entropy
@@ -112,7 +111,9 @@ def test_hub_interface_uses_no_memory(trained):
 def test_hub_tokenizer_belongs_to_the_data_that_fairseq_reads(data, folder, monkeypatch):
     opened = []
     monkeypatch.setattr(language_model, "tokenizer_options", lambda path: opened.append(path) or {})
-    monkeypatch.setattr(FairseqLanguageModel, "from_pretrained", lambda *arguments: None)
+    loaded = {"args": {}, "task": None, "models": []}
+    monkeypatch.setattr(hub_utils, "from_pretrained", lambda *arguments: loaded)
+    monkeypatch.setattr(language_model, "HubInterface", lambda *arguments: None)
     AlibiLanguageModel.from_pretrained("model", "last.pt", data)
     assert [Path(path) for path in opened] == [Path(folder)]
 

@@ -1,0 +1,67 @@
+"""fairseq's hub interface for text of several lines, and validation of its options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import torch
+from fairseq.hub_utils import GeneratorHubInterface
+from fairseq.registry import REGISTRIES
+from omegaconf import DictConfig
+
+from ..errors import UserInputError, did_you_mean
+
+#: Options of fairseq's ``from_pretrained`` that are not in a checkpoint.
+HUB_OPTIONS = {"generation_args"}
+
+
+class HubInterface(GeneratorHubInterface):
+    """fairseq's hub interface with the line ends of ``fairseq-preprocess``."""
+
+    def encode(self, sentence: str) -> torch.Tensor:
+        """Return the token IDs of a text, with ``</s>`` at each newline and at the end.
+
+        fairseq passes the whole text to the tokenizer, where a newline vanishes or becomes a piece
+        that the model has never seen.
+        """
+        lines = sentence.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        encoded = [super(HubInterface, self).encode(line) for line in lines]
+        return torch.cat(encoded)
+
+
+def check_hub_options(options: Iterable[str], cfg) -> None:
+    """Raise UserInputError for an option of ``from_pretrained`` that fairseq ignores.
+
+    Args:
+        options: names of the options.
+        cfg: configuration of the loaded checkpoint with the options, and with those of its
+            tokenizer.
+    """
+    known = set(HUB_OPTIONS)
+    for group in cfg:
+        known.add(group)
+        if isinstance(cfg[group], (dict, DictConfig)):
+            known.update(cfg[group])
+    for option in options:
+        if option in known:
+            continue
+        encoders = encoders_with_option(option)
+        if encoders:
+            raise UserInputError(
+                f"'{option}' has no effect without its tokenizer. Pass {' or '.join(encoders)}."
+            )
+        raise UserInputError(
+            f"from_pretrained was passed '{option}', which is not an option of the checkpoint. "
+            f"Correct or remove it.{did_you_mean(option, known)}"
+        )
+
+
+def encoders_with_option(option: str) -> list[str]:
+    """Return the encoders with an option, such as ``bpe='sentencepiece'``."""
+    encoders = []
+    for group in ("bpe", "tokenizer"):
+        for name, dataclass in REGISTRIES[group]["dataclass_registry"].items():
+            if option in {field.name for field in dataclasses.fields(dataclass)}:
+                encoders.append(f"{group}='{name}'")
+    return encoders
