@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     datasets,
     distributed,
     libraries,
+    prompts,
     resumed_training,
     safe_loading,
     startup,

@@ -115,6 +115,12 @@ class TestFairseqCommands:
         hypotheses = [line.split("\t")[2] for line in lines if line.startswith("H-")]
         assert hypotheses[1].startswith("w3 w4 w5")
 
+    def test_interactive_rejects_prompt_as_long_as_limit(self, decoding, tmp_path, capsys):
+        (tmp_path / "input").write_text("w1 " * 30 + "\n")
+        command = ["interactive", *decoding, "--input", str(tmp_path / "input")]
+        assert cli.main(command) == 2
+        assert "Pass max_len_b (--max-len-b) above 30." in capsys.readouterr().err
+
     def test_user_dir_option_replaces_package(self, tmp_path, capsys, monkeypatch):
         plugin = tmp_path / "my_plugin_for_train"
         for flags in (["--user-dir", str(plugin)], [f"--user-dir={plugin}"]):
