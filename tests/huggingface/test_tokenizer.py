@@ -60,6 +60,14 @@ def byte_level(tmp_path_factory):
     return data, {"encoder_file": folder / "encoder.json", "merges_file": folder / "vocab.bpe"}
 
 
+@pytest.mark.parametrize(("kind", "separator"), [("pieces", " "), ("byte_level", "")])
+def test_decoding_joins_lines_without_special_tokens(kind, separator, request):
+    tokenizer = build_tokenizer(*request.getfixturevalue(kind))
+    tokens = tokenizer("the of\nand")["input_ids"]
+    assert tokenizer.decode(tokens) == "the of\nand"
+    assert tokenizer.decode(tokens, skip_special_tokens=True) == f"the of{separator}and"
+
+
 @pytest.mark.parametrize("kind", ["words", "pieces", "byte_level"])
 def test_token_ids_of_real_text(kind, request, tmp_path):
     data, files = request.getfixturevalue(kind)
