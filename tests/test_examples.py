@@ -38,10 +38,19 @@ def test_notebooks_match_scripts(folder):
         assert f"[{name}.py]({name}.py)" in readme
         book = nbformat.read(folder / f"{name}.ipynb", as_version=4)
         nbformat.validate(book)
-        code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
+        change_folder, *cells = [cell.source for cell in book.cells if cell.cell_type == "code"]
+        assert change_folder == f"import os\n\nos.chdir({str(ROOT)!r})"
+        code = "\n".join(cells)
         assert ast.dump(ast.parse(code)) == ast.dump(ast.parse(script.read_text()))
         assert book.cells[0].cell_type == "markdown"
         assert book.cells[0].source.startswith("# ")
+
+
+def test_notebooks_command_requires_folder():
+    pytest.importorskip("nbformat", reason="./scripts/install.sh notebooks")
+    done = as_process(ROOT / "examples" / "notebooks.py")
+    assert done.returncode == 2
+    assert "FOLDER" in done.stderr
 
 
 def test_bias_example_writes_figure(tmp_path, monkeypatch):
@@ -65,15 +74,15 @@ def trained_run(tmp_path_factory):
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
 def test_notebooks_run_on_trained_model(name, folder, trained_run, tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="./scripts/install.sh notebooks")
-    import nbformat
+    import notebooks
 
     ten_lines = ROOT / "examples" / "ten_lines.py"
     environment = {**trained_run, "ALIBI_TEN_LINES": ten_lines, "HF_HOME": tmp_path}
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     for variable, value in {**environment, "PYTHONPATH": path, "MPLBACKEND": "agg"}.items():
         monkeypatch.setenv(variable, str(value))
-    book = nbformat.read(folder / f"{name}.ipynb", as_version=4)
-    where = {"metadata": {"path": str(tmp_path)}}
+    book = notebooks.notebook(SCRIPTS[name].read_text(), root=tmp_path)
+    where = {"metadata": {"path": str(folder)}}
     nbclient.NotebookClient(book, timeout=300, resources=where).execute()
     assert (tmp_path / "runs" / "examples" / OUTPUT[name]).stat().st_size > 500
 
