@@ -12,6 +12,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.files import sha256_file
 
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
 CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
@@ -21,14 +22,19 @@ folder = Path("runs/examples")
 folder.mkdir(parents=True, exist_ok=True)
 
 # %%
+checkpoint_sha256 = sha256_file(CHECKPOINT)
 figure, axes = plt.subplots(figsize=(5, 3.2), layout="constrained")
 for scale in ("none", "4", "dynamic"):
     results_path = folder / f"interpolation-{scale}.json"
     arguments = [str(DATA), "--path", str(CHECKPOINT), "--out", str(results_path)]
     overrides = json.dumps({"alibi_scale": scale})
     lengths = ",".join(map(str, LENGTHS))
-    main(["eval", *arguments, "--lengths", lengths, "--model-overrides", overrides])
+    exit_code = main(["eval", *arguments, "--lengths", lengths, "--model-overrides", overrides])
+    if exit_code != 0:
+        raise SystemExit(exit_code)
     records = json.loads(results_path.read_text(encoding="utf-8"))["cells"]
+    # The file also has the results of the models that earlier runs of this script evaluated.
+    records = [record for record in records if record["checkpoint_sha256"] == checkpoint_sha256]
     points = sorted((record["length"], record["perplexity"]) for record in records)
     axes.plot(*zip(*points), marker="o", label=f"slopes ÷ {scale}")
 

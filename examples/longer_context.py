@@ -4,9 +4,9 @@
 
 This example continues the training of the demonstration's ALiBi model, trained at 64 tokens, at 64
 and at 256 tokens. It evaluates all three models from 64 to 1,024 tokens, with and without
-interpolation. Every step is a command that it prints, and completed training runs are skipped. It
-takes minutes on a CPU. It writes ``results.json`` (format of docs/results.md), ``table.md``, and
-``figure.png``.
+interpolation. Every step is a command that it prints. Interrupted training runs are resumed, and
+completed ones are skipped. It takes minutes on a CPU. It writes ``results.json`` (format of
+docs/results.md), ``table.md``, and ``figure.png``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from alibi_fairseq.files import atomic_write
+from alibi_fairseq.files import atomic_write, read_json, sha256_file
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.results.results_file import new_results_file, save_results_file
 
@@ -46,10 +46,7 @@ def run_command(*arguments: object) -> None:
 
 
 def continue_training(start: Path, data: Path, folder: Path, length: int, updates: int) -> Path:
-    """Train for further updates of 4,096 tokens, unless the checkpoint exists, and return it."""
-    checkpoint = folder / "checkpoint_last.pt"
-    if checkpoint.is_file():
-        return checkpoint
+    """Train for further updates of 4,096 tokens, or resume, and return the checkpoint."""
     options = (
         "--task language_modeling --arch alibi_lm_tiny --sample-break-mode none --max-tokens 4096 "
         f"--optimizer adam --clip-norm 1.0 --lr-scheduler inverse_sqrt --seed {SEED} --cpu "
@@ -77,7 +74,21 @@ def continue_training(start: Path, data: Path, folder: Path, length: int, update
         "--save-dir",
         folder,
     )
-    return checkpoint
+    return folder / "checkpoint_last.pt"
+
+
+def has_other_settings(folder: Path, start: Path, updates: int) -> bool:
+    """Return True if a folder has training runs from another model or with other updates.
+
+    The settings of a new folder are recorded in it.
+    """
+    settings = {"start_sha256": sha256_file(start), "updates": updates}
+    path = folder / "settings.json"
+    if path.is_file():
+        return read_json(path) != settings
+    with atomic_write(path) as stream:
+        json.dump(settings, stream)
+    return False
 
 
 def main() -> None:
@@ -96,6 +107,11 @@ def main() -> None:
     began = time.monotonic()
     data = args.run / "data-bin"
     start = args.run / f"alibi-{SHORT}-seed1" / "checkpoint_last.pt"
+    if has_other_settings(args.out, start, args.updates):
+        parser.error(
+            f"{args.out} has training runs from another model or with other --updates. Pass "
+            "another --out, or remove the folder."
+        )
     checkpoints = {
         "start": start,
         "short": continue_training(start, data, args.out / "short", SHORT, args.updates),
@@ -119,12 +135,15 @@ def main() -> None:
 
 
 def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> list[dict]:
-    """Evaluate a checkpoint at all lengths and return the records of its results file."""
+    """Evaluate a checkpoint at all lengths and return its records."""
     options = ["--lengths", ",".join(map(str, LENGTHS)), "--device", "cpu"]
     if scale != "none":
         options += ["--model-overrides", json.dumps({"alibi_scale": scale})]
     run_command("eval", data, "--path", checkpoint, *options, "--out", results_path)
-    return json.loads(results_path.read_text(encoding="utf-8"))["cells"]
+    records = json.loads(results_path.read_text(encoding="utf-8"))["cells"]
+    # The file may also have results of other runs of the demonstration.
+    checkpoint_sha256 = sha256_file(checkpoint)
+    return [record for record in records if record["checkpoint_sha256"] == checkpoint_sha256]
 
 
 def perplexities(records: list[dict]) -> dict[str, dict[int, float]]:

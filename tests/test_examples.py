@@ -7,10 +7,14 @@ import json
 import os
 import runpy
 import sys
+from pathlib import Path
 
 import pytest
 from commands import ROOT, as_process
 from trained import binarize, make_sentencepiece, text_of, train
+
+from alibi_fairseq import cli
+from alibi_fairseq.files import sha256_file
 
 sys.path.insert(0, str(ROOT / "examples"))
 import longer_context
@@ -57,6 +61,74 @@ def test_bias_example_writes_figure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples" / "bias.py"))
     assert (tmp_path / "runs" / "examples" / "bias.png").stat().st_size > 10_000
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return the place of the demonstration's checkpoint, with a file that is not read."""
+    path = tmp_path / "run" / "alibi-64-seed1" / "checkpoint_last.pt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"weights")
+    return path
+
+
+def write_records(results: Path, checkpoint: Path) -> None:
+    """Write a results file with a record of the checkpoint and one of another checkpoint."""
+    record = {"length": 64, "checkpoint_sha256": sha256_file(checkpoint), "perplexity": 2.0}
+    other = {"length": 64, "checkpoint_sha256": "0" * 64, "perplexity": 9.0}
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text(json.dumps({"cells": [record, other]}))
+
+
+def run_interpolation(evaluate, start, monkeypatch):
+    monkeypatch.setattr(cli, "main", evaluate)
+    monkeypatch.setenv("ALIBI_RUN", str(start.parent.parent))
+    monkeypatch.chdir(start.parent)
+    return runpy.run_path(str(ROOT / "examples" / "interpolation.py"))
+
+
+def test_interpolation_draws_only_present_checkpoint(start, monkeypatch):
+    def evaluate(command):
+        write_records(Path(command[command.index("--out") + 1]), start)
+        return 0
+
+    variables = run_interpolation(evaluate, start, monkeypatch)
+    for line in variables["axes"].lines:
+        assert line.get_ydata().tolist() == [2.0]
+
+
+def test_interpolation_stops_if_evaluation_fails(start, monkeypatch):
+    with pytest.raises(SystemExit) as stopped:
+        run_interpolation(lambda command: 2, start, monkeypatch)
+    assert stopped.value.code == 2
+
+
+def test_longer_context_returns_records_of_checkpoint(start, tmp_path, monkeypatch):
+    results = tmp_path / "results.json"
+    write_records(results, start)
+    monkeypatch.setattr(longer_context, "run_command", lambda *command: None)
+    (record,) = longer_context.evaluate(start, tmp_path, "none", results)
+    assert record["perplexity"] == 2.0
+
+
+def test_longer_context_resumes_interrupted_training(start, tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(longer_context, "run_command", lambda *command: commands.append(command))
+    folder = tmp_path / "long"
+    folder.mkdir()
+    (folder / "checkpoint_last.pt").touch()
+    checkpoint = longer_context.continue_training(start, tmp_path, folder, 256, 125)
+    assert checkpoint == folder / "checkpoint_last.pt"
+    assert [command[0] for command in commands] == ["train"]
+
+
+def test_longer_context_rejects_other_settings(start, tmp_path):
+    folder = tmp_path / "out"
+    assert not longer_context.has_other_settings(folder, start, 125)
+    assert not longer_context.has_other_settings(folder, start, 125)
+    assert longer_context.has_other_settings(folder, start, 500)
+    start.write_bytes(b"other weights")
+    assert longer_context.has_other_settings(folder, start, 125)
 
 
 @pytest.fixture(scope="module")
