@@ -69,6 +69,18 @@ class TrainingRecord:
             self.totals["timed_process_seconds"] += seconds * processes
         self.last = now
 
+    def note_memory(self, update: MetersDict) -> None:
+        """Note the peak memory of an update on a GPU, because fairseq resets PyTorch's peak.
+
+        Args:
+            update: metrics that fairseq logged during the update. ``gb_free`` is the difference
+                between the GPU's memory and PyTorch's peak, in 2³⁰ bytes.
+        """
+        if "gb_free" in update:
+            used = self.trainer.cuda_env.total_memory_in_GB - update["gb_free"].avg
+            peak_mb = used * 2**30 / 1e6
+            self.totals["peak_memory_mb"] = max(self.totals["peak_memory_mb"], peak_mb)
+
     def validated(self, loss_bits: float, tokens: int) -> None:
         """Note the end of a validation on ``subset``, and write the results file."""
         self._count_time()
@@ -210,6 +222,7 @@ def record_training(trainer, extra_state: dict | None) -> None:
         nonlocal updates_recorded
         with metrics.aggregate() as logged:
             output = update(samples, raise_oom)
+        measurements.note_memory(logged)
         updates = trainer.get_num_updates()
         # After an overflow with --amp, fairseq's train_step calls this function for another try.
         is_new = updates > updates_recorded

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -207,6 +208,28 @@ def test_precision(option, device, precision):
     if option:
         setattr(common, option, True)
     assert precision_of(common, torch.device(device)) == precision
+
+
+def test_peak_memory_on_gpu_includes_updates(data, tmp_path, monkeypatch):
+    """fairseq resets PyTorch's peak after each update, before the record is written."""
+    clip_gradients = Trainer.clip_grad_norm
+    log_stats = Trainer._reduce_and_log_stats
+
+    def begin_gpu(trainer, clip_norm):
+        trainer.cuda = True
+        trainer.cuda_env = SimpleNamespace(total_memory_in_GB=80)
+        return clip_gradients(trainer, clip_norm)
+
+    def end_gpu(trainer, *arguments):
+        trainer.cuda = False
+        return log_stats(trainer, *arguments)
+
+    monkeypatch.setattr(Trainer, "clip_grad_norm", begin_gpu)
+    monkeypatch.setattr(Trainer, "_reduce_and_log_stats", end_gpu)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 29.3e9)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    document = run(data, tmp_path / "run", 10)
+    assert document["cells"][-1]["peak_memory_mb"] == 29_300
 
 
 def test_trained_tokens_are_no_sequences(data, tmp_path):
