@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserInputError
+from ..machine import return_freed_memory
 from .loss_by_position import LossByPosition
 from .windows import Span, Window
 
@@ -128,8 +129,8 @@ class PeakMemory:
     """Peak memory since construction, in MB (10^6 bytes).
 
     On a GPU, this is the memory allocated by torch. On a CPU, it is the resident memory of the
-    whole process, including model and program. Outside Linux, it is the peak since the start of the
-    process.
+    whole process, including model and program. Memory that was freed before does not count, if the
+    C library is glibc. Outside Linux, it is the peak since the start of the process.
     """
 
     def __init__(self, device: torch.device):
@@ -137,6 +138,7 @@ class PeakMemory:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         else:
+            return_freed_memory()
             with suppress(OSError):
                 Path("/proc/self/clear_refs").write_text("5")  # resets the peak (see proc(5))
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
-
 from ..errors import is_command
+from ..machine import glibc_function
 
 #: Numbers of the parameters of ``mallopt`` in ``malloc.h`` of glibc.
 TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
 
-#: Largest tensor whose memory is kept, in bytes.
-LARGEST_KEPT = 2**30
+#: Largest tensors whose memory is kept, in bytes. glibc 2.34 and earlier refuse the first size.
+LARGEST_KEPT = (2**30, 2**25)
 
 
 def keep_freed_memory() -> None:
@@ -23,13 +21,14 @@ def keep_freed_memory() -> None:
     all pages again for the next tensor, in every update. Commands that do not run on Linux with
     glibc are left unchanged.
     """
-    if not sys.platform.startswith("linux"):
+    mallopt = glibc_function("mallopt")
+    if mallopt is None:
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:  # another C library, such as musl
-        return
-    mallopt(MMAP_THRESHOLD, LARGEST_KEPT)
-    mallopt(TRIM_THRESHOLD, 2**31 - 1)
+    for size in LARGEST_KEPT:
+        if mallopt(MMAP_THRESHOLD, size):  # 0 is a refusal
+            # Without the threshold above, this would fix it at the small default of 128 KiB.
+            mallopt(TRIM_THRESHOLD, 2**31 - 1)
+            return
 
 
 if is_command():
