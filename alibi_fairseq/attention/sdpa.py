@@ -3,7 +3,7 @@
 A block of queries attends only to the keys up to its last query, so about half of the (T, S) square
 is never computed and no (T, S) mask is allocated: memory is O(block · S). Where PyTorch has no
 fused kernel (attention dropout on the CPU, learned biases), the backward pass recomputes the blocks
-instead of storing their weights.
+instead of storing their weights. Where the mask differs between sequences, it recomputes the masks.
 
 Shapes: B batch, H heads, T queries, S keys, n queries of a block, K keys visible to it, D head
 size.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 
 from . import eager
 from .eager import QUERY_BLOCK, attend_recomputing, query_blocks
@@ -29,15 +30,25 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
         return attend_recomputing(q, k, v, mask, dropout_p)
     if mask.is_plain_causal:
         return scaled_dot_product_attention(q, k, v, dropout_p=dropout_p, is_causal=True)
-    outputs = []
-    for start, stop, visible in query_blocks(q.shape[2], mask.offset, QUERY_BLOCK):
+
+    def attend_from(start: int, stop: int, visible: int) -> Tensor:
         first = mask.first_key(start)
         q_block = q[:, :, start:stop]  # (B, H, n, D)
         k_block = k[:, :, first:visible]  # (B, H, K - first, D)
         v_block = v[:, :, first:visible]
         score_mask = mask.block(q_block, k[:, :, :visible], start, q.dtype)  # (B, H, n, K)
-        output = scaled_dot_product_attention(
+        return scaled_dot_product_attention(
             q_block, k_block, v_block, attn_mask=score_mask[..., first:], dropout_p=dropout_p
         )
-        outputs.append(output)
+
+    # The kernel keeps each mask for the backward pass. Masks that all sequences share are slices of
+    # one band, but other masks would need O(B · H · T · S) memory in every layer.
+    per_sequence = mask.document_start is not None or mask.key_padding is not None
+    recompute = per_sequence and torch.is_grad_enabled()
+    outputs = []
+    for block in query_blocks(q.shape[2], mask.offset, QUERY_BLOCK):
+        if recompute:
+            outputs.append(checkpoint(attend_from, *block, use_reentrant=False))
+        else:
+            outputs.append(attend_from(*block))
     return torch.cat(outputs, dim=2)

@@ -133,9 +133,9 @@ def test_long_input_keeps_precision(call):
         assert error < limit, backend
 
 
-def peak_memory(backend: str, dropout_p: float, length: int) -> int:
+def peak_memory(backend: str, dropout_p: float, length: int, **limit: bool) -> int:
     """Return the peak of allocated bytes in a forward and backward pass, by torch's profiler."""
-    call = Call(batch=1, heads=2, length=length, width=8, size=0.5)
+    call = Call(batch=1, heads=2, length=length, width=8, size=0.5, **limit)
     q, k, v, grad = call.tensors()
     mask = call.mask()
     inputs = [x.requires_grad_() for x in (q, k, v)]
@@ -163,6 +163,13 @@ def test_only_eager_memory_grows_quadratically(backend, dropout_p, monkeypatch):
         assert growth > 3
     else:
         assert growth < 2.5
+
+
+@pytest.mark.parametrize("limit", ["documents", "padded"])
+def test_memory_of_masks_per_sequence_is_linear(limit):
+    short = peak_memory("sdpa", 0.0, 1024, **{limit: True})
+    long = peak_memory("sdpa", 0.0, 2048, **{limit: True})
+    assert long < 2.5 * short
 
 
 @pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
