@@ -7,15 +7,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..data.corpus_builder import SPLITS
 from ..data.document_beginnings import find_document_beginnings, write_document_starts
+from ..data.iterables import batches
 from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
-from ..evaluation.split import load_dictionary, load_split
+from ..evaluation.split import load_dictionary
+from ..evaluation.text_size import measure_text_size
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
 from .comparison_config import ExcerptConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+#: Tokens of a split that are counted at a time.
+BATCH_TOKENS = 2**22
 
 
 def is_excerpt(data: Path, size: ExcerptConfig, whole_manifest: dict | None = None) -> bool:
@@ -101,19 +112,40 @@ def split_sizes(
         names: names of the splits.
         tokenizer_kind: kind of the tokenizer, or None if it is unknown.
     """
-    folder = DataFolder.open(data)
     dictionary = load_dictionary(data)
     sizes = {}
-    for name in names:
-        split = load_split(folder, name, dictionary, tokenizer_kind)
-        text_size = split.text_size
-        if not text_size.words or not text_size.bytes:
-            continue
-        lines = len(split.line_starts)
-        sizes[name] = {
-            "tokens": len(split.tokens),
-            "lines": lines,
-            "words": text_size.words - lines,  # `text_size` counts each newline as a word
-            "bytes": text_size.bytes,
-        }
+    for name, lines in load_lines(data, names).items():
+        size = count_text(lines, dictionary, tokenizer_kind)
+        if size is not None:
+            sizes[name] = size
     return sizes
+
+
+def count_text(
+    lines: Sequence[Tensor], dictionary: Any, tokenizer_kind: str | None
+) -> dict[str, int] | None:
+    """Return the size of a split for the manifest, or None if it has no known words or bytes.
+
+    A few lines are counted at a time, because the split may be larger than the memory.
+
+    Args:
+        lines: lines of the split.
+        dictionary: its dictionary.
+        tokenizer_kind: kind of the tokenizer, or None if it is unknown.
+    """
+    in_order = (lines[number].numpy() for number in range(len(lines)))
+    total = {"tokens": 0, "lines": 0, "words": 0, "bytes": 0}
+    for batch in batches(in_order, BATCH_TOKENS, len):
+        tokens = np.concatenate(batch)
+        lengths = np.array([len(line) for line in batch])
+        line_starts = np.cumsum(lengths) - lengths
+        line_starts = line_starts[lengths > 0]
+        text_size = measure_text_size(tokens, line_starts, dictionary, tokenizer_kind)
+        if text_size.words is None or text_size.bytes is None:
+            return None
+        total["tokens"] += len(tokens)
+        total["lines"] += len(line_starts)
+        # The text size counts each newline as a word.
+        total["words"] += text_size.words - len(line_starts)
+        total["bytes"] += text_size.bytes
+    return total

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from alibi_fairseq.compare import corpus_excerpt
 from alibi_fairseq.compare.comparison_config import CorpusConfig, ExcerptConfig
 from alibi_fairseq.compare.corpus_excerpt import cut_excerpt, is_excerpt
 from alibi_fairseq.compare.corpus_preparation import prepare_corpora
@@ -49,7 +50,10 @@ def test_excerpt_of_whole_training_split(prepared, tmp_path):
     assert 50 <= split_tokens(tmp_path / "excerpt", "valid") < split_tokens(prepared, "valid")
 
 
-def test_excerpt_of_text_without_spaces_has_bytes(tmp_path):
+@pytest.mark.parametrize("batch_tokens", [500, 10_000])
+def test_excerpt_of_text_without_spaces_has_bytes(tmp_path, monkeypatch, batch_tokens):
+    """The splits are larger than the smaller number of tokens that is counted at a time."""
+    monkeypatch.setattr(corpus_excerpt, "BATCH_TOKENS", batch_tokens)
     texts = tmp_path / "texts"
     texts.mkdir()
     rng = random.Random(1)
@@ -62,6 +66,8 @@ def test_excerpt_of_text_without_spaces_has_bytes(tmp_path):
     size = ExcerptConfig(train=2000, documents=2, tokens=1000, valid=2000)
     cut_excerpt(tmp_path / "whole" / "data-bin", tmp_path / "excerpt", size)
     splits = DataFolder.open(tmp_path / "excerpt").manifest["splits"]
+    assert splits["train"]["tokens"] == split_tokens(tmp_path / "excerpt", "train")
+    assert splits["train"]["words"] == splits["train"]["lines"]
     assert splits["train"]["bytes"] == splits["train"]["lines"] * (300 * 3 + 1)
 
 
