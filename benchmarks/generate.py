@@ -1,7 +1,9 @@
 """Generation with cached keys: ``python -m benchmarks.generate [--quick]``.
 
 Measures tokens per second of greedy decoding after a prompt, in alternation: stock fairseq's
-sinusoidal model, and ours with sinusoidal positions and with ALiBi. Weights are random.
+sinusoidal model, and ours with sinusoidal positions and with ALiBi. Weights are random. Ours read
+the prompt in one call. fairseq's own generator, which ``fairseq-generate`` uses, does not do this:
+it feeds every model one token at a time.
 """
 
 from __future__ import annotations

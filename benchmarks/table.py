@@ -105,7 +105,10 @@ TABLES = {
     ),
     "generate": Table(
         "Generation with cached keys",
-        "Greedy decoding of 4 sequences, by prompt length: ratios to fairseq's model.",
+        "Greedy decoding of 4 sequences, by prompt length: ratios to fairseq's model. Our models "
+        "read the prompt in one call, and fairseq's model needs one call per token, so the ratios "
+        "mostly measure the prompt. They do not apply to `generate` and `interactive`: fairseq's "
+        "own generator feeds every model one token at a time.",
         ("variant",),
         ("prompt",),
         (("", "ratio", "{:.2f}"),),
@@ -154,13 +157,27 @@ def machine(provenance: dict) -> str:
     return f"{hardware['cpu']}, {threads} {unit}"
 
 
+def rounds_of(records: list[dict]) -> str:
+    """Return the number of rounds in which variants were timed, or nothing if it is unknown."""
+    counts = sorted({record["rounds"] for record in records if record.get("rounds")})
+    if not counts:
+        return ""
+    return " or ".join(map(str, counts)) + (" round" if counts == [1] else " rounds")
+
+
 def section(table: Table, files: dict[Path, dict]) -> str:
     """Return heading and note, then the provenance and the table of each results file."""
     lines = [f"## {table.heading}", "", table.note, ""]
     for path, results in files.items():
         provenance = results["provenance"]
         link = f"[{path.name}](../results/benchmarks/{path.name})"
-        facts = [machine(provenance), provenance["precision"], provenance["date"][:10], link]
+        facts = [
+            machine(provenance),
+            provenance["precision"],
+            rounds_of(results["cells"]),
+            provenance["date"][:10],
+            link,
+        ]
         lines += ["; ".join(filter(None, facts)) + ":", ""]
         lines += table_lines(table, results["cells"])
         lines.append("")

@@ -205,6 +205,7 @@ def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     page = (tmp_path / "page.md").read_text()
     assert page.index("## Training steps\n") < page.index("## Training steps compared")
     assert "a processor, 2 threads" in page
+    assert "; fp32; 1 round; " in page
     assert ["bloom", "3.00"] in cells_of(page)
     assert ["variant", "× stock, 16", "× stock, 32"] in cells_of(page)
     rows = [row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3]
