@@ -126,7 +126,11 @@ def run_in_new_process(function: Callable, *arguments: object):
 
 
 def run(
-    doc: str, name: str, measure: Callable[[argparse.Namespace], Iterable[dict]], **options: dict
+    doc: str,
+    name: str,
+    measure: Callable[[argparse.Namespace], Iterable[dict]],
+    dtype: torch.dtype | None = None,
+    **options: dict,
 ) -> None:
     """Parse the command line, measure, and write the results file.
 
@@ -134,6 +138,7 @@ def run(
         doc: description of the benchmark.
         name: name of its module.
         measure: function from the parsed arguments to result records.
+        dtype: precision of the models. None: the usual one of the device.
         options: further options of this benchmark, with keyword arguments of ``add_argument``.
     """
     parser = argparse.ArgumentParser(
@@ -163,7 +168,7 @@ def run(
     path.parent.mkdir(parents=True, exist_ok=True)
     provenance = collect_provenance(
         seconds=time.time() - start,
-        precision=PRECISION_NAMES[precision(device())],
+        precision=PRECISION_NAMES[dtype or precision(device())],
         seed=1,
         command=["python", "-m", f"benchmarks.{name}", *arguments_without_folders()],
     )

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq_cli import eval_lm
 
@@ -188,7 +189,7 @@ CASES = [
 
 
 def main() -> None:
-    common.run(__doc__, "evaluate", measure)
+    common.run(__doc__, "evaluate", measure, dtype=torch.float32)
 
 
 def measure(args) -> Iterator[dict]:

@@ -10,6 +10,7 @@ Variants:
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -305,6 +306,7 @@ def peak_memory(config: StepConfig) -> float:
     """Return the peak memory of two training steps, in MB, including the optimizer."""
     if common.device().type == "cpu":
         return common.run_in_new_process(_peak_memory, config)
+    gc.collect()  # decoders are part of reference cycles
     torch.cuda.empty_cache()
     return _peak_memory(config)
 

@@ -11,7 +11,7 @@ import torch
 from results_documents import cells_of, document
 
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
-from benchmarks import backends, common, generate, methods, models, output_layer, table
+from benchmarks import backends, common, evaluate, generate, methods, models, output_layer, table
 
 SHAPE = (
     "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16 "
@@ -211,6 +211,15 @@ def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     rows = [row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3]
     ratios = [cell["ratio"] for cell in trained if cell["variant"] == "alibi"]
     assert rows == [["alibi", *(f"{ratio:.2f}" for ratio in ratios)]]
+
+
+def test_evaluation_is_recorded_in_fp32_on_gpu(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(common, "precision", lambda device: torch.bfloat16)
+    record = {"name": "evaluation", "baseline": None, "ratio": None}
+    monkeypatch.setattr(evaluate, "measure", lambda args: [record])
+    bench("evaluate")
+    results = load_results_file(tmp_path / f"evaluate-{common.device().type}.json")
+    assert results["provenance"]["precision"] == "fp32"
 
 
 def test_committed_page_matches_committed_results(tmp_path, monkeypatch):
