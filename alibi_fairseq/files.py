@@ -1,4 +1,4 @@
-"""Files that are either complete or absent, JSON, hashes, locks, and free disk space."""
+"""Files that are either complete or absent, JSON, YAML, hashes, locks, and free disk space."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+import yaml
 
 from .errors import UserInputError
 
@@ -275,3 +277,59 @@ def read_json(path: str | os.PathLike) -> Any:
     except (RecursionError, ValueError) as error:
         raise UserInputError(f"{path}: not a JSON file ({error}).") from error
     return content
+
+
+class _YamlLoader(yaml.SafeLoader):
+    """YAML loader that rejects values which PyYAML drops or reads in an unexpected way."""
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Return the next mapping.
+
+        Raises:
+            ValueError: a key appears twice, of which PyYAML uses only the last one.
+        """
+        # Here instead of in construct_mapping, which sees the keys of "<<" among the others.
+        node = super().compose_mapping_node(anchor)
+        keys = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if (key.tag, key.value) in keys:
+                raise ValueError(
+                    f"the key '{key.value[:60]}' appears again in line {key.start_mark.line + 1}. "
+                    "Keep one of them."
+                )
+            keys.add((key.tag, key.value))
+        return node
+
+    def construct_decimal(self, node: yaml.ScalarNode) -> int:
+        """Return an integer.
+
+        Raises:
+            ValueError: YAML 1.1 reads it in another base, such as 0777 as 511 and 1:30 as 90.
+        """
+        if not re.fullmatch(r"[-+]?(0|[1-9][\d_]*)", node.value):
+            raise ValueError(
+                f"{node.value[:60]} in line {node.start_mark.line + 1} is not a decimal number. "
+                "Write it as one, or in quotes if it is text."
+            )
+        return int(self.construct_yaml_int(node))
+
+
+_YamlLoader.add_constructor("tag:yaml.org,2002:int", _YamlLoader.construct_decimal)
+
+
+def read_yaml(path: str | os.PathLike) -> Any:
+    """Read a YAML file.
+
+    Raises:
+        UserInputError: the file cannot be read or is not YAML, a key appears twice, or an integer
+            is not decimal.
+    """
+    with open_input(path) as stream:
+        content = stream.read()
+    try:
+        return yaml.load(content, _YamlLoader)  # a subclass of SafeLoader
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        first_line = f"{error} ".splitlines()[0]
+        raise UserInputError(f"{path}: {first_line}") from error

@@ -6,7 +6,7 @@ import pytest
 from commands import ROOT
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import atomic_folder, atomic_write, locked
+from alibi_fairseq.files import atomic_folder, atomic_write, locked, read_yaml
 
 
 def test_write_leaves_one_complete_file(tmp_path):
@@ -117,3 +117,35 @@ def test_lock_on_full_disk_is_removed(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "held\n", done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "the key 'a' appears again in line 3"),
+        ("a:\n  b: 1\n  b: 1\n", "the key 'b' appears again in line 3"),
+        ("a: 0777", "0777 in line 1 is not a decimal number"),
+        ("a: 1:30", "1:30 in line 1 is not a decimal number"),
+        ("a: 0x1F", "0x1F in line 1 is not a decimal number"),
+        ("a: [", "while parsing"),
+    ],
+)
+def test_ambiguous_yaml_is_rejected(tmp_path, text, message):
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    with pytest.raises(UserInputError, match=f"a.yaml: {message}"):
+        read_yaml(path)
+
+
+def test_yaml_keeps_merged_keys_and_quoted_text(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("""
+a: {inner: &inner {<<: &base {x: 1, y: -2_000}, y: 0}}
+b: {<<: *inner, x: '0777'}
+1: +5
+""")
+    assert read_yaml(path) == {
+        "a": {"inner": {"x": 1, "y": 0}},
+        "b": {"x": "0777", "y": 0},
+        1: 5,
+    }

@@ -19,6 +19,8 @@ from ..errors import UserInputError
 from ..results.manifest import Name
 from .config_values import (
     Flags,
+    Float,
+    Int,
     LearningRate,
     Length,
     ListOrItem,
@@ -51,7 +53,7 @@ class ExcerptConfig:
     """
 
     train: PositiveInt
-    documents: Annotated[int, Field(ge=2)]
+    documents: Annotated[Int, Field(ge=2)]
     tokens: PositiveInt
     valid: PositiveInt = 32_768
 
@@ -82,7 +84,7 @@ class CorpusConfig:
         default="sentencepiece",
         description="tokenizer: a BPE trained on the text, or words separated by whitespace",
     )
-    vocabulary: int | None = Field(
+    vocabulary: Int | None = Field(
         default=None,
         description="number of dictionary entries (default: depends on the size of the text)",
     )
@@ -187,7 +189,7 @@ class ComparisonConfig:
         description="evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens "
         "more than the training length",
     )
-    seeds: NonEmptyListOrItem[int] = Field(
+    seeds: NonEmptyListOrItem[Int] = Field(
         (1,), description="seeds for initialization and data order"
     )
     strides: NonEmptyListOrItem[Stride] = Field(
@@ -211,7 +213,7 @@ class ComparisonConfig:
         description="learning rate after the warm-up: inverse_sqrt, or linear decay to zero at the "
         "last update",
     )
-    tune_share: Annotated[float, Field(gt=0, le=1)] = Field(
+    tune_share: Annotated[Float, Field(gt=0, le=1)] = Field(
         0.25, description="updates of a learning-rate trial, as a fraction of a run's updates"
     )
     train_flags: Flags = Field((), description="additional options of fairseq-train, as one string")

@@ -7,11 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserInputError, requirement
-from ..files import open_input
+from ..files import read_yaml
 from .comparison_config import ComparisonConfig
 
 
@@ -24,13 +23,11 @@ def load_config(path: str | Path, kind: type = ComparisonConfig) -> Any:
     Raises:
         UserInputError: the file is not YAML, or a value is invalid.
     """
-    with open_input(path) as stream:
-        content = stream.read()
+    values = read_yaml(path)
     try:
-        return from_mapping(yaml.safe_load(content), kind)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        first_line = f"{error} ".splitlines()[0]
-        raise UserInputError(f"{path}: {first_line}") from error
+        return from_mapping(values, kind)
+    except (ValueError, RecursionError) as error:
+        raise UserInputError(f"{path}: {error}") from error
 
 
 def from_mapping(

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from ..errors import UserInputError, did_you_mean
+from ..files import read_yaml
 from . import packaged_folder
 
 Settings = dict[str, dict[str, object]]
@@ -139,7 +138,7 @@ class Recipe:
 
 def load_recipe(path: Path) -> Recipe:
     """Load a recipe from its file."""
-    options = yaml.safe_load(path.read_text(encoding="utf-8"))
+    options = read_yaml(path)
     # Values with an attribute in Recipe or Batch are removed from the options.
     del options["task"]["data"]
     (update_freq,) = options["optimization"].pop("update_freq")

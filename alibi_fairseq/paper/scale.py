@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from ..files import read_yaml
 from .recipe import CONFIGS, Batch, Recipe, Settings, merge
 
 
@@ -84,7 +83,7 @@ def _shortened_schedule(recipe: Recipe, updates: int) -> dict[str, object]:
 
 def load_scale(path: Path) -> Scale:
     """Load a scale from its file."""
-    return Scale(path.stem, **yaml.safe_load(path.read_text(encoding="utf-8")))
+    return Scale(path.stem, **read_yaml(path))
 
 
 #: The paper's scale and the scales of ``configs/scales/``, by name.

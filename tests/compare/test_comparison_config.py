@@ -40,7 +40,7 @@ def test_yaml_round_trip(tmp_path):
     assert study.tokens == 600 * 2048
     path.write_text(yaml.safe_dump(as_mapping(study)))
     assert load_config(path) == study
-    for text in ("- a list", "{broken", ""):
+    for text in ("- a list", "{broken", "", STUDY + "updates: 700"):
         path.write_text(text)
         with pytest.raises(UserInputError, match=r"study\.yaml"):
             load_config(path)
@@ -87,6 +87,10 @@ def test_model_specs_follow_order():
         ({"method_flags": {"t5": "--lr 1"}}, "method_flags.t5.*--lr"),
         ({"also_on": "web"}, "no corpus 'web'"),
         ({"eval_lengths": ["x2"]}, "eval_lengths"),
+        ({"updates": True}, "updates: 'True' must be a number"),
+        ({"seeds": [False]}, "seeds.0: 'False' must be a number"),
+        ({"lr": True}, "lr.0: 'True' must be a number"),
+        ({"lr": float("inf")}, "lr.0: 'inf' must be a finite number"),
         ({"corpora": [{"name": "a"}]}, "either 'text' or 'data'"),
         ({"corpora": [{"name": "a", "probe": "passkey"}]}, "either 'text' or 'data'"),
         ({"corpora": [{"name": "a", "probe": "copy", "text": "a"}]}, "takes no text"),
