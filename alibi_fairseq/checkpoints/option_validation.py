@@ -23,7 +23,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ..errors import UserInputError
 
-#: Text encoders that read local files only, and fairseq's that fetches OpenAI's vocabulary.
+#: Text encoders that read local files only, given the files in ``FILES``.
 ENCODERS = {
     "sentencepiece",
     "subword_nmt",
@@ -37,6 +37,8 @@ ENCODERS = {
     "nltk",
     "space",
 }
+#: Options of encoders that fetch their vocabulary unless they are given its files.
+FILES = {"bert": ("bpe_vocab_file",), "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe")}
 #: fairseq's losses for language models.
 CRITERIONS = (
     "cross_entropy",
@@ -131,11 +133,7 @@ def component_names(group: str, options) -> list[str]:
 def check_component(group: str, name: str, options) -> None:
     """Raise ValueError for a component that is neither ours, a plugin's, nor safe."""
     if group in ("bpe", "tokenizer"):
-        has_file = isinstance(options, dict) and options.get("bpe_vocab_file")
-        if name == "bert" and not has_file:
-            raise ValueError("bpe 'bert' has no file of its vocabulary, so it would be fetched")
-        if name not in ENCODERS:
-            raise ValueError(f"{group} '{name}' is not one of {', '.join(sorted(ENCODERS))}")
+        check_encoder(group, name, options if isinstance(options, dict) else {})
         return
     registries: dict[str, dict] = {
         "model": {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY},
@@ -146,6 +144,20 @@ def check_component(group: str, name: str, options) -> None:
     safe = cls in (TransformerLanguageModel, LanguageModelingTask) or name in CRITERIONS
     if cls is not None and cls.__module__.split(".")[0] == "fairseq" and not safe:
         raise ValueError(f"{group} '{name}' is another one of fairseq's")
+
+
+def check_encoder(group: str, name: str, options: dict) -> None:
+    """Raise ValueError for a text encoder that would read anything but local files."""
+    if name not in ENCODERS:
+        raise ValueError(f"{group} '{name}' is not one of {', '.join(sorted(ENCODERS))}")
+    for option in FILES.get(name, ()):
+        if not options.get(option):
+            raise ValueError(f"{group} '{name}' has no {option}, so it would be fetched")
+    for option, value in options.items():
+        if isinstance(value, str) and "://" in value:
+            raise ValueError(
+                f"{option} is {value[:60]!r}, which would be fetched; name a local file"
+            )
 
 
 def check_model(name: str, options: dict) -> None:

@@ -36,6 +36,10 @@ def write_hostile_checkpoint(checkpoint, path, **model_options):
     return path
 
 
+#: Options of GPT-2's encoder with local files.
+GPT2 = {"_name": "gpt2", "gpt2_encoder_json": "a.json", "gpt2_vocab_bpe": "b.bpe"}
+#: Address that a hostile checkpoint could have fetched.
+ADDRESS = "http://127.0.0.1:9/a"
 #: Options that our model or another model of fairseq evaluates as code.
 ATTACKS = {
     "softmax": lambda text: {"adaptive_softmax_cutoff": text},
@@ -164,6 +168,20 @@ def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, comma
         ("bpe", "bert", "bert"),
         ("bpe", {"_name": "bert", "bpe_vocab_file": None}, "bert"),
         ("bpe", {"_name": "hf_byte_bpe"}, "hf_byte_bpe"),
+        ("bpe", "gpt2", "gpt2_encoder_json, so it would be fetched"),
+        ("bpe", {"_name": "gpt2", "gpt2_encoder_json": "a.json"}, "no gpt2_vocab_bpe"),
+        ("bpe", {**GPT2, "gpt2_vocab_bpe": ADDRESS}, ADDRESS),
+        *(
+            (group, {"_name": name, option: ADDRESS}, ADDRESS)
+            for group, name, option in (
+                ("bpe", "sentencepiece", "sentencepiece_model"),
+                ("bpe", "subword_nmt", "bpe_codes"),
+                ("bpe", "fastbpe", "bpe_codes"),
+                ("bpe", "byte_bpe", "sentencepiece_model_path"),
+                ("bpe", "bert", "bpe_vocab_file"),
+                ("tokenizer", "sentencepiece", "sentencepiece_model"),
+            )
+        ),
         ("tokenizer", {"_name": "evil"}, "evil"),
     ],
 )
@@ -183,7 +201,8 @@ def test_unsafe_types_and_names_are_rejected(group, change, named):
             {"bpe": {"_name": name}, "tokenizer": {"_name": name}}
             for name in ("sentencepiece", "subword_nmt", "fastbpe", "bytes", "characters")
         ),
-        *({"bpe": name, "tokenizer": name} for name in ("byte_bpe", "gpt2", "moses", "space")),
+        *({"bpe": name, "tokenizer": name} for name in ("byte_bpe", "moses", "space")),
+        {"bpe": GPT2},
         *(
             {"model": {"_name": "alibi_lm", name: "/data (old)/ü & #1"}}
             for name in ("data", "save_dir", "tensorboard_logdir", "plasma_path", "user_dir")
