@@ -133,6 +133,16 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
         os.close(number)
 
 
+def write_failure(error: BaseException) -> str | None:
+    """Return the reason for which a file could not be written, or None for any other error."""
+    if isinstance(error, OSError):
+        return error.strerror or "disk full?"
+    # torch's writer reports a full disk as a RuntimeError of this file.
+    if "inline_container.cc" in str(error):
+        return "disk full?"
+    return None
+
+
 def _mark_as_used(number: int) -> None:
     """Lock a temporary file or folder until this process ends or closes it."""
     with suppress(OSError):  # a file system without locks, where leftovers stay

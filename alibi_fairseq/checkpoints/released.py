@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ..errors import UserInputError
-from ..files import atomic_folder, open_input
+from ..files import atomic_folder, open_input, write_failure
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .loading import check_finite, check_ties, wrong_parts
 from .option_validation import check_options, plain_values
@@ -34,10 +34,22 @@ PLACES = ("data", "save_dir", "user_dir", "tensorboard_logdir", "log_file", "res
 
 
 def save_checkpoint(state: dict, dictionary: Dictionary, out: Path) -> None:
-    """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder."""
-    with atomic_folder(out) as folder:
-        torch.save(state, folder / "checkpoint_best.pt")
-        dictionary.save(str(folder / "dict.txt"))
+    """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder.
+
+    Raises:
+        UserInputError: the folder is not empty, or cannot be written to.
+    """
+    try:
+        with atomic_folder(out) as folder:
+            torch.save(state, folder / "checkpoint_best.pt")
+            dictionary.save(str(folder / "dict.txt"))
+    except (OSError, RuntimeError) as error:
+        reason = write_failure(error)
+        if reason is None:
+            raise
+        raise UserInputError(
+            f"{out} could not be written ({reason}). Make room, or name another folder with --out."
+        ) from error
 
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:

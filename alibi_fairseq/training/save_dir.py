@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..checkpoints.loading import read_checkpoint, require_safe_loader
 from ..errors import UserInputError
-from ..files import locked
+from ..files import locked, write_failure
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +29,9 @@ def replacement_of(target: str | os.PathLike) -> Iterator[str]:
         os.replace(temporary, target)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
-        # torch's writer reports a full disk as a RuntimeError of this file.
-        if not isinstance(error, OSError) and "inline_container.cc" not in str(error):
+        reason = write_failure(error)
+        if reason is None:
             raise
-        reason = getattr(error, "strerror", None) or "disk full?"
         raise UserInputError(
             f"{target} could not be written ({reason}); make room. Earlier checkpoints are valid, "
             "and the same command resumes from the last one."

@@ -24,7 +24,7 @@ from fairseq_runs import run_eval_lm
 from omegaconf import OmegaConf
 
 from alibi_fairseq.checkpoints.loading import read_checkpoint, updates_of
-from alibi_fairseq.checkpoints.released import import_released, read_dictionary
+from alibi_fairseq.checkpoints.released import import_released, read_dictionary, save_checkpoint
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
 
@@ -226,3 +226,12 @@ def test_import_rejects_invalid_dictionary_and_used_folder(tmp_path, dictionary,
     command = ["import-checkpoint", tmp_path / "alibi_wt103_L32.pt", "--dict", dictionary]
     assert "is not an empty folder" in refuse(*command, "--out", path.parent)
     assert path.read_bytes() == before
+
+
+def test_import_reports_full_disk(tmp_path, dictionary, monkeypatch):
+    save = torch.save
+    monkeypatch.setattr(torch, "save", lambda state, path: save(state, "/dev/full"))
+    state = {"model": {"weight": torch.zeros(1 << 16)}}
+    with pytest.raises(UserInputError, match=r"model could not be written \(.*\)\. Make room"):
+        save_checkpoint(state, read_dictionary(dictionary), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
