@@ -66,8 +66,11 @@ def as_flags(value: Any) -> list[str]:
     """Return options of ``fairseq-train`` as a list. YAML may give them as one string.
 
     Raises:
-        ValueError: the configuration determines one of the options, or one disables the validation.
+        ValueError: the value is neither text nor a list, the configuration determines one of the
+            options, or one disables the validation.
     """
+    if not isinstance(value, str | list | tuple):
+        raise ValueError("must be one text or a list of texts; remove the key if it is empty")
     flags = shlex.split(value) if isinstance(value, str) else list(value)
     option_names = [str(flag).partition("=")[0] for flag in flags]
     reserved = [name for name in RESERVED if name in option_names]
