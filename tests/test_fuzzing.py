@@ -22,6 +22,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache, reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from commands import ROOT, SHORT
 from huggingface.exported import converted, perturbed
 
 from alibi_fairseq import cli
+from alibi_fairseq.data.probes import PROBE_FILE, PROBES
 from alibi_fairseq.results.data_hashes import dictionary_sha256
 
 CASES = int(os.environ.get("FUZZ_CASES", 60))
@@ -60,6 +62,12 @@ def model_and_data(folder: Path, data: Path, checkpoint: Path) -> None:
         "files": {},
     }
     (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def probe(folder: Path, data: Path, checkpoint: Path) -> None:
+    model_and_data(folder, data, checkpoint)
+    settings = {"probe": asdict(PROBES["copy"]), "length": 64, "seed": 1}
+    (folder / PROBE_FILE).write_text(json.dumps(settings))
 
 
 def released(folder: Path, *_) -> None:
@@ -127,6 +135,7 @@ class Reader(NamedTuple):
 READERS = {
     "data folder": Reader(model_and_data, "[dv]*", EVAL),
     "manifest": Reader(model_and_data, "manifest.json", EVAL),
+    "probe": Reader(probe, PROBE_FILE, EVAL.replace("8,16", "24")),
     "checkpoint": Reader(model_and_data, "*.pt", EVAL),
     "training state": Reader(model_and_data, "*.pt", TRAIN),
     "released checkpoint": Reader(released, "*", IMPORT),

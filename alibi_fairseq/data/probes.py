@@ -27,12 +27,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import UserInputError
-from ..files import atomic_folder, sha256_file
+from ..files import atomic_folder, read_json, sha256_file
 from ..results.completion import read_json_if_present
 from .binarization import write_lines
 from .tokenization import END_OF_LINE, SPECIAL
@@ -212,6 +212,10 @@ class StringProbe(Probe):
 
     size: int
 
+    def __post_init__(self):
+        if self.size > self.symbols:
+            raise ValueError("a string needs as many symbols")
+
     @property
     def chance(self) -> float:
         return 1 / self.symbols
@@ -248,6 +252,10 @@ class RecallProbe(Probe):
 
     keys: int
     pairs: int
+
+    def __post_init__(self):
+        if self.pairs > self.keys:
+            raise ValueError("the pairs need as many keys")
 
     @property
     def chance(self) -> float:
@@ -296,22 +304,61 @@ def load(data: Path) -> tuple[Probe, int, np.ndarray | None]:
         or None.
 
     Raises:
-        UserInputError: the folder has no probe, or an unknown one.
+        UserInputError: the folder has no probe, an unknown or damaged one, or the dictionary of
+            another.
     """
-    settings = read_json_if_present(data / PROBE_FILE)
-    if settings is None:
+    path = data / PROBE_FILE
+    if not path.is_file():
         raise UserInputError(f"'{data}' was not made for a probe: it has no {PROBE_FILE}.")
-    name = settings["probe"]["name"]
-    if name not in PROBES:
-        raise UserInputError(
-            f"'{data}' was made for the probe '{name}', which does not exist. Choose one of: "
-            f"{', '.join(PROBES)}."
-        )
-    probe = type(PROBES[name])(**settings["probe"])
+    probe = _read_probe(path)
     num_entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
-    marker = num_entries - len(probe.entries)
+    marker = num_entries - len(_MARKER_AND_FILLER) - probe.num_symbols
+    if marker < SPECIAL:
+        raise UserInputError(
+            f"{path} has more symbols than the dictionary. Prepare the data again with "
+            "`alibi-fairseq compare --probes`."
+        )
     text = _load_tokens(data, TEXT) if probe.in_text else None
     return probe, marker, text
+
+
+def _read_probe(path: Path) -> Probe:
+    """Read the settings of a probe.
+
+    Raises:
+        UserInputError: the file is damaged, or there is no such probe.
+    """
+    content = read_json(path)
+    settings: Any = content.get("probe") if isinstance(content, dict) else None
+    name = settings.get("name") if isinstance(settings, dict) else None
+    if isinstance(name, str) and name not in PROBES:
+        raise UserInputError(
+            f"'{path.parent}' was made for the probe '{name}', which does not exist. Choose one "
+            f"of: {', '.join(PROBES)}."
+        )
+    try:
+        _check_types(settings, asdict(PROBES[name]))
+        return type(PROBES[name])(**settings)
+    except (LookupError, TypeError, ValueError) as error:
+        raise UserInputError(
+            f"{path} does not hold the settings of a probe. Prepare the data again with "
+            "`alibi-fairseq compare --probes`."
+        ) from error
+
+
+def _check_types(settings: dict, expected: dict) -> None:
+    """Check that settings have the keys and types of others, and that numbers are positive.
+
+    Raises:
+        ValueError: a setting is missing, unknown, or of another type.
+    """
+    if settings.keys() != expected.keys():
+        raise ValueError("other keys")
+    for key, value in settings.items():
+        if type(value) is not type(expected[key]):
+            raise ValueError(f"{key} has another type")
+        if not isinstance(value, str | bool) and value < 1:
+            raise ValueError(f"{key} is not positive")
 
 
 def prepare_probe(probe: Probe, length: int, text: Path | None, out: Path, seed: int = 1) -> None:

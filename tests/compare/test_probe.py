@@ -1,5 +1,8 @@
 """Tests of probes: sequences, accuracy against a naive count, and the report."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -22,6 +25,11 @@ PASSKEY = PROBES["passkey"]
 MQAR = PROBES["mqar"]
 MARKER = 50
 TEXT = np.arange(1000, 3000)
+
+
+def settings_with(**changes) -> str:
+    """Return the JSON settings of the probe ``copy`` with other values."""
+    return json.dumps({"probe": dataclasses.asdict(COPY) | changes})
 
 
 def generate(probe, seed=3, count=40, length=128, **arguments) -> list[list[int]]:
@@ -165,6 +173,26 @@ def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
     settings.write_text(settings.read_text().replace(probe.name, "unknown"))
     with pytest.raises(UserInputError, match="probe 'unknown', which does not exist"):
         probes.load(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "not a JSON file"),
+        ("{}", "does not hold the settings of a probe"),
+        ('{"probe": {"name": ["copy"]}}', "does not hold the settings of a probe"),
+        ('{"probe": {"name": "copy"}}', "does not hold the settings of a probe"),
+        (settings_with(size="8"), "does not hold the settings of a probe"),
+        (settings_with(size=0), "does not hold the settings of a probe"),
+        (settings_with(size=33), "does not hold the settings of a probe"),
+        (settings_with(symbols=10**400), "more symbols than the dictionary"),
+    ],
+)
+def test_damaged_settings_are_rejected(tmp_path, content, message):
+    (tmp_path / "dict.txt").write_text("a 1\n" * 40)
+    (tmp_path / probes.PROBE_FILE).write_text(content)
+    with pytest.raises(UserInputError, match=f"{probes.PROBE_FILE}.* {message}"):
+        probes.load(tmp_path)
 
 
 def test_training_blocks_are_sequences(few_sequences, tmp_path):
