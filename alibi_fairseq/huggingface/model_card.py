@@ -72,7 +72,7 @@ def trained_tokens(checkpoint: Path, updates: int) -> int | None:
     if not path.is_file():
         return None
     for record in load_results_file(path)["cells"]:
-        if record["updates"] == updates:
+        if record.get("updates") == updates:
             return record.get("trained_tokens")
     return None
 

@@ -144,12 +144,13 @@ class ReportData:
         for path, results_file in self.files:
             machine = machine_of(results_file)
             for record in results_file["cells"]:
+                model = (record.get("position_method"), record.get("length"))
                 measured = {name: record.get(key) for name, key in _SPEED_KEYS.items()}
-                if None in measured.values():
+                if None in (*model, *measured.values()):
                     continue  # not a record of Table 1
                 by_file = by_machine[f"{machine}, {record.get('model')}"]
                 speeds = by_file.setdefault(path, {})
-                speeds[record.get("position_method"), record.get("length")] = measured
+                speeds[model] = measured
         speeds_by_title: dict[str, SpeedsAndMemory] = {}
         for machine, by_file in sorted(by_machine.items()):
             # File names may be equal, but their paths below the common folder are not.

@@ -125,6 +125,8 @@ class ResultRecord(JsonObject):
     vocabulary: PositiveCount = _ABSENT
     tokens_per_second: Positive = _ABSENT
     tokens_per_second_batch_1: Positive = _ABSENT
+    evaluation_tokens_per_second: Positive = _ABSENT
+    trained_tokens: NonNegativeInt = _ABSENT
     gpu_hours: NotNegative = _ABSENT
     peak_memory_mb: Positive | None = None
     phase: Literal["train", "evaluate"] = _ABSENT
