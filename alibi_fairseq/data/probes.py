@@ -330,7 +330,7 @@ def _read_probe(path: Path) -> Probe:
     """
     content = read_json(path)
     settings: Any = content.get("probe") if isinstance(content, dict) else None
-    name = settings.get("name") if isinstance(settings, dict) else None
+    name: Any = settings.get("name") if isinstance(settings, dict) else None
     if isinstance(name, str) and name not in PROBES:
         raise UserInputError(
             f"'{path.parent}' was made for the probe '{name}', which does not exist. Choose one "
