@@ -139,6 +139,7 @@ def print_error(exception: BaseException) -> int:
     program = Path(sys.argv[0]).name
     if not program.startswith(("fairseq-", PROGRAM)):
         program = PROGRAM
+    sentence = escape_unprintable(sentence)
     # Not print, which fairseq replaces in the processes of a distributed run.
     try:
         sys.stderr.write(f"{program}: {sentence}\n")
@@ -148,6 +149,16 @@ def print_error(exception: BaseException) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
         sys.stdout.write(f"{program}: {sentence}\n")
     return code
+
+
+def escape_unprintable(text: str) -> str:
+    """Return a text with escapes for the characters by which a file could control a terminal."""
+    characters = []
+    for character in text:
+        if not character.isprintable():
+            character = character.encode("unicode_escape").decode()
+        characters.append(character)
+    return "".join(characters)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from fairseq.data import Dictionary
 from hydra.errors import MissingConfigException
 from torch.multiprocessing import ProcessRaisedException
 
-from alibi_fairseq.errors import UserInputError, explain, is_command, option_errors
+from alibi_fairseq.errors import UserInputError, explain, is_command, option_errors, print_error
 from alibi_fairseq.positions import METHODS
 
 ERROR_IN_PROCESS = """
@@ -94,6 +94,13 @@ def test_lookup_beyond_a_table_names_its_cause(monkeypatch, method, token, advic
     with pytest.raises(IndexError) as caught:
         small_model(method)(tokens)
     assert re.search(advice, explain(caught.value))
+
+
+def test_error_does_not_control_the_terminal(capsys):
+    name = "a\x1b]0;title\x07\x9b31m\u202e.txt"
+    assert print_error(UserInputError(f"{name} is damaged.")) == 2
+    message = capsys.readouterr().err
+    assert message.endswith(r"error: a\x1b]0;title\x07\x9b31m\u202e.txt is damaged." + "\n")
 
 
 @pytest.mark.parametrize("spawned", [False, pytest.param(True, marks=pytest.mark.slow)])
