@@ -90,9 +90,9 @@ def _other_text_note(ours: list[Measurement]) -> str:
             reasons.append(measurement.different_units_reason)
     if not reasons:
         return ""
+    listed = markdown.literal("; ".join(reasons))
     return (
-        f"No marks: {'; '.join(reasons)}, so perplexities per token are in different "
-        "units from the paper's.\n"
+        f"No marks: {listed}, so perplexities per token are in different units from the paper's.\n"
     )
 
 

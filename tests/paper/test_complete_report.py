@@ -170,6 +170,7 @@ def test_figures_draw_ours(complete):
     [
         ({}, None),
         ({"tokenizer": "sentencepiece"}, "the tokenizer is sentencepiece, the paper's wordpiece"),
+        ({"tokenizer": "<b>*x*"}, r"the tokenizer is &lt;b&gt;\*x\*, the paper's wordpiece"),
         ({"train_tokens": 984_846_357}, "984,846,357 tokens, about 700,000,000 in the paper"),
         ({"vocabulary": 32_000}, "32,000 entries in the vocabulary, about"),
         ({"train_bytes": 4_629_000_000}, "4,629,000,000 bytes of text, about 2,900,000,000"),
