@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from .sources import (
     single_spaced,
     text_bytes,
     text_files,
+    text_name,
 )
 from .tokenization import Tokenizer, WordPiece
 from .worker_pool import map_in_order
@@ -62,6 +63,18 @@ _LINE_FILES = "books_large_p"
 _MIN_EXCERPT_BOOKS = 20
 #: Largest number of 8-gram hashes of all books together, about.
 _MAX_HASHES = 20_000_000
+
+
+class RawBook(NamedTuple):
+    """Book or block of lines before its normalization.
+
+    Attributes:
+        source: its file, and its name there, for messages.
+    """
+
+    name: str
+    content: bytes
+    source: str
 
 
 @dataclass
@@ -184,7 +197,7 @@ class BookCorpus(CorpusBuilder):
             raw_books = take_until(
                 raw_books,
                 self.excerpt * BYTES_PER_TOKEN,
-                lambda raw_book: len(raw_book[1]),
+                lambda raw_book: len(raw_book.content),
                 _MIN_EXCERPT_BOOKS,
             )
         books = []
@@ -220,20 +233,23 @@ def _texts_of(files: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
         yield from open_texts(file)
 
 
-def _read_books(files: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and raw text of each book."""
-    for name, stream in _texts_of(files):
-        yield Path(name).name, stream.read()
+def _read_books(files: list[Path]) -> Iterator[RawBook]:
+    """Yield each book."""
+    for file in files:
+        for name, stream in open_texts(file):
+            yield RawBook(Path(name).name, stream.read(), text_name(file, name))
 
 
-def _read_blocks(files: list[Path]) -> Iterator[tuple[str, bytes]]:
-    """Yield a name and the raw text of each block of :data:`LINES_PER_BLOCK` lines."""
+def _read_blocks(files: list[Path]) -> Iterator[RawBook]:
+    """Yield each block of :data:`LINES_PER_BLOCK` lines."""
+    paths = ", ".join(map(str, files))
     lines = itertools.chain.from_iterable(_whole_lines(stream) for _, stream in _texts_of(files))
     for number in itertools.count():
         block = b"".join(itertools.islice(lines, LINES_PER_BLOCK))
         if not block:
             return
-        yield f"block-{number:05d}", block
+        name = f"block-{number:05d}"
+        yield RawBook(name, block, f"{name} of {paths}")
 
 
 def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
@@ -250,17 +266,17 @@ def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
             yield line
 
 
-def _normalize_book(folder: Path, raw_book: tuple[str, bytes]) -> tuple[int, Book]:
+def _normalize_book(folder: Path, raw_book: RawBook) -> tuple[int, Book]:
     """Write a book's normalized text to ``FOLDER/<SHA-256 of raw>.txt``.
 
     Returns:
         The size of the raw text in bytes, and the book.
     """
-    name, raw = raw_book
+    name, raw, source = raw_book
     digest = hashlib.sha256(raw).hexdigest()
     path = folder / f"{digest}.txt"
     if not path.exists():
-        with errors_naming(name):
+        with errors_naming(source):
             text = raw.decode("utf-8-sig")
         normalize = _punctuation_normalizer().normalize
         with atomic_write(path) as out:

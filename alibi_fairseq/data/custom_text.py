@@ -32,6 +32,7 @@ from .sources import (
     single_spaced,
     text_bytes,
     text_files,
+    text_name,
 )
 from .tokenization import RESERVED, SPECIAL, Tokenizer, Words
 
@@ -184,7 +185,7 @@ def _document_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of each document in a file, and an empty line at its end."""
     for name, stream in open_texts(file):
         is_empty = True
-        with errors_naming(name):
+        with errors_naming(text_name(file, name)):
             for line in io.TextIOWrapper(stream, encoding="utf-8-sig"):
                 normalized = single_spaced(line)
                 if normalized:

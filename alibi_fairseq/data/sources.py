@@ -298,6 +298,11 @@ def _buffered(path: Path, stream: IO[bytes]) -> io.BufferedReader:
     return io.BufferedReader(_NamedReader(path, stream), 1 << 20)
 
 
+def text_name(file: Path, name: str) -> str:
+    """Return the name of a text for messages: the path of its file, and its name in an archive."""
+    return str(file) if name == file.name else f"{file}: {name}"
+
+
 @contextmanager
 def errors_naming(path: str | os.PathLike) -> Iterator[None]:
     """Convert exceptions raised for a damaged file to a UserInputError that names the file.

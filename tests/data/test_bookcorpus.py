@@ -1,5 +1,7 @@
 import json
+import re
 import shutil
+import zipfile
 
 import pytest
 from preparations import books, sentences, stored, tarred
@@ -97,7 +99,10 @@ def test_near_duplicates_are_in_one_split(prepared):
 
 def test_copies_of_a_short_book_are_one_group(tmp_path):
     texts = {"1.txt": b"Too short.\n", "2.txt": b"Another.\n", "3.txt": b"Too  short.\r\n"}
-    books = [bookcorpus._normalize_book(tmp_path, book)[1] for book in texts.items()]
+    books = []
+    for name, content in texts.items():
+        raw_book = bookcorpus.RawBook(name, content, name)
+        books.append(bookcorpus._normalize_book(tmp_path, raw_book)[1])
     bookcorpus._group_near_duplicates(books, tmp_path, workers=1)
     assert [book.group for book in books] == [0, 1, 0]
 
@@ -150,7 +155,22 @@ def test_files_of_lines_are_joined_at_line_ends(tmp_path, small_blocks):
     files = [tmp_path / f"books_large_p{number}.txt" for number in (1, 2, 3)]
     for file in files:
         file.write_text("first\nlast", encoding="utf-8-sig")
-    assert list(bookcorpus._read_blocks(files)) == [("block-00000", b"first\nlast\n" * 3)]
+    (block,) = bookcorpus._read_blocks(files)
+    assert block.name == "block-00000"
+    assert block.content == b"first\nlast\n" * 3
+
+
+def test_books_in_another_encoding_are_named(tmp_path):
+    path = tmp_path / "books.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("en/a.txt", "n\u00e4".encode("latin-1"))
+    for read, name in (
+        (bookcorpus._read_books, f"{path}: en/a.txt"),
+        (bookcorpus._read_blocks, f"block-00000 of {path}"),
+    ):
+        (raw_book,) = read([path])
+        with pytest.raises(UserInputError, match=f"^{re.escape(name)} is damaged"):
+            bookcorpus._normalize_book(tmp_path, raw_book)
 
 
 def test_bookcorpus_uses_given_wordpiece(folder, tmp_path):

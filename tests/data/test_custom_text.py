@@ -1,11 +1,14 @@
 """``prepare text``: documents held out, and both tokenizations."""
 
+import re
+import zipfile
+
 import pytest
 from preparations import sentences, stored
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.data.corpus_builder import SPLITS
-from alibi_fairseq.data.custom_text import CustomTextBuilder
+from alibi_fairseq.data.custom_text import CustomTextBuilder, _document_lines
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.data_folder import DataFolder
@@ -86,3 +89,15 @@ def test_single_file_is_split_and_keeps_its_text(tmp_path, capsys):
                 plain.append(words)
     assert plain == text
     assert 0.04 < sizes["test"] / sum(sizes.values()) < 0.06
+
+
+def test_member_in_another_encoding_is_named_with_its_archive(tmp_path):
+    path = tmp_path / "texts.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", "n\u00e4".encode("latin-1"))
+    with pytest.raises(UserInputError, match=f"^{re.escape(str(path))}: a.txt is damaged"):
+        list(_document_lines(path))
+    plain = tmp_path / "a.txt"
+    plain.write_bytes(b"\xe4")
+    with pytest.raises(UserInputError, match=f"^{re.escape(str(plain))} is damaged"):
+        list(_document_lines(plain))
