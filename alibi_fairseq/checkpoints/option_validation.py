@@ -133,7 +133,8 @@ def component_names(group: str, options) -> list[str]:
 def check_component(group: str, name: str, options) -> None:
     """Raise ValueError for a component that is neither ours, a plugin's, nor safe."""
     if group in ("bpe", "tokenizer"):
-        check_encoder(group, name, options if isinstance(options, dict) else {})
+        if name not in ENCODERS:
+            raise ValueError(f"{group} '{name}' is not one of {', '.join(sorted(ENCODERS))}")
         return
     registries: dict[str, dict] = {
         "model": {**MODEL_REGISTRY, **ARCH_MODEL_REGISTRY},
@@ -146,18 +147,30 @@ def check_component(group: str, name: str, options) -> None:
         raise ValueError(f"{group} '{name}' is another one of fairseq's")
 
 
-def check_encoder(group: str, name: str, options: dict) -> None:
-    """Raise ValueError for a text encoder that would read anything but local files."""
-    if name not in ENCODERS:
-        raise ValueError(f"{group} '{name}' is not one of {', '.join(sorted(ENCODERS))}")
-    for option in FILES.get(name, ()):
-        if not options.get(option):
-            raise ValueError(f"{group} '{name}' has no {option}, so it would be fetched")
-    for option, value in options.items():
-        if isinstance(value, str) and "://" in value:
-            raise ValueError(
-                f"{option} is {value[:60]!r}, which would be fetched; name a local file"
-            )
+def check_encoder_files(cfg, path) -> None:
+    """Check that the text encoders of a configuration read local files only.
+
+    Only ``from_pretrained`` builds the encoders that a checkpoint names.
+
+    Raises:
+        UserInputError: fairseq would fetch a file.
+    """
+    for group in ("bpe", "tokenizer"):
+        encoder = plain_values(cfg.get(group))
+        options = encoder if isinstance(encoder, dict) else {}
+        for name in component_names(group, encoder):
+            for option in FILES.get(name, ()):
+                if not options.get(option):
+                    raise UserInputError(
+                        f"The text encoder {name} of {path} has no local file, so it would be "
+                        f"fetched. Download the file and pass {option}=FILE."
+                    )
+        for option, value in options.items():
+            if isinstance(value, str) and "://" in value:
+                raise UserInputError(
+                    f"The option {option} of {path} is {value[:60]!r}, which would be fetched. "
+                    f"Download the file and pass {option}=FILE."
+                )
 
 
 def check_model(name: str, options: dict) -> None:

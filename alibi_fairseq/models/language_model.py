@@ -14,6 +14,7 @@ from fairseq.modules import AdaptiveInput as FairseqAdaptiveInput
 from torch import Tensor
 
 from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
+from ..checkpoints.option_validation import check_encoder_files
 from ..errors import UserInputError
 from ..positions.alibi import slopes_option
 from ..results.data_folder import DataFolder
@@ -76,7 +77,8 @@ class AlibiLanguageModel(FairseqLanguageModel):
                 tokenizer.
 
         Raises:
-            UserInputError: an option is unknown, or belongs to a tokenizer that is not used.
+            UserInputError: an option is unknown, or belongs to a tokenizer that is not used, or a
+                file of the tokenizer would be fetched.
         """
         folder = str(model_name_or_path)
         data = str(data_name_or_path)
@@ -88,6 +90,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
             options = tokenizer_options(data_folder) | kwargs
         loaded = hub_utils.from_pretrained(folder, str(checkpoint_file), data, **options)
         check_hub_options(kwargs, loaded["args"])
+        check_encoder_files(loaded["args"], Path(folder) / str(checkpoint_file))
         return HubInterface(loaded["args"], loaded["task"], loaded["models"])
 
     @classmethod

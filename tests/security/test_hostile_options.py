@@ -12,7 +12,7 @@ import torch
 from commands import in_process
 
 from alibi_fairseq import AlibiLanguageModel, cli
-from alibi_fairseq.checkpoints.option_validation import check_options
+from alibi_fairseq.checkpoints.option_validation import check_encoder_files, check_options
 from alibi_fairseq.errors import UserInputError, explain
 
 pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
@@ -165,23 +165,7 @@ def test_model_overrides_run_no_code(checkpoint, data_bin, tmp_path, mark, comma
         ("task", {"_name": "language_modeling", "task": "masked_lm"}, "masked_lm"),
         ("criterion", {"_name": "ctc"}, "ctc"),
         ("criterion", "ctc", "ctc"),
-        ("bpe", "bert", "bert"),
-        ("bpe", {"_name": "bert", "bpe_vocab_file": None}, "bert"),
         ("bpe", {"_name": "hf_byte_bpe"}, "hf_byte_bpe"),
-        ("bpe", "gpt2", "gpt2_encoder_json, so it would be fetched"),
-        ("bpe", {"_name": "gpt2", "gpt2_encoder_json": "a.json"}, "no gpt2_vocab_bpe"),
-        ("bpe", {**GPT2, "gpt2_vocab_bpe": ADDRESS}, ADDRESS),
-        *(
-            (group, {"_name": name, option: ADDRESS}, ADDRESS)
-            for group, name, option in (
-                ("bpe", "sentencepiece", "sentencepiece_model"),
-                ("bpe", "subword_nmt", "bpe_codes"),
-                ("bpe", "fastbpe", "bpe_codes"),
-                ("bpe", "byte_bpe", "sentencepiece_model_path"),
-                ("bpe", "bert", "bpe_vocab_file"),
-                ("tokenizer", "sentencepiece", "sentencepiece_model"),
-            )
-        ),
         ("tokenizer", {"_name": "evil"}, "evil"),
     ],
 )
@@ -201,8 +185,7 @@ def test_unsafe_types_and_names_are_rejected(group, change, named):
             {"bpe": {"_name": name}, "tokenizer": {"_name": name}}
             for name in ("sentencepiece", "subword_nmt", "fastbpe", "bytes", "characters")
         ),
-        *({"bpe": name, "tokenizer": name} for name in ("byte_bpe", "moses", "space")),
-        {"bpe": GPT2},
+        *({"bpe": name, "tokenizer": name} for name in ("byte_bpe", "gpt2", "moses", "space")),
         *(
             {"model": {"_name": "alibi_lm", name: "/data (old)/ü & #1"}}
             for name in ("data", "save_dir", "tensorboard_logdir", "plasma_path", "user_dir")
@@ -217,6 +200,39 @@ def test_unsafe_types_and_names_are_rejected(group, change, named):
 )
 def test_safe_types_are_loaded(cfg):
     check_options(cfg, "model.pt")
+
+
+@pytest.mark.parametrize(
+    ("group", "encoder", "named"),
+    [
+        ("bpe", "bert", "bpe_vocab_file=FILE"),
+        ("bpe", {"_name": "bert", "bpe_vocab_file": None}, "bpe_vocab_file=FILE"),
+        ("bpe", "gpt2", "gpt2_encoder_json=FILE"),
+        ("bpe", {"_name": "gpt2", "gpt2_encoder_json": "a.json"}, "gpt2_vocab_bpe=FILE"),
+        ("bpe", {**GPT2, "gpt2_vocab_bpe": ADDRESS}, ADDRESS),
+        ("bpe", {"_name": "sentencepiece", "sentencepiece_model": ADDRESS}, ADDRESS),
+        ("bpe", {"_name": "subword_nmt", "bpe_codes": ADDRESS}, ADDRESS),
+        ("bpe", {"_name": "byte_bpe", "sentencepiece_model_path": ADDRESS}, ADDRESS),
+        ("tokenizer", {"_name": "sentencepiece", "sentencepiece_model": ADDRESS}, ADDRESS),
+    ],
+)
+def test_encoders_that_fetch_files_are_rejected(group, encoder, named):
+    with pytest.raises(UserInputError, match="would be fetched") as raised:
+        check_encoder_files({group: encoder}, "model.pt")
+    assert named in str(raised.value)
+
+
+@pytest.mark.parametrize("encoder", [None, "space", GPT2, {"_name": None}])
+def test_encoders_with_local_files_are_accepted(encoder):
+    check_encoder_files({"bpe": encoder}, "model.pt")
+
+
+def test_from_pretrained_fetches_nothing(checkpoint, data_bin, tmp_path):
+    state = torch.load(checkpoint, weights_only=False)
+    state["cfg"]["bpe"] = {"_name": "sentencepiece", "sentencepiece_model": ADDRESS}
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(UserInputError, match="would be fetched"):
+        AlibiLanguageModel.from_pretrained(tmp_path, "model.pt", data_bin)
 
 
 @pytest.fixture
