@@ -23,7 +23,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ..errors import UserInputError
 
-#: Text encoders that read local files only, given the files in ``FILES``.
+#: Text encoders that evaluate no code.
 ENCODERS = {
     "sentencepiece",
     "subword_nmt",
@@ -37,8 +37,6 @@ ENCODERS = {
     "nltk",
     "space",
 }
-#: Options of encoders that fetch their vocabulary unless they are given its files.
-FILES = {"bert": ("bpe_vocab_file",), "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe")}
 #: fairseq's losses for language models.
 CRITERIONS = (
     "cross_entropy",
@@ -145,32 +143,6 @@ def check_component(group: str, name: str, options) -> None:
     safe = cls in (TransformerLanguageModel, LanguageModelingTask) or name in CRITERIONS
     if cls is not None and cls.__module__.split(".")[0] == "fairseq" and not safe:
         raise ValueError(f"{group} '{name}' is another one of fairseq's")
-
-
-def check_encoder_files(cfg, path) -> None:
-    """Check that the text encoders of a configuration read local files only.
-
-    Only ``from_pretrained`` builds the encoders that a checkpoint names.
-
-    Raises:
-        UserInputError: fairseq would fetch a file.
-    """
-    for group in ("bpe", "tokenizer"):
-        encoder = plain_values(cfg.get(group))
-        options = encoder if isinstance(encoder, dict) else {}
-        for name in component_names(group, encoder):
-            for option in FILES.get(name, ()):
-                if not options.get(option):
-                    raise UserInputError(
-                        f"The text encoder {name} of {path} has no local file, so it would be "
-                        f"fetched. Download the file and pass {option}=FILE."
-                    )
-        for option, value in options.items():
-            if isinstance(value, str) and "://" in value:
-                raise UserInputError(
-                    f"The option {option} of {path} is {value[:60]!r}, which would be fetched. "
-                    f"Download the file and pass {option}=FILE."
-                )
 
 
 def check_model(name: str, options: dict) -> None:

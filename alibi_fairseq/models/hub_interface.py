@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
@@ -14,6 +15,8 @@ from ..errors import UserInputError, did_you_mean
 
 #: Options of fairseq's ``from_pretrained`` that are not in a checkpoint.
 HUB_OPTIONS = {"generation_args"}
+#: Options of encoders that fetch their vocabulary unless they are given its files.
+FILES = {"bert": ("bpe_vocab_file",), "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe")}
 
 
 class HubInterface(GeneratorHubInterface):
@@ -65,3 +68,38 @@ def encoders_with_option(option: str) -> list[str]:
             if option in {field.name for field in dataclasses.fields(dataclass)}:
                 encoders.append(f"{group}='{name}'")
     return encoders
+
+
+def check_encoder_files(cfg, path) -> None:
+    """Check that the text encoders of a configuration read local files only.
+
+    Only ``from_pretrained`` builds the encoders that a checkpoint names. fairseq would fetch every
+    address in their options.
+
+    Args:
+        cfg: configuration of the loaded checkpoint.
+        path: path of the checkpoint, for messages.
+
+    Raises:
+        UserInputError: fairseq would fetch a file.
+    """
+    for group in ("bpe", "tokenizer"):
+        encoder = cfg.get(group)
+        if encoder is None:
+            continue
+        options: dict[str, Any] = {"_name": encoder}
+        if not isinstance(encoder, str):
+            options = dict(encoder)
+        name = options.get("_name")
+        for option in FILES.get(name, ()):
+            if not options.get(option):
+                raise UserInputError(
+                    f"The text encoder {name} of {path} has no local file, so it would be "
+                    f"fetched. Download the file and pass {option}=FILE."
+                )
+        for option, value in options.items():
+            if isinstance(value, str) and "://" in value:
+                raise UserInputError(
+                    f"The option {option} of {path} is {value[:60]!r}, which would be fetched. "
+                    f"Download the file and pass {option}=FILE."
+                )

@@ -14,7 +14,6 @@ from fairseq.modules import AdaptiveInput as FairseqAdaptiveInput
 from torch import Tensor
 
 from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
-from ..checkpoints.option_validation import check_encoder_files
 from ..errors import UserInputError
 from ..positions.alibi import slopes_option
 from ..results.data_folder import DataFolder
@@ -29,7 +28,7 @@ from .config import (
     Wiki103Config,
 )
 from .decoder import AlibiDecoder, parse_windows
-from .hub_interface import HubInterface, check_hub_options
+from .hub_interface import HubInterface, check_encoder_files, check_hub_options
 from .output_projection import parse_excluded_symbols
 
 
