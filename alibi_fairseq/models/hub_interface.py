@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
@@ -85,12 +84,10 @@ def check_encoder_files(cfg, path) -> None:
     """
     for group in ("bpe", "tokenizer"):
         encoder = cfg.get(group)
-        if encoder is None:
+        options = {"_name": encoder} if encoder is None or isinstance(encoder, str) else encoder
+        name = options["_name"]
+        if name is None:
             continue
-        options: dict[str, Any] = {"_name": encoder}
-        if not isinstance(encoder, str):
-            options = dict(encoder)
-        name = options.get("_name")
         for option in FILES.get(name, ()):
             if not options.get(option):
                 raise UserInputError(
