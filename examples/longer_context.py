@@ -77,18 +77,19 @@ def continue_training(start: Path, data: Path, folder: Path, length: int, update
     return folder / "checkpoint_last.pt"
 
 
-def has_other_settings(folder: Path, start: Path, updates: int) -> bool:
-    """Return True if a folder has training runs from another model or with other updates.
+def record_settings(folder: Path, start: Path, updates: int) -> bool:
+    """Record the model and the updates of the training runs in a folder.
 
-    The settings of a new folder are recorded in it.
+    Returns:
+        False if the folder has training runs from another model or with other updates.
     """
     settings = {"start_sha256": sha256_file(start), "updates": updates}
     path = folder / "settings.json"
     if path.is_file():
-        return read_json(path) != settings
+        return read_json(path) == settings
     with atomic_write(path) as stream:
         json.dump(settings, stream)
-    return False
+    return True
 
 
 def main() -> None:
@@ -107,7 +108,7 @@ def main() -> None:
     began = time.monotonic()
     data = args.run / "data-bin"
     start = args.run / f"alibi-{SHORT}-seed1" / "checkpoint_last.pt"
-    if has_other_settings(args.out, start, args.updates):
+    if not record_settings(args.out, start, args.updates):
         parser.error(
             f"{args.out} has training runs from another model or with other --updates. Pass "
             "another --out, or remove the folder."

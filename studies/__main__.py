@@ -90,7 +90,8 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     reject_unused_options(parser, args)
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
-    from .experiment import Study, StudyConfig
+    from .config import StudyConfig
+    from .experiment import Study
     from .gpu.page import write_gpu_page
     from .small_models.page import TRIALS, write_readme_table, write_small_models_page
 

@@ -124,11 +124,11 @@ def test_longer_context_resumes_interrupted_training(start, tmp_path, monkeypatc
 
 def test_longer_context_rejects_other_settings(start, tmp_path):
     folder = tmp_path / "out"
-    assert not longer_context.has_other_settings(folder, start, 125)
-    assert not longer_context.has_other_settings(folder, start, 125)
-    assert longer_context.has_other_settings(folder, start, 500)
+    assert longer_context.record_settings(folder, start, 125)
+    assert longer_context.record_settings(folder, start, 125)
+    assert not longer_context.record_settings(folder, start, 500)
     start.write_bytes(b"other weights")
-    assert longer_context.has_other_settings(folder, start, 125)
+    assert not longer_context.record_settings(folder, start, 125)
 
 
 @pytest.fixture(scope="module")

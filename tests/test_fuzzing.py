@@ -34,7 +34,8 @@ from commands import ROOT, SHORT
 from huggingface.exported import converted, perturbed
 
 from alibi_fairseq import cli
-from alibi_fairseq.data.probes import PROBE_FILE, PROBES
+from alibi_fairseq.data.probe_data import PROBE_FILE
+from alibi_fairseq.data.probes import PROBES
 from alibi_fairseq.results.data_hashes import dictionary_sha256
 
 CASES = int(os.environ.get("FUZZ_CASES", 60))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.loading import require_file
-from ..data.probes import PROBE_FILE
+from ..data.probe_data import PROBE_FILE
 from ..errors import UserInputError
 from ..evaluation.config import (
     CHECKPOINTS,

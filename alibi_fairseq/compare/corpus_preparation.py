@@ -8,7 +8,8 @@ from pathlib import Path
 from ..data.custom_text import CustomTextBuilder
 from ..data.document_sampling import sample_documents
 from ..data.pipeline import prepare_corpus
-from ..data.probes import PROBES, prepare_probe
+from ..data.probe_data import prepare_probe
+from ..data.probes import PROBES
 from ..data.shared_vocabulary import SharedVocabularyBuilder, train_shared_model
 from ..data.sources import check_output_folder
 from ..errors import UserInputError

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..data import probes
+from ..data.probe_data import load_probe
 from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from .checkpoint import LoadedModel
@@ -42,7 +43,7 @@ class ProbeEvaluator(Evaluator):
     def __init__(self, config: SweepConfig, folder: DataFolder):
         self._device = find_device(config.device)
         self._memory_budget = config.memory_budget
-        self._probe, self._marker, self._text = probes.load(folder.path)
+        self._probe, self._marker, self._text = load_probe(folder.path)
         self.corpus = self._probe.name
         for length in config.lengths:
             self._probe.check(length)

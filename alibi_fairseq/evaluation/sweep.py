@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.probes import PROBE_FILE
+from ..data.probe_data import PROBE_FILE
 from ..files import locked, sha256_file
 from ..progress_bar import make_progress_bar
 from ..results.data_folder import DataFolder

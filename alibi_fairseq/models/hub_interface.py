@@ -85,7 +85,7 @@ def check_encoder_files(cfg, path) -> None:
     for group in ("bpe", "tokenizer"):
         encoder = cfg.get(group)
         options = {"_name": encoder} if encoder is None or isinstance(encoder, str) else encoder
-        name = options["_name"]
+        name = options.get("_name")
         if name is None:
             continue
         for option in FILES.get(name, ()):

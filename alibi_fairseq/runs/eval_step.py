@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..data import probes
+from ..data.probe_data import PROBE_FILE
 from ..evaluation.config import SweepConfig, TextCase
 from ..evaluation.option_types import format_stride
 from ..results.completion import CompletionMarker
@@ -188,7 +188,7 @@ class ProbeEvalStep(EvalStep):
         """Return the marker, which depends on the probe's settings instead of a split."""
         flags = (*self.config.override_flags(), *self.flags)
         settings = {"lengths": self.config.lengths, "flags": flags}
-        sources = [run.checkpoint_path(self.updates), Path(run.data) / probes.PROBE_FILE]
+        sources = [run.checkpoint_path(self.updates), Path(run.data) / PROBE_FILE]
         return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results_path])
 
 

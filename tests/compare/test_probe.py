@@ -11,8 +11,9 @@ from fakes import TINY, in_this_process
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.data import probes
-from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe, prepare_probe
+from alibi_fairseq.data import probe_data
+from alibi_fairseq.data.probe_data import PROBE_FILE, load_probe, prepare_probe
+from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
@@ -61,8 +62,8 @@ def recalled(row: list[int], position: int) -> int:
 
 @pytest.fixture
 def few_sequences(monkeypatch):
-    monkeypatch.setattr(probes, "TOKENS", 64 * 64)
-    monkeypatch.setattr(probes, "HELD_OUT", 8)
+    monkeypatch.setattr(probe_data, "TOKENS", 64 * 64)
+    monkeypatch.setattr(probe_data, "HELD_OUT", 8)
 
 
 @pytest.mark.parametrize("depth", [0.0, 0.5, 1.0, None])
@@ -165,14 +166,14 @@ def test_seed_determines_sequences(probe):
 @pytest.mark.parametrize("probe", [COPY, MQAR], ids=lambda probe: probe.name)
 def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
     prepare_probe(probe, 64, None, tmp_path / "data")
-    loaded, marker, text = probes.load(tmp_path / "data")
+    loaded, marker, text = load_probe(tmp_path / "data")
     assert loaded == probe
     assert text is None
     assert load_dictionary(tmp_path / "data")[marker] == "<probe:mark>"
-    settings = tmp_path / "data" / probes.PROBE_FILE
+    settings = tmp_path / "data" / PROBE_FILE
     settings.write_text(settings.read_text().replace(probe.name, "unknown"))
     with pytest.raises(UserInputError, match="probe 'unknown', which does not exist"):
-        probes.load(tmp_path / "data")
+        load_probe(tmp_path / "data")
 
 
 @pytest.mark.parametrize(
@@ -190,9 +191,9 @@ def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
 )
 def test_damaged_settings_are_rejected(tmp_path, content, message):
     (tmp_path / "dict.txt").write_text("a 1\n" * 40)
-    (tmp_path / probes.PROBE_FILE).write_text(content)
-    with pytest.raises(UserInputError, match=f"{probes.PROBE_FILE}.* {message}"):
-        probes.load(tmp_path)
+    (tmp_path / PROBE_FILE).write_text(content)
+    with pytest.raises(UserInputError, match=f"{PROBE_FILE}.* {message}"):
+        load_probe(tmp_path)
 
 
 def test_training_blocks_are_sequences(few_sequences, tmp_path):

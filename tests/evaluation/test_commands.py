@@ -7,7 +7,7 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
-from alibi_fairseq.data.probes import PROBE_FILE
+from alibi_fairseq.data.probe_data import PROBE_FILE
 from alibi_fairseq.results.results_file import load_results_file
 
 

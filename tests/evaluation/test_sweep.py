@@ -9,7 +9,8 @@ import torch
 from conftest import without_times
 from trained import TRAIN_LENGTH, Trained, text_of, train
 
-from alibi_fairseq.data import probes
+from alibi_fairseq.data import probe_data, probes
+from alibi_fairseq.data.probe_data import prepare_probe
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import text_evaluator
 from alibi_fairseq.evaluation.checkpoint import LoadedModel
@@ -173,9 +174,9 @@ def test_length_past_the_end_is_not_measured_again(sweep, scored):
 @pytest.fixture
 def probe(tmp_path, monkeypatch):
     """Return data of the probe ``copy`` and a model trained on them."""
-    monkeypatch.setattr(probes, "TOKENS", 4096)
+    monkeypatch.setattr(probe_data, "TOKENS", 4096)
     data = tmp_path / "probe"
-    probes.prepare_probe(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
+    prepare_probe(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
     return data, train(data, tmp_path / "model", Trained.FLAGS["alibi"])
 
 

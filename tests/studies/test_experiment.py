@@ -23,7 +23,8 @@ from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import execute_experiment, make_work_items
 from studies.__main__ import main
-from studies.experiment import Study, StudyConfig, run_name
+from studies.config import StudyConfig, run_name
+from studies.experiment import Study
 from studies.losses import MODEL_FILE, diverged_models, finished_models, load_losses
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -13,7 +13,7 @@ from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.errors import UserInputError
 from studies.__main__ import main
-from studies.experiment import StudyConfig
+from studies.config import StudyConfig
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "small_models"

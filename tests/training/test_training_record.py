@@ -19,7 +19,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
 from alibi_fairseq.training import training_record
-from alibi_fairseq.training.training_record import precision_of
+from alibi_fairseq.training.training_record import TrainingRecord, precision_of
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
@@ -156,6 +156,15 @@ def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
     assert totals["timed_process_seconds"] == pytest.approx(process_seconds)
     expected = totals["timed_tokens"] / process_seconds
     assert last["tokens_per_second_per_process"] == pytest.approx(expected, abs=0.1)
+
+
+def test_seconds_of_an_update_count_for_each_process():
+    trainer = SimpleNamespace(cfg=None, device=torch.device("cpu"), data_parallel_world_size=4)
+    record = TrainingRecord(trainer, None)
+    record.updated(64)  # the first one after a start is not timed
+    record.updated(64)
+    assert record.totals["timed_seconds"] > 0
+    assert record.totals["timed_process_seconds"] == 4 * record.totals["timed_seconds"]
 
 
 def test_run_from_other_weights_starts_new_record(data, tmp_path):

@@ -1,0 +1,164 @@
+"""Configuration of a study, and checks that its models suit the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, fields
+from pathlib import Path
+
+import pydantic.dataclasses
+
+from alibi_fairseq.compare.comparison_config import STRICT, ComparisonConfig, ModelSpec
+from alibi_fairseq.compare.comparison_runs import eval_steps_of
+from alibi_fairseq.compare.config_files import from_mapping
+
+from .losses import EvaluationKey
+from .primary_tests import StudiedModels, evaluation_name, needed_evaluations
+
+#: Keys of a part that list its models. All other keys say how they are trained and evaluated.
+_KEYS_OF_MODELS = ("methods", "train_lengths", "seeds", "train_on", "order")
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
+class StudyConfig:
+    """A YAML file of models: comparisons that share corpora, training, and evaluation.
+
+    Attributes:
+        corpora: corpora as in a comparison, without the paths of their texts.
+        parts: comparisons, in the order of training.
+        training: keys of the training that all parts share.
+        evaluation: keys of the evaluation that all parts share.
+        tests: models of the six tests. The results then have a separate page. None, only for the
+            configurations in ``small_models/``: they belong to the page of the small models.
+    """
+
+    title: str
+    corpora: list[dict]
+    parts: list[dict]
+    training: dict = field(default_factory=dict)
+    evaluation: dict = field(default_factory=dict)
+    tests: StudiedModels | None = None
+
+    def __post_init__(self):
+        parts = self.comparisons({})
+        methods = {method for part in parts for method in part.methods}
+        for method in methods:
+            if not method.isidentifier():
+                raise ValueError(
+                    f"parts: '{method}' is not the name of one method, without hyphens, which a "
+                    "study needs. Give its options in method_flags, or use alibi-fairseq compare"
+                )
+        for part in parts:
+            part.check_method_keys(methods)
+        _check_equal_parts(parts)
+        if self.tests:
+            _check_tests(parts, self.tests)
+
+    def comparisons(self, texts: Mapping[str, Path]) -> tuple[ComparisonConfig, ...]:
+        """Return the parts as comparisons.
+
+        Args:
+            texts: path of the text of each corpus; a missing one is replaced by a placeholder.
+        """
+        corpora = []
+        for corpus in self.corpora:
+            name = str(corpus.get("name"))
+            text = texts.get(name, Path(name.upper()))
+            key = "data" if (text / "dict.txt").is_file() else "text"
+            corpora.append({**corpus, key: str(text)})
+        shared = {**self.training, **self.evaluation, "corpora": corpora}
+        return tuple(from_mapping({**shared, **part}) for part in self.parts)
+
+
+def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:
+    """Check that parts with the same model differ only in the models that they list.
+
+    The results folder has one place for a model, so a second version of it could not be kept.
+
+    Raises:
+        ValueError: two parts train or evaluate a model differently.
+    """
+    first_parts: dict[str, ComparisonConfig] = {}
+    for part in parts:
+        for model in part.model_specs():
+            name = run_name(model)
+            first = first_parts.setdefault(name, part)
+            for field_of_part in fields(part):
+                key = field_of_part.name
+                if key not in _KEYS_OF_MODELS and getattr(first, key) != getattr(part, key):
+                    raise ValueError(
+                        f"parts: {name} is in two parts with different {key}. Keep it in one "
+                        "part, or use another file for the other part"
+                    )
+
+
+def _check_tests(parts: Iterable[ComparisonConfig], tests: StudiedModels) -> None:
+    """Check that the models of the six tests are evaluated as the tests need.
+
+    Models may be missing. The tests that need them are then listed as not run.
+
+    Raises:
+        ValueError: no model has the corpus and the training length of the tests, the scored range
+            does not suit them, or a model lacks an evaluation.
+    """
+    evaluations: dict[tuple[str, str, int], set[EvaluationKey]] = {}
+    for part in parts:
+        _check_scored_range(part, tests)
+        for spec in part.model_specs():
+            model = (spec.corpus, spec.method, spec.train_length)
+            evaluations[model] = set(_evaluations_of(part, spec))
+    if not any((corpus, n) == (tests.corpus, tests.train_length) for corpus, _, n in evaluations):
+        raise ValueError(
+            f"tests: no part trains models on the corpus '{tests.corpus}' with the training length "
+            f"{tests.train_length}; name a corpus and a training length of the parts"
+        )
+    for key in needed_evaluations(tests):
+        model = (key.corpus, key.method, key.train_length)
+        if model in evaluations and key not in evaluations[model]:
+            raise ValueError(
+                f"tests: they need {key.method} with the training length {key.train_length} at "
+                f"{evaluation_name(key)}; add this to eval_lengths, sliding, or variants"
+            )
+
+
+def _check_scored_range(part: ComparisonConfig, tests: StudiedModels) -> None:
+    """Check that each document has a scored range after, and as long as, the longest window.
+
+    Raises:
+        ValueError: it has not.
+    """
+    longest = 16 * tests.train_length
+    if part.per_document is None:
+        raise ValueError("per_document: the tests need the loss of each document; set it")
+    if part.score_from is None or part.score_from < longest:
+        raise ValueError(
+            f"score_from: it must be at least {longest}, 16 training lengths of the tests, so that "
+            "the longest window fits before the scored tokens"
+        )
+    if part.score_to is None or part.score_to < part.score_from + longest:
+        raise ValueError(
+            f"score_to: it must be at least {part.score_from + longest}, so that the scored tokens "
+            "fill a window of 16 training lengths of the tests"
+        )
+
+
+def _evaluations_of(part: ComparisonConfig, spec: ModelSpec) -> Iterator[EvaluationKey]:
+    """Yield the evaluations of a model on the corpus that it is trained on."""
+    (corpus,) = [corpus for corpus in part.corpora if corpus.name == spec.corpus]
+    for step in eval_steps_of(part, corpus, spec, Path(), Path()):
+        if not step.data:
+            for _, length, stride in step.cases:
+                yield EvaluationKey(
+                    corpus=spec.corpus,
+                    method=spec.method,
+                    train_length=spec.train_length,
+                    length=length,
+                    stride=stride,
+                    variant=step.name,
+                    tested_on=spec.corpus,
+                )
+
+
+def run_name(spec: ModelSpec) -> str:
+    """Return the name of a model's folder in the results."""
+    return f"{spec.corpus}-{spec.method}-{spec.train_length}-seed{spec.seed}"
