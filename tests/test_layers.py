@@ -29,7 +29,7 @@ GLUE = {
     "data.tokenization",
     "data.wikitext103",
     "data.truncation",
-    "data.probes",
+    "data.probe_data",
     "compare.experiment",
     "compare.speeds",
 }
