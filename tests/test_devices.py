@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.nn.attention.flex_attention import flex_attention
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, flex
+from alibi_fairseq.attention import BACKENDS, FutureMask, flex_kernel
 from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.models.language_model import AdaptiveInput
@@ -45,7 +45,7 @@ ADAPTIVE = (
 @pytest.fixture
 def gpu(monkeypatch):
     monkeypatch.setitem(linear_cross_entropy.CHUNK, DEVICE.type, 20 * WORDS)
-    monkeypatch.setattr(flex, "compiled_attention", lambda: flex_attention)
+    monkeypatch.setattr(flex_kernel, "compiled_attention", lambda: flex_attention)
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *call: None)
     alibi._slopes_on.cache_clear()
     with FakeTensorMode(allow_non_fake_inputs=True):  # torch.tensor returns a real tensor

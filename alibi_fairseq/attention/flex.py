@@ -2,30 +2,27 @@
 
 The block mask is computed from counts alone, so nothing is evaluated over T × S and the host does
 not wait for the device. The kernel is compiled once for each kind of call (as many keys as queries,
-more keys, a single query, a single sequence, documents), not once per length or batch size. It has
-no attention dropout, and no backward pass on the CPU.
+more keys, a single query, a single sequence, a window, documents, multiples of 128), not once per
+length or batch size. It has no attention dropout, and no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
 """
 
 from __future__ import annotations
 
-import functools
+import logging
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
+from torch.nn.attention.flex_attention import BlockMask
 
 from ..positions import RelativeBias
 from ..positions.alibi import is_linear
+from .flex_kernel import BLOCK, COMPILER_ERRORS, flex_kernel, kernel_options
 from .future_mask import FutureMask
 
-#: Queries and keys per block of the mask, the size that the kernels are written for.
-BLOCK = 128
-#: Options of the Triton kernel: a query sees at least its own key, and the blocks it sees are
-#: adjacent.
-TRITON_OPTIONS: FlexKernelOptions = {"ROWS_GUARANTEED_SAFE": True, "BLOCKS_ARE_CONTIGUOUS": True}
+logger = logging.getLogger(__name__)
 
 
 def unsupported_reason(
@@ -57,7 +54,40 @@ def unsupported_reason(
         return "flex does not support float64"
     if q.device.type == "cuda" and not 16 <= q.shape[-1] <= 256:
         return f"flex on a GPU needs head sizes from 16 to 256, not {q.shape[-1]}"
+    if q.device.type == "cuda":
+        return compile_failure(q, k, v, mask, trained)
     return None
+
+
+#: Failed compilations by kind of call. None: it was compiled.
+_compile_failures: dict[tuple, str | None] = {}
+
+
+def compile_failure(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, trained: bool) -> str | None:
+    """Return the reason why PyTorch cannot compile a kernel for a call, or None.
+
+    The first call of a kind is computed here, with gradients if ``trained``, which compiles the
+    kernels that the following calls use. A failure during a training could not be handled there:
+    the backward pass is compiled only when it runs.
+    """
+    kind = (
+        *(q.device, q.dtype, q.shape[1], q.shape[3], q.shape[0] == 1, trained),
+        *(type(mask.bias), mask.window > 0, mask.document_start is not None),
+        *(mask.offset > 0, mask.queries == 1, mask.queries <= BLOCK),
+        *(mask.queries % BLOCK == 0, mask.keys % BLOCK == 0),
+    )
+    if kind not in _compile_failures:
+        q, k, v = (x.detach().clone().requires_grad_(trained) for x in (q, k, v))
+        try:
+            output = attend(q, k, v, mask, 0.0)
+            if trained:
+                torch.autograd.grad(output, (q, k, v), output.detach())
+            _compile_failures[kind] = None
+        except COMPILER_ERRORS as error:
+            reason = str(error).strip().splitlines()[0]
+            _compile_failures[kind] = f"flex could not be compiled for this call: {reason}"
+            logger.warning("%s. Another backend is used.", _compile_failures[kind])
+    return _compile_failures[kind]
 
 
 def _reads_past_keys(head_dim: int) -> bool:
@@ -94,7 +124,11 @@ def attend(
         blocks = mask.shared(("flex blocks", q.device), lambda: causal_blocks(mask, q.device))
     else:
         blocks = causal_blocks(mask, q.device, windows)
-    return flex_kernel(q, k, v, score_mod, blocks)
+    options = None
+    if q.device.type == "cuda":
+        has_table = mask.bias is not None and not is_linear(mask.bias)
+        options = kernel_options(mask, q.dtype, has_table)
+    return flex_kernel(q, k, v, score_mod, blocks, options)
 
 
 def scalar_tensor(value: int, device: torch.device) -> Tensor:
@@ -112,14 +146,13 @@ def _score_modification(mask: FutureMask, device: torch.device) -> Callable | No
     """
     if mask.bias is None:
         return None
-    # A tensor: another number in the closure would be compiled anew.
-    offset = scalar_tensor(mask.offset, device)
+    distance = _distance_function(mask, device)
     if is_linear(mask.bias):
         slopes = mask.bias.slopes(device)  # (H,)
         torch._dynamo.mark_static(slopes)
 
         def linear(score, batch, head, query, key):
-            return score - slopes[head] * (query + offset - key)
+            return score - slopes[head] * distance(query, key)
 
         return linear
     assert isinstance(mask.bias, RelativeBias)  # see unsupported_reason()
@@ -127,9 +160,22 @@ def _score_modification(mask: FutureMask, device: torch.device) -> Callable | No
     torch._dynamo.mark_static(table, 0)
 
     def relative(score, batch, head, query, key):
-        return score + table[head, (query + offset - key).clamp(min=0)]
+        return score + table[head, distance(query, key).clamp(min=0)]
 
     return relative
+
+
+def _distance_function(mask: FutureMask, device: torch.device) -> Callable:
+    """Return the function from the indices of a query and a key to their distance.
+
+    Reading a number from a tensor for each score makes the kernel a third slower (D = 64 on an
+    H200), so a mask without an offset has none.
+    """
+    if mask.offset == 0:
+        return lambda query, key: query - key
+    # A tensor, since another number in the closure would be compiled anew.
+    offset = scalar_tensor(mask.offset, device)
+    return lambda query, key: query + offset - key
 
 
 def causal_blocks(
@@ -166,7 +212,9 @@ def causal_blocks(
     # Blocks from start up to here have no masked key. With a window or documents any block may.
     partial = start
     if not mask.window and query_document_start is None:
-        partial = torch.maximum((first + 1) // BLOCK, start)
+        # The block of a query block's first key is partial even if that key is its last one, so
+        # that each query has a visible key in the first block that the kernel visits.
+        partial = torch.maximum(first // BLOCK, start)
     end, partial = torch.broadcast_tensors(end, partial)
 
     def block_range(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,14 +243,19 @@ def _visibility(
 
     ``query_document_start`` is (B, T), the first key of each query's document.
     """
-    # Tensors, since numbers in the closure would be compiled in.
-    offset = scalar_tensor(mask.offset, device)
-    limit = scalar_tensor(mask.window or mask.keys, device)
+    distance = _distance_function(mask, device)
 
-    def visible(batch, head, query, key):
-        distance = query + offset - key
-        return (distance >= 0) & (distance < limit)
+    def causal(batch, head, query, key):
+        return distance(query, key) >= 0
 
+    visible = causal
+    if mask.window:
+        limit = scalar_tensor(mask.window, device)
+
+        def within_window(batch, head, query, key):
+            return causal(batch, head, query, key) & (distance(query, key) < limit)
+
+        visible = within_window
     if query_document_start is None:
         return visible
 
@@ -211,32 +264,3 @@ def _visibility(
         return visible(batch, head, query, key) & in_document
 
     return visible_in_document
-
-
-def flex_kernel(
-    q: Tensor, k: Tensor, v: Tensor, score_mod: Callable | None, blocks: BlockMask
-) -> Tensor:
-    """Call FlexAttention.
-
-    Args:
-        q: (B, H, T, D) unscaled queries.
-        k, v: (B, H, S, D) keys and values.
-        score_mod: function that adds the bias to one score, or None.
-        blocks: blocks of keys that each block of queries attends to.
-
-    Returns:
-        (B, H, T, D) in the dtype of ``q``.
-    """
-    for tensor in (q, k, v):  # a model has one number of heads and one head size
-        torch._dynamo.mark_static(tensor, 1)
-        torch._dynamo.mark_static(tensor, 3)
-    options = TRITON_OPTIONS if q.device.type == "cuda" else None
-    return compiled_attention()(
-        q, k, v, score_mod=score_mod, block_mask=blocks, kernel_options=options
-    )
-
-
-@functools.lru_cache(maxsize=1)
-def compiled_attention() -> Callable[..., Tensor]:
-    """Return FlexAttention, compiled for all lengths at once."""
-    return torch.compile(flex_attention, dynamic=True, fullgraph=True)

@@ -100,9 +100,9 @@ def test_auto_selects_fastest_measured_backend(monkeypatch):
     ("method", "queries", "dropout_p", "window", "expected"),
     [
         ("alibi", 512, 0.0, 0, "flash flex fold"),
-        ("alibi", 4095, 0.0, 0, "flash flex fold"),
-        ("alibi", 4096, 0.0, 0, "skipping flash fold"),
-        ("alibi", 512, 0.1, 0, "flash fold"),
+        ("alibi", 32767, 0.0, 0, "flash flex fold"),
+        ("alibi", 32768, 0.0, 0, "skipping flash flex fold"),
+        ("alibi", 512, 0.1, 0, "flash flex fold"),
         ("alibi", 1, 0.0, 0, "flash sdpa"),
         ("none", 512, 0.0, 0, "sdpa"),
         ("none", 512, 0.0, 100, "flex sdpa"),

@@ -9,10 +9,12 @@ import pytest
 import torch
 import torch._dynamo.utils as dynamo
 from attention_calls import Call, all_at_once, reference
+from torch._inductor.exc import InductorError
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad
 
-from alibi_fairseq.attention import FutureMask, attend, flex
+from alibi_fairseq.attention import FutureMask, attend, backend_selection, flex, flex_kernel
+from alibi_fairseq.attention.flex_kernel import BLOCK
 from alibi_fairseq.attention.skipping import certify
 
 #: Lengths of windows at, near, and away from block boundaries.
@@ -27,9 +29,9 @@ def visible(call: Call, windows: torch.Tensor | None) -> torch.Tensor:
     if call.documents:
         is_visible = is_visible & (keys >= call.starts()[:, None, call.cached :, None])
     if windows is not None:
-        first = (torch.arange(call.length) // flex.BLOCK) * flex.BLOCK + call.cached  # of the block
+        first = (torch.arange(call.length) // BLOCK) * BLOCK + call.cached  # of the block
         nearest = (first - windows[..., None].long()).clamp(min=0)  # (H, T)
-        is_visible = is_visible & (keys >= (nearest // flex.BLOCK * flex.BLOCK)[..., None])
+        is_visible = is_visible & (keys >= (nearest // BLOCK * BLOCK)[..., None])
     return is_visible.expand(*[1] * (4 - is_visible.dim()), *is_visible.shape)
 
 
@@ -53,15 +55,62 @@ def test_visited_blocks_have_visible_keys(call, windows):
 
     def tiles(beyond: bool) -> torch.Tensor:
         """Return (B, H, R, C, block of queries, block of keys); no key past the end is visible."""
-        whole = pad(is_visible, (0, 0, 0, -call.length % flex.BLOCK), value=beyond)
-        whole = pad(whole, (0, -call.keys % flex.BLOCK))
-        whole = whole.unflatten(3, (-1, flex.BLOCK)).unflatten(2, (-1, flex.BLOCK))
+        whole = pad(is_visible, (0, 0, 0, -call.length % BLOCK), value=beyond)
+        whole = pad(whole, (0, -call.keys % BLOCK))
+        whole = whole.unflatten(3, (-1, BLOCK)).unflatten(2, (-1, BLOCK))
         return whole.transpose(3, 4)
 
     assert torch.equal(blocks.to_dense().bool(), tiles(False).any(-1).any(-1))
+    # Full blocks have no masked key, so the kernel applies no mask to them. If the last key of a
+    # block is the first query's own, the block is not counted as full.
     if windows is not None:
-        # Full blocks have no masked key, so the kernel applies no mask to them.
-        assert torch.equal(blocks.full_kv_num_blocks.long(), tiles(True).all(-1).all(-1).sum(-1))
+        entirely_visible = tiles(True).all(-1).all(-1).sum(-1)
+        spared = int(call.cached % BLOCK == BLOCK - 1)
+        assert torch.equal(
+            blocks.full_kv_num_blocks.long(), (entirely_visible - spared).clamp(min=0)
+        )
+
+
+#: Lengths at, near, and away from block boundaries.
+SHAPES = [(300, 0), (384, 0), (300, 70), (256, 128), (700, 126), (700, 127), (1, 127), (1, 128)]
+
+
+@pytest.mark.parametrize("documents", [False, True])
+@pytest.mark.parametrize("window", [0, 100, 200])
+@pytest.mark.parametrize(("length", "cached"), SHAPES)
+def test_kernel_options_follow_from_mask(length, cached, window, documents):
+    """Check the promises of the options against the mask written out as a matrix.
+
+    A kernel visits partial blocks before full ones.
+    """
+    call = Call(length=length, cached=cached, window=window, documents=documents)
+    options = flex_kernel.kernel_options(call.mask(), torch.float32, has_table=False)
+    blocks = flex.causal_blocks(call.mask(), torch.device("cpu"))
+    is_visible = visible(call, None)[:, 0]  # (B, T, S)
+    partial = blocks.kv_num_blocks.expand(len(is_visible), 1, -1)[:, 0]  # (B, R)
+    first_partial = blocks.kv_indices.expand(len(is_visible), 1, -1, -1)[:, 0, :, 0]  # (B, R)
+    has_unsafe_row = False
+    for rows, first, count in zip(is_visible, first_partial.tolist(), partial.tolist()):
+        for block, start in enumerate(range(0, length, BLOCK)):
+            assert count[block] > 0
+            first_key = first[block] * BLOCK
+            keys = slice(first_key, first_key + BLOCK)
+            queries = rows[start : start + BLOCK, keys]
+            has_unsafe_row |= not bool(queries.any(-1).all())
+    assert not (options["ROWS_GUARANTEED_SAFE"] and has_unsafe_row)
+    is_limited = documents or call.mask().window > 0
+    assert options["ROWS_GUARANTEED_SAFE"] == (not is_limited)
+    assert options["BLOCKS_ARE_CONTIGUOUS"] == options["ROWS_GUARANTEED_SAFE"]
+    assert options["IS_DIVISIBLE"] == (length % 128 == 0 and (length + cached) % 128 == 0)
+
+
+def test_limited_masks_have_unsafe_rows():
+    """Without this, the options could promise safe rows for every mask."""
+    call = Call(length=384, window=100)
+    blocks = flex.causal_blocks(call.mask(), torch.device("cpu"))
+    first_key = int(blocks.kv_indices[0, 0, 1, 0]) * BLOCK
+    rows = visible(call, None)[0, 0, 128:256, first_key : first_key + BLOCK]
+    assert not rows.any(-1).all()
 
 
 def compare(call: Call, windows: torch.Tensor | None = None) -> None:
@@ -89,8 +138,12 @@ def certified(call: Call) -> torch.Tensor:
 )
 @torch.no_grad()
 def test_values_match_reference(call, monkeypatch):
-    """Run flex_attention uncompiled; it takes the same arguments in the same order."""
-    monkeypatch.setattr(flex, "flex_kernel", flex_attention)
+    """Run flex_attention uncompiled."""
+
+    def uncompiled(q, k, v, score_mod, blocks, options):
+        return flex_attention(q, k, v, score_mod, blocks)
+
+    monkeypatch.setattr(flex, "flex_kernel", uncompiled)
     compare(call)
 
 
@@ -118,10 +171,10 @@ SKIPPING = [
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
-@pytest.mark.parametrize(("calls", "graphs"), [(PLAIN, 3), (SKIPPING, 2)])
+@pytest.mark.parametrize(("calls", "graphs"), [(PLAIN, 4), (SKIPPING, 2)])
 @torch.no_grad()
 def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
-    """Allow three graphs: as many keys as queries, more keys, and a single query.
+    """Allow four graphs: one block, as many keys as queries, more keys, and a single query.
 
     With windows, allow one graph for a single sequence and one for several.
     """
@@ -152,3 +205,38 @@ def test_supported_head_sizes_ignore_memory_past_the_keys(head_dim):
         assert flex.unsupported_reason(q, k, v, mask, 0.0) is None
         expected, _ = attend(q, k, v, mask, backend="eager")
         torch.testing.assert_close(flex.attend(q, k, v, mask, 0.0), expected, rtol=0, atol=1e-5)
+
+
+def test_failed_compilation_selects_another_backend(monkeypatch, caplog):
+    def fail(*call):
+        raise InductorError(RuntimeError("No valid triton configs."), None)
+
+    monkeypatch.setattr(flex, "flex_kernel", fail)
+    monkeypatch.setattr(flex, "_compile_failures", {})
+    call = Call(length=200)
+    q, k, v, _ = call.tensors()
+    for _ in range(2):
+        reason = flex.compile_failure(q, k, v, call.mask(), trained=True)
+        assert reason is not None
+        assert "No valid triton configs" in reason
+    assert len(caplog.records) == 1
+
+    monkeypatch.setattr(flex, "unsupported_reason", lambda q, k, v, mask, dropout_p: reason)
+    monkeypatch.setattr(backend_selection, "_preferences", lambda *call: ("flex", "fold"))
+    assert backend_selection.choose_backend("auto", q, k, v, call.mask(), 0.0) == "fold"
+
+
+def test_compiled_kind_is_computed_once(monkeypatch):
+    computed = []
+
+    def kernel(q, k, v, score_mod, blocks, options):
+        computed.append(q.requires_grad)
+        return q * k * v
+
+    monkeypatch.setattr(flex, "flex_kernel", kernel)
+    monkeypatch.setattr(flex, "_compile_failures", {})
+    for length in (200, 300, 256):
+        call = Call(length=length)
+        q, k, v, _ = call.tensors()
+        assert flex.compile_failure(q, k, v, call.mask(), trained=True) is None
+    assert computed == [True, True]  # lengths with and without a remainder

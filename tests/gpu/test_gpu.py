@@ -36,8 +36,26 @@ CALLS = []
 for name in sorted(METHODS):
     for dtype in TOLERANCE:
         CALLS.append(Call(name, dtype=dtype, width=64, device=DEVICE))
-for name in ("alibi", "none"):
-    CALLS.append(Call(name, width=64, documents=True, device=DEVICE))
+for name in ("alibi", "none", "t5"):
+    # Masks and lengths that decide which options a kernel may have (flex_kernel.kernel_options).
+    for shape in (
+        {"documents": True},
+        {"window": 100},
+        {"window": 100, "documents": True},
+        {"length": 384, "window": 200},
+        {"length": 384, "documents": True},
+        {"length": 384},
+        {"cached": 70},
+        {"cached": 127},
+        {"cached": 128, "length": 256},
+        {"cached": 128, "length": 256, "window": 130},
+        {"cached": 70, "window": 100},
+        {"length": 1, "cached": 130},
+    ):
+        CALLS.append(Call(name, width=64, dtype=torch.bfloat16, device=DEVICE, **shape))
+for name in ("alibi", "sandwich"):
+    for dtype in (torch.bfloat16, torch.float16):
+        CALLS.append(Call(name, width=128, length=384, dtype=dtype, device=DEVICE))
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))

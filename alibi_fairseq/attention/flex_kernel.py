@@ -1,0 +1,87 @@
+"""Compilation of PyTorch's FlexAttention, and the kernel options that a mask permits.
+
+On a GPU, one kernel serves all lengths that are multiples of 128, and another one all others.
+Without bounds checks, the former is about as fast as a kernel compiled for one length.
+FlexAttention leaves out these checks only if the lengths are constants (``IS_DIVISIBLE`` in
+https://github.com/pytorch/pytorch/blob/v2.11.0/torch/_inductor/kernel/flex/flex_attention.py), so
+the option is set here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import torch
+import torch._dynamo
+import torch._inductor.exc
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+from .future_mask import FutureMask
+
+#: Queries and keys per block of the mask, the size that the kernels are written for.
+BLOCK = 128
+#: Number of kernels that one process may compile. Their kinds differ in the bias, documents, the
+#: relation of T and S, divisibility, a single sequence, gradients, and the dtype.
+MAX_KERNELS = 64
+#: Errors of PyTorch's compiler, such as a kernel that exceeds the memory of a GPU's processors.
+COMPILER_ERRORS = (torch._dynamo.exc.TorchDynamoException, torch._inductor.exc.InductorError)
+
+
+def kernel_options(mask: FutureMask, dtype: torch.dtype, has_table: bool) -> dict[str, bool | int]:
+    """Return the options of the Triton kernel that a call may have.
+
+    Args:
+        mask: gives T, S, the attention window, and the documents.
+        dtype: dtype of the queries.
+        has_table: True if the bias is read from a table.
+    """
+    # With a window or documents, the first block that a query visits can be masked entirely. Its
+    # maximum is then −inf, and a kernel that relies on safe rows returns NaN
+    # (https://github.com/pytorch/pytorch/issues/194154).
+    is_triangle = mask.window == 0 and mask.document_start is None
+    options: dict[str, bool | int] = {
+        "ROWS_GUARANTEED_SAFE": is_triangle,
+        "BLOCKS_ARE_CONTIGUOUS": is_triangle,
+        "IS_DIVISIBLE": mask.queries % BLOCK == 0 and mask.keys % BLOCK == 0,
+    }
+    if has_table and dtype != torch.float32:
+        # With the default of three stages, reading a table exceeds a Hopper GPU's shared memory.
+        options["num_stages"] = 2
+    return options
+
+
+def flex_kernel(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    score_mod: Callable | None,
+    blocks: BlockMask,
+    options: dict[str, bool | int] | None,
+) -> Tensor:
+    """Call FlexAttention.
+
+    Args:
+        q: (B, H, T, D) unscaled queries.
+        k, v: (B, H, S, D) keys and values.
+        score_mod: function that adds the bias to one score, or None.
+        blocks: blocks of keys that each block of queries attends to.
+        options: options of the Triton kernel, or None.
+
+    Returns:
+        (B, H, T, D) in the dtype of ``q``.
+    """
+    for tensor in (q, k, v):  # a model has one number of heads and one head size
+        torch._dynamo.mark_static(tensor, 1)
+        torch._dynamo.mark_static(tensor, 3)
+    with torch._dynamo.config.patch(recompile_limit=MAX_KERNELS):
+        return compiled_attention()(
+            q, k, v, score_mod=score_mod, block_mask=blocks, kernel_options=options
+        )
+
+
+@functools.lru_cache(maxsize=1)
+def compiled_attention() -> Callable[..., Tensor]:
+    """Return FlexAttention, compiled for all lengths at once."""
+    return torch.compile(flex_attention, dynamic=True, fullgraph=True)
