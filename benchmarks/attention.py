@@ -1,9 +1,11 @@
 """Attention alone, forward and backward: ``python -m benchmarks.attention [--quick]``.
 
 Compares every backend on ALiBi with three baselines, in alternation: stock fairseq's (T, T) float
-mask, the authors' (B·H, T, T) mask, and torch's causal kernel without any bias as the ideal. With
-``--path`` and ``--data``, the queries and keys of a trained checkpoint are measured too, all layers
-in one call, since the fraction that can be skipped depends on their size.
+mask, the authors' (B·H, T, T) mask, and torch's causal kernel without any bias as the ideal. On a
+GPU, torch's FlexAttention compiled for one length is measured too. As in a model, the layers of
+one call share a mask that is built in this call. With ``--path`` and ``--data``, the queries and
+keys of a trained checkpoint are measured as well, since the fraction that can be skipped depends on
+their size.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend
@@ -28,12 +31,13 @@ from alibi_fairseq.results.data_folder import DataFolder
 
 from . import common
 
-#: Number of heads, head size, and tokens per call: a small model on the CPU, the paper's on a GPU.
-SHAPES = {"cpu": (8, 64, 3072), "cuda": (8, 128, 16_384)}
+#: Number of layers and tokens per call: a small model on the CPU, the paper's on a GPU.
+LAYERS = {"cpu": 1, "cuda": 8}
+TOKENS = {"cpu": 3072, "cuda": 16_384}
 IDEAL = "causal kernel, no bias"
 #: The (B·H, T, T) mask and the eager backend need too much memory at greater lengths.
 MAX_MASK_LENGTH = 8192
-MAX_EAGER_LENGTH = 3072
+MAX_EAGER_LENGTH = {"cpu": 3072, "cuda": 512}
 
 
 def main() -> None:
@@ -47,33 +51,39 @@ def main() -> None:
     )
 
 
-def default_lengths(device: torch.device, quick: bool) -> list[int]:
-    """Return the sequence lengths to measure."""
-    lengths = [512, 1024, 3072]
+def default_shapes(device: torch.device, quick: bool) -> list[tuple[int, int, int]]:
+    """Return the number of heads, head size, and sequence length of each measurement."""
     if device.type == "cuda":
-        lengths += [16_384, 32_768]
-    elif not quick:
-        lengths += [8192]
-    return lengths
+        paper = [(8, 128, length) for length in (512, 1024, 3072, 8192, 16_384, 32_768)]
+        return [*paper, (16, 64, 3072)]
+    lengths = [512, 1024, 3072] if quick else [512, 1024, 3072, 8192]
+    return [(8, 64, length) for length in lengths]
 
 
 def measure(args) -> Iterator[dict]:
-    """Yield one result record per length, kind of weights, and variant."""
+    """Yield one result record per shape, kind of weights, and variant."""
     device = common.device()
-    heads, head_size, tokens = SHAPES[device.type]
-    for length in args.lengths or default_lengths(device, args.quick):
-        shape = (max(1, tokens // length), heads, length, head_size)
-        # Size of queries and keys under fairseq's initialization.
-        scale = 0.5**0.5
-        q = scale * torch.randn(shape)
-        k = scale * torch.randn(shape)
-        v = scale * torch.randn(shape)
-        yield from measure_layers(args, [(q, k, v)], "random")
+    shapes = default_shapes(device, args.quick)
+    if args.lengths:
+        heads, head_size, _ = shapes[0]
+        shapes = [(heads, head_size, length) for length in args.lengths]
+    for heads, head_size, length in shapes:
+        shape = (max(1, TOKENS[device.type] // length), heads, length, head_size)
+        yield from measure_layers(args, random_layers(shape, device), "random")
         if args.path:
             layers, bias = capture_layers(args.path, args.data, "valid", length)
             if not is_linear(bias):
                 raise UserInputError(f"{args.path} is not an ALiBi model. Pass one with --path.")
             yield from measure_layers(args, layers, "trained")
+
+
+def random_layers(shape: tuple[int, ...], device: torch.device) -> list:
+    """Return q, k, and v of each layer, with the sizes that fairseq's initialization gives."""
+    layers = []
+    for _ in range(LAYERS[device.type]):
+        q, k, v = torch.randn(3, *shape, device=device).mul(0.5**0.5)
+        layers.append((q, k, v))
+    return layers
 
 
 def make_variants(layers: list, device: torch.device) -> dict[str, Callable[[], None]]:
@@ -86,26 +96,23 @@ def make_variants(layers: list, device: torch.device) -> dict[str, Callable[[], 
 
     def forward_and_backward(function):
         def run_layers():
+            mask = FutureMask(LinearBias(heads), length, length)
             for q, k, v in leaves:
-                torch.autograd.grad(function(q, k, v), (q, k, v), grad)
+                torch.autograd.grad(function(q, k, v, mask), (q, k, v), grad)
 
         return run_layers
 
-    def with_mask(mask):
+    def with_mask(tensor):
         return forward_and_backward(
-            lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            lambda q, k, v, mask: scaled_dot_product_attention(q, k, v, attn_mask=tensor)
         )
 
     def with_backend(name):
-        def function(q, k, v):
-            mask = FutureMask(LinearBias(heads), length, length)
-            return attend(q, k, v, mask, backend=name)[0]
-
-        return forward_and_backward(function)
+        return forward_and_backward(lambda q, k, v, mask: attend(q, k, v, mask, backend=name)[0])
 
     variants = {
         IDEAL: forward_and_backward(
-            lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True)
+            lambda q, k, v, mask: scaled_dot_product_attention(q, k, v, is_causal=True)
         ),
         "stock: (T, T) mask, no bias": with_mask(causal),
     }
@@ -115,13 +122,35 @@ def make_variants(layers: list, device: torch.device) -> dict[str, Callable[[], 
         bias = causal + slopes * keys  # (H, T, T)
         mask = bias.repeat(batch, 1, 1).view(batch, heads, length, length)
         variants["materialised: (B·H, T, T) mask"] = with_mask(mask)
+    if device.type == "cuda":
+        variants["torch's flex_attention for one length"] = forward_and_backward(
+            flex_for_one_length(LinearBias(heads).slopes(device), length)
+        )
     for name, backend in BACKENDS.items():
-        if name == "eager" and length > MAX_EAGER_LENGTH:
+        if name == "eager" and length > MAX_EAGER_LENGTH[device.type]:
             continue
         mask = FutureMask(LinearBias(heads), length, length)
         if backend.unsupported_reason(*leaves[0], mask, 0.0) is None:
             variants[name] = with_backend(name)
     return variants
+
+
+def flex_for_one_length(slopes: Tensor, length: int) -> Callable[..., Tensor]:
+    """Return FlexAttention with ALiBi as PyTorch's documentation writes it, compiled anew."""
+
+    def causal(batch, head, query, key):
+        return query >= key
+
+    def alibi(score, batch, head, query, key):
+        return score - slopes[head] * (query - key)
+
+    blocks = create_block_mask(causal, None, None, length, length, device=slopes.device)
+
+    @torch.compile(dynamic=False, fullgraph=True)
+    def compiled(q, k, v):
+        return flex_attention(q, k, v, score_mod=alibi, block_mask=blocks)
+
+    return lambda q, k, v, mask: compiled(q, k, v)
 
 
 def measure_layers(args, layers: list, weights: str) -> list[dict]:
