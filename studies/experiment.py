@@ -24,9 +24,8 @@ from alibi_fairseq.results.merging import merge_results_files
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from alibi_fairseq.results.schema import TRAINING_FILE
 from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
-from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import Experiment
-from alibi_fairseq.runs.tuning import Tuning
+from alibi_fairseq.runs.tuning import TunedRun
 
 from .config import StudyConfig, run_name
 from .losses import MODEL_FILE
@@ -35,19 +34,17 @@ EVALUATION_FILE = "evaluation.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRun(Run):
+class StudyRun(TunedRun):
     """Run that is complete once its results exist, or a record that its training diverged.
 
     Attributes:
         part: the comparison that the run belongs to.
         corpus: name of the corpus it is trained on.
-        tuning: choice of its learning rate. None: the comparison has only one rate.
         results_folder: folder of its results.
     """
 
     part: ComparisonConfig
     corpus: str
-    tuning: Tuning | None
     results_folder: Path
 
     @classmethod
@@ -73,7 +70,7 @@ class StudyRun(Run):
             may_diverge=True,
             part=part,
             corpus=model.spec.corpus,
-            tuning=model.tuning,
+            tuning=run.tuning,
             results_folder=results_folder,
         )
 

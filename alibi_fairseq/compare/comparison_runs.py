@@ -18,9 +18,8 @@ from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
 from ..positions import METHODS, display_name
 from ..results.labels import model_label
-from ..runs.eval_step import EvalStep, ProbeEvalStep
-from ..runs.run import Run
-from ..runs.tuning import Tuning
+from ..runs.run import EvalStep, ProbeEvalStep, Run
+from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .config_values import at_length, tokens_at
 from .corpus_preparation import data_folder, text_folder
@@ -36,12 +35,10 @@ class ComparisonRun(NamedTuple):
     Attributes:
         spec: the model.
         run: its training and evaluations.
-        tuning: choice of its learning rate. None: the comparison has only one rate.
     """
 
     spec: ModelSpec
-    run: Run
-    tuning: Tuning | None
+    run: TunedRun
 
 
 def list_runs(
@@ -67,8 +64,8 @@ def list_runs(
             trials = tuning.trials
         run = build_run(comparison, spec, data, folder, lr)
         eval_steps = tuple(eval_steps_of(comparison, corpus, spec, run.folder, folder))
-        run = replace(run, trials=trials, eval_steps=eval_steps)
-        runs.append(ComparisonRun(spec, run, tuning))
+        run = replace(run, trials=trials, eval_steps=eval_steps, tuning=tuning)
+        runs.append(ComparisonRun(spec, run))
     return runs
 
 
@@ -79,7 +76,7 @@ def build_run(
     folder: Path,
     lr: float,
     suffix: str = "",
-) -> Run:
+) -> TunedRun:
     """Return the run that trains one model, without trials and evaluations.
 
     Args:
@@ -107,7 +104,7 @@ def build_run(
     flags += weight_flags  # the last one of a repeated option counts
     if not torch.cuda.is_available():
         flags.append("--cpu")
-    return Run(
+    return TunedRun(
         name=name,
         folder=folder / name,
         data=str(data),

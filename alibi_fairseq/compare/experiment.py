@@ -35,8 +35,7 @@ from ..results.results_file import (
     save_results_file,
 )
 from ..results.schema import TRAINING_FILE
-from ..runs.eval_step import EvalStep
-from ..runs.run import Run, unfinished_trials
+from ..runs.run import EvalStep, Run, unfinished_trials
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
 from .comparison_config import ComparisonConfig
@@ -168,9 +167,11 @@ class ComparisonExperiment(Experiment):
                     sections.append(warning)
                 sections.append(length_table(measurements_of(results), columns).rstrip())
             files += self._draw_figures(corpus, results)
-        tuning = tuning_table(model.tuning for model in models if model.tuning)
-        if tuning:
-            sections.append(tuning)
+        tunings = [model.run.tuning for model in models if model.run.tuning]
+        for tuning in tunings:
+            tuning.record()  # also of runs that were trained before their trials
+        if tunings:
+            sections.append(tuning_table(tunings))
         with atomic_write(self.folder / "table.md") as file:
             file.write("\n\n".join(sections) + "\n")
         self._record_files(files)

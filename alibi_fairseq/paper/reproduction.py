@@ -13,8 +13,7 @@ from ..results.measurements import Measurement, measurements_of
 from ..results.results_file import load_results_file
 from ..results.schema import TRAINING_FILE
 from ..runs import torchrun
-from ..runs.eval_step import EvalStep
-from ..runs.run import Run
+from ..runs.run import EvalStep, Run
 from ..runs.runner import Experiment
 from .cost import cost_table, run_cost
 from .datasets import PaperDataset

@@ -17,6 +17,7 @@ from ..reporting import markdown
 from ..results.completion import CompletionMarker
 from ..results.results_file import load_results_file
 from ..results.schema import TRAINING_FILE
+from .execution import DEFAULT_SLOT, Slot
 from .run import Run
 
 
@@ -26,7 +27,8 @@ class Tuning:
 
     Attributes:
         model: label of the model in tables.
-        path: file of the outcome. It identifies the model, whose label need not be unique.
+        marker: marker of the outcome. Its path identifies the model, whose label need not be
+            unique.
         lr: chosen learning rate; the first candidate while trials are unfinished.
         trials: trials that must be complete before the choice. Empty: the outcome is recorded, and
             the folders of the trials are gone.
@@ -36,7 +38,7 @@ class Tuning:
     """
 
     model: str
-    path: Path
+    marker: CompletionMarker
     lr: float
     trials: tuple[Run, ...]
     outcome: dict | None = None
@@ -56,15 +58,38 @@ class Tuning:
         runs = tuple(trials.values())
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
         trials_done = all(run.is_done for run in runs)
-        if not marker.holds():
+        if marker.holds():
+            outcome = marker.result
             if not trials_done:
-                first_candidate = next(iter(trials))
-                return cls(model, path, first_candidate, runs)
-            marker.write(_outcome(model, trials))
-        elif not trials_done:
-            runs = ()  # the outcome is recorded, and the folders of the trials are gone
-        outcome = marker.result
-        return cls(model, path, outcome["lr"], runs, outcome)
+                runs = ()  # the folders of the trials are gone
+        elif trials_done:
+            outcome = _outcome(model, trials)
+        else:
+            first_candidate = next(iter(trials))
+            return cls(model, marker, first_candidate, runs)
+        return cls(model, marker, outcome["lr"], runs, outcome)
+
+    def record(self) -> None:
+        """Write the outcome, which then outlasts the folders of the trials."""
+        if self.outcome is not None and not self.marker.holds():
+            self.marker.write(self.outcome)
+
+
+@dataclass(frozen=True)
+class TunedRun(Run):
+    """Run whose learning rate may be chosen by trials.
+
+    Attributes:
+        tuning: choice of its learning rate. None: there is only one rate.
+    """
+
+    tuning: Tuning | None = None
+
+    def train(self, slot: Slot = DEFAULT_SLOT) -> None:
+        """Record the choice of the learning rate, then train as :meth:`.Run.train`."""
+        if self.tuning is not None:
+            self.tuning.record()
+        super().train(slot)
 
 
 def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
@@ -124,13 +149,15 @@ def _provenance(trial: Run) -> dict | None:
 
 
 def tuning_table(tunings: Iterable[Tuning]) -> str:
-    """Return validation perplexity by learning rate as Markdown; empty if no rate was chosen."""
+    """Return validation perplexity by learning rate as Markdown.
+
+    Args:
+        tunings: choices whose trials are complete.
+    """
     outcomes: dict[Path, tuple[str, dict]] = {}  # all seeds of a model have the same one
     for tuning in tunings:
-        if tuning.outcome:
-            outcomes[tuning.path] = (tuning.model, tuning.outcome)
-    if not outcomes:
-        return ""
+        assert tuning.outcome is not None
+        outcomes[tuning.marker.path] = (tuning.model, tuning.outcome)
     rates: set[float] = set()
     for _, outcome in outcomes.values():
         rates.update(trial["lr"] for trial in outcome["trials"])

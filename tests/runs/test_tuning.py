@@ -130,6 +130,18 @@ def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsy
     ]
 
 
+def test_dry_run_writes_nothing_after_trials(data_bin, tmp_path, commands, capsys):
+    command = compare_command(data_bin, tmp_path, methods="alibi")
+    assert main(command) == 0
+    (outcome,) = tmp_path.rglob("*-tuning.json")
+    outcome.unlink()
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    capsys.readouterr()
+    assert main([*command, "--dry-run"]) == 0
+    assert "--lr 0.004 " in capsys.readouterr().out
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
 def test_diverged_rate_is_not_chosen(data_bin, tmp_path, commands):
     command = compare_command(data_bin, tmp_path, methods="rotary")
     assert main(command) == 0
