@@ -103,6 +103,15 @@ TABLES = {
         ("length",),
         (("", "ours_is_faster", "{:.2f}"),),
     ),
+    "huggingface": Table(
+        "ALiBi in transformers' models",
+        "Memory of a pass beyond the weights, with transformers' attention and with "
+        "[ours](../docs/checkpoints.md#alibi-in-other-hugging-face-models), as a ratio to "
+        "transformers' and in MB, by length. `train` is a forward and a backward pass.",
+        ("phase", "model", "variant"),
+        ("length",),
+        (("memory", "memory_ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
+    ),
     "generate": Table(
         "Generation with cached keys",
         "Greedy decoding of 4 sequences, by prompt length: ratios to fairseq's model. Our models "

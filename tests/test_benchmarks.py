@@ -11,7 +11,17 @@ import torch
 from results_documents import cells_of, document
 
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
-from benchmarks import backends, common, evaluate, generate, methods, models, output_layer, table
+from benchmarks import (
+    backends,
+    common,
+    evaluate,
+    generate,
+    huggingface,
+    methods,
+    models,
+    output_layer,
+    table,
+)
 
 SHAPE = (
     "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16 "
@@ -92,6 +102,24 @@ def test_methods(bench):
     ratios = {cell["position_method"]: cell["memory_ratio"] for cell in cells}
     assert ratios.pop("sinusoidal") == 1
     assert set(ratios.values()) == {1.5}
+
+
+def test_huggingface(bench, monkeypatch):
+    """Test the records; the memory of tiny models is noise."""
+    measured = []
+
+    def measure_here(function, name, variant, length, phase):
+        measured.append(function(name, variant, length, phase))
+        return 50.0 if variant == "alibi_fairseq" else 100.0
+
+    monkeypatch.setattr(huggingface, "LENGTHS", (40, 48))
+    monkeypatch.setattr(common, "run_in_new_process", measure_here)
+    records = bench("huggingface", "--quick")
+    assert len(records) == len(measured) == 2 * 3 * 2 * 2
+    for record in records:
+        expected = 0.5 if record["variant"] == "alibi_fairseq" else 1.0
+        assert record["memory_ratio"] == expected
+    assert {record["baseline"] for record in records} == {"eager", "sdpa"}
 
 
 def test_unknown_method_is_rejected(bench, capsys):

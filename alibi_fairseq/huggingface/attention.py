@@ -1,0 +1,159 @@
+"""Attention with ALiBi in linear memory for models of transformers.
+
+After ``register()``, ``from_pretrained(folder, attn_implementation="alibi_fairseq")`` computes the
+attention of BLOOM, MPT, Falcon with ALiBi, and models without positions with the backends of
+:mod:`alibi_fairseq.attention`. Models without positions get ALiBi with the paper's slopes through
+transformers' ``AttentionInterface``. The attention modules of the other three do not use that
+interface, so :mod:`.alibi_models` replaces their forward passes.
+
+Shapes: B batch, H heads, T queries, S keys, D head size.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import repeat_kv
+from transformers.masking_utils import causal_mask_function
+
+from ..attention import FutureMask, attend
+from ..errors import UserInputError
+from ..positions.alibi import LinearBias
+
+#: Value of ``attn_implementation``.
+NAME = "alibi_fairseq"
+
+
+@functools.cache
+def register() -> None:
+    """Make ``attn_implementation="alibi_fairseq"`` available to models of transformers.
+
+    Call it before the model is loaded.
+    """
+    from . import alibi_models
+
+    AttentionInterface.register(NAME, attend_without_positions)
+    AttentionMaskInterface.register(NAME, padded_keys)
+    alibi_models.replace_attention(NAME)
+
+
+def attend_with_bias(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: LinearBias,
+    padding: Tensor,
+    dropout: float,
+    scaling: float | None = None,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Compute causal attention with ALiBi.
+
+    Args:
+        query: (B, H, T, D).
+        key, value: (B, H or fewer, S, D). With fewer heads, each serves consecutive query heads.
+        bias: score bias.
+        padding: result of :func:`padded_keys`.
+        dropout: probability of dropping an attention weight.
+        scaling: factor of the scores; 1/√D by default.
+        need_weights: also return the attention weights, in quadratic memory.
+
+    Returns:
+        Output (B, T, H, D), and weights (B, H, T, S) or None.
+    """
+    heads, queries, head_dim = query.shape[1:]
+    key = repeat_kv(key, heads // key.shape[1])
+    value = repeat_kv(value, heads // value.shape[1])
+    if scaling is not None:
+        query = query * (scaling * math.sqrt(head_dim))  # attend() divides scores by √D
+    key_padding = padding if padding.shape[1] else None
+    mask = FutureMask(bias, queries, key.shape[2], key_padding=key_padding)
+    output, weights = attend(query, key, value, mask, dropout, need_weights=need_weights)
+    return output.transpose(1, 2), weights
+
+
+def attend_without_positions(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **options,
+) -> tuple[Tensor, Tensor | None]:
+    """Compute attention with the paper's slopes, as a function of ``AttentionInterface``.
+
+    Arguments and results are those of :func:`attend_with_bias`; ``attention_mask`` is ``padding``.
+    """
+    bias = LinearBias(query.shape[1])
+    need_weights = bool(options.get("output_attentions"))
+    return attend_with_bias(query, key, value, bias, attention_mask, dropout, scaling, need_weights)
+
+
+def padded_keys(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor,
+    mask_function,
+    attention_mask: Tensor | None,
+    config,
+    device: torch.device,
+    **_,
+) -> Tensor:
+    """Return the padding of a forward pass, as a function of ``AttentionMaskInterface``.
+
+    Args:
+        batch_size: B.
+        q_length, kv_length: T and S.
+        q_offset: position of the first query.
+        mask_function: transformers' description of the mask, without padding.
+        attention_mask: (B, S) bool, False at padding, or None.
+        config: configuration of the model.
+        device: device of the mask.
+
+    Returns:
+        (B, S) bool, True at padding, or (B, 0) if there is no padding.
+
+    Raises:
+        UserInputError: if the model has rotary positions, or if the mask is not causal attention to
+            all keys but padding on one side.
+    """
+    if has_rotary_positions(config):
+        raise UserInputError(
+            f"attn_implementation='{NAME}' adds ALiBi, and this model of type "
+            f"'{config.model_type}' has rotary positions. Use another attention implementation."
+        )
+    if mask_function is not causal_mask_function:
+        raise UserInputError(
+            f"attn_implementation='{NAME}' supports neither sliding windows nor several sequences "
+            "packed in a row (position_ids that restart). Use one sequence per row, with padding."
+        )
+    if q_offset + q_length != kv_length:
+        raise UserInputError(
+            f"attn_implementation='{NAME}' needs a cache without unused keys. Use a DynamicCache, "
+            "which is the default of generate()."
+        )
+    if attention_mask is None or attention_mask.all():
+        return torch.zeros(batch_size, 0, dtype=torch.bool, device=device)
+    real_before = attention_mask.cummax(1).values
+    real_after = attention_mask.flip(1).cummax(1).values.flip(1)
+    if (real_before & real_after & ~attention_mask).any():
+        raise UserInputError(
+            f"attn_implementation='{NAME}' does not support padding between tokens. Pad prompts "
+            "on the left."
+        )
+    return ~attention_mask
+
+
+def has_rotary_positions(config) -> bool:
+    """Return True if a configuration of transformers describes rotary positions."""
+    rotary = getattr(config, "rope_parameters", None)
+    if not rotary or getattr(config, "alibi", False):  # Falcon has either
+        return False
+    return rotary.get("partial_rotary_factor", 1.0) > 0
