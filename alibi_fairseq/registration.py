@@ -29,6 +29,7 @@ WITHOUT_FAIRSEQ = {
     "runs",
     "compare",
     "cli",
+    "huggingface",
     "__main__",
 }
 

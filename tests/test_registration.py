@@ -81,6 +81,12 @@ class TestFairseq:
         done = as_process("-c", script)
         assert done.stdout.strip() == "[0.0625, 0.00390625]", done.stderr
 
+    def test_attention_for_transformers_does_not_import_fairseq(self):
+        script = "import sys; from alibi_fairseq.huggingface import attention; "
+        script += "attention.register(); print('fairseq' in sys.modules)"
+        done = as_process("-c", script)
+        assert done.stdout.strip() == "False", done.stderr
+
     def test_import_without_packages(self, tmp_path):
         (tmp_path / "fairseq").mkdir()  # an empty folder of that name is not fairseq
         script = "import alibi_fairseq; print(alibi_fairseq.__version__)"

@@ -139,6 +139,20 @@ def test_falcon_slopes_are_rounded_as_in_transformers():
     assert_close(ours(tokens).logits, reference(tokens).logits)
 
 
+@torch.no_grad()
+def test_bloom_in_half_precision_is_closer_to_fp32():
+    ours, reference = models_of("bloom")
+    tokens = random_rows(1, 400)
+    errors = []
+    for parameter in reference.parameters():
+        parameter.copy_(parameter.bfloat16())
+    expected = reference(tokens).logits
+    for model in (ours, copy.deepcopy(reference)):
+        model.load_state_dict(reference.state_dict())
+        errors.append((model.bfloat16()(tokens).logits - expected).abs().mean())
+    assert errors[0] < 0.7 * errors[1]
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("side", ["left", "right"])
 @torch.no_grad()
