@@ -28,7 +28,7 @@ def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
     """Return the values ``NAME=PATH`` of ``--corpus`` as paths by name.
 
     Raises:
-        UserInputError: a name is unknown or given twice, or a path does not exist.
+        UserInputError: a name is unknown or given twice.
     """
     paths: dict[str, Path] = {}
     for text in given:
@@ -42,10 +42,6 @@ def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
                 f"--corpus {name} is given twice. Pass one folder or archive with all files."
             )
         paths[name] = Path(path)
-        if not paths[name].exists():
-            raise UserInputError(
-                f"--corpus {text} does not exist. Pass an existing file or folder."
-            )
     return paths
 
 
@@ -82,6 +78,11 @@ class Reproduce(ExperimentOptions):
         items = find_items(self.name)
         trainings = trainings_for(items)
         paths = corpus_paths(self.corpus, CORPORA)
+        for name, path in paths.items():
+            if not path.exists():
+                raise UserInputError(
+                    f"--corpus {name}={path} does not exist. Pass an existing file or folder."
+                )
         needed = dict.fromkeys(training.recipe.corpus for training in trainings)
         missing = [name for name in needed if name not in paths]
         if missing and not self.dry_run:

@@ -14,6 +14,8 @@ from ..data.shared_vocabulary import SharedVocabularyBuilder, train_shared_model
 from ..data.sources import check_output_folder
 from ..errors import UserInputError
 from ..machine import cores
+from ..results.completion import check_settings
+from ..results.data_folder import DataFolder
 from ..results.manifest import other_name
 from .comparison_config import CorpusConfig
 from .corpus_excerpt import cut_excerpt, is_excerpt
@@ -57,6 +59,9 @@ def prepare_corpora(
 ) -> None:
     """Prepare the binary data of all corpora.
 
+    A text that is missing on this machine is not needed if its binary data was prepared before, on
+    this or on another machine.
+
     Args:
         train_lengths: lengths of the probes' sequences.
         shared_vocabulary: number of entries of one dictionary for all texts. None: each text has a
@@ -65,12 +70,24 @@ def prepare_corpora(
 
     Raises:
         UserInputError: a folder of binary data is incomplete, or is not the requested excerpt, or
-            the output folder is in a folder of text.
+            the output folder is in a folder of text. Or prepared data has other settings, or some
+            texts of a shared vocabulary are missing.
     """
+    builders = {}
+    prepared_elsewhere = []
     for corpus in corpora:
         check_output_folder(out, corpus.text)
-    builders = {corpus.name: builder_of(corpus, out) for corpus in corpora if corpus.text}
+        if is_missing(corpus.text) and has_prepared_text(corpus, out):
+            check_prepared_text(corpus, text_folder(corpus, out))
+            prepared_elsewhere.append(corpus.name)
+        elif corpus.text:
+            builders[corpus.name] = builder_of(corpus, out)
     if shared_vocabulary and builders:
+        if prepared_elsewhere:
+            raise UserInputError(
+                "The dictionary is learned from all texts, but the text of "
+                f"{', '.join(prepared_elsewhere)} is missing. Provide all texts, or none."
+            )
         model = train_shared_model(builders, shared_vocabulary, out / "vocabulary")
         for name, builder in builders.items():
             builders[name] = SharedVocabularyBuilder(
@@ -79,7 +96,7 @@ def prepare_corpora(
     for corpus in corpora:
         # A corpus has a text, binary data, a probe, or a probe whose filler is one of the others.
         data = text_folder(corpus, out)
-        if corpus.text:
+        if corpus.name in builders:
             prepare_text(corpus, builders[corpus.name], data)
         if corpus.data and not (data / "dict.txt").is_file():
             raise UserInputError(
@@ -103,6 +120,53 @@ def prepare_corpora(
                 prepare_probe(probe, length, filler, data_folder(corpus, length, out))
 
 
+def is_missing(sources: Sequence[str]) -> bool:
+    """Return True if a text is given, but this machine has none of its files."""
+    for source in sources:
+        path = Path(source)
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            return False
+    return bool(sources)
+
+
+def has_prepared_text(corpus: CorpusConfig, out: Path) -> bool:
+    """Return True if the binary data of a text is complete."""
+    data = text_folder(corpus, out)
+    return (data / "train.bin").is_file() and DataFolder.open(data).manifest is not None
+
+
+def check_prepared_text(corpus: CorpusConfig, data: Path) -> None:
+    """Check the settings of binary data whose text is missing, and report that it is used.
+
+    Raises:
+        UserInputError: a setting differs, or the data is not the requested excerpt.
+    """
+    manifest = DataFolder.open(data).manifest
+    assert manifest is not None
+    existing = manifest["settings"]
+    # Hashes of the text, and of a vocabulary learned from it, cannot be compared.
+    wanted = existing | text_builder(corpus, corpus.text).settings_without_sources()
+    advice = "provide the text, or move that folder away"
+    check_settings(existing, wanted, f"{data} was prepared", advice)
+    if corpus.excerpt and not is_excerpt(data, corpus.excerpt):
+        raise UserInputError(
+            f"{data} is not the excerpt of the corpus '{corpus.name}'. Provide the text."
+        )
+    text = " ".join(map(str, corpus.text))
+    print(f"The text of {corpus.name} ({text}) is missing. Using the prepared data in {data}.")
+
+
+def text_builder(corpus: CorpusConfig, sources: Sequence[str]) -> CustomTextBuilder:
+    """Return the builder of a text's binary data.
+
+    Args:
+        corpus: the corpus.
+        sources: files or folders of its documents.
+    """
+    held_out = EXCERPT_HELD_OUT if corpus.excerpt else HELD_OUT
+    return CustomTextBuilder(sources, corpus.tokenizer, corpus.vocabulary, held_out)
+
+
 def builder_of(corpus: CorpusConfig, out: Path) -> CustomTextBuilder:
     """Return the builder of a text's binary data. Its documents are written first, if necessary."""
     sources: Sequence[str] = corpus.text
@@ -110,8 +174,7 @@ def builder_of(corpus: CorpusConfig, out: Path) -> CustomTextBuilder:
         folder = out / corpus.name / "documents" / other_name(corpus.text[0])
         sample_documents(corpus.text, folder, corpus.documents, corpus.sample)
         sources = [str(folder)]
-    held_out = EXCERPT_HELD_OUT if corpus.excerpt else HELD_OUT
-    return CustomTextBuilder(sources, corpus.tokenizer, corpus.vocabulary, held_out)
+    return text_builder(corpus, sources)
 
 
 def prepare_text(corpus: CorpusConfig, builder: CustomTextBuilder, data: Path) -> None:

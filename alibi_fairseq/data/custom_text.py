@@ -84,8 +84,12 @@ class CustomTextBuilder(CorpusBuilder):
         return describe_files(self.files)
 
     def settings(self) -> dict:
+        sources = [source["sha256"] for source in self._described_files]
+        return {"sources": sources, **self.settings_without_sources()}
+
+    def settings_without_sources(self) -> dict:
+        """Return the settings that are known without the text."""
         return {
-            "sources": [source["sha256"] for source in self._described_files],
             "tokenizer": self.tokenizer,
             "vocabulary": self.vocab_size,
             "held_out": self.held_out,

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -80,6 +82,32 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert "other settings (options differs)" in capsys.readouterr().err
     assert (out / "comparison.yaml").read_text() == configuration
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
+
+
+def test_moved_output_folder_needs_no_text(tmp_path, monkeypatch, capsys):
+    """The second call trains only what the first lacks, on the data that the first prepared."""
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    text = [f"the {number} little words of {number % 7} lines\n" for number in range(900)]
+    Path("tales.txt").write_text("".join(text))
+    words = ["compare", "tales.txt", "--out", "out", *SMALL, "--updates", "4", "--parallel", "1"]
+    words += ["--tokenizer", "words", "--train-lengths", "16", "--lengths", "16", "--methods"]
+    assert main([*words, "alibi"]) == 0
+    moved = tmp_path / "moved"
+    shutil.copytree(here / "out", moved / "out", copy_function=shutil.copyfile)  # other times
+    shutil.rmtree(here)
+    monkeypatch.chdir(moved)
+    commands.trained.clear()
+    assert main([*words, "alibi,rotary"]) == 0
+    assert [name for name, _, _ in commands.trained] == ["rotary-16-seed1"]
+    printed = capsys.readouterr().out
+    assert "The text of tales (tales.txt) is missing. Using the prepared data in out" in printed
+    words[words.index("words")] = "sentencepiece"
+    assert main([*words, "alibi"]) == 2
+    assert "was prepared with other settings (tokenizer: " in capsys.readouterr().err
 
 
 def test_layer_patterns_and_options_share_one_table(

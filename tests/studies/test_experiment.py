@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -192,6 +194,48 @@ def test_shared_dictionary_needs_all_texts(texts):
             results=Path("results"),
             write_page=no_page,
         ).prepare()
+
+
+def test_moved_work_folder_needs_no_text(texts, monkeypatch, capsys):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    words = ["study.yaml", "--corpus", "tales=tales", "--corpus", "wiki=wiki"]
+    monkeypatch.setattr("studies.gpu.page.write_gpu_page", lambda folder, *_: folder / "README.md")
+    assert main([*words, "--models", "tales-alibi-*-seed1", "--parallel", "1"]) == 0
+    finished = [name for name, _, _ in commands.trained]
+    here = Path.cwd()
+    for path in here.rglob("*.json"):
+        assert str(here) not in path.read_text()
+
+    moved = here.with_name(f"{here.name}-moved")
+    moved.mkdir()
+    shutil.copy("study.yaml", moved)
+    shutil.copytree("runs", moved / "runs", copy_function=shutil.copyfile)  # other times
+    shutil.rmtree("runs")
+    monkeypatch.chdir(moved)
+    commands.trained.clear()
+    capsys.readouterr()
+    assert main([*words, "--models", "tales-*-seed1", "--parallel", "1"]) == 0
+    trained = [name for name, _, _ in commands.trained]
+    assert trained == ["t5-16-seed1-lr0.002", "t5-16-seed1-lr0.004", "t5-16-seed1"]
+    assert finished == ["alibi-16-seed1-lr0.002", "alibi-16-seed1-lr0.004", "alibi-16-seed1"]
+    assert "The text of tales (tales) is missing. Using the prepared data" in (
+        capsys.readouterr().out
+    )
+
+    shutil.copytree(here / "tales", "tales")
+    with pytest.raises(UserInputError, match="the text of wiki is missing. Provide all"):
+        main(words)
+    shutil.rmtree("tales")
+    os.mkdir("tales")  # as good as none
+    config = Path("study.yaml").read_text()
+    Path("study.yaml").write_text(config.replace("train: 3000", "train: 2000"))
+    with pytest.raises(UserInputError, match="not the excerpt of the corpus 'tales'"):
+        main(words)
+    Path("study.yaml").write_text(config)
+    shutil.rmtree("runs/studies/study/wiki")
+    with pytest.raises(UserInputError, match="no such file or folder"):
+        main(words)
 
 
 def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
