@@ -46,6 +46,7 @@ class Commands:
         stop_at: number of the command that is stopped, counted from 1; None: no command.
         genuine: True if preparations recognize the paper's text.
         validation: perplexity by method and learning rate; None: the training diverges.
+        failing: ``train`` or ``eval``, and the checkpoint folder's name, of commands that fail.
         stop_early: number of the last updates that trainings omit, as with ``--patience``.
     """
 
@@ -55,6 +56,7 @@ class Commands:
         self.stop_at: int | None = None
         self.genuine = False
         self.validation: dict[str, dict[str, float | None]] = {}
+        self.failing: set[tuple[str, str]] = set()
         self.stop_early = 0
 
     def __call__(self, words, stop_signal=None, log=None, watch=None, slot=None) -> int:
@@ -64,6 +66,10 @@ class Commands:
         self.ran.append(words[1])
         if self.stop_at == len(self.ran):
             return STOPPED_EARLY
+        folders = {part for word in words for part in Path(word).parts}
+        for command, folder in self.failing:
+            if command == words[1] and folder in folders:
+                return 1
         if words[1] == "train":
             return self.train(words[2:], log, watch)
         return getattr(self, words[1])(words[2:])

@@ -82,7 +82,8 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
     """Prepare the data, execute the unfinished runs, and write the report.
 
     Raises:
-        Stopped, CommandFailedError, UserInputError: as :func:`run_all`.
+        Stopped, CommandFailedError: as :func:`run_all`.
+        UserInputError: the data cannot be prepared.
     """
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         experiment.prepare()

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from tqdm import tqdm
 
+from ..errors import UserInputError
+from .child_process import CommandFailedError
 from .execution import POLL_SECONDS, Slot, Stopped, stop_requests
+from .torchrun import BAD_INPUT
 
 
 @dataclass(frozen=True)
@@ -52,33 +55,89 @@ class _ProgressLog:
         tqdm.write(line, file=sys.stdout)
 
     def finish(self, item: WorkItem) -> None:
-        """Count the updates of a finished work item."""
+        """Count the updates of a work item that has finished or failed."""
         self.finished_updates += item.updates
+
+
+@dataclass
+class _Failures:
+    """Work items that failed, or did not start because another one failed.
+
+    Attributes:
+        reasons: reason of each work item, by name.
+        code: exit code of the first one that failed.
+    """
+
+    item_count: int
+    reasons: dict[str, str] = field(default_factory=dict)
+    code: int = 0
+
+    def add(self, item: WorkItem, error: CommandFailedError | UserInputError) -> None:
+        """Record and log that a work item failed."""
+        self.reasons[item.name] = str(error)
+        code = error.code if isinstance(error, CommandFailedError) else BAD_INPUT
+        self.code = self.code or code
+        if self.item_count > 1:
+            tqdm.write(f"\n{item.name} failed. {error}", file=sys.stdout)
+
+    def skip(self, item: WorkItem) -> bool:
+        """Record a work item that cannot start, and return True, if an earlier one failed."""
+        for name in item.after:
+            if name in self.reasons:
+                self.reasons[item.name] = f"not started, because {name} failed."
+                return True
+        return False
+
+    def raise_any(self) -> None:
+        """Raise CommandFailedError if a work item failed."""
+        if not self.reasons:
+            return
+        if len(self.reasons) == 1:
+            raise CommandFailedError(*self.reasons.values(), self.code)
+        lines = [f"{len(self.reasons)} of {self.item_count} runs and trials failed:"]
+        for name, reason in self.reasons.items():
+            lines.append(f"  {name}: {reason}")
+        lines.append("Rerun the same command to repeat only these.")
+        raise CommandFailedError("\n".join(lines), self.code)
 
 
 def run_all(items: Sequence[WorkItem], slots: Sequence[Slot]) -> None:
     """Run work items as slots become free.
 
+    If one fails, those in whose ``after`` it is do not start, and all others are finished.
+
     Args:
         items: work items, each behind those in its ``after``.
 
     Raises:
-        UserInputError, CommandFailedError: the error of the first item that fails. The others are
-            asked to stop.
+        CommandFailedError: a work item failed. The message has the reason of each.
         Stopped: the process was asked to stop, and everything in progress has saved.
     """
     log = _ProgressLog(items)
+    failures = _Failures(len(items))
     if len(slots) > 1:
-        _run_concurrently(items, slots, log)
-        return
-    for item in items:
-        log.start(item)
-        item.execute(slots[0])
-        log.finish(item)
+        _run_concurrently(items, slots, log, failures)
+    else:
+        for item in items:
+            if failures.skip(item):
+                continue
+            log.start(item)
+            try:
+                item.execute(slots[0])
+            except (CommandFailedError, UserInputError) as error:
+                failures.add(item, error)
+            log.finish(item)
+    failures.raise_any()
 
 
-def _run_concurrently(items: Sequence[WorkItem], slots: Sequence[Slot], log: _ProgressLog) -> None:
-    """Run work items in threads, one per slot."""
+def _run_concurrently(
+    items: Sequence[WorkItem], slots: Sequence[Slot], log: _ProgressLog, failures: _Failures
+) -> None:
+    """Run work items in threads, one per slot.
+
+    Raises:
+        Stopped: as :func:`run_all`.
+    """
     waiting = list(items)
     free_slots = list(slots)
     finished: set[str] = set()
@@ -86,6 +145,7 @@ def _run_concurrently(items: Sequence[WorkItem], slots: Sequence[Slot], log: _Pr
     errors: list[BaseException] = []
     with stop_requests() as stop, ThreadPoolExecutor(len(slots)) as pool:
         while running or (waiting and not stop.count):
+            waiting = [item for item in waiting if not failures.skip(item)]
             ready = [item for item in waiting if finished.issuperset(item.after)]
             while ready and free_slots and not stop.count:
                 item = ready.pop(0)
@@ -100,6 +160,9 @@ def _run_concurrently(items: Sequence[WorkItem], slots: Sequence[Slot], log: _Pr
                 error = future.exception()
                 if error is None:
                     finished.add(item.name)
+                    log.finish(item)
+                elif isinstance(error, CommandFailedError | UserInputError):
+                    failures.add(item, error)
                     log.finish(item)
                 else:
                     errors.append(error)

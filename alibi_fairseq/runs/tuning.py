@@ -35,6 +35,7 @@ class Tuning:
         outcome: JSON values, or None while trials are unfinished: ``lr``; ``updates`` of each
             trial; ``at_edge``, true if a rate outside the grid may be better; ``trials``, each with
             ``lr``, ``loss_bits``, and ``provenance``.
+        failure: reason for which the trials chose no learning rate; empty without one.
     """
 
     model: str
@@ -42,6 +43,7 @@ class Tuning:
     lr: float
     trials: tuple[Run, ...]
     outcome: dict | None = None
+    failure: str = ""
 
     @classmethod
     def choose(cls, model: str, trials: Mapping[float, Run], path: Path) -> Tuning:
@@ -51,11 +53,9 @@ class Tuning:
             model: label of the model in tables.
             trials: trial of each candidate.
             path: file of the outcome, which outlasts the folders of the trials.
-
-        Raises:
-            UserInputError: every trial diverged, or one was not validated on the split ``valid``.
         """
         runs = tuple(trials.values())
+        first_candidate = next(iter(trials))
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
         trials_done = all(run.is_done for run in runs)
         if marker.holds():
@@ -63,14 +63,22 @@ class Tuning:
             if not trials_done:
                 runs = ()  # the folders of the trials are gone
         elif trials_done:
-            outcome = _outcome(model, trials)
+            try:
+                outcome = _outcome(model, trials)
+            except UserInputError as error:  # other models can be trained nevertheless
+                return cls(model, marker, first_candidate, runs, failure=str(error))
         else:
-            first_candidate = next(iter(trials))
             return cls(model, marker, first_candidate, runs)
         return cls(model, marker, outcome["lr"], runs, outcome)
 
     def record(self) -> None:
-        """Write the outcome, which then outlasts the folders of the trials."""
+        """Write the outcome, which then outlasts the folders of the trials.
+
+        Raises:
+            UserInputError: the trials chose no learning rate.
+        """
+        if self.failure:
+            raise UserInputError(self.failure)
         if self.outcome is not None and not self.marker.holds():
             self.marker.write(self.outcome)
 
@@ -84,6 +92,13 @@ class TunedRun(Run):
     """
 
     tuning: Tuning | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True if a learning rate was chosen, and the run and its trials are complete."""
+        if self.tuning is not None and self.tuning.failure:
+            return False
+        return super().is_done
 
     def train(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Record the choice of the learning rate, then train as :meth:`.Run.train`."""

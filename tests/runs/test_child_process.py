@@ -305,12 +305,40 @@ def test_stop_request_lets_all_trainings_save(tmp_path, parallel, capsys):
     assert not (tmp_path / "never").exists()
 
 
-def test_failure_stops_others_and_is_reported(tmp_path):
-    wait = f"while not os.path.exists({str(tmp_path / 'a.began')!r}): time.sleep(0.01)"
-    failing = python(f"import os, time\n{wait}\nraise SystemExit(3)", tmp_path / "b.log")
-    runs = [work_item("a", training(tmp_path / "a")), work_item("b", failing)]
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_failure_does_not_end_others(tmp_path, parallel, capsys):
+    log = tmp_path / "a.log"
+    runs = [work_item("a", python("raise SystemExit(3)", log, updates=1))]
+    runs.append(work_item("b", touch(tmp_path / "b"), after=("a",)))
     runs.append(work_item("c", touch(tmp_path / "c")))
-    assert run_with_exit_code(lambda: run_all(runs, [Slot(), Slot()])) == 3
+
+    def reject(slot):
+        raise UserInputError("d has other settings")
+
+    runs.append(WorkItem("d", reject))
+    runs.append(work_item("e", touch(tmp_path / "e"), after=("c",)))
+    code = run_with_exit_code(lambda: run_all(runs, [Slot()] * parallel))
+    assert code == 3 or (parallel == 2 and code == 2)  # d can fail first
+    assert not (tmp_path / "b").exists()
+    assert (tmp_path / "c").exists()
+    assert (tmp_path / "e").exists()
+    lines = capsys.readouterr().err.splitlines()
+    first = next(number for number, line in enumerate(lines) if "3 of 5 runs" in line)
+    reasons = sorted(lines[first + 1 : first + 4])
+    assert f"  a: copying failed with exit code 3. See {log}" in reasons[0]
+    assert reasons[1:] == ["  b: not started, because a failed.", "  d: d has other settings"]
+
+
+def test_unexpected_error_stops_others(tmp_path):
+    def fail(slot):
+        while not (tmp_path / "a.began").exists():
+            time.sleep(0.01)
+        raise ZeroDivisionError
+
+    runs = [work_item("a", training(tmp_path / "a")), WorkItem("b", fail)]
+    runs.append(work_item("c", touch(tmp_path / "c")))
+    with pytest.raises(ZeroDivisionError):
+        run_all(runs, [Slot(), Slot()])
     assert (tmp_path / "a.saved").exists()
     assert not (tmp_path / "c").exists()
 

@@ -284,6 +284,58 @@ def test_diverged_model_is_recorded_and_not_trained_again(data_bin, tmp_path, mo
     assert len(commands.trained) == 2
 
 
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, capsys, parallel):
+    """An evaluation, a training, and a trial fail. All rates of T5 bias diverge."""
+    commands = Commands()
+    commands.failing = {
+        ("eval", "alibi-16-seed1"),
+        ("train", "rotary-16-seed1"),
+        ("train", "sinusoidal-16-seed1-lr0.004"),
+    }
+    commands.validation["t5"] = {"0.002": None, "0.004": None}
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    config = {
+        "title": "Four fail",
+        "corpora": [{"name": "demo"}],
+        "training": {"updates": 4, "tokens_per_update": 64, "lr": [0.002, 0.004]},
+        "evaluation": {"subset": "test", "eval_lengths": 16},
+        "parts": [
+            {"methods": ["alibi", "rotary", "sinusoidal", "t5", "none"], "train_lengths": 16}
+        ],
+    }
+    results = tmp_path / "results"
+    pages = []
+    study = Study(
+        config=from_mapping(config, StudyConfig),
+        texts={"demo": data_bin},
+        folder=tmp_path / "work",
+        results=results,
+        write_page=lambda: pages.append(finished_models(results)) or results,
+    )
+    assert execute_experiment(study, parallel) == 1
+    (finished,) = pages[0]
+    assert finished.method == "none"
+    error = capsys.readouterr().err
+    assert "5 of 15 runs and trials failed:\n" in error
+    for log in ("demo/rotary-16-seed1/train.log", "demo/sinusoidal-16-seed1-lr0.004/train.log"):
+        assert str(study.folder / log) in error
+    assert "  demo-sinusoidal-16-seed1: not started, because demo/sinus" in error
+    assert "  demo-t5-16-seed1: --lr: T5 bias, L=16 diverged at 0.002, 0.004." in error
+    assert "  demo-alibi-16-seed1: evaluating demo-alibi-16-seed1 failed" in error
+
+    commands.failing = set()
+    commands.trained.clear()
+    commands.ran.clear()
+    assert execute_experiment(study, parallel) == 2  # T5 bias
+    trained = sorted(name for name, _, _ in commands.trained)
+    repeated = ["rotary-16-seed1", "sinusoidal-16-seed1", "sinusoidal-16-seed1-lr0.004"]
+    assert trained == repeated
+    assert commands.ran.count("eval") == 3
+    methods = sorted(model.method for model in pages[1])
+    assert methods == ["alibi", "none", "rotary", "sinusoidal"]
+
+
 def test_repeated_corpus_is_rejected(texts):
     with pytest.raises(UserInputError, match="--corpus tales is given twice"):
         main(["study.yaml", "--corpus", "tales=tales", "--corpus", "tales=wiki", "--dry-run"])
