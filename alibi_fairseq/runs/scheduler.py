@@ -93,7 +93,8 @@ class _Failures:
         if not self.reasons:
             return
         if len(self.reasons) == 1:
-            raise CommandFailedError(*self.reasons.values(), self.code)
+            (reason,) = self.reasons.values()
+            raise CommandFailedError(reason, self.code)
         lines = [f"{len(self.reasons)} of {self.item_count} runs and trials failed:"]
         for name, reason in self.reasons.items():
             lines.append(f"  {name}: {reason}")
