@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from alibi_fairseq.reporting import markdown, plots
-from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.results.labels import method_name
 
 from .estimates import Estimate, nats_to_percent
 from .losses import ArticleLosses, Losses, ValidationCurves
 from .primary_tests import SEEDS, PrimaryTest, StudiedModels, recovered_gain, run_tests
+from .training_costs import processor_name
 
 NOTATION = """\
 - L is the training length in tokens. "At 4 L" means that evaluation windows have 4 L tokens.
@@ -197,11 +198,19 @@ def draw_method_lengths(
     """Draw perplexity by evaluation length, a line per method with its standard deviation."""
     lines = []
     for method, losses_by_length in models.items():
-        x = [length for length in lengths if length in losses_by_length]
-        y = [losses_by_length[length].perplexity for length in x]
-        spread = [_spread(losses_by_length[length]) for length in x]
-        lines.append(PlotLine(method_name(method), x, y, method_style(method), spread))
+        shown = {n: losses_by_length[n] for n in lengths if n in losses_by_length}
+        lines.append(model_line(method_name(method), shown, method_style(method)))
     plots.draw("", [Panel("", lines, trained_at=train_length)], *paths)
+
+
+def model_line(
+    label: str, losses_by_length: Mapping[int, ArticleLosses], style: LineStyle
+) -> PlotLine:
+    """Create the line of perplexity by evaluation length, with its standard deviation."""
+    x = sorted(losses_by_length)
+    y = [losses_by_length[length].perplexity for length in x]
+    spread = [_spread(losses_by_length[length]) for length in x]
+    return PlotLine(label, x, y, style, spread)
 
 
 def _spread(losses: ArticleLosses) -> float:
@@ -275,19 +284,11 @@ def origins_table(provenance: Mapping[str, Mapping]) -> str:
     hours_by_origin: dict[tuple[str, str], list[float]] = defaultdict(list)
     for facts in provenance.values():
         commit = facts["git_commit"] or "unknown"
-        hours_by_origin[_processor(facts["hardware"]), commit[:7]].append(facts["hours"])
+        hours_by_origin[processor_name(facts["hardware"]), commit[:7]].append(facts["hours"])
     rows = []
     for (processor, commit), hours in sorted(hours_by_origin.items()):
         rows.append([processor, commit, str(len(hours)), f"{sum(hours):.1f}"])
     return markdown.table(["processor", "commit", "models", "hours of training"], rows)
-
-
-def _processor(hardware: Mapping) -> str:
-    """Return the name of the GPU, or of the processor if there was none."""
-    if hardware["gpu"]:
-        return hardware["gpu"]
-    family = f"family {hardware['cpu_family']}, model {hardware['cpu_model']}"
-    return f"{hardware['cpu']} ({family})" if hardware.get("cpu_family") else hardware["cpu"]
 
 
 def trials_table(tuning: Mapping[str, dict]) -> str:

@@ -27,6 +27,7 @@ from ..tables import (
     training_gaps_table,
     trials_table,
 )
+from ..title_claim import title_claim_sections
 
 INTRODUCTION = """\
 This page applies the tests of `studies/small_models/protocol.md` to other models."""
@@ -45,6 +46,7 @@ def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     losses = load_losses(folder)
     sections = [f"# {title}", INTRODUCTION, "## How to read the tables", NOTATION]
     sections.append(f"The tests have L = {models.train_length}.")
+    sections += title_claim_sections(folder, losses, models)
     sections += ["## The six tests", *tests_sections(losses, models)]
     sections += divergence_section(diverged_models(folder))
     sections += ["## Perplexity", *_perplexity_sections(losses, folder)]

@@ -1,0 +1,186 @@
+"""The claim of the paper's title: a model that is trained short, tested long.
+
+ALiBi trained at L is compared with models trained at 4 L. All are evaluated at 4 L.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from alibi_fairseq.reporting import markdown, plots
+from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.plots import Panel
+from alibi_fairseq.results.labels import METHOD_NAMES, method_name
+from alibi_fairseq.results.results_file import load_results_file
+
+from .estimates import estimate_change
+from .losses import EvaluationKey, Losses
+from .paper_claim import paper_claim_sections, trained_long_panel, trained_short_panel
+from .primary_tests import StudiedModels
+from .tables import at_train_length, estimate_cells, model_line
+from .training_costs import (
+    TrainingCost,
+    load_training_costs,
+    processor_name,
+    trainings_at_a_time,
+)
+
+#: Benchmark of single trainings in a study's folder, as ``python -m benchmarks.methods`` writes it.
+BENCHMARK_FILE = "benchmark.json"
+FIGURE = "title-claim"
+
+INTRODUCTION = """\
+The paper's title says that a model that is trained short can be tested long. The table compares
+ALiBi that was trained at L = {short} with models that were trained at 4 L = {long}. All are
+evaluated at {long} tokens, which is longer than the training sequences of the first row only.
+Test E6 decides about sinusoidal embeddings; the other rows have no outcome. Speed and memory are
+those of the training, means over seeds."""
+
+AT_A_TIME = """\
+Hours and speeds are not comparable between rows: several models of this study were trained side by
+side on one machine. The column "at a time" has their mean number during these trainings, by the
+recorded times; it leaves out trials of learning rates and evaluations."""
+
+ONE_AT_A_TIME = """\
+The models were trained one at a time, by the recorded times."""
+
+PROCESSORS = """\
+The rows were trained on several kinds of processors: {processors}. Their hours and speeds are not
+comparable."""
+
+NO_BENCHMARK = """\
+No separate benchmark of these trainings is recorded."""
+
+BENCHMARK = """\
+Training steps alone on the machine, measured separately by `benchmarks.methods` ({model},
+{processor}, {precision}):"""
+
+FIGURE_HELP = """\
+Left: the models of the table, at up to 4 L. Center: the paper's models of Table 5 at up to 4 L.
+The dashed vertical line is L.
+Right: Table 3, which is one half of the paper's Figure 1: all methods are trained at 1,024 tokens.
+The vertical axes differ in range, and are logarithmic where the range is wide."""
+
+
+def title_claim_sections(folder: Path, losses: Losses, models: StudiedModels) -> list[str]:
+    """Return the table, and draw the figure, of the title's claim.
+
+    Args:
+        folder: results of the study. The figure is written here.
+        losses: losses of all finished models.
+        models: models of the six tests.
+
+    Returns:
+        No section while ALiBi trained at L, or any model trained at 4 L, is missing.
+    """
+    trained_long = _trained_long(losses, models)
+    if models.key("alibi", 4) not in losses or not trained_long:
+        return []
+    short = models.train_length
+    costs = load_training_costs(folder)
+    sections = ["## Train short, test long"]
+    sections.append(INTRODUCTION.format(short=short, long=4 * short))
+    rows = [models.key("alibi", 4), *trained_long]
+    sections.append(_claim_table(losses, rows, costs))
+    sections += _cost_sections(folder, rows, costs)
+    sections += ["### The paper's numbers", *paper_claim_sections()]
+    panels = [_panel(losses, models), trained_long_panel(short), trained_short_panel()]
+    plots.draw("", panels, folder / f"{FIGURE}.png", folder / f"{FIGURE}.svg")
+    sections += [f"![Perplexity of models trained short and long]({FIGURE}.png)", FIGURE_HELP]
+    return sections
+
+
+def _trained_long(losses: Losses, models: StudiedModels) -> list[EvaluationKey]:
+    """Return the evaluations at 4 L of the models trained at 4 L, in the order of method names."""
+    keys = []
+    known = list(METHOD_NAMES)
+    methods = {key.method for key in losses}
+    for method in sorted(methods, key=lambda name: (name not in known, name)):
+        key = models.key(method, 4, trained_multiple=4)
+        if key in losses:
+            keys.append(key)
+    return keys
+
+
+def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: list[TrainingCost]) -> str:
+    """Write perplexity at 4 L, and the cost of training, of ALiBi and the models trained long."""
+    alibi = losses[rows[0]]
+    cells = []
+    for key in rows:
+        change = [markdown.NOTHING, markdown.NOTHING]
+        if key != rows[0]:
+            change = estimate_cells(estimate_change(alibi, losses[key]))[:2]
+        row = [method_name(key.method), str(key.train_length)]
+        row += [markdown.perplexity(losses[key].perplexity), *change]
+        row += [*_cost_cells(costs, _model(key)), str(len(losses[key].seeds))]
+        cells.append(row)
+    headers = ["", "trained at", f"perplexity at {rows[0].length}", "ALiBi (L) vs. it"]
+    headers += ["95% interval", "hours", "tokens/s", "memory", "at a time", "seeds"]
+    return markdown.table(headers, cells)
+
+
+def _model(key: EvaluationKey) -> tuple[str, str, int]:
+    """Return corpus, method, and training length of an evaluation's model."""
+    return key.corpus, key.method, key.train_length
+
+
+def _cost_cells(costs: list[TrainingCost], model: tuple[str, str, int]) -> list[str]:
+    """Return hours, speed, memory, and trainings at a time of a model, as means over seeds."""
+    of_model = [cost for cost in costs if cost.model == model]
+    hours = statistics.mean(cost.hours for cost in of_model)
+    speed = statistics.mean(cost.tokens_per_second for cost in of_model)
+    memory = markdown.NOTHING
+    peaks = [cost.peak_memory_mb for cost in of_model if cost.peak_memory_mb is not None]
+    if peaks:
+        memory = f"{statistics.mean(peaks) / 1000:.2f} GB"
+    at_a_time = trainings_at_a_time(costs, model)
+    return [f"{hours:.2f}", markdown.thousands(speed), memory, f"{at_a_time:.1f}"]
+
+
+def _cost_sections(folder: Path, rows: list[EvaluationKey], costs: list[TrainingCost]) -> list[str]:
+    """Return what the costs of the table are worth, and the table of a separate benchmark."""
+    counts = [trainings_at_a_time(costs, _model(key)) for key in rows]
+    sections = [ONE_AT_A_TIME if max(counts) < 1.05 else AT_A_TIME]
+    trained = {_model(key) for key in rows}
+    processors = {cost.processor for cost in costs if cost.model in trained}
+    if len(processors) > 1:
+        sections.append(PROCESSORS.format(processors="; ".join(sorted(processors))))
+    path = folder / BENCHMARK_FILE
+    if not path.is_file():
+        return [*sections, NO_BENCHMARK]
+    return [*sections, *_benchmark_sections(load_results_file(path))]
+
+
+def _benchmark_sections(benchmark: dict) -> list[str]:
+    """Return the speed and memory of single training steps, by method and training length."""
+    rows = []
+    for record in benchmark["cells"]:
+        memory = markdown.NOTHING
+        if "peak_memory_mb" in record:
+            memory = f"{record['peak_memory_mb'] / 1000:.2f} GB"
+        row = [method_name(record["position_method"]), str(record["train_length"])]
+        rows.append([*row, markdown.thousands(record["tokens_per_second"]), memory])
+    provenance = benchmark["provenance"]
+    sentence = BENCHMARK.format(
+        model=benchmark["cells"][0]["model"],
+        processor=processor_name(provenance["hardware"]),
+        precision=provenance["precision"],
+    )
+    return [sentence, markdown.table(["", "trained at", "tokens/s", "memory"], rows)]
+
+
+def _panel(losses: Losses, models: StudiedModels) -> Panel:
+    """Create the panel of ALiBi trained at L and the models trained at 4 L, at up to 4 L."""
+    short = models.train_length
+    long = 4 * short
+    lines = []
+    for train_length in (short, long):
+        for method, by_length in at_train_length(losses, models.corpus, train_length).items():
+            if train_length == short and method != "alibi":
+                continue
+            shown = {length: value for length, value in by_length.items() if length <= long}
+            style = method_style(method, train_length, (short, long))
+            label = f"{method_name(method)}, L = {train_length}"
+            lines.append(model_line(label, shown, style))
+    return Panel(f"This study, {models.corpus}", lines, trained_at=short)

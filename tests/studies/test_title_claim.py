@@ -1,0 +1,158 @@
+"""The table and the figure of the paper's title on a study's page."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from results_documents import cells_of
+from test_page import Evaluation, change, read_losses
+
+from studies.losses import load_losses
+from studies.paper_claim import paper_claim_sections
+from studies.primary_tests import StudiedModels
+from studies.title_claim import BENCHMARK_FILE, title_claim_sections
+from studies.training_costs import load_training_costs, trainings_at_a_time
+
+ROOT = Path(__file__).parents[2]
+SECONDARY = ROOT / "results" / "small_models" / "secondary"
+MODELS = StudiedModels("wikipedia", 128)
+
+
+@pytest.fixture
+def results(tmp_path) -> Path:
+    """Copy models of 3.1M tokens that were trained at 128 and at 512 tokens."""
+    for method, length in (("alibi", 128), ("alibi", 512), ("sinusoidal", 512), ("none", 512)):
+        for seed in (1, 2, 3):
+            name = f"wikipedia-{method}-{length}-seed{seed}"
+            shutil.copytree(SECONDARY / "cells" / name, tmp_path / "cells" / name)
+    return tmp_path
+
+
+def sections_of(folder: Path) -> list[str]:
+    return title_claim_sections(folder, load_losses(folder), MODELS)
+
+
+def claim_rows(sections: list[str]) -> dict[tuple[str, str], list[str]]:
+    """Return the rows of the first table by method and training length."""
+    table = next(section for section in sections if section.startswith("|"))
+    return {(row[0], row[1]): row[2:] for row in cells_of(table)[1:]}
+
+
+def test_table_has_perplexities_and_intervals(results):
+    rows = claim_rows(sections_of(results))
+    losses = read_losses("secondary")
+    assert list(rows) == [
+        ("ALiBi", "128"),
+        ("ALiBi", "512"),
+        ("No positions", "512"),
+        ("Sinusoidal", "512"),
+    ]
+    short = Evaluation("wikipedia", "alibi", 128, 512, 512)
+    methods = {"ALiBi": "alibi", "No positions": "none", "Sinusoidal": "sinusoidal"}
+    for (name, trained), (perplexity, changed, interval, *_) in rows.items():
+        evaluation = Evaluation("wikipedia", methods[name], int(trained), 512, 512)
+        nats = [seed.mean() for seed in losses[evaluation].values()]
+        assert float(perplexity) == pytest.approx(math.exp(sum(nats) / 3), abs=0.006)
+        if trained == "512":
+            value, low, high = change(losses, short, evaluation)
+            shown = [changed, *interval.split(" … ")]
+            for text, number in zip(shown, (value, low, high), strict=True):
+                assert float(text.rstrip("%")) == pytest.approx(number, abs=0.06)
+
+
+def test_table_has_the_mean_cost_over_seeds(results):
+    row = claim_rows(sections_of(results))["Sinusoidal", "512"]
+    last = []
+    for seed in (1, 2, 3):
+        path = results / f"cells/wikipedia-sinusoidal-512-seed{seed}/training.json"
+        last.append(json.loads(path.read_text())["cells"][-1])
+    hours, speed, memory = row[3:6]
+    assert float(hours) == pytest.approx(sum(x["hours"] for x in last) / 3, abs=0.006)
+    assert float(speed.rstrip("k")) * 1000 == pytest.approx(
+        sum(x["tokens_per_second"] for x in last) / 3, abs=51
+    )
+    assert float(memory.split()[0]) * 1000 == pytest.approx(
+        sum(x["peak_memory_mb"] for x in last) / 3, abs=6
+    )
+
+
+def test_trainings_side_by_side_are_counted(results):
+    """Four trainings of one hour: two begin together, one half an hour later, one much later."""
+    begins = [0.0, 0.0, 0.5, 5.0]
+    start = datetime(2026, 11, 28)
+    costs = []
+    for cost, begin in zip(load_training_costs(results)[:4], begins, strict=True):
+        begin_time = start + timedelta(hours=begin)
+        times = {"begin": begin_time, "end": begin_time + timedelta(hours=1)}
+        costs.append(replace(cost, processor="A", model=("text", str(begin), 1), **times))
+    costs.append(replace(costs[-1], processor="B"))
+    assert trainings_at_a_time(costs, ("text", "0.0", 1)) == pytest.approx(2.5)
+    assert trainings_at_a_time(costs, ("text", "0.5", 1)) == pytest.approx(2.0)
+    assert trainings_at_a_time(costs, ("text", "5.0", 1)) == 1
+
+
+def test_recorded_begin_is_the_hours_before_the_last_validation(results):
+    cost = next(cost for cost in load_training_costs(results) if cost.model[1] == "sinusoidal")
+    assert (cost.end - cost.begin).total_seconds() == pytest.approx(3600 * cost.hours, abs=1e-3)
+
+
+def test_page_says_whether_costs_can_be_compared(results):
+    assert any("Hours and speeds are not comparable" in text for text in sections_of(results))
+    for index, path in enumerate(sorted(results.glob("cells/*/training.json"))):
+        training = json.loads(path.read_text())
+        if index == 0:
+            training["provenance"]["hardware"]["gpu"] = "A card"
+        training["provenance"]["date"] = f"2026-10-{index + 1:02}T12:00:00Z"
+        path.write_text(json.dumps(training))
+    sections = sections_of(results)
+    assert any("trained one at a time" in text for text in sections)
+    assert any("several kinds of processors: A card; AMD EPYC" in text for text in sections)
+    assert {row[6] for row in claim_rows(sections).values()} == {"1.0"}
+
+
+def test_separate_benchmark_is_shown(results):
+    assert any("No separate benchmark" in text for text in sections_of(results))
+    benchmark = json.loads((ROOT / "results/benchmarks/methods-cpu.json").read_text())
+    (results / BENCHMARK_FILE).write_text(json.dumps(benchmark))
+    tables = [cells_of(text) for text in sections_of(results) if text.startswith("|")]
+    (table,) = [table for table in tables if table[0] == ["", "trained at", "tokens/s", "memory"]]
+    record = next(
+        record
+        for record in benchmark["cells"]
+        if (record["position_method"], record["train_length"]) == ("alibi", 3072)
+    )
+    (row,) = [row for row in table if row[:2] == ["ALiBi", "3072"]]
+    assert float(row[3].split()[0]) == pytest.approx(record["peak_memory_mb"] / 1000, abs=0.006)
+    assert float(row[2].rstrip("k")) * (1000 if row[2].endswith("k") else 1) == pytest.approx(
+        record["tokens_per_second"], abs=51
+    )
+
+
+def test_no_section_without_models_trained_long(results):
+    for path in results.glob("cells/*-512-*"):
+        shutil.rmtree(path)
+    assert sections_of(results) == []
+
+
+def test_paper_tables_have_the_printed_numbers():
+    """Numbers typed from the paper's Tables 1, 3, and 5."""
+    sections = paper_claim_sections()
+    long, short = (cells_of(text)[1:] for text in sections if text.startswith("|"))
+    by_pair = {row[0]: row[1:] for row in long}
+    assert by_pair["512 and 2048"][:4] == ["18.48", "17.91", "18.87", "-2.1%"]
+    assert by_pair["128 and 512"][:4] == ["20.67", "19.73", "20.05", "+3.1%"]
+    assert by_pair["512 and 3072"][5] == "15.3 GB vs. 15.1 GB"
+    assert by_pair["512 and 2048"][5] == "15.3 GB vs. –"
+    assert short == [
+        ["Sinusoidal", "19.34", "144.00"],
+        ["Rotary", "19.33", "44.30"],
+        ["T5 bias", "18.80", "19.44"],
+        ["ALiBi", "18.66", "17.95"],
+    ]
+    assert any(text.startswith("At L = 64 and 128, the paper's own") for text in sections)
