@@ -9,7 +9,7 @@ import pytest
 from commands import ROOT, as_process
 
 PACKAGE = "alibi_fairseq"
-CORE = ("positions", "attention")
+CORE = ("positions", "attention", "blocks")
 #: fairseq and packages that it installs.
 FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.

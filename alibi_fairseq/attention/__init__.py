@@ -1,6 +1,6 @@
 """Causal attention with a score bias: one interface, several backends.
 
-Shapes: B batch, H heads, T queries, S keys, D head size.
+Shapes: B batch, H query heads, G key and value heads, T queries, S keys, D head size.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def attend(
 
     Args:
         q: (B, H, T, D) unscaled queries.
-        k, v: (B, H, S, D) keys and values; S is T plus the number of cached keys or
-            of states in the memory.
+        k, v: (B, G, S, D) keys and values; S is T plus the number of cached keys or
+            of states in the memory. Each is shared by H / G consecutive query heads.
         mask: causal mask of T queries and S keys, with the bias of the position method.
         dropout_p: probability of dropping an attention weight; 0 outside of training.
         backend: ``auto`` or one of ``BACKENDS``.
@@ -45,11 +45,24 @@ def attend(
             backend cannot compute this call.
     """
     check_backend(backend)
+    k = repeat_heads(k, q.shape[1])  # (B, H, S, D)
+    v = repeat_heads(v, q.shape[1])
     mask.check(q, k, v)
     if need_weights:
         return eager.attend_with_weights(q, k, v, mask, dropout_p)
     name = choose_backend(backend, q, k, v, mask, dropout_p, strict)
     return BACKENDS[name].attend(q, k, v, mask, dropout_p), None
+
+
+def repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Repeat each key or value head, (B, G, S, D), for its query heads, (B, H, S, D).
+
+    If G does not divide H, x is returned unchanged.
+    """
+    groups = x.shape[1]
+    if groups == heads or heads % groups:
+        return x
+    return x.repeat_interleave(heads // groups, dim=1)
 
 
 __all__ = [

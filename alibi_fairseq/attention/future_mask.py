@@ -108,7 +108,7 @@ class FutureMask:
             )
         if k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
             raise ValueError(
-                "Attention needs q (B, H, T, D) and k and v (B, H, S, D), not "
+                "Attention needs q (B, H, T, D) and k and v (B, G, S, D), where G divides H, not "
                 f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
             )
         if (q.shape[2], k.shape[2]) != (self.queries, self.keys):

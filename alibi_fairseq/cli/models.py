@@ -25,7 +25,8 @@ class Models(CliCommand):
         for name, model in MODEL_REGISTRY.items():
             if issubclass(model, AlibiLanguageModel):
                 configs[name] = model.config()
-        headers = ["--arch", "layers", "width", "heads", "FFN", "parameters", "embeddings"]
+        headers = ["--arch", "layers", "width", "heads", "KV heads", "FFN"]
+        headers += ["parameters", "embeddings"]
         rows = []
         for name in sorted(configs, key=lambda name: layer_parameters(configs[name])):
             config = configs[name]
@@ -34,7 +35,8 @@ class Models(CliCommand):
                 str(config.decoder_layers),
                 str(config.decoder_embed_dim),
                 str(config.decoder_attention_heads),
-                str(config.decoder_ffn_embed_dim),
+                str(config.key_value_heads or config.decoder_attention_heads),
+                f"{config.decoder_ffn_embed_dim} {config.ffn}",
                 f"{layer_parameters(config) / 1e6:,.1f}M",
                 "adaptive" if config.adaptive_input else "tied",
             ]
@@ -45,8 +47,22 @@ class Models(CliCommand):
 
 
 def layer_parameters(config) -> int:
-    """Return the parameters of all layers: attention, feed-forward network, and two norms each."""
-    width, inner = config.decoder_embed_dim, config.decoder_ffn_embed_dim
-    attention = 4 * (width * width + width)
-    feed_forward = 2 * width * inner + inner + width
-    return config.decoder_layers * (attention + feed_forward + 4 * width)
+    """Return the parameters of all layers: attention, feed-forward network, and norms."""
+    width = config.decoder_embed_dim
+    inner = config.decoder_ffn_embed_dim
+    heads = config.decoder_attention_heads
+    key_width = width * (config.key_value_heads or heads) // heads
+    fc1_width = 2 * inner if config.ffn == "swiglu" else inner
+    # Inputs and outputs of the linear layers.
+    shapes = [(width, width), (width, key_width), (width, key_width), (width, width)]
+    shapes += [(width, fc1_width), (inner, width)]
+    total = 0
+    for inputs, outputs in shapes:
+        total += inputs * outputs
+        if config.linear_biases:
+            total += outputs
+    norm = width if config.normalization == "rms" else 2 * width
+    total += 2 * norm
+    if config.normalize_queries_keys:
+        total += 2 * width // heads
+    return config.decoder_layers * total

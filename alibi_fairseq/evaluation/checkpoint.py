@@ -219,6 +219,8 @@ def load_checkpoint(
     model = model.to(device=device, dtype=PRECISIONS[precision]).eval()
     width = getattr(cfg.model, "decoder_embed_dim", 512)
     inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
+    if getattr(cfg.model, "ffn", "mlp") == "swiglu":
+        inner *= 2  # the gate and the values
     return LoadedModel(
         decoder=model.decoder,
         facts={

@@ -15,6 +15,8 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from omegaconf import II
 
 from ..attention import BACKENDS
+from ..blocks import FEED_FORWARDS, NORMALIZATIONS
+from ..blocks.normalization import EPS
 from ..positions import METHODS
 
 
@@ -126,6 +128,36 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default=128,
         metadata={"help": "t5: distance from which on, at the latest, all share a bucket"},
     )
+    normalization: str = field(
+        default="layer",
+        metadata={"help": f"type of all normalization layers: {' or '.join(NORMALIZATIONS)}"},
+    )
+    ffn: str = field(
+        default="mlp",
+        metadata={
+            "help": f"feed-forward network: {' or '.join(FEED_FORWARDS)}; mlp has two linear "
+            "layers with --activation-fn between them, swiglu a third one as a gate"
+        },
+    )
+    key_value_heads: int = field(
+        default=0,
+        metadata={
+            "help": "number of key and value heads, each shared by a group of query heads; 0: as "
+            "many as query heads"
+        },
+    )
+    normalize_queries_keys: bool = field(
+        default=False,
+        metadata={"help": "RMSNorm of each query and key head, before positions act on them"},
+    )
+    linear_biases: bool = field(
+        default=True,
+        metadata={"help": "biases of the linear layers of attention and feed-forward network"},
+    )
+    rms_norm_eps: float = field(
+        default=EPS,
+        metadata={"help": "term added to the mean square in every RMSNorm"},
+    )
     excluded_symbols: str = field(
         default="none",
         metadata={
@@ -226,3 +258,66 @@ class LargeConfig(AlibiLanguageModelConfig):
     decoder_ffn_embed_dim: int = 8192
     decoder_attention_heads: int = 16
     dropout: float = 0.0
+
+
+@dataclass
+class ModernBlock:
+    """Parts of a block as in Llama. Named sizes add the widths and the key and value heads.
+
+    Their feed-forward width is about two thirds of that of the plain size, a multiple of 32, so
+    that feed-forward networks have about as many parameters. Four query heads share a key and value
+    head.
+    """
+
+    normalization: str = "rms"
+    ffn: str = "swiglu"
+    linear_biases: bool = False
+    no_decoder_final_norm: bool = False
+
+
+@dataclass
+class ModernConfig(ModernBlock, AlibiLanguageModelConfig):
+    """``alibi_lm`` with the modern block."""
+
+    decoder_ffn_embed_dim: int = 1376
+    key_value_heads: int = 2
+
+
+@dataclass
+class ModernTinyConfig(ModernBlock, TinyConfig):
+    """``alibi_lm_tiny`` with the modern block."""
+
+    decoder_ffn_embed_dim: int = 352
+    key_value_heads: int = 2
+
+
+@dataclass
+class ModernSmallConfig(ModernBlock, SmallConfig):
+    """``alibi_lm_small`` with the modern block."""
+
+    decoder_ffn_embed_dim: int = 2048
+    key_value_heads: int = 3
+
+
+@dataclass
+class ModernBookCorpusConfig(ModernBlock, BookCorpusConfig):
+    """``alibi_lm_bookcorpus`` with the modern block and a final norm."""
+
+    decoder_ffn_embed_dim: int = 2720
+    key_value_heads: int = 2
+
+
+@dataclass
+class ModernWiki103Config(ModernBlock, Wiki103Config):
+    """``alibi_lm_wiki103`` with the modern block and a final norm."""
+
+    decoder_ffn_embed_dim: int = 2720
+    key_value_heads: int = 2
+
+
+@dataclass
+class ModernLargeConfig(ModernBlock, LargeConfig):
+    """``alibi_lm_1b3`` with the modern block."""
+
+    decoder_ffn_embed_dim: int = 5472
+    key_value_heads: int = 4

@@ -13,11 +13,14 @@ import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoder
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.quant_noise import quant_noise
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..attention import FutureMask, ScoreScale, start_of_each_document
+from ..blocks.feed_forward import swiglu
+from ..blocks.normalization import replace_layer_norms
 from ..errors import UserInputError
 from ..positions import (
     METHOD_OPTIONS,
@@ -37,17 +40,42 @@ UNBOUNDED = 10**9
 
 
 class DecoderLayer(TransformerDecoderLayerBase):
-    """fairseq's decoder layer with our attention and an optional memory."""
+    """fairseq's decoder layer with our attention, optional parts, and an optional memory.
+
+    With ``--ffn swiglu``, ``fc1`` computes both the gate and the values that it multiplies.
+    """
+
+    def __init__(self, cfg, no_encoder_attn=False):
+        self._gated = cfg.ffn == "swiglu"
+        self._linear_biases = cfg.linear_biases
+        super().__init__(cfg, no_encoder_attn)
+        if self._gated:
+            self.activation_fn = swiglu
+        if cfg.normalization == "rms":
+            replace_layer_norms(self, cfg.rms_norm_eps)
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
         return SelfAttention(
             embed_dim,
             cfg.decoder.attention_heads,
+            cfg.key_value_heads,
+            rms_norm_eps=cfg.rms_norm_eps if cfg.normalize_queries_keys else None,
+            bias=cfg.linear_biases,
             dropout=cfg.attention_dropout,
             self_attention=True,
             q_noise=self.quant_noise,
             qn_block_size=self.quant_noise_block_size,
         )
+
+    def build_fc1(self, input_dim, output_dim, q_noise, qn_block_size):
+        if self._gated:
+            output_dim *= 2
+        layer = nn.Linear(input_dim, output_dim, bias=self._linear_biases)
+        return quant_noise(layer, q_noise, qn_block_size)
+
+    def build_fc2(self, input_dim, output_dim, q_noise, qn_block_size):
+        layer = nn.Linear(input_dim, output_dim, bias=self._linear_biases)
+        return quant_noise(layer, q_noise, qn_block_size)
 
     def forward(self, x: Tensor, *args, self_attn_mask: AttentionContext, **kwargs):
         """Compute the layer as fairseq does.
@@ -83,6 +111,8 @@ class AlibiDecoder(TransformerDecoder):
 
     def __init__(self, args, dictionary, embed_tokens):
         super().__init__(args, dictionary, embed_tokens, no_encoder_attn=True)
+        if args.normalization == "rms":
+            replace_layer_norms(self, args.rms_norm_eps)
         self.embed_positions = build_position_method(
             args.position_method,
             PositionConfig(

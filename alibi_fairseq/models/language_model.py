@@ -14,6 +14,7 @@ from fairseq.modules import AdaptiveInput as FairseqAdaptiveInput
 from torch import Tensor
 
 from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
+from ..blocks import FEED_FORWARDS, NORMALIZATIONS
 from ..errors import UserInputError
 from ..positions.alibi import slopes_option
 from ..results.data_folder import DataFolder
@@ -23,6 +24,12 @@ from .config import (
     BloomConfig,
     BookCorpusConfig,
     LargeConfig,
+    ModernBookCorpusConfig,
+    ModernConfig,
+    ModernLargeConfig,
+    ModernSmallConfig,
+    ModernTinyConfig,
+    ModernWiki103Config,
     SmallConfig,
     TinyConfig,
     Wiki103Config,
@@ -253,6 +260,18 @@ def check_options(args: argparse.Namespace) -> None:
     require("score_scaling", args.score_scaling in SCORE_SCALINGS, scalings)
     separators = f"one of {', '.join(SEPARATORS)}"
     require("block_diagonal", args.block_diagonal in SEPARATORS, separators)
+    require("normalization", args.normalization in NORMALIZATIONS, " or ".join(NORMALIZATIONS))
+    require("ffn", args.ffn in FEED_FORWARDS, " or ".join(FEED_FORWARDS))
+    require("rms_norm_eps", args.rms_norm_eps > 0, "greater than 0")
+    heads = args.decoder_attention_heads
+    divides = args.key_value_heads >= 0 and heads % (args.key_value_heads or heads) == 0
+    require("key_value_heads", divides, f"a divisor of {heads} attention heads, or 0")
+    default_activation = AlibiLanguageModelConfig.activation_fn
+    if args.ffn == "swiglu" and args.activation_fn != default_activation:
+        raise UserInputError(
+            f"--activation-fn {args.activation_fn} has no effect with --ffn swiglu, which uses "
+            f"SiLU. Pass --activation-fn {default_activation}, the default, or --ffn mlp."
+        )
     if args.block_diagonal != "none" and args.mem_len > 0:
         raise UserInputError(
             "--block-diagonal cannot be combined with --mem-len; drop one of the two."
@@ -328,6 +347,14 @@ alibi_lm_bookcorpus = register_named_size("alibi_lm_bookcorpus", BookCorpusConfi
 alibi_lm_wiki103 = register_named_size("alibi_lm_wiki103", Wiki103Config)
 alibi_lm_1b3 = register_named_size("alibi_lm_1b3", LargeConfig)
 alibi_lm_bloom = register_named_size("alibi_lm_bloom", BloomConfig)
+alibi_lm_modern = register_named_size("alibi_lm_modern", ModernConfig)
+alibi_lm_modern_tiny = register_named_size("alibi_lm_modern_tiny", ModernTinyConfig)
+alibi_lm_modern_small = register_named_size("alibi_lm_modern_small", ModernSmallConfig)
+alibi_lm_modern_bookcorpus = register_named_size(
+    "alibi_lm_modern_bookcorpus", ModernBookCorpusConfig
+)
+alibi_lm_modern_wiki103 = register_named_size("alibi_lm_modern_wiki103", ModernWiki103Config)
+alibi_lm_modern_1b3 = register_named_size("alibi_lm_modern_1b3", ModernLargeConfig)
 
 
 class AdaptiveInput(FairseqAdaptiveInput):

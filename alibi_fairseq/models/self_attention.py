@@ -1,7 +1,7 @@
 """Self-attention with fairseq's parameter names and cache, computed by this package's backends.
 
-Shapes: T new tokens, B batch, C model width, H heads, D head size, M remembered states,
-S = M or cached + T.
+Shapes: T new tokens, B batch, C model width, H query heads, G key and value heads, D head size,
+M remembered states, S = M or cached + T.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import torch
 from fairseq.modules import MultiheadAttention
-from torch import Tensor
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor, nn
 
 from ..attention import FutureMask, attend
 from ..positions import GateBias, Rotation
@@ -43,9 +44,43 @@ class AttentionContext:
 
 
 class SelfAttention(MultiheadAttention):
-    """Replacement for fairseq's attention with the same parameters and incremental state."""
+    """Replacement for fairseq's attention with the same parameters and incremental state.
+
+    Args:
+        embed_dim: model width C.
+        num_heads: number of query heads H.
+        key_value_heads: number of key and value heads G, each shared by H / G query heads; 0: H.
+        rms_norm_eps: eps of an RMSNorm of each query and key head; None: no such norm.
+        options: arguments of fairseq's class.
+    """
 
     backend: str = "auto"
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        key_value_heads: int = 0,
+        rms_norm_eps: float | None = None,
+        *,
+        bias: bool = True,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+        **options,
+    ):
+        noise = {"q_noise": q_noise, "qn_block_size": qn_block_size}
+        super().__init__(embed_dim, num_heads, bias=bias, **noise, **options)
+        if key_value_heads not in (0, num_heads):
+            width = key_value_heads * self.head_dim
+            self.k_proj = quant_noise(nn.Linear(embed_dim, width, bias), q_noise, qn_block_size)
+            self.v_proj = quant_noise(nn.Linear(embed_dim, width, bias), q_noise, qn_block_size)
+            for projection in (self.k_proj, self.v_proj):
+                nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)  # as in fairseq
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if rms_norm_eps is not None:
+            self.q_norm = nn.RMSNorm(self.head_dim, rms_norm_eps)
+            self.k_norm = nn.RMSNorm(self.head_dim, rms_norm_eps)
 
     def forward(
         self,
@@ -75,8 +110,8 @@ class SelfAttention(MultiheadAttention):
         source = query
         if context.memory is not None:
             source = torch.cat([context.memory, query])  # (M + T, B, C)
-        q = self._split_heads(self.q_proj(query))  # (B, H, T, D)
-        k = self._split_heads(self.k_proj(source))  # (B, H, M + T, D)
+        q = self.q_norm(self._split_heads(self.q_proj(query)))  # (B, H, T, D)
+        k = self.k_norm(self._split_heads(self.k_proj(source)))  # (B, G, M + T, D)
         v = self._split_heads(self.v_proj(source))
         if context.rotation is not None:
             q, k = context.rotation(q, k)
@@ -108,16 +143,16 @@ class SelfAttention(MultiheadAttention):
         return self.out_proj(output), weights
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        length, batch, _ = x.shape
-        x = x.view(length, batch, self.num_heads, self.head_dim)  # (T, B, H, D)
-        return x.permute(1, 2, 0, 3)  # (B, H, T, D)
+        """Reshape (T, B, heads · D) to (B, heads, T, D)."""
+        x = x.unflatten(-1, (-1, self.head_dim))  # (T, B, heads, D)
+        return x.permute(1, 2, 0, 3)
 
     def _append_to_cache(
         self, incremental_state: dict, k: Tensor, v: Tensor, running_sums: Tensor | None
     ):
         saved = self._get_input_buffer(incremental_state)
         if "prev_key" in saved:
-            k = appended(saved["prev_key"], k)  # (B, H, S, D)
+            k = appended(saved["prev_key"], k)  # (B, G, S, D)
             v = appended(saved["prev_value"], v)
         new = {"prev_key": k, "prev_value": v}
         if running_sums is not None:
@@ -135,7 +170,7 @@ class SelfAttention(MultiheadAttention):
 
 
 def appended(cached: Tensor, new: Tensor) -> Tensor:
-    """Concatenate (B, H, S, D) and (B, H, T, D) as ``torch.cat([cached, new], dim=2)``.
+    """Concatenate (B, G, S, D) and (B, G, T, D) as ``torch.cat([cached, new], dim=2)``.
 
     The memory of ``cached`` is used where it has room: a new token does not copy those before it.
 

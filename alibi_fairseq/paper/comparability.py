@@ -29,7 +29,7 @@ _SIZES = {
 # Options that do not change the model.
 _HARMLESS_OVERRIDES = {"attention_backend"}
 
-# Options that change a position method or the attention, with their defaults, which the paper's
+# Options that change a position method or the block, with their defaults, which the paper's
 # models have. A literal, because reading the defaults from the methods would import PyTorch.
 MODEL_OPTIONS = {
     "alibi_scale": "none",
@@ -46,6 +46,12 @@ MODEL_OPTIONS = {
     "score_scaling": "none",
     "attention_window": "0",
     "block_diagonal": "none",
+    "normalization": "layer",
+    "ffn": "mlp",
+    "key_value_heads": "0",
+    "normalize_queries_keys": "false",
+    "linear_biases": "true",
+    "rms_norm_eps": "1e-6",
 }
 
 
@@ -130,10 +136,12 @@ def different_model_reason(
     values = values_in_command(train_command)
     paper_options = {**MODEL_OPTIONS, **size_options(setting)}
     for option, paper_value in paper_options.items():
+        name = option.replace("_", "-")
+        if paper_value == "true" and f"no_{option}" in values:
+            return f"the paper trains without --no-{name}"
         value = values.get(option, paper_value)
         if not _are_equal(value, paper_value):
-            flag = "--" + option.replace("_", "-")
-            return f"the paper trains without {flag} {value}".strip()
+            return f"the paper trains without --{name} {value}".strip()
     return None
 
 

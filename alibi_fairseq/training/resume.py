@@ -37,6 +37,7 @@ OPTIONS = (
     "attention_window",
     "block_diagonal",
     "no_scale_embedding",
+    "rms_norm_eps",
     "excluded_symbols",
     "share_decoder_input_output_embed",
     "tie_adaptive_weights",
@@ -48,6 +49,7 @@ _KEPT_OPTIONS = (
     "activation_fn",
     "decoder_normalize_before",
     "no_scale_embedding",
+    "rms_norm_eps",
 )
 #: Value of ``alibi_slopes`` that names the seed, with which random slopes change.
 _RANDOM_SLOPES = "random --seed"

@@ -41,7 +41,7 @@ def test_models_lists_sizes(capsys):
     assert cli.main(["models"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(
-        line.replace("|", "").split()[:5] == ["alibi_lm_tiny", "3", "128", "8", "512"]
+        line.replace("|", "").split()[:7] == ["alibi_lm_tiny", "3", "128", "8", "8", "512", "mlp"]
         for line in lines
     )
     assert "alibi" in lines[-1]

@@ -30,6 +30,11 @@ VARIANTS += [
     ("alibi", "--block-diagonal", "eos"),
     ("sinusoidal", "--block-diagonal", "eos"),
 ]
+#: All parts of the modern block.
+MODERN = "--normalization rms --ffn swiglu --key-value-heads 2 --normalize-queries-keys"
+for method in ("alibi", "rotary", "transformer_xl", "cope", "fox", "learned"):
+    VARIANTS.append((method, *MODERN.split(), "--no-linear-biases"))
+VARIANTS.append(("fox", *MODERN.split(), "--attention-window", "5", "--block-diagonal", "eos"))
 
 
 @pytest.fixture(params=VARIANTS, ids=" ".join)

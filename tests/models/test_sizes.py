@@ -9,11 +9,14 @@ import torch
 from conftest import build_model, dictionary_of
 from fairseq import models
 from fairseq.dataclass.configs import CommonConfig
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from omegaconf import OmegaConf
 
+from alibi_fairseq.cli.models import layer_parameters as listed_layer_parameters
+
 SIZES = ["alibi_lm", "alibi_lm_tiny", "alibi_lm_small", "alibi_lm_bookcorpus", "alibi_lm_wiki103"]
-SIZES += ["alibi_lm_bloom"]
+SIZES += ["alibi_lm_bloom", "alibi_lm_modern", "alibi_lm_modern_wiki103"]
 
 
 def model_of(arch: str, words: int):
@@ -41,10 +44,23 @@ def layer_parameters(width: int, inner: int) -> int:
         ("alibi_lm_1b3", 50_000, 25 * layer_parameters(2048, 8192) + 50_000 * 2048 + 2 * 2048),
         # BLOOM-560m, with its 250,880 words.
         ("alibi_lm_bloom", 250_880, 559_214_592),
+        # Heads of size 64, three for keys and values; three feed-forward matrices; RMSNorms.
+        (
+            "alibi_lm_modern_small",
+            50_000,
+            12 * (2 * 768**2 + 2 * 768 * 192 + 3 * 768 * 2048 + 2 * 768) + 768 + 50_000 * 768,
+        ),
     ],
 )
 def test_named_sizes_have_expected_parameters(arch, words, parameters):
     assert sum(p.numel() for p in model_of(arch, words).parameters()) == parameters
+
+
+@pytest.mark.parametrize("arch", [*SIZES, "alibi_lm_modern_tiny", "alibi_lm_modern_1b3"])
+def test_listed_parameters_are_those_of_layers(arch):
+    layers = model_of(arch, 61_000).decoder.layers
+    config = MODEL_DATACLASS_REGISTRY[arch]()
+    assert sum(p.numel() for p in layers.parameters()) == listed_layer_parameters(config)
 
 
 @pytest.mark.parametrize("arch", SIZES)

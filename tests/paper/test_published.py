@@ -1,5 +1,6 @@
 """Published numbers: completeness, and agreement where the paper prints a number twice."""
 
+import dataclasses
 import itertools
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import alibi_fairseq.paper
+from alibi_fairseq.blocks import BlockOptions
 from alibi_fairseq.models.config import (
     AlibiLanguageModelConfig,
     BookCorpusConfig,
@@ -321,6 +323,9 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
         ("wikitext-103", trained_with("--rotary-scaling pi:4"), "--rotary-scaling pi:4"),
         ("wikitext-103", trained_with("--clamp-learned-positions"), "--clamp-learned-positions"),
         ("wikitext-103", trained_with("model.alibi_scale=4", "hydra-train"), "--alibi-scale 4"),
+        ("wikitext-103", trained_with("--ffn swiglu"), "--ffn swiglu"),
+        ("wikitext-103", trained_with("--no-linear-biases"), "--no-linear-biases"),
+        ("wikitext-103", trained_with("--normalize-queries-keys"), "--normalize-queries-keys"),
     ],
 )
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
@@ -355,10 +360,11 @@ def test_recipes_of_paper_are_comparable(recipe):
 
 def test_comparability_knows_options_of_models():
     options = {*METHOD_OPTIONS, "score_scaling", "attention_window", "block_diagonal"}
+    options |= {field.name for field in dataclasses.fields(BlockOptions)}
     assert MODEL_OPTIONS.keys() == options - {"mem_len"}
     for option, default in MODEL_OPTIONS.items():
         actual = getattr(AlibiLanguageModelConfig, option)
-        if isinstance(actual, float):
+        if type(actual) in (int, float):
             assert float(default) == actual
         else:
             assert default == str(actual).lower()

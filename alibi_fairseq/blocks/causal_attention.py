@@ -1,0 +1,105 @@
+"""Causal self-attention with any position method, cached or with a memory.
+
+Shapes: B batch, T new tokens, S keys, M remembered states, C model width, H query heads, G key and
+value heads, D head size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import FutureMask, ScoreScale, attend
+from ..positions import GateBias, PositionMethod
+from .options import BlockOptions
+
+#: Keys and values (B, G, S, D), and running sums of gates (B, H, S) or None.
+Cache = tuple[Tensor, Tensor, Tensor | None]
+
+
+class CausalAttention(nn.Module):
+    """Self-attention of one layer.
+
+    Args:
+        positions: position method, one object that all layers share.
+        layer: index of the layer.
+        options: parts of the block.
+        score_scale: scaling of the queries, one object that all layers share, or None.
+    """
+
+    def __init__(
+        self,
+        positions: PositionMethod,
+        layer: int,
+        options: BlockOptions | None = None,
+        score_scale: ScoreScale | None = None,
+    ):
+        super().__init__()
+        options = options or BlockOptions()
+        # The method of this layer, and the number of the layer among those with that method.
+        self.positions, self.number = positions.layer_method(layer)
+        self.layer = layer
+        self.score_scale = score_scale
+        width = self.positions.config.embed_dim
+        self.head_dim = self.positions.config.head_dim
+        key_value_heads = options.key_value_heads or self.positions.config.num_heads
+        key_width = key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(width, width, bias=options.linear_biases)
+        self.k_proj = nn.Linear(width, key_width, bias=options.linear_biases)
+        self.v_proj = nn.Linear(width, key_width, bias=options.linear_biases)
+        self.out_proj = nn.Linear(width, width, bias=options.linear_biases)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if options.normalize_queries_keys:
+            self.q_norm = nn.RMSNorm(self.head_dim, options.rms_norm_eps)
+            self.k_norm = nn.RMSNorm(self.head_dim, options.rms_norm_eps)
+
+    def forward(
+        self,
+        x: Tensor,
+        cache: Cache | None = None,
+        memory: Tensor | None = None,
+        **mask_options: Any,
+    ) -> tuple[Tensor, Cache]:
+        """Attend from new tokens to themselves and to cached or remembered ones.
+
+        Args:
+            x: (B, T, C).
+            cache: second result of the call for the tokens before.
+            memory: past inputs of this layer, (B, M, C).
+            mask_options: further arguments of :class:`FutureMask`, such as ``key_padding``.
+
+        Returns:
+            The output, (B, T, C), and the cache for the next call.
+        """
+        source = x if memory is None else torch.cat([memory, x], dim=1)
+        q = self.q_norm(self.split_heads(self.q_proj(x)))  # (B, H, T, D)
+        k = self.k_norm(self.split_heads(self.k_proj(source)))  # (B, G, M + T, D)
+        v = self.split_heads(self.v_proj(source))
+        cached = 0 if cache is None else cache[0].shape[2]
+        rotate = self.positions.rotation(cached, x.shape[1], x.device)
+        if rotate is not None:
+            q, k = rotate(q, k)
+        log_gates = self.positions.log_gates(self.number, source.transpose(0, 1))  # (B, H, M + T)
+        sums = None if log_gates is None else log_gates.double().cumsum(2)
+        if cache is not None:
+            past_k, past_v, past_sums = cache
+            k = torch.cat([past_k, k], dim=2)  # (B, G, S, D)
+            v = torch.cat([past_v, v], dim=2)
+            if sums is not None and past_sums is not None:
+                sums = torch.cat([past_sums, past_sums[..., -1:] + sums], dim=2)
+        keys = k.shape[2]
+        bias = self.positions.bias(self.number, keys)
+        mask = FutureMask(bias, x.shape[1], keys, **mask_options)
+        if sums is not None:
+            mask = mask.with_bias(GateBias(sums))
+        if self.score_scale is not None:
+            q = self.score_scale(self.layer, q, mask)
+        output, _ = attend(q, k, v, mask)  # (B, H, T, D)
+        return self.out_proj(output.transpose(1, 2).flatten(2)), (k, v, sums)
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Reshape (B, T, heads · D) to (B, heads, T, D)."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
