@@ -239,7 +239,9 @@ class FutureMask:
             line = line.masked_fill(far, -torch.inf)
         future = line.new_full((line.shape[0], n - 1), -torch.inf)
         line = torch.cat([line.flip(1), future], dim=1)  # (H, K + n - 1)
-        return line.unfold(1, visible, 1).flip(1).unsqueeze(0)  # (1, H, n, K)
+        rows = line.unfold(1, visible, 1).flip(1)  # (H, n, K)
+        # flip lays the rows out as columns, for which PyTorch has no fused attention on a GPU.
+        return rows.contiguous().unsqueeze(0)  # (1, H, n, K)
 
     @staticmethod
     def _distance(n: int, visible: int, device: torch.device) -> Tensor:
