@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.paper import published
 from alibi_fairseq.positions import METHODS
 
 from . import common, models
+from .paper_ratios import BASELINE, paper_ratios
 
-BASELINE = "sinusoidal"
 DROPOUT = 0.1
 
 
@@ -42,23 +41,6 @@ def main() -> None:
             "help": "position methods (default: all)",
         },
     )
-
-
-def paper_ratios() -> dict[tuple[str, int], dict[str, float]]:
-    """Return the ratios to sinusoidal in the paper's Table 1, by method and length."""
-    rows = {(row["position_method"], row["train_length"]): row for row in published.rows("table01")}
-    columns = {
-        "train_words_per_second": "paper_ratio",
-        "eval_words_per_second": "paper_evaluation_ratio",
-        "train_memory_gb": "paper_memory_ratio",
-    }
-    ratios = {}
-    for (method, length), row in rows.items():
-        baseline = rows[BASELINE, length]
-        ratios[method, length] = {
-            key: round(row[column] / baseline[column], 3) for column, key in columns.items()
-        }
-    return ratios
 
 
 def measure(args) -> Iterator[dict]:

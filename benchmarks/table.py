@@ -9,6 +9,7 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.results_file import load_results_file
 
 from .common import RESULTS
+from .paper_ratios import paper_ratios
 
 PAGE = Path(__file__).resolve().parent / "README.md"
 
@@ -125,8 +126,9 @@ TABLES = {
     "evaluate": Table(
         "Evaluation",
         "`alibi-fairseq eval` compared with `fairseq-eval-lm`, and the memory of one long window "
-        "beyond the weights.",
-        ("name", "model", "length", "stride"),
+        "beyond the weights. The column `tokens` has the number of scored tokens that a ratio "
+        "rests on: with a stride of 1, it rests on very few.",
+        ("name", "model", "length", "stride", "tokens"),
         (),
         (("× fairseq-eval-lm", "ratio", "{:.1f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
@@ -151,11 +153,24 @@ def load_benchmark(name: str) -> dict[Path, dict]:
     for path in sorted(RESULTS.glob("*.json")):
         if path.stem.split("-")[0] == name:
             files[path] = load_results_file(path)
+    if name == "methods":
+        for results in files.values():
+            results["cells"] = [_with_paper_ratios(record) for record in results["cells"]]
     return files
 
 
+def _with_paper_ratios(record: dict) -> dict:
+    """Return a record with the paper's ratios from the table; files may hold rounded ones."""
+    paper = paper_ratios().get((record["position_method"], record["train_length"]), {})
+    return {**record, **paper}
+
+
 def machine(provenance: dict) -> str:
-    """Return the GPU, or the processor and the number of threads."""
+    """Return the GPU, or the processor and the number of threads.
+
+    The name of a processor such as "AMD EPYC" stands for many models, so its family and model
+    follow where they were recorded.
+    """
     hardware = provenance["hardware"]
     if hardware["gpu"]:
         return hardware["gpu"]
@@ -163,7 +178,19 @@ def machine(provenance: dict) -> str:
     counts = dict.fromkeys(str(part["threads"]) for part in parts)
     threads = " and ".join(counts)
     unit = "thread" if threads == "1" else "threads"
-    return f"{hardware['cpu']}, {threads} {unit}"
+    model = "model not recorded"
+    if hardware.get("cpu_family"):
+        model = f"family {hardware['cpu_family']}, model {hardware['cpu_model']}"
+    return f"{hardware['cpu']} ({model}), {threads} {unit}"
+
+
+def commits(provenance: dict) -> str:
+    """Return the commits of the measurements, with a mark if the tree had changes."""
+    names = []
+    for part in provenance.get("parts", [provenance]):
+        commit = (part["git_commit"] or "unknown")[:7]
+        names.append(commit if part.get("git_clean") else f"{commit} with changes")
+    return "commit " + ", ".join(dict.fromkeys(names))
 
 
 def rounds_of(records: list[dict]) -> str:
@@ -185,6 +212,7 @@ def section(table: Table, files: dict[Path, dict]) -> str:
             provenance["precision"],
             rounds_of(results["cells"]),
             provenance["date"][:10],
+            commits(provenance),
             link,
         ]
         lines += ["; ".join(filter(None, facts)) + ":", ""]

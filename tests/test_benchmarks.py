@@ -17,11 +17,11 @@ from benchmarks import (
     evaluate,
     generate,
     huggingface,
-    methods,
     models,
     output_layer,
     table,
 )
+from benchmarks.paper_ratios import paper_ratios
 
 SHAPE = (
     "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16 "
@@ -194,7 +194,7 @@ def test_passes_per_update_follow_the_paper():
 
 
 def test_paper_ratios_match_table_1():
-    ratios = methods.paper_ratios()
+    ratios = paper_ratios()
     assert ratios["t5", 3072]["paper_ratio"] == pytest.approx(4_300 / 15_300, abs=1e-3)
     assert ratios["alibi", 512]["paper_ratio"] == pytest.approx(28_300 / 28_500, abs=1e-3)
 
@@ -232,13 +232,26 @@ def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     table.main()
     page = (tmp_path / "page.md").read_text()
     assert page.index("## Training steps\n") < page.index("## Training steps compared")
-    assert "a processor, 2 threads" in page
+    assert "a processor (model not recorded), 2 threads" in page
     assert "; fp32; 1 round; " in page
+    assert "; commit 0000000; " in page
     assert ["bloom", "3.00"] in cells_of(page)
     assert ["variant", "× stock, 16", "× stock, 32"] in cells_of(page)
     rows = [row for row in cells_of(page) if row[0] == "alibi" and len(row) == 3]
     ratios = [cell["ratio"] for cell in trained if cell["variant"] == "alibi"]
     assert rows == [["alibi", *(f"{ratio:.2f}" for ratio in ratios)]]
+
+
+def test_page_rounds_the_ratios_of_the_paper_once(tmp_path, monkeypatch):
+    """Evaluation of ALiBi at 512 tokens: 85.8 / 82.1 = 1.0451, and not 1.045 rounded again."""
+    monkeypatch.setattr(table, "RESULTS", tmp_path)
+    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
+    alibi = {"position_method": "alibi", "train_length": 512, "length": 512, "baseline": "alibi"}
+    record = {**alibi, "name": "table 1", "ratio": 1.0, "paper_evaluation_ratio": 1.045}
+    save_results_file(document(record, kind="benchmark"), tmp_path / "methods-cpu.json")
+    table.main()
+    (_, row) = cells_of((tmp_path / "page.md").read_text())
+    assert row == ["1.00", "0.99", "1.05", "1.00"]
 
 
 def test_evaluation_is_recorded_in_fp32_on_gpu(bench, monkeypatch, tmp_path):
