@@ -28,6 +28,7 @@ WITHOUT_FAIRSEQ = {
     "evaluation",
     "runs",
     "compare",
+    "checks",
     "cli",
     "huggingface",
     "__main__",

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import socket
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
 from commands import SHORT, in_process, make_data
-from fairseq import models, options
-from fairseq.data import Dictionary
-from fairseq.dataclass.configs import CommonConfig
-from fairseq.tasks.language_modeling import LanguageModelingConfig
-from omegaconf import OmegaConf, open_dict
 from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
+from alibi_fairseq.checks.small_model import (  # noqa: F401  (tests import them from here)
+    FIRST_WORD,
+    build_model,
+    dictionary_of,
+    random_tokens,
+)
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.results import manifest
@@ -30,8 +29,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Seconds that a deleted data loader waits for its workers. The default is 5.
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
-
-FIRST_WORD = 4  # after fairseq's four special symbols
 
 
 @pytest.fixture(autouse=True)
@@ -73,39 +70,6 @@ def without_times(cell: dict) -> dict:
     return {key: value for key, value in cell.items() if key not in noise}
 
 
-def dictionary_of(words: int) -> Dictionary:
-    """Return a dictionary with a number of words and fairseq's four special symbols."""
-    dictionary = Dictionary()
-    for word in range(words):
-        dictionary.add_symbol(f"w{word}")
-    return dictionary
-
-
-def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, sequential=False):
-    """Build a model like ``fairseq-train`` with these flags.
-
-    A model with ``--mem-len`` needs a ``sequential`` task, which passes a memory to it.
-    """
-    dictionary = dictionary_of(words)
-    task = SimpleNamespace(
-        source_dictionary=dictionary, target_dictionary=dictionary, is_sequential=sequential
-    )
-    command = ["data", "--task", "language_modeling", "--cpu"]
-    command += ["--tokens-per-sample", str(tokens_per_sample), *flags]
-    parsed: argparse.Namespace = options.parse_args_and_arch(options.get_training_parser(), command)
-    # convert_namespace_to_omegaconf would start hydra, which takes most of a second.
-    sections = {
-        "model": models.MODEL_DATACLASS_REGISTRY[parsed.arch],
-        "task": LanguageModelingConfig,
-        "common": CommonConfig,
-    }
-    values = {name: section.from_namespace(parsed) for name, section in sections.items()}
-    config = OmegaConf.create(values)
-    with open_dict(config):
-        config.model._name = parsed.arch
-    return models.build_model(config.model, task)
-
-
 def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **kwargs):
     """Build a model with two layers of width 8·heads, in evaluation mode."""
     shape = ["--decoder-layers", "2", "--decoder-attention-heads", str(heads)]
@@ -114,10 +78,6 @@ def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **k
         "--arch", "alibi_lm", "--position-method", position_method, *shape, *flags, **kwargs
     )
     return model.eval()
-
-
-def random_tokens(batch: int, length: int, words: int = 60) -> torch.Tensor:
-    return torch.randint(FIRST_WORD, FIRST_WORD + words, (batch, length))
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ GLUE = {
     "tasks",
     "criterions",
     "checkpoints",
+    "checks",
     "huggingface",
     "cli",
     "registration",

@@ -22,6 +22,7 @@ COMMANDS = {
         "compare position methods on your own text or on probes, from text to figure",
     ),
     "models": ("models:Models", "list the models with their sizes and the position methods"),
+    "check": ("check:Check", "check that a position method is computed correctly"),
     "prepare": (
         "prepare",
         "convert your own text, or a corpus of the paper, to fairseq's binary data",

@@ -20,7 +20,7 @@ from transformers.models.falcon.modeling_falcon import FALCON_ATTENTION_CLASSES,
 from transformers.models.mpt.modeling_mpt import MptAttention
 
 from ..positions.alibi import LinearBias, alibi_slopes
-from .attention import attend_with_bias
+from .biased_attention import attend_with_bias
 
 
 def replace_attention(name: str) -> None:

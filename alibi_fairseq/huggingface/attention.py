@@ -6,23 +6,22 @@ attention of BLOOM, MPT, Falcon with ALiBi, and models without positions with th
 transformers' ``AttentionInterface``. The attention modules of the other three do not use that
 interface, so :mod:`.alibi_models` replaces their forward passes.
 
-Shapes: B batch, H heads, T queries, S keys, D head size.
+Shapes: B batch, H heads, T queries, S keys.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import repeat_kv
 from transformers.masking_utils import causal_mask_function
 
-from ..attention import FutureMask, attend
 from ..errors import UserInputError
 from ..positions.alibi import LinearBias
+from .alibi_models import replace_attention
+from .biased_attention import attend_with_bias
 
 #: Value of ``attn_implementation``.
 NAME = "alibi_fairseq"
@@ -34,46 +33,9 @@ def register() -> None:
 
     Call it before the model is loaded.
     """
-    from . import alibi_models
-
     AttentionInterface.register(NAME, attend_without_positions)
     AttentionMaskInterface.register(NAME, padded_keys)
-    alibi_models.replace_attention(NAME)
-
-
-def attend_with_bias(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: LinearBias,
-    padding: Tensor,
-    dropout: float,
-    scaling: float | None = None,
-    need_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Compute causal attention with ALiBi.
-
-    Args:
-        query: (B, H, T, D).
-        key, value: (B, H or fewer, S, D). With fewer heads, each serves consecutive query heads.
-        bias: score bias.
-        padding: result of :func:`padded_keys`.
-        dropout: probability of dropping an attention weight.
-        scaling: factor of the scores; 1/√D by default.
-        need_weights: also return the attention weights, in quadratic memory.
-
-    Returns:
-        Output (B, T, H, D), and weights (B, H, T, S) or None.
-    """
-    heads, queries, head_dim = query.shape[1:]
-    key = repeat_kv(key, heads // key.shape[1])
-    value = repeat_kv(value, heads // value.shape[1])
-    if scaling is not None:
-        query = query * (scaling * math.sqrt(head_dim))  # attend() divides scores by √D
-    key_padding = padding if padding.shape[1] else None
-    mask = FutureMask(bias, queries, key.shape[2], key_padding=key_padding)
-    output, weights = attend(query, key, value, mask, dropout, need_weights=need_weights)
-    return output.transpose(1, 2), weights
+    replace_attention(NAME)
 
 
 def attend_without_positions(
@@ -88,7 +50,8 @@ def attend_without_positions(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention with the paper's slopes, as a function of ``AttentionInterface``.
 
-    Arguments and results are those of :func:`attend_with_bias`; ``attention_mask`` is ``padding``.
+    Arguments and results are those of :func:`.biased_attention.attend_with_bias`, whose ``padding``
+    is ``attention_mask``.
     """
     bias = LinearBias(query.shape[1])
     need_weights = bool(options.get("output_attentions"))

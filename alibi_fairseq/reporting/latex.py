@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from . import markdown
 from .table import Table
 
-HEADER = "% Written by `alibi-fairseq report --latex`. Requires \\usepackage{booktabs}.\n"
+HEADER = "% Written by `alibi-fairseq {command}`. Requires \\usepackage{{booktabs}}.\n"
 #: LaTeX of each character that LaTeX interprets or that is missing from LaTeX's default fonts.
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -75,9 +75,14 @@ def _has_chance(table: Table) -> bool:
     return False
 
 
-def document_part(tables: Iterable[Table]) -> str:
-    """Format tables as ``table`` environments with captions, to include in a document."""
-    parts = [HEADER]
+def document_part(tables: Iterable[Table], command: str = "report --latex") -> str:
+    """Format tables as ``table`` environments with captions, to include in a document.
+
+    Args:
+        tables: the tables.
+        command: command that makes them, which the file names.
+    """
+    parts = [HEADER.format(command=command)]
     for table in tables:
         sentences = [f"{table.caption}.", *table.notes]
         if _has_chance(table):

@@ -1,0 +1,1 @@
+"""Checks of a position method on a small random model, for ``alibi-fairseq check``."""

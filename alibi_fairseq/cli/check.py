@@ -1,0 +1,73 @@
+"""Command ``alibi-fairseq check``: tests of position methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .options import CliCommand, names, option, plugin_option
+
+
+@dataclass
+class Check(CliCommand):
+    """Options of ``alibi-fairseq check``, which checks position methods as the built-in ones are.
+
+    It exits with 1 if a check fails.
+    """
+
+    methods: list[str] = option(
+        "position methods, with options as in compare (default: those of the plugin, or all)",
+        (),
+        type=names,
+        metavar="A,B,…",
+    )
+    out: Path | None = option(
+        "also write the table to this file: in LaTeX if it ends in .tex, otherwise in Markdown",
+        None,
+        metavar="FILE",
+    )
+    user_dir: str | None = plugin_option()
+
+    def __call__(self) -> int:
+        """Check each method, and print a table.
+
+        Raises:
+            UserInputError: a method does not exist.
+        """
+        from ..checks.candidate import Candidate
+        from ..checks.checks import run_checks
+        from ..checks.table import outcomes_table
+        from ..compare.method_notation import check_notation, training_flags
+        from ..evaluation.option_types import find_device
+        from ..files import atomic_write
+        from ..reporting import latex, markdown
+
+        device = find_device("auto")
+        outcomes = {}
+        for method in self.methods or default_methods():
+            candidate = Candidate(method, tuple(training_flags(check_notation(method))), device)
+            outcomes[method] = run_checks(candidate)
+        table = outcomes_table(outcomes, device)
+        print(markdown.to_markdown([table]), end="")
+        if self.out is not None:
+            if self.out.suffix == ".tex":
+                text = latex.document_part([table], "check")
+            else:
+                text = markdown.to_markdown([table])
+            with atomic_write(self.out) as stream:
+                stream.write(text)
+        failed = [
+            method
+            for method, by_check in outcomes.items()
+            if not all(outcome.passed for outcome in by_check.values())
+        ]
+        if failed:
+            print(f"Failed: {', '.join(failed)}.")
+        return 1 if failed else 0
+
+
+def default_methods() -> list[str]:
+    """Return the methods of the imported plugin, or all methods without one."""
+    from ..positions import METHODS, is_plugin_method
+
+    return [method for method in METHODS if is_plugin_method(method)] or list(METHODS)

@@ -1,0 +1,180 @@
+"""Position methods with one mistake each, found by one check each.
+
+Each is a mistake that a plugin's author could make. ``WORKING`` has none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from alibi_fairseq.positions import PositionMethod, RelativeBias, Rotation, ScoreBias
+from alibi_fairseq.positions.alibi import LinearBias
+
+
+def slopes_of(heads: int) -> Tensor:
+    return 2.0 ** -torch.arange(1, heads + 1).view(heads, 1, 1)
+
+
+@dataclass(frozen=True)
+class DistanceBias(ScoreBias):
+    """Bias −slope·distance, computed in blocks."""
+
+    num_heads: int
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        queries = torch.arange(first, first + q.shape[2])
+        distance = queries[:, None] - torch.arange(k.shape[2])
+        return -slopes_of(self.num_heads) * distance
+
+
+class Working(PositionMethod):
+    def bias(self, layer: int, keys: int) -> ScoreBias:
+        return DistanceBias(self.config.num_heads)
+
+
+def rotate(x: Tensor, start: int) -> Tensor:
+    """Rotate pairs of features by their position."""
+    angles = torch.arange(start, start + x.shape[2], dtype=torch.float32)
+    cos = angles.cos()[:, None]
+    sin = angles.sin()[:, None]
+    first, second = x.float().chunk(2, dim=-1)
+    rotated = torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    return rotated.to(x.dtype)
+
+
+class ForgetsCachedTokens(PositionMethod):
+    """Rotation that counts every call from 0: wrong with cached keys."""
+
+    def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
+        return lambda q, k: (rotate(q, 0), rotate(k, 0))
+
+
+@dataclass(frozen=True)
+class PromptBias(DistanceBias):
+    """Bias that takes several queries for a prompt, which begins at position 0."""
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        return super().block(q, k, first if q.shape[2] == 1 else 0)
+
+
+class IgnoresFirstQuery(PositionMethod):
+    def bias(self, layer: int, keys: int) -> ScoreBias:
+        return PromptBias(self.config.num_heads)
+
+
+@dataclass(frozen=True)
+class CoarseBias(DistanceBias):
+    """Bias from positions in the precision of the model."""
+
+    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+        positions = torch.arange(k.shape[2], dtype=q.dtype)
+        distance = positions[first : first + q.shape[2], None] - positions
+        return -slopes_of(self.num_heads) * distance
+
+
+class RoundsPositions(PositionMethod):
+    def bias(self, layer: int, keys: int) -> ScoreBias:
+        return CoarseBias(self.config.num_heads)
+
+
+@dataclass(frozen=True)
+class RootBias(RelativeBias):
+    """Bias −√(slope·distance), whose derivative at distance 0 is not finite."""
+
+    method: RootOfLearnedSlope
+    needs_grad = True
+
+    def at(self, distance: Tensor) -> Tensor:
+        return -(self.method.slopes[:, None] * distance.flatten()).sqrt().view(-1, *distance.shape)
+
+
+class RootOfLearnedSlope(PositionMethod):
+    def __init__(self, config):
+        super().__init__(config)
+        self.slopes = nn.Parameter(torch.ones(config.num_heads))
+
+    def bias(self, layer: int, keys: int) -> ScoreBias:
+        return RootBias(self)
+
+
+class HasUnusedParameter(Working):
+    def __init__(self, config):
+        super().__init__(config)
+        self.unused = nn.Parameter(torch.ones(1))
+
+
+def embeddings(positions: Tensor, width: int) -> Tensor:
+    """Return sinusoidal embeddings of positions, zero at padding."""
+    frequencies = 10000.0 ** (-torch.arange(width // 2) / (width // 2))
+    angles = positions[..., None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=-1) * positions.ge(0)[..., None]
+
+
+class TakesRowsForEqual(PositionMethod):
+    """Embeddings of the first row's positions: wrong with padding."""
+
+    def embed(self, positions: Tensor) -> Tensor:
+        return embeddings(positions[:1], self.config.embed_dim).expand(len(positions), -1, -1)
+
+
+class CountsBackFromTheEnd(PositionMethod):
+    """Embeddings that increase up to the last token: wrong if positions begin again."""
+
+    def embed(self, positions: Tensor) -> Tensor:
+        length = positions.shape[1]
+        first = positions.amax(dim=1, keepdim=True) - length + 1
+        return embeddings(first + torch.arange(length), self.config.embed_dim)
+
+
+class EndsWithoutAWord(PositionMethod):
+    """Table without rows for longer texts."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.table = nn.Embedding(config.train_length, config.embed_dim)
+
+    def embed(self, positions: Tensor) -> Tensor:
+        return self.table(positions.clamp(min=0))
+
+
+class Overflows(PositionMethod):
+    """Embeddings that are not finite past the training length."""
+
+    def embed(self, positions: Tensor) -> Tensor:
+        too_far = positions.ge(self.config.train_length)[..., None]
+        return embeddings(positions, self.config.embed_dim).masked_fill(too_far, math.inf)
+
+
+class ForgetsTheScaleInEvaluation(PositionMethod):
+    """Slopes that are half as large in evaluation as in training."""
+
+    def bias(self, layer: int, keys: int) -> ScoreBias:
+        divisor = 1.0 if torch.is_grad_enabled() else 2.0
+        return LinearBias(self.config.num_heads, divisor)
+
+
+class LayersDiffer(PositionMethod):
+    """Bias of the second layer only, which is correct."""
+
+    def bias(self, layer: int, keys: int) -> ScoreBias | None:
+        return DistanceBias(self.config.num_heads) if layer == 1 else None
+
+
+WORKING = (Working, LayersDiffer)
+#: Method and the only check that fails.
+BROKEN = (
+    (ForgetsCachedTokens, "cached decoding"),
+    (IgnoresFirstQuery, "blocks"),
+    (RoundsPositions, "bf16"),
+    (RootOfLearnedSlope, "gradients"),
+    (HasUnusedParameter, "gradients"),
+    (TakesRowsForEqual, "left padding"),
+    (CountsBackFromTheEnd, "documents"),
+    (EndsWithoutAWord, "4 × training length"),
+    (Overflows, "4 × training length"),
+    (ForgetsTheScaleInEvaluation, "backends"),
+)

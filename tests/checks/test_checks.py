@@ -1,0 +1,65 @@
+"""Checks of position methods: built-in methods pass, and each mistake fails one check."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from broken_methods import BROKEN, WORKING
+
+from alibi_fairseq.checks.candidate import Candidate
+from alibi_fairseq.checks.checks import CHECKS, run_checks
+from alibi_fairseq.compare.method_notation import training_flags
+from alibi_fairseq.positions import METHODS
+
+BUILT_IN = sorted(METHODS)
+OPTIONS = [
+    "alibi/alibi_slopes=trainable",
+    "alibi/attention_window=5",
+    "fox+alibi+fire/attention_window=0+7",
+    "rotary+rotary+none",
+    "rotary/rotary_scaling=yarn:4",
+    "rotary/score_scaling=logn",
+]
+
+
+def outcomes_of(notation):
+    return run_checks(Candidate(notation, tuple(training_flags(notation)), torch.device("cpu")))
+
+
+def failed(outcomes):
+    return [check for check, outcome in outcomes.items() if not outcome.passed]
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Return a function that registers a method until the end of the test."""
+
+    def register(method):
+        monkeypatch.setitem(METHODS, "mine", method)
+        return "mine"
+
+    return register
+
+
+@pytest.mark.parametrize("notation", [*BUILT_IN, *OPTIONS])
+def test_built_in_methods_pass(notation):
+    outcomes = outcomes_of(notation)
+    assert outcomes.keys() == CHECKS.keys()
+    assert not failed(outcomes), [outcome.note for outcome in outcomes.values()]
+
+
+@pytest.mark.parametrize("method", WORKING)
+def test_working_plugins_pass(register, method):
+    assert not failed(outcomes_of(register(method)))
+
+
+@pytest.mark.parametrize(("method", "check"), BROKEN)
+def test_each_mistake_fails_one_check(register, method, check):
+    outcomes = outcomes_of(register(method))
+    assert failed(outcomes) == [check]
+    assert outcomes[check].cell.startswith("FAILS")
+    assert outcomes[check].note
+
+
+def test_every_check_has_a_mistake_that_it_finds():
+    assert {check for _, check in BROKEN} == CHECKS.keys()
