@@ -59,7 +59,8 @@ class AttentionCall:
         """Return the output, and in training the gradients of queries, keys, and values."""
         with torch.set_grad_enabled(training):
             inputs = self._inputs(training)
-            output, _ = attend(*inputs, self.mask(), backend=backend, strict=True)
+            q, k, v = inputs
+            output, _ = attend(q, k, v, self.mask(), backend=backend, strict=True)
             if not training:
                 return [output]
             gradients = torch.autograd.grad(output, inputs, self.output_gradient)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..models import AlibiLanguageModel
 from .small_model import build_model, random_tokens
 
 TRAIN_LENGTH = 32
@@ -32,7 +33,7 @@ class Candidate:
     flags: tuple[str, ...]
     device: torch.device
 
-    def build(self, *flags: str, train_length: int = TRAIN_LENGTH) -> nn.Module:
+    def build(self, *flags: str, train_length: int = TRAIN_LENGTH) -> AlibiLanguageModel:
         """Build a model with random weights, the same in every call, in evaluation mode.
 
         Args:
@@ -56,7 +57,7 @@ class Candidate:
         return model.to(self.device).eval()
 
     @functools.cached_property
-    def model(self) -> nn.Module:
+    def model(self) -> AlibiLanguageModel:
         """Model without further options."""
         return self.build()
 

@@ -186,9 +186,11 @@ def bias_difference(call: AttentionCall, bias: ScoreBias) -> float:
 def gates_difference(call: AttentionCall) -> float:
     """Return the largest difference between the gates of blocks and of all tokens."""
     whole = call.method.log_gates(call.number, call.x)  # (B, H, T)
+    assert whole is not None, "a method with pending gates has gates"
     differences = []
     for tokens in blocks_of(call.length):
         gates = call.method.log_gates(call.number, call.x[tokens])
+        assert gates is not None
         differences.append(difference(gates, whole[:, :, tokens]))
     return max(differences)
 
