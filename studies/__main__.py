@@ -58,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--readme",
         type=Path,
         metavar="FILE",
-        help="README whose table of the small models is written as well; without --corpus only",
+        help="README whose figure and table of a study are written as well; without --corpus only",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of all runs")
     return parser
@@ -92,8 +92,11 @@ def main(arguments: list[str]) -> int:
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
     from .config import StudyConfig
     from .experiment import Study
-    from .gpu.page import write_gpu_page
-    from .small_models.page import TRIALS, write_readme_table, write_small_models_page
+    from .gpu.page import figure_name, write_gpu_page
+    from .readme_table import write_readme_table
+    from .small_models.groups import MODELS
+    from .small_models.page import FIGURE, TRIALS, write_small_models_page
+    from .small_models.page import PRIMARY as PRIMARY_RESULTS
 
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
@@ -106,15 +109,18 @@ def main(arguments: list[str]) -> int:
     # A study with its own tests has a page of its results only. The configurations of the small
     # models share one page.
     if config.tests:
-        if args.readme:
-            parser.error(f"{args.config} is not a study of small models. Leave out --readme.")
         write_page = partial(write_gpu_page, results, config.title, config.tests)
     else:
         write_page = partial(write_small_models_page, args.results)
     if not args.corpus:
         print(write_page())
-        if args.readme:
-            write_readme_table(args.results, args.readme)
+        if args.readme and config.tests:
+            figure = results / figure_name(config.tests)
+            write_readme_table(results, config.tests, figure, args.readme)
+        elif args.readme:
+            write_readme_table(
+                args.results / PRIMARY_RESULTS, MODELS, args.results / FIGURE, args.readme
+            )
         return 0
     # YAML reads the name 2024 as a number.
     names = [str(corpus["name"]) for corpus in config.corpora]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from statsmodels.stats.multitest import multipletests
 
@@ -123,6 +123,7 @@ class PrimaryTest:
         name: ``E1`` to ``E6``.
         statement: what is tested.
         conditions: must all hold.
+        findings: what an interval ``below`` or ``above`` the range of a condition shows.
         baseline_trained: False if the baseline has not learned positions.
         missing_baselines: models without all seeds that only ``baseline_trained`` depends on.
         adjusted_p: p value after Holm's correction; None while models are missing.
@@ -131,6 +132,7 @@ class PrimaryTest:
     name: str
     statement: str
     conditions: tuple[Condition, ...]
+    findings: Mapping[str, str] = field(default_factory=dict)
     baseline_trained: bool = True
     missing_baselines: tuple[str, ...] = ()
     adjusted_p: float | None = None
@@ -171,6 +173,15 @@ class PrimaryTest:
         if locations & {"below", "above"}:
             return NOT_SUPPORTED
         return INCONCLUSIVE
+
+    @property
+    def verdict(self) -> str:
+        """The outcome; if it is "not supported", with what was found instead."""
+        if self.outcome != NOT_SUPPORTED:
+            return self.outcome
+        locations = dict.fromkeys(self.location(condition) for condition in self.conditions)
+        found = [self.findings[name] for name in locations if name in self.findings]
+        return f"{self.outcome}: {', '.join(found)}"
 
 
 def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
@@ -260,7 +271,8 @@ def does_not_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
         high = percent_to_nats(0.5)
         conditions.append(_condition(losses, description, longer, models.key("alibi"), high=high))
     statement = "ALiBi at 2, 4, and 16 L is at most 0.5% worse than at L"
-    return PrimaryTest("E1", statement, tuple(conditions))
+    findings = {"above": "ALiBi gets worse"}
+    return PrimaryTest("E1", statement, tuple(conditions), findings)
 
 
 def baselines_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
@@ -272,7 +284,8 @@ def baselines_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
         low = percent_to_nats(5)
         conditions.append(_condition(losses, description, longer, models.key(method), low=low))
     statement = "Sinusoidal and rotary embeddings at 4 L are more than 5% worse than at L"
-    return PrimaryTest("E2", statement, tuple(conditions))
+    findings = {"below": "a baseline gets less than 5% worse"}
+    return PrimaryTest("E2", statement, tuple(conditions), findings)
 
 
 def methods_are_ordered(losses: Losses, models: StudiedModels) -> PrimaryTest:
@@ -287,7 +300,8 @@ def methods_are_ordered(losses: Losses, models: StudiedModels) -> PrimaryTest:
     statement = (
         "At 4 L, perplexity falls from sinusoidal to rotary to T5 bias to ALiBi, each step over 2%"
     )
-    return PrimaryTest("E3", statement, tuple(conditions))
+    findings = {"below": "a step is less than 2%"}
+    return PrimaryTest("E3", statement, tuple(conditions), findings)
 
 
 def longer_windows_do_not_help(losses: Losses, models: StudiedModels) -> PrimaryTest:
@@ -301,7 +315,8 @@ def longer_windows_do_not_help(losses: Losses, models: StudiedModels) -> Primary
         description = f"ALiBi at {multiple} L vs. L, S = {stride}"
         conditions.append(_condition(losses, description, longer, short, -margin, margin))
     statement = "With S = L/8, ALiBi's perplexity at 2 and 4 L is within 0.5% of that at L"
-    return PrimaryTest("E4", statement, tuple(conditions))
+    findings = {"below": "longer context helps ALiBi", "above": "longer context hurts ALiBi"}
+    return PrimaryTest("E4", statement, tuple(conditions), findings)
 
 
 def distant_attention_does_not_help(losses: Losses, models: StudiedModels) -> PrimaryTest:
@@ -317,7 +332,8 @@ def distant_attention_does_not_help(losses: Losses, models: StudiedModels) -> Pr
         "Limiting ALiBi's attention to the last L tokens changes its perplexity at 2 and 4 L by at "
         "most 0.5%"
     )
-    return PrimaryTest("E5", statement, tuple(conditions))
+    findings = {"below": "distant attention hurts ALiBi", "above": "distant attention helps ALiBi"}
+    return PrimaryTest("E5", statement, tuple(conditions), findings)
 
 
 def short_beats_long(losses: Losses, models: StudiedModels) -> PrimaryTest:
@@ -331,6 +347,7 @@ def short_beats_long(losses: Losses, models: StudiedModels) -> PrimaryTest:
         "E6",
         statement,
         (condition,),
+        {"above": "sinusoidal embeddings are better"},
         baseline_trained=recovered is not None and recovered >= 0.5,
         missing_baselines=_missing_models(losses, _trained_long(models)),
     )

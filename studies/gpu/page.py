@@ -6,6 +6,7 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 
+from ..context_gain import context_gain_sections
 from ..losses import (
     Losses,
     diverged_models,
@@ -48,6 +49,7 @@ def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     sections.append(f"The tests have L = {models.train_length}.")
     sections += title_claim_sections(folder, losses, models)
     sections += ["## The six tests", *tests_sections(losses, models)]
+    sections += context_gain_sections(losses, models)
     sections += divergence_section(diverged_models(folder))
     sections += ["## Perplexity", *_perplexity_sections(losses, folder)]
     gaps = training_gaps_table(load_curves(folder), models.corpus, models.train_length)
@@ -80,9 +82,18 @@ def _perplexity_sections(losses: Losses, folder: Path) -> list[str]:
         lengths = sorted(all_lengths)
         sections.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
         sections.append(perplexity_table(models, lengths))
-        name = f"{corpus}-{train_length}-on-{tested_on}"
+        name = _figure_stem(corpus, train_length, tested_on)
         draw_method_lengths(
             models, lengths, train_length, folder / f"{name}.png", folder / f"{name}.svg"
         )
         sections.append(f"![Perplexity by evaluation length]({name}.png)")
     return sections
+
+
+def figure_name(models: StudiedModels) -> str:
+    """Return the name of the figure of the models of the tests."""
+    return f"{_figure_stem(models.corpus, models.train_length, models.corpus)}.png"
+
+
+def _figure_stem(corpus: str, train_length: int, tested_on: str) -> str:
+    return f"{corpus}-{train_length}-on-{tested_on}"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.labels import method_name
+from alibi_fairseq.results.results_file import load_results_file
 
+from ..context_gain import context_gain_sections
 from ..estimates import estimate_change
+from ..experiment import EVALUATION_FILE
 from ..losses import (
     FinishedModel,
     Losses,
@@ -22,7 +26,8 @@ from ..losses import (
     load_provenance,
     load_tuning,
 )
-from ..primary_tests import SEEDS
+from ..paper_claim import perplexity
+from ..primary_tests import SEEDS, run_tests
 from ..tables import (
     NOTATION,
     at_train_length,
@@ -30,8 +35,10 @@ from ..tables import (
     draw_method_lengths,
     estimate_cells,
     origins_table,
+    percent,
     perplexity_table,
     published_gaps_table,
+    seeds_by_model,
     tests_sections,
     training_gaps_table,
     trials_table,
@@ -41,6 +48,8 @@ from .groups import CORPUS, GROUPS, MODELS, Group
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
+#: Figure of the primary models.
+FIGURE = "lengths.png"
 #: Folders with the outcomes of learning-rate trials, and their descriptions on the page.
 TRIALS = {
     PRIMARY: "the primary models, 3.0M tokens",
@@ -70,7 +79,9 @@ billion parameters. There are two sets of models:
 - The {primary} **primary models** read 24.0M tokens of English Wikipedia each, 3.3M of them for the
   second time. The six tests use only them.
   [protocol.md](../../studies/small_models/protocol.md) fixed the tests, the training, and the
-  statistics before any primary model was trained, and lists later corrections at its end.
+  statistics before any primary model was trained, and lists later corrections at its end. The
+  results of the secondary models were known then, so the tests are not blind predictions: see
+  "What was known before".
 - The {secondary} **secondary models** were trained on 3.1M tokens of English Wikipedia or of books.
   They cover more methods and training lengths, and give estimates without an outcome.
 
@@ -96,6 +107,43 @@ NOT_TRAINED = """\
 The protocol also names the models below, which are not trained. In the published study, the rest of
 the 24 hours was too short for three models of no positions, and the protocol trains the models of
 L = 512 after them. This was decided before the last model of T5 bias was finished."""
+
+KNOWN_BEFORE = """\
+The conditions of the tests with the secondary models, which were known when the protocol was
+written, and with the primary models. Where the secondary models are inside the range, a test is a
+confirmation with eight times the tokens, and not a blind prediction. The last columns also show how
+a change depends on the tokens that a model has read; the two sets of models differ in more than
+that (see Disclosure)."""
+
+TEST_TEXT = """\
+The primary models are tested on {tokens:,} tokens: tokens {begin:,} to {end:,} of each of
+{articles} articles of the test split, the first whole articles that are long enough. The tokens
+before them are context only. SHA-256 of the test data: `{digest}`."""
+
+T5_SLIDING = """\
+T5 bias was not evaluated with sliding windows, and its checkpoints no longer exist. How much of its
+decrease is the early-token curse is therefore not known."""
+
+ROTARY_ORDER = """\
+At 16 L, rotary embeddings differ from sinusoidal ones by {change} ({interval}). This reverses the
+paper's order: trained at {length} tokens and evaluated at {longer:,}, its rotary model has a
+perplexity of {rotary} and its sinusoidal model one of {sinusoidal} (Table 2)."""
+
+UNDERTRAINED = """\
+At L = {length}, the paper's sinusoidal models differ from ALiBi by {paper}, and those of this page
+by {ours} on the test split. Sinusoidal embeddings are therefore probably undertrained after
+{tokens} tokens, and comparisons with them at 4 L (E3) depend on that."""
+
+PROCESSORS = """\
+Methods and processors are confounded: most methods were trained on one kind of processor only, as
+the table shows. Another processor rounds differently, which changes a training. How much was not
+measured separately from the seeds."""
+
+RATE_CHECK = """\
+Trials of 3.0M tokens can choose a rate that is too high. For sinusoidal embeddings, {rate:g} had
+the lowest loss then, and a perplexity {change} above that of {best:g} after 12.0M tokens.
+{methods} use {rate:g} without such a check. An error of this size in one of them is larger than the margin of E3
+(2%), so E3 could come out differently with rates that were chosen at 12.0M tokens."""
 
 TRAINING_GAPS = """\
 Difference from ALiBi in perplexity on the validation split, at L = 128 without overlap (mean over
@@ -138,13 +186,10 @@ cannot test."""
 
 PUBLISHED_GAPS = """\
 Perplexity at the training length of larger models that were trained on far more tokens, for
-reference, as published by [Haviv et al. (2022)](https://arxiv.org/abs/2203.16634) in Tables 1 to 3,
-with the difference from ALiBi. The perplexities themselves are not comparable with those of this
+reference, as published by Press et al. (Table 5, validation split) and by
+[Haviv et al. (2022)](https://arxiv.org/abs/2203.16634) in Tables 1 to 3, with the difference from
+ALiBi. The perplexities themselves are not comparable with those of this
 page. A dash marks a value that was not checked for this page."""
-
-#: Comments around the generated table in the README.
-TABLE_BEGIN = "<!-- small-models-table: begin, generated by studies/small_models -->"
-TABLE_END = "<!-- small-models-table: end -->"
 
 
 def write_small_models_page(folder: Path) -> Path:
@@ -161,9 +206,11 @@ def write_small_models_page(folder: Path) -> Path:
     sections += _models_not_trained(finished_models(folder / PRIMARY))
     sections += divergence_section(diverged_models(folder / PRIMARY))
     sections += tests_sections(primary, MODELS)
+    sections += _known_before(primary, secondary)
+    sections += context_gain_sections(primary, MODELS)
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
-    sections.append(published_gaps_table())
+    sections += [published_gaps_table(), *_undertrained(primary)]
     sections += ["## Estimates of the secondary models", ESTIMATES]
     sections += divergence_section(diverged_models(folder / SECONDARY))
     for group in GROUPS:
@@ -174,48 +221,6 @@ def write_small_models_page(folder: Path) -> Path:
     with atomic_write(path) as stream:
         stream.write("\n\n".join(section.rstrip() for section in sections if section) + "\n")
     return path
-
-
-# The table of the repository's README
-
-
-def write_readme_table(folder: Path, readme: Path) -> None:
-    """Write the table of the primary models between its markers in the README.
-
-    Raises:
-        UserInputError: a marker is missing.
-    """
-    text = readme.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(TABLE_BEGIN)
-    _, end, after = rest.partition(TABLE_END)
-    if not begin or not end:
-        raise UserInputError(
-            f"{readme} has no markers for the table. Add {TABLE_BEGIN} and {TABLE_END}."
-        )
-    table = readme_table(load_losses(folder / PRIMARY))
-    with atomic_write(readme) as stream:
-        stream.write(f"{before}{begin}\n{table.rstrip()}\n{end}{after}")
-
-
-def readme_table(losses: Losses) -> str:
-    """Write perplexity at L, 4 L, and 16 L by method, and the change from L to 16 L."""
-    short = MODELS.train_length
-    middle = 4 * short
-    long = 16 * short
-    rows = []
-    for method, losses_by_length in at_train_length(losses, CORPUS, short).items():
-        if not all(length in losses_by_length for length in (short, middle, long)):
-            continue
-        perplexities = []
-        for length in (short, middle, long):
-            perplexities.append(markdown.perplexity(losses_by_length[length].perplexity))
-        estimate = estimate_change(losses_by_length[long], losses_by_length[short])
-        change, interval, _ = estimate_cells(estimate)
-        seeds = str(len(losses_by_length[short].seeds))
-        rows.append([method_name(method), *perplexities, change, interval, seeds])
-    lengths = [f"L = {short}", f"4 L = {middle}", f"16 L = {long}"]
-    headers = ["method", *lengths, "change, L to 16 L", "95% interval", "seeds"]
-    return markdown.table(headers, rows)
 
 
 # Primary models
@@ -235,18 +240,122 @@ def _models_not_trained(models: Iterable[FinishedModel]) -> list[str]:
     return [NOT_TRAINED, "\n".join(lines)]
 
 
+def _known_before(primary: Losses, secondary: Losses) -> list[str]:
+    """Return the table of the tests' conditions with the secondary and the primary models."""
+    rows = []
+    for before, after in zip(run_tests(secondary, MODELS), run_tests(primary, MODELS)):
+        for known, condition in zip(before.conditions, after.conditions):
+            location = markdown.NOTHING
+            if known.estimate is not None:
+                location = before.location(known)
+            row = [after.name, condition.description, location]
+            for estimate in (known.estimate, condition.estimate):
+                row += estimate_cells(estimate)[:2]
+            rows.append(row)
+    headers = ["", "condition", "3.1M tokens lie", "3.1M tokens", "95% interval"]
+    headers += ["24.0M tokens", "95% interval"]
+    return ["### What was known before", KNOWN_BEFORE, markdown.table(headers, rows, left=2)]
+
+
+def _undertrained(losses: Losses) -> list[str]:
+    """Return how far sinusoidal embeddings are from ALiBi at L, in the paper and here."""
+    sinusoidal = losses.get(MODELS.key("sinusoidal"))
+    alibi = losses.get(MODELS.key("alibi"))
+    if sinusoidal is None or alibi is None:
+        return []
+    length = MODELS.train_length
+    paper = math.log(perplexity("sinusoidal", length, length) / perplexity("alibi", length, length))
+    ours = sinusoidal.nats.mean() - alibi.nats.mean()
+    sentence = UNDERTRAINED.format(
+        length=length, paper=percent(paper), ours=percent(ours), tokens="24.0M"
+    )
+    return [sentence]
+
+
+def _test_text(folder: Path) -> list[str]:
+    """Return which tokens of which articles the primary models are tested on."""
+    models = finished_models(folder / PRIMARY)
+    if not models:
+        return []
+    evaluation = load_results_file(models[0].folder / EVALUATION_FILE)
+    record = evaluation["cells"][0]
+    sentence = TEST_TEXT.format(
+        tokens=record["tokens"],
+        begin=record["score_from"],
+        end=record["score_to"] - 1,
+        articles=len(record["document_bits"]),
+        digest=evaluation["provenance"]["data_sha256"],
+    )
+    return ["### Test text", sentence]
+
+
+def _estimates_beyond_the_tests(losses: Losses) -> list[str]:
+    """Return changes of the primary models that no test compares, and what they show."""
+    rows = []
+    for method, first, second in (("t5", 16, 4), ("t5", 16, 8), ("t5", 4, 1)):
+        keys = MODELS.key(method, first), MODELS.key(method, second)
+        if all(key in losses for key in keys):
+            estimate = estimate_change(*(losses[key] for key in keys))
+            multiple = "L" if second == 1 else f"{second} L"
+            description = f"{method_name(method)} at {first} L vs. {multiple}"
+            rows.append([description, *estimate_cells(estimate)])
+    if not rows:
+        return []
+    table = markdown.table(["", "change", "95% interval", "seeds"], rows)
+    sections = ["### Estimates beyond the tests", table, T5_SLIDING]
+    keys = MODELS.key("rotary", 16), MODELS.key("sinusoidal", 16)
+    if all(key in losses for key in keys):
+        change, interval, _ = estimate_cells(estimate_change(*(losses[key] for key in keys)))
+        paper = min(published.rows("table02"), key=lambda row: abs(row["length"] - 16 * 512))
+        sentence = ROTARY_ORDER.format(
+            change=change,
+            interval=interval,
+            length=512,
+            longer=paper["length"],
+            rotary=markdown.perplexity(paper["rotary_perplexity"]),
+            sinusoidal=markdown.perplexity(paper["sinusoidal_perplexity"]),
+        )
+        sections.append(sentence)
+    return sections
+
+
+def _rate_check(folder: Path) -> list[str]:
+    """Return what the second trials of sinusoidal embeddings say about the other rates."""
+    name = f"{CORPUS}/sinusoidal-{MODELS.train_length}"
+    first = load_tuning(folder / "sinusoidal-3M").get(name)
+    second = load_tuning(folder / "sinusoidal-12M").get(name)
+    if first is None or second is None or first["lr"] == second["lr"]:
+        return []
+    bits = {trial["lr"]: trial["loss_bits"] for trial in second["trials"]}
+    change = (bits[first["lr"]] - bits[second["lr"]]) * math.log(2)
+    methods = []
+    for path, outcome in load_tuning(folder / PRIMARY).items():
+        method = path.split("/")[1].rsplit("-", 1)[0]
+        if outcome["lr"] == first["lr"] and method != "sinusoidal":
+            methods.append(method_name(method))
+    sentence = RATE_CHECK.format(
+        rate=first["lr"],
+        change=percent(change),
+        best=second["lr"],
+        methods=" and ".join(methods),
+    )
+    return [sentence] if methods else []
+
+
 def _primary_sections(folder: Path, losses: Losses) -> list[str]:
     models = at_train_length(losses, CORPUS, MODELS.train_length)
     sections = ["## Primary models"]
     if not models:
         return [*sections, "None is finished yet."]
     sections.append(perplexity_table(models, LENGTHS))
-    paths = [folder / "lengths.png", folder / "lengths.svg"]
+    paths = [folder / FIGURE, folder / "lengths.svg"]
     draw_method_lengths(models, LENGTHS, MODELS.train_length, *paths)
-    sections.append("![Perplexity by evaluation length, 24.0M tokens](lengths.png)")
+    sections.append(f"![Perplexity by evaluation length, 24.0M tokens]({FIGURE})")
     gaps = training_gaps_table(load_curves(folder / PRIMARY), CORPUS, MODELS.train_length)
     if gaps:
         sections += ["### Differences during training", TRAINING_GAPS, gaps]
+    sections += _estimates_beyond_the_tests(losses)
+    sections += _test_text(folder)
     return sections
 
 
@@ -291,10 +400,13 @@ def _disclosure_tables(folder: Path) -> list[str]:
         if tuning:
             sections += [f"Learning-rate trials of {description}:", trials_table(tuning)]
             sections += trials_without_origin(tuning)
+    sections += _rate_check(folder)
     for part in (PRIMARY, SECONDARY):
         provenance = load_provenance(folder / part)
         if provenance:
             sections += [f"Origin of the {part} models:", origins_table(provenance)]
+            if part == PRIMARY:
+                sections.append(PROCESSORS)
             sections += _uncommitted_changes(part, provenance)
     return sections
 
@@ -317,16 +429,10 @@ def trials_without_origin(tuning: Mapping[str, dict]) -> list[str]:
 
 def _uncommitted_changes(part: str, provenance: Mapping[str, Mapping]) -> list[str]:
     """Return a sentence about the models from a working tree with changes; empty without any."""
-    seeds: dict[str, list[str]] = defaultdict(list)
-    for name, facts in provenance.items():
-        if not facts.get("git_clean"):
-            model, seed = name.rsplit("-seed", 1)
-            seeds[model].append(seed)
-    if not seeds:
+    names = [name for name, facts in provenance.items() if not facts.get("git_clean")]
+    if not names:
         return []
-    count = sum(len(of_model) for of_model in seeds.values())
-    models = [f"`{model}` (seeds {', '.join(of_model)})" for model, of_model in seeds.items()]
     return [
-        f"{count} of {len(provenance)} {part} models were trained from a working tree with "
-        f"uncommitted changes: {', '.join(models)}."
+        f"{len(names)} of {len(provenance)} {part} models were trained from a working tree with "
+        f"uncommitted changes: {seeds_by_model(names)}."
     ]

@@ -14,6 +14,7 @@ from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.errors import UserInputError
 from studies.__main__ import main
 from studies.config import StudyConfig
+from studies.readme_table import BEGIN, END
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "small_models"
@@ -76,13 +77,32 @@ def test_configuration_without_tests_or_page_is_rejected(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_readme_belongs_to_the_small_models(tmp_path, capsys):
-    readme = str(tmp_path / "README.md")  # must not be written
-    with pytest.raises(SystemExit) as stopped:
-        main([str(GPU_CONFIGS[0]), "--results", str(tmp_path), "--readme", readme])
-    assert stopped.value.code == 2
-    assert "--readme" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def test_readme_table_can_be_that_of_any_study(tmp_path):
+    name = "mine"
+    config = yaml.safe_load((ROOT / "studies/small_models/primary.yaml").read_text())
+    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(config))
+    shutil.copytree(RESULTS / "primary", tmp_path / "results" / name)
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before {BEGIN} {END} after")
+    results = str(tmp_path / "results")
+    assert main([str(path), "--results", results, "--readme", str(readme)]) == 0
+    text = readme.read_text()
+    figure = f"results/{name}/wikipedia-128-on-wikipedia.png"
+    assert f"]({figure})" in text
+    assert (tmp_path / figure).is_file()
+    assert text.startswith("before ")
+    assert text.endswith(" after")
+    assert "1.1M parameters and were trained on 24.0M tokens of Wikipedia articles" in text
+
+
+def test_readme_without_markers_is_rejected(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("no markers")
+    shutil.copytree(RESULTS / "primary", tmp_path / "results/primary")
+    with pytest.raises(UserInputError, match="no markers"):
+        main(["--results", str(tmp_path / "results"), "--readme", str(readme)])
 
 
 def test_page_without_results_states_that_no_test_was_run(tmp_path):

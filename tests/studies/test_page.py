@@ -12,15 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from results_documents import cells_of
 from scipy import stats
 
-from studies.small_models.page import (
-    trials_without_origin,
-    write_readme_table,
-    write_small_models_page,
-)
+from alibi_fairseq.compare.config_files import load_config
+from studies.config import StudyConfig
+from studies.context_gain import context_gain_sections
+from studies.losses import load_losses
+from studies.primary_tests import StudiedModels, run_tests
+from studies.readme_table import BEGIN, outcomes_list, write_readme_table
+from studies.small_models.page import trials_without_origin, write_small_models_page
 
 ROOT = Path(__file__).parents[2]
+SMALL_MODELS = StudiedModels("wikipedia", 128)
 RESULTS = ROOT / "results" / "small_models"
 METHODS = {
     "ALiBi": "alibi",
@@ -163,8 +167,12 @@ def assert_printed(printed: list[str], expected: list[float]) -> None:
 
 
 PAGE = (RESULTS / "README.md").read_text()
-CONDITIONS = printed_changes(CONDITION, PAGE)
-ESTIMATES = printed_changes(ROW, PAGE[PAGE.index("## Estimates") :])
+TESTS, KNOWN_BEFORE = PAGE.split("### What was known before")
+CONDITIONS = printed_changes(CONDITION, TESTS)
+KNOWN_CONDITIONS = printed_changes(CONDITION, KNOWN_BEFORE)
+BEYOND_THE_TESTS, ESTIMATES_PART = KNOWN_BEFORE.split("## Estimates of the secondary models")
+BEYOND = printed_changes(ROW, BEYOND_THE_TESTS[BEYOND_THE_TESTS.index("### Estimates beyond") :])
+ESTIMATES = printed_changes(ROW, ESTIMATES_PART)
 
 
 def test_page_lists_diverged_models(tmp_path):
@@ -182,6 +190,8 @@ def test_page_lists_diverged_models(tmp_path):
 
 def test_page_has_estimates():
     assert len(CONDITIONS) >= 10
+    assert len(KNOWN_CONDITIONS) >= 13
+    assert len(BEYOND) >= 3
     assert len(ESTIMATES) >= 60
 
 
@@ -200,9 +210,9 @@ def condition_sides(text: str) -> tuple[Evaluation, Evaluation]:
 
     if text == "ALiBi (L) vs. sinusoidal (4 L), at 4 L":
         return evaluation("ALiBi", 4), evaluation("sinusoidal", 4, trained=512)
-    if match := re.fullmatch(rf"({NAME}) at (\d+) L vs\. L(?:, S = (\d+))?", text):
-        method, multiple, stride = match.groups()
-        return evaluation(method, multiple, stride), evaluation(method, 1, stride)
+    if match := re.fullmatch(rf"({NAME}) at (\d+) L vs\. (\d+ )?L(?:, S = (\d+))?", text):
+        method, multiple, other, stride = match.groups()
+        return evaluation(method, multiple, stride), evaluation(method, other or 1, stride)
     if match := re.fullmatch(rf"({NAME}) vs\. ({NAME}) at (\d+) L", text):
         first, second, multiple = match.groups()
         return evaluation(first, multiple), evaluation(second, multiple)
@@ -215,6 +225,16 @@ def condition_sides(text: str) -> tuple[Evaluation, Evaluation]:
 
 @pytest.mark.parametrize(("text", "printed"), CONDITIONS, ids=lambda value: str(value)[:60])
 def test_page_states_changes_of_conditions(text, printed):
+    assert_printed(printed, change(read_losses("primary"), *condition_sides(text)))
+
+
+@pytest.mark.parametrize(("text", "printed"), KNOWN_CONDITIONS, ids=lambda value: str(value)[:60])
+def test_page_states_changes_that_were_known_before(text, printed):
+    assert_printed(printed, change(read_losses("secondary"), *condition_sides(text)))
+
+
+@pytest.mark.parametrize(("text", "printed"), BEYOND, ids=lambda value: str(value)[:60])
+def test_page_states_changes_beyond_the_tests(text, printed):
     assert_printed(printed, change(read_losses("primary"), *condition_sides(text)))
 
 
@@ -236,25 +256,75 @@ def test_page_lists_models_without_all_seeds(tmp_path, seeds):
     assert "- ALiBi, L = 128 (" not in page
 
 
+def readme_study() -> tuple[Path, StudiedModels, str]:
+    """Return the results, the models, and the figure of the study in the committed README."""
+    block = (ROOT / "README.md").read_text().partition(BEGIN)[2]
+    figure = re.search(r"\]\((\S+)\)", block)[1]
+    folder = Path(figure).parent
+    if folder.name == "small_models":
+        return RESULTS / "primary", SMALL_MODELS, figure
+    config = load_config(ROOT / f"studies/gpu/{folder.name}.yaml", StudyConfig)
+    return ROOT / folder, config.tests, figure
+
+
 def test_readme_table_is_current(tmp_path):
     """The generator writes the table of the committed README from the committed JSON."""
     readme = tmp_path / "README.md"
     shutil.copy(ROOT / "README.md", readme)
-    write_readme_table(RESULTS, readme)
+    results, models, figure = readme_study()
+    assert (ROOT / figure).is_file()
+    write_readme_table(results, models, tmp_path / figure, readme)
     assert readme.read_text() == (ROOT / "README.md").read_text()
 
 
 def test_readme_table_states_perplexities():
     """Compare the README's perplexities with the mean loss over seeds in the JSON."""
-    losses = read_losses("primary")
-    table = (ROOT / "README.md").read_text().partition("small-models-table: begin")[2]
+    results, models, _ = readme_study()
+    losses = read_losses(results)
+    table = (ROOT / "README.md").read_text().partition(BEGIN)[2]
     rows = re.findall(rf"^\| ({NAME}) +\| +(\S+) \| +(\S+) \| +(\S+) \|", table, re.MULTILINE)
     assert len(rows) >= 3
+    length = models.train_length
     for name, *perplexities in rows:
-        for length, shown in zip((128, 512, 2048), perplexities, strict=True):
-            evaluation = Evaluation("wikipedia", METHODS[name], 128, length, length)
+        for multiple, shown in zip((1, 4, 16), perplexities, strict=True):
+            evaluation = Evaluation(
+                models.corpus, METHODS[name], length, multiple * length, multiple * length
+            )
             mean = np.mean([nats.mean() for nats in losses[evaluation].values()])
             assert float(shown) == pytest.approx(math.exp(mean), abs=0.006)
+
+
+def test_readme_says_what_was_found_instead():
+    outcomes = outcomes_list(run_tests(load_losses(RESULTS / "primary"), SMALL_MODELS))
+    assert outcomes.count("**Not supported: longer context helps ALiBi.**") == 1
+    assert "**Not supported.**" not in outcomes
+    assert "E6 (the claim of the paper's title)" in outcomes
+
+
+def test_conditions_known_before_were_inside_their_ranges():
+    """The README says so of E1, E2, E4, and E5."""
+    tests = run_tests(load_losses(RESULTS / "secondary"), SMALL_MODELS)
+    for test in tests:
+        if test.name in ("E1", "E2", "E4", "E5"):
+            assert {test.location(condition) for condition in test.conditions} == {"inside"}
+
+
+def test_page_states_shares_of_the_decrease():
+    """At 4 L, and with limited attention at 16 L, from the losses and in log perplexity."""
+    losses = read_losses("primary")
+
+    def level(length, stride=None, variant=""):
+        evaluation = Evaluation("wikipedia", "alibi", 128, length, stride or length, variant)
+        return np.mean([nats.mean() for nats in losses[evaluation].values()])
+
+    sections = context_gain_sections(load_losses(RESULTS / "primary"), SMALL_MODELS)
+    rows = {row[0]: row for row in cells_of(sections[2])}
+    sliding = (level(512, 16) - level(128, 16)) / (level(512) - level(128))
+    limited = (level(2048, variant="limited") - level(128)) / (level(2048) - level(128))
+    assert rows["4 L"][3] == f"{100 * sliding:.0f}%"
+    assert rows["16 L"][5] == f"{100 * limited:.0f}%"
+    assert rows["4 L"][6] == "+1.7%"  # 18.28 / 17.98, Table 15
+    assert rows["2 L"][6:] == ["-0.33%", "+0.92%"]  # 17.92 / 17.98 and 17.62 / 17.46
 
 
 def test_page_says_which_trials_have_no_origin():

@@ -1,0 +1,102 @@
+"""How much of ALiBi's decrease in longer windows comes from longer context.
+
+In longer windows without overlap, fewer tokens have little context (the early-token curse). A small
+stride removes this effect, and limited attention removes most of the longer context instead.
+"""
+
+from __future__ import annotations
+
+import math
+
+from alibi_fairseq.paper import published
+from alibi_fairseq.reporting import markdown
+
+from .estimates import estimate_change
+from .losses import Losses
+from .primary_tests import StudiedModels
+from .tables import percent
+
+#: Evaluation lengths, in training lengths.
+MULTIPLES = (2, 4, 16)
+#: Training lengths of the paper's Table 15.
+PAPER_LENGTHS = (512, 1024)
+
+TEXT = """\
+E4 and E5 take their ranges from the paper's analysis, by which ALiBi's decrease in longer windows
+is almost only the early-token curse (Appendix B). The table has what this study found, and the
+paper's own measurements with sliding windows (Table 15, S = 1). A share is a part of the decrease
+without overlap at the same length, in log perplexity: the part that remains with S = {stride},
+where all tokens have nearly the whole window as context, and the part that remains if attention is
+limited to the last L tokens."""
+
+PAPER_DIFFERS = """\
+The paper's perplexity at 4 L, of a model trained at {length}, differs from that at L by {change}.
+This is outside the range of E4 as well, and in the other direction. The paper has one model for
+each value, and no intervals."""
+
+
+def context_gain_sections(losses: Losses, models: StudiedModels) -> list[str]:
+    """Return the table of ALiBi's changes from L; empty without its evaluations at L."""
+    if models.key("alibi") not in losses:
+        return []
+    stride = models.train_length // 8
+    rows = []
+    for multiple in MULTIPLES:
+        full = _change(losses, models, multiple)
+        sliding = _change(losses, models, multiple, stride=stride)
+        limited = _change(losses, models, multiple, variant="limited")
+        row = [f"{multiple} L", _percent(full)]
+        for change in (sliding, limited):
+            row += [_percent(change), _share(change, full)]
+        for length in PAPER_LENGTHS:
+            row.append(_percent(_paper_change(length, multiple)))
+        rows.append(row)
+    headers = ["vs. L", "no overlap", f"S = {stride}", "share", "attention limited to L", "share"]
+    headers += [f"paper, L = {length}" for length in PAPER_LENGTHS]
+    paper = _paper_change(PAPER_LENGTHS[0], 4)
+    assert paper is not None
+    sections = ["### How much of ALiBi's decrease comes from longer context"]
+    sections += [TEXT.format(stride=stride), markdown.table(headers, rows)]
+    sections.append(PAPER_DIFFERS.format(length=PAPER_LENGTHS[0], change=percent(paper)))
+    return sections
+
+
+def _change(
+    losses: Losses,
+    models: StudiedModels,
+    multiple: int,
+    stride: int | None = None,
+    variant: str = "",
+) -> float | None:
+    """Return ALiBi's change from L in nats, with the same stride; None if it is not known.
+
+    Attention limited to L tokens is the same as unlimited attention at L.
+    """
+    longer = models.key("alibi", multiple, stride, variant)
+    short = models.key("alibi", 1, stride)
+    if longer not in losses or short not in losses:
+        return None
+    estimate = estimate_change(losses[longer], losses[short])
+    return estimate.value if estimate else None
+
+
+def _paper_change(train_length: int, multiple: int) -> float | None:
+    """Return the change from L in Table 15, in nats; None if the paper does not have it."""
+    by_length = {}
+    for row in published.rows("table15"):
+        if row["train_length"] == train_length:
+            by_length[row["length"]] = row["perplexity"]
+    if multiple * train_length not in by_length:
+        return None
+    return math.log(by_length[multiple * train_length] / by_length[train_length])
+
+
+def _percent(change: float | None) -> str:
+    return markdown.NOTHING if change is None else percent(change)
+
+
+def _share(part: float | None, whole: float | None) -> str:
+    """Return what percentage of a decrease a part is; a dash without a decrease."""
+    if part is None or whole is None or whole >= 0:
+        return markdown.NOTHING
+    return f"{100 * part / whole:.0f}%"
