@@ -24,6 +24,11 @@ CORPUS = "random tokens"
 PRECISION_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
+def on_gpu() -> bool:
+    """Return True if the sizes for a GPU are measured."""
+    return device().type == "cuda"
+
+
 def device() -> torch.device:
     """Return the GPU if there is one, and the CPU otherwise."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -132,7 +137,9 @@ def run(
     dtype: torch.dtype | None = None,
     **options: dict,
 ) -> None:
-    """Parse the command line, measure, and write the results file.
+    """Parse the command line, measure, and write the results file after each record.
+
+    If the process is stopped, or a later measurement fails, the earlier ones are therefore kept.
 
     Args:
         doc: description of the benchmark.
@@ -160,19 +167,22 @@ def run(
         args.rounds = 5 if args.quick else 9
     torch.manual_seed(1)
     start = time.time()
-    try:
-        records = list(measure(args))
-    except UserInputError as error:
-        parser.error(str(error))
     path = args.out or RESULTS / f"{name}-{device().type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     provenance = collect_provenance(
-        seconds=time.time() - start,
+        seconds=0,
         precision=PRECISION_NAMES[dtype or precision(device())],
         seed=1,
         command=["python", "-m", f"benchmarks.{name}", *arguments_without_folders()],
     )
-    save_results_file(new_results_file("benchmark", CORPUS, provenance, records), path)
+    records = []
+    try:
+        for record in measure(args):
+            records.append(record)
+            provenance["seconds"] = round(time.time() - start, 3)
+            save_results_file(new_results_file("benchmark", CORPUS, provenance, records), path)
+    except UserInputError as error:
+        parser.error(str(error))
     print(f"written to {path}")
 
 

@@ -60,7 +60,7 @@ def _prepare(length: int, reuse: bool) -> None:
     global _step
     if reuse:
         keep_freed_memory()
-    _step = models.build_training_step(models.StepConfig("alibi", models.SMALL, length))
+    _step = models.build_training_step(models.StepConfig("alibi", models.SMALL, length)).run
 
 
 def _run_step() -> float:

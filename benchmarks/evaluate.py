@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,10 +22,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fairseq import checkpoint_utils, tasks
+from fairseq import checkpoint_utils, options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm
+from omegaconf import OmegaConf
 
-import alibi_fairseq.models  # noqa: F401  (registers the models)
+from alibi_fairseq.data.truncation import write_lines
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.loss_by_position import LossByPosition
 from alibi_fairseq.evaluation.scoring import PeakMemory, sum_losses
@@ -35,48 +35,46 @@ from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.windows import Span, make_batches, plan_windows, share_start
 from alibi_fairseq.results.data_folder import DataFolder
 
-from . import common
+from . import common, models
 
 DEVICE = common.device()
 WORDS = 30_000
 LENGTH = 512
-ADAPTIVE_WORDS = 267_744 - 4  # without fairseq's special symbols
+ADAPTIVE_WORDS = 267_744
 LONG = 16_384
 WIDTH = 64
 
 
 def make_data(folder: Path, words: int, tokens: int) -> Path:
-    """Binarize a vocabulary of ``words`` words and a valid split of ``tokens`` random tokens."""
+    """Write binary data: a dictionary of ``words`` entries and a valid split of random tokens."""
+    dictionary = models.make_dictionary(words)
+    dictionary.save(str(folder / "dict.txt"))
     rng = np.random.default_rng(1)
-    vocabulary = [f"w{index}" for index in range(words)]
-    (folder / "train.txt").write_text("\n".join(vocabulary) + "\n")
-    indices = rng.integers(words, size=tokens)
-    lines = []
-    for start in range(0, tokens, 25):  # a line has 24 words and the end-of-sentence symbol
-        end = min(start + 24, tokens - 1)
-        lines.append(" ".join(vocabulary[index] for index in indices[start:end]))
-    (folder / "valid.txt").write_text("\n".join(lines) + "\n")
-    data = folder / "data-bin"
-    prefixes = [f"--{split}pref={folder}/{split}.txt" for split in ("train", "valid")]
-    run_fairseq("preprocess", "--only-source", f"--destdir={data}", *prefixes)
-    return data
+    token_ids = torch.from_numpy(rng.integers(dictionary.nspecial, words, size=tokens))
+    token_ids[24::25] = dictionary.eos()  # a line has 24 words and the end-of-sentence symbol
+    token_ids[-1] = dictionary.eos()
+    write_lines(folder / "valid", token_ids.split(25), words)
+    return folder
 
 
-def make_checkpoint(data: Path, folder: Path, architecture: str, *options: str) -> Path:
-    """Train a model for one update and return its checkpoint."""
-    fixed = (
-        "--task language_modeling --tokens-per-sample 64 --max-tokens 64 --max-update 1 --cpu "
-        "--optimizer sgd --lr 0.0001 --disable-validation --no-epoch-checkpoints --seed 1"
-    )
-    model = ["--arch", architecture, "--save-dir", str(folder)]
-    run_fairseq("train", str(data), *fixed.split(), *model, *options)
-    return folder / "checkpoint_last.pt"
-
-
-def run_fairseq(*arguments: str) -> None:
-    """Run ``python -m alibi_fairseq`` without output."""
-    command = [sys.executable, "-m", "alibi_fairseq", *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def make_checkpoint(data: Path, architecture: str, *flags: str) -> Path:
+    """Save a model with random weights as fairseq does, and return its checkpoint."""
+    command = [str(data), "--task", "language_modeling", "--tokens-per-sample", "64"]
+    command += ["--arch", architecture, "--optimizer", "sgd", "--seed", "1", *flags]
+    parsed = options.parse_args_and_arch(options.get_training_parser(), command)
+    config = convert_namespace_to_omegaconf(parsed)
+    model = tasks.setup_task(config.task).build_model(config.model)
+    state = {
+        "args": None,
+        "cfg": OmegaConf.to_container(config, resolve=True, enum_to_str=True),
+        "model": model.state_dict(),
+        # fairseq requires these keys to read a checkpoint.
+        "optimizer_history": [{"optimizer_name": "FairseqSGD", "lr_scheduler_state": {}}],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+    path = data / "checkpoint_last.pt"
+    checkpoint_utils.torch_persistent_save(state, str(path))
+    return path
 
 
 class FairseqEvaluator:
@@ -156,10 +154,9 @@ def measure_long_window(folder: Path) -> dict:
     """Measure the memory of one long window under the paper's adaptive softmax."""
     architecture = "alibi_lm_wiki103"
     data = make_data(folder, ADAPTIVE_WORDS, LONG)
-    options = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
-    options += ["--decoder-layers", "2", "--decoder-embed-dim", str(WIDTH)]
-    options += ["--decoder-ffn-embed-dim", str(4 * WIDTH)]
-    checkpoint = make_checkpoint(data, folder / architecture, architecture, *options)
+    flags = ["--decoder-layers", "2", "--decoder-embed-dim", str(WIDTH)]
+    flags += ["--decoder-ffn-embed-dim", str(4 * WIDTH)]
+    checkpoint = make_checkpoint(data, architecture, *flags)
     ours = OurEvaluator(data, checkpoint)
     resident = PeakMemory(DEVICE).mb()
     peak = PeakMemory(DEVICE)
@@ -169,7 +166,7 @@ def measure_long_window(folder: Path) -> dict:
         "baseline": None,
         "ratio": None,
         "model": f"{architecture}, 2 layers of width {WIDTH}",
-        "vocabulary": ADAPTIVE_WORDS + 4,
+        "vocabulary": ADAPTIVE_WORDS,
         "length": LONG,
         "stride": LONG,
         "tokens": LONG,
@@ -200,7 +197,7 @@ def measure(args) -> Iterator[dict]:
             work = Path(folder) / str(index)
             work.mkdir()
             data = make_data(work, WORDS, tokens)
-            checkpoint = make_checkpoint(data, work / "model", architecture)
+            checkpoint = make_checkpoint(data, architecture)
             yield compare(data, checkpoint, architecture, stride, args.rounds)
         if not args.quick:
             work = Path(folder) / "long"

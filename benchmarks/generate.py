@@ -49,13 +49,14 @@ def measure(args) -> Iterator[dict]:
     """Yield one result record per prompt and variant."""
     device = common.device()
     shape = models.default_shape()
-    for prompt, new_tokens in PROMPTS["quick" if args.quick else "full"]:
+    prompts = PROMPTS["quick" if args.quick else "full"]
+    longest = max(map(sum, prompts))
+    dictionary = models.make_dictionary(shape.words)
+    built = {name: models.build(name, shape, longest)[0].eval() for name in VARIANTS}
+    for prompt, new_tokens in prompts:
+        tokens = models.make_sample(dictionary, BATCH, prompt, device)["net_input"]["src_tokens"]
         functions = {}
-        for name in VARIANTS:
-            model, dictionary = models.build(name, shape, prompt + new_tokens)
-            model.to(device, common.precision(device)).eval()
-            sample = models.make_sample(dictionary, BATCH, prompt, device)
-            tokens = sample["net_input"]["src_tokens"]
+        for name, model in built.items():
             functions[name] = partial(decode, model, tokens, new_tokens)
         yield from common.compare(
             functions,

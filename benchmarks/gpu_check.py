@@ -1,20 +1,22 @@
 """Tests and benchmarks that require a GPU: ``scripts/gpu_check.sh`` runs this module.
 
 The parts run in order of importance: tests marked ``gpu`` first, then the benchmarks. Each part is
-a separate process with a time limit, and a benchmark writes its JSON when it ends. If a part fails
-or exceeds its limit, the others still run. With ``--rehearse``, the same parts run on the CPU at
-the smallest size.
+a separate process with a time limit, and a benchmark writes its JSON after each measurement. If a
+part fails or exceeds its limit, the others still run. With ``--rehearse``, the same parts run on
+the CPU at the smallest size.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +24,14 @@ from pathlib import Path
 import torch
 
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.machine import cores
 from alibi_fairseq.results.provenance import collect_provenance
 from alibi_fairseq.runs.execution import kill_all
 
-#: Limit of a part as a fraction of the remaining time. The last part may use all of it.
-TIME_FRACTION = 0.5
 #: Least remaining time in seconds to start a part.
 MIN_SECONDS = 20
+#: Largest number of processes of the tests, which share the GPU. Most of their time is compilation.
+TEST_PROCESSES = 10
 #: Seconds between the interruption and the end of the tests.
 GRACE_SECONDS = 15
 
@@ -39,40 +42,55 @@ class Part:
 
     Attributes:
         name: module of the benchmark, or ``tests``.
+        seconds: time that the part needs on an H100 or H200, including start and compilation.
         description: subject, which is printed when the part starts.
         options: options on a GPU.
         rehearsal: options on the CPU.
     """
 
     name: str
+    seconds: int
     description: str
     options: str = "--quick"
     rehearsal: str = "--quick --rounds 1"
 
 
+#: Together, they need less than nine minutes.
 PARTS = (
-    Part("tests", "values, gradients, training, resuming, and evaluation against references"),
+    Part("tests", 165, "values, gradients, training, resuming, and evaluation against references"),
     Part(
         "train",
+        90,
         "training steps compared with stock fairseq and the authors' mask",
+        options="--quick --rounds 3 --lengths 512 3072",
         rehearsal="--rounds 1 --lengths 512 --no-memory",
     ),
     Part(
         "attention",
+        75,
         "attention alone, compared with the causal kernel without bias",
+        options="--quick --rounds 3 --lengths 512 3072 32768",
         rehearsal="--rounds 1 --lengths 512",
     ),
     Part(
         "methods",
+        75,
         "the paper's Table 1",
-        options="--quick --rounds 3",
+        options="--quick --rounds 3 --lengths 512 3072 --methods sinusoidal rotary t5 alibi",
         rehearsal="--rounds 1 --lengths 512 --methods sinusoidal alibi",
     ),
-    Part("evaluate", "our evaluator compared with fairseq-eval-lm"),
-    Part("generate", "generation with cached keys"),
+    Part(
+        "evaluate",
+        40,
+        "our evaluator compared with fairseq-eval-lm",
+        options="--quick --rounds 3",
+    ),
+    Part("generate", 45, "generation with cached keys", options="--quick --rounds 2"),
     Part(
         "output_layer",
+        45,
         "training steps by criterion and option",
+        options="--quick --rounds 3",
         rehearsal="--rounds 1 --no-memory",
     ),
 )
@@ -84,7 +102,7 @@ class Outcome:
 
     Attributes:
         part: the part.
-        state: ``passed``, ``FAILED``, or ``skipped``.
+        state: ``passed``, ``FAILED``, ``partial``, or ``skipped``.
         detail: counts of tests, results file, or reason.
         seconds: duration.
     """
@@ -144,13 +162,27 @@ def main() -> int:
     selected = [part for part in PARTS if not args.parts or part.name in args.parts]
     for part in selected:
         print(f"== {part.name}: {part.description}", flush=True)
-        fraction = 1.0 if part is selected[-1] else TIME_FRACTION
-        limit = fraction * (deadline - time.monotonic())
+        later = selected[selected.index(part) + 1 :]
+        limit = time_limit(part, later, deadline - time.monotonic())
         outcomes.append(run_part(part, args, limit))
         with atomic_write(args.out / "summary.txt") as stream:
             stream.write(summary(outcomes) + "\n")
     print(summary(outcomes))
     return int(any(outcome.state == "FAILED" for outcome in outcomes))
+
+
+def time_limit(part: Part, later: Sequence[Part], remaining: float) -> float:
+    """Return the time limit of a part in seconds: the time that the later parts do not need.
+
+    If the remaining time is too short for all, the earlier and more important ones have theirs.
+
+    Args:
+        part: the part.
+        later: parts after it.
+        remaining: remaining time of all in seconds.
+    """
+    spare = remaining - sum(other.seconds for other in later)
+    return min(remaining, max(part.seconds, spare))
 
 
 def run_part(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
@@ -163,6 +195,8 @@ def run_part(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
         environment["ALIBI_GPU_REHEARSAL"] = "1"
     # Next to the output directory, which holds few files so that it is easy to copy.
     log = args.out.with_name(f"{args.out.name}.log")
+    results = args.out / f"{part.name}.json"
+    results.unlink(missing_ok=True)  # of an earlier call
     start = time.monotonic()
     with log.open("a+", encoding="utf-8") as stream:
         print(f"== {part.name}", file=stream, flush=True)
@@ -176,7 +210,7 @@ def run_part(part: Part, args: argparse.Namespace, limit: float) -> Outcome:
     if part.name == "tests":
         state, detail = outcome_of_tests(lines, code)
     else:
-        state, detail = outcome_of_benchmark(part, lines, code)
+        state, detail = outcome_of_benchmark(results, lines, code)
     if state == "FAILED":
         print("\n".join(lines[-20:]))
     return Outcome(part, state, detail, time.monotonic() - start)
@@ -210,6 +244,8 @@ def command(part: Part, args: argparse.Namespace, limit: float) -> list[str]:
         options = "-q -rfE --no-header -m gpu -p no:cacheprovider tests/gpu "
         options += f"tests/models/test_every_method.py --session-timeout={0.8 * limit:.0f}"
         words = options.split()
+        if importlib.util.find_spec("xdist"):
+            words += ["-n", str(min(TEST_PROCESSES, cores()))]
         if args.tests:
             words += ["-k", args.tests]
         return [sys.executable, "-m", "pytest", *words]
@@ -235,13 +271,22 @@ def outcome_of_tests(lines: list[str], code: int | None) -> tuple[str, str]:
     return "passed", counts
 
 
-def outcome_of_benchmark(part: Part, lines: list[str], code: int | None) -> tuple[str, str]:
-    """Return the state and detail of a benchmark."""
-    if code is None:
-        return "skipped", "it did not end in time"
-    if code != 0:
-        return "FAILED", lines[-1].strip()[:200]
-    return "passed", f"{part.name}.json"
+def outcome_of_benchmark(results: Path, lines: list[str], code: int | None) -> tuple[str, str]:
+    """Return the state and detail of a benchmark.
+
+    Args:
+        results: its results file, which exists if it has measured anything.
+        lines: its output.
+        code: its exit code, or None if it was stopped.
+    """
+    if code == 0:
+        return "passed", results.name
+    measured = ""
+    if results.is_file():
+        measured = f"; {results.name} has what it measured before"
+    if code is not None:
+        return "FAILED", lines[-1].strip()[:200] + measured
+    return ("partial" if measured else "skipped"), "it did not end in time" + measured
 
 
 def summary(outcomes: list[Outcome]) -> str:

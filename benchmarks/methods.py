@@ -50,8 +50,29 @@ def measure(args) -> Iterator[dict]:
     paper = paper_ratios()
     shape = models.default_shape()
     for length in args.lengths:
-        training = measure_training(args, shape, length)
-        evaluation = measure_evaluation(args, shape, length)
+        passes = shape.paper_passes(length)
+        steps = models.build_training_steps(
+            {name: models.StepConfig(name, shape, length, DROPOUT, passes) for name in args.methods}
+        )
+        training = models.compare_steps(
+            steps,
+            args.rounds,
+            "table 1",
+            BASELINE,
+            phase="train",
+            train_length=length,
+            attention_dropout=DROPOUT,
+            passes=passes,
+        )
+        evaluation = common.compare(
+            {name: models.make_evaluation_step(step) for name, step in steps.items()},
+            args.rounds,
+            "table 1",
+            BASELINE,
+            shape.batch(length) * length,
+            phase="evaluate",
+            length=length,
+        )
         for record, evaluation_record in zip(training, evaluation):
             name = record.pop("variant")
             record["position_method"] = name
@@ -59,37 +80,6 @@ def measure(args) -> Iterator[dict]:
             record["evaluation_tokens_per_second"] = evaluation_record["tokens_per_second"]
             record.update(paper.get((name, length), {}))
             yield record
-
-
-def measure_training(args, shape: models.Shape, length: int) -> list[dict]:
-    """Return speed and memory of training steps, one result record per method."""
-    passes = shape.paper_passes(length)
-    variants = {
-        name: models.StepConfig(name, shape, length, DROPOUT, passes) for name in args.methods
-    }
-    return models.compare_steps(
-        variants,
-        args.rounds,
-        "table 1",
-        BASELINE,
-        phase="train",
-        train_length=length,
-        attention_dropout=DROPOUT,
-        passes=passes,
-    )
-
-
-def measure_evaluation(args, shape: models.Shape, length: int) -> list[dict]:
-    """Return the speed of evaluation, one result record per method."""
-    return common.compare(
-        {name: models.build_evaluation_step(name, shape, length) for name in args.methods},
-        args.rounds,
-        "table 1",
-        BASELINE,
-        shape.batch(length) * length,
-        phase="evaluate",
-        length=length,
-    )
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ Variants:
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerDecoder
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 from fairseq.optim.adam import Adam
+from torch import nn
 
 import alibi_fairseq.models  # noqa: F401  (registers the models)
 from alibi_fairseq.evaluation.scoring import PeakMemory
@@ -90,7 +92,11 @@ WIKI103 = Shape(
     "alibi_lm_wiki103",
     267_744,
     (*_WIKI.split(), "--no-decoder-final-norm"),
-    ("--decoder-normalize-before",),
+    (
+        "--decoder-normalize-before",
+        # transformer_lm's default is 512, whatever the width.
+        *("--decoder-input-dim", "1024", "--decoder-output-dim", "1024"),
+    ),
     "adaptive_loss",
     9216,
 )
@@ -108,7 +114,7 @@ DENSE_16 = Shape(
 
 def default_shape() -> Shape:
     """Return the size to measure on this machine: the paper's on a GPU, a small one on the CPU."""
-    return WIKI103 if common.device().type == "cuda" else SMALL
+    return WIKI103 if common.on_gpu() else SMALL
 
 
 class MaterializedDecoder(TransformerDecoder):
@@ -145,11 +151,23 @@ class MaterializedModel(TransformerLanguageModel):
         return cls(decoder)
 
 
-def build(name: str, shape: Shape, length: int, attention_dropout: float = 0.0):
-    """Return a model with random weights for samples of ``length`` tokens, and its dictionary."""
+@functools.cache
+def make_dictionary(words: int) -> Dictionary:
+    """Return a dictionary of this size, which all models share."""
     dictionary = Dictionary()
-    for index in range(shape.words - len(dictionary)):
+    for index in range(words - len(dictionary)):
         dictionary.add_symbol(f"w{index}")
+    return dictionary
+
+
+def build(
+    name: str, shape: Shape, length: int, attention_dropout: float = 0.0
+) -> tuple[nn.Module, Dictionary]:
+    """Return a model with random weights for samples of ``length`` tokens, and its dictionary.
+
+    The model is built on this machine's device, with its usual precision.
+    """
+    dictionary = make_dictionary(shape.words)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     flags = ["data", "--task", "language_modeling", "--tokens-per-sample", str(length)]
     flags += [*shape.flags, "--attention-dropout", str(attention_dropout)]
@@ -162,10 +180,13 @@ def build(name: str, shape: Shape, length: int, attention_dropout: float = 0.0):
         flags += ["--arch", "alibi_lm", "--position-method", method]
         if "--adaptive-input" in shape.flags:
             flags += ["--no-share-decoder-input-output-embed"]
+    device = common.device()
     with redirect_stderr(StringIO()):  # hydra's advice on its own configuration
         parsed = options.parse_args_and_arch(options.get_training_parser(), flags)
-        model = models.build_model(convert_namespace_to_omegaconf(parsed).model, task)
-    return model, dictionary
+        config = convert_namespace_to_omegaconf(parsed).model
+    with device:  # initializing weights on the CPU and moving them takes seconds
+        model = models.build_model(config, task)
+    return model.to(device, common.precision(device)), dictionary
 
 
 def make_sample(dictionary: Dictionary, batch: int, length: int, device: torch.device) -> dict:
@@ -245,89 +266,137 @@ class StepConfig:
     make_optimizer: Callable = Adam
 
 
-def build_training_step(config: StepConfig) -> Callable[[], float]:
-    """Build a model on this machine's device and return the function of its training step."""
-    device = common.device()
+@dataclass(frozen=True)
+class TrainingStep:
+    """Training step of one model.
+
+    Attributes:
+        config: model and step.
+        model: the model.
+        dictionary: its dictionary.
+        run: function that runs the step.
+        peak_memory: peak memory of two steps in MB, including the optimizer; None: not measured.
+    """
+
+    config: StepConfig
+    model: nn.Module
+    dictionary: Dictionary
+    run: Callable[[], float]
+    peak_memory: float | None = None
+
+
+def build_training_step(config: StepConfig) -> TrainingStep:
+    """Build a model on this machine's device, and its training step."""
     model, dictionary = build(config.variant, config.shape, config.length, config.dropout)
-    model.to(device, common.precision(device))
-    return make_training_step(
+    run = make_training_step(
         model, dictionary, config.shape, config.length, config.passes, config.make_optimizer
     )
+    return TrainingStep(config, model, dictionary, run)
 
 
-def compare_steps(
-    variants: dict[str, StepConfig],
-    rounds: int,
-    label: str,
-    baseline: str,
-    memory: bool = True,
-    **case,
-) -> list[dict]:
-    """Measure training steps in alternation and return one result record per variant.
+def build_training_steps(
+    variants: dict[str, StepConfig], memory: bool = True
+) -> dict[str, TrainingStep]:
+    """Build each model once, and measure its peak memory.
 
     Args:
-        variants: models and steps by name, with one size and length for all.
-        rounds: number of timed steps per variant.
-        label: name of the task in the results.
-        baseline: variant that the ratios refer to.
-        memory: True to measure peak memory, too.
-        case: further keys of every record.
+        variants: models and steps by name.
+        memory: True to measure peak memory.
     """
     steps = {}
     for name, config in variants.items():
         torch.manual_seed(1)
-        steps[name] = build_training_step(config)
-    shape = variants[baseline].shape
-    length = variants[baseline].length
-    batch = shape.batch(length)
-    records = common.compare(
-        steps,
-        rounds,
-        label,
-        baseline,
-        batch * length,
-        model=shape.name,
-        weights="random",
-        length=length,
-        batch=batch,
-        **case,
-    )
-    steps.clear()
-    if memory:
-        megabytes = {name: peak_memory(config) for name, config in variants.items()}
-        for record in records:
-            peak = megabytes[record["variant"]]
-            record["peak_memory_mb"] = round(peak, 1)
-            record["memory_ratio"] = round(peak / megabytes[baseline], 3)
-    return records
+        if memory and common.device().type == "cuda":
+            steps[name] = _build_with_peak_on_gpu(config)
+            continue
+        step = build_training_step(config)
+        steps[name] = replace(step, peak_memory=peak_memory(config)) if memory else step
+    return steps
+
+
+def _build_with_peak_on_gpu(config: StepConfig) -> TrainingStep:
+    """Build a model and its step, and run two steps to measure their peak memory.
+
+    Models that were built before keep their memory, which is not counted.
+    """
+    gc.collect()  # decoders are part of reference cycles
+    _allocate_workspaces()
+    resident = torch.cuda.memory_allocated() / 1e6
+    step = build_training_step(config)
+    peak = PeakMemory(common.device())
+    step.run()
+    step.run()
+    return replace(step, peak_memory=peak.mb() - resident)
+
+
+def _allocate_workspaces() -> None:
+    """Let cuBLAS allocate its workspaces, which the first model would otherwise seem to need."""
+    device = common.device()
+    x = torch.ones(8, 8, device=device, dtype=common.precision(device), requires_grad=True)
+    (x @ x).sum().backward()  # the backward pass has a separate one
 
 
 def peak_memory(config: StepConfig) -> float:
-    """Return the peak memory of two training steps, in MB, including the optimizer."""
-    if common.device().type == "cpu":
-        return common.run_in_new_process(_peak_memory, config)
-    gc.collect()  # decoders are part of reference cycles
-    torch.cuda.empty_cache()
-    return _peak_memory(config)
+    """Return the peak memory of two training steps on the CPU, in MB, including the optimizer."""
+    return common.run_in_new_process(_peak_memory, config)
 
 
 def _peak_memory(config: StepConfig) -> float:
     peak = PeakMemory(common.device())
     step = build_training_step(config)
-    step()
-    step()
+    step.run()
+    step.run()
     return peak.mb()
 
 
-def build_evaluation_step(variant: str, shape: Shape, length: int) -> Callable[[], None]:
-    """Return a function that computes the features, the part that depends on the positions."""
-    device = common.device()
-    model, dictionary = build(variant, shape, length)
-    model.to(device, common.precision(device)).eval()
-    batch = make_sample(dictionary, shape.batch(length), length, device)
+def compare_steps(
+    steps: dict[str, TrainingStep], rounds: int, label: str, baseline: str, **case
+) -> list[dict]:
+    """Measure training steps in alternation and return one result record per variant.
+
+    Args:
+        steps: steps by name, with one size and length for all.
+        rounds: number of timed steps per variant.
+        label: name of the task in the results.
+        baseline: variant that the ratios refer to.
+        case: further keys of every record.
+    """
+    config = steps[baseline].config
+    batch = config.shape.batch(config.length)
+    records = common.compare(
+        {name: step.run for name, step in steps.items()},
+        rounds,
+        label,
+        baseline,
+        batch * config.length,
+        model=config.shape.name,
+        weights="random",
+        length=config.length,
+        batch=batch,
+        **case,
+    )
+    for record in records:
+        peak = steps[record["variant"]].peak_memory
+        baseline_peak = steps[baseline].peak_memory
+        if peak is not None and baseline_peak is not None:
+            record["peak_memory_mb"] = round(peak, 1)
+            record["memory_ratio"] = round(peak / baseline_peak, 3)
+    return records
+
+
+def make_evaluation_step(step: TrainingStep) -> Callable[[], None]:
+    """Return a function that computes the features, the part that depends on the positions.
+
+    The model is in evaluation mode from now on.
+    """
+    config = step.config
+    batch = make_sample(
+        step.dictionary, config.shape.batch(config.length), config.length, common.device()
+    )
+    step.model.eval()
 
     @torch.no_grad()
-    def step() -> None:
-        model.extract_features(batch["net_input"]["src_tokens"])
+    def evaluate() -> None:
+        step.model.extract_features(batch["net_input"]["src_tokens"])
 
-    return step
+    return evaluate

@@ -50,7 +50,7 @@ def main() -> None:
 
 def default_shapes() -> tuple[models.Shape, ...]:
     """Return the models to measure on this machine."""
-    if common.device().type == "cuda":
+    if common.on_gpu():
         return (models.WIKI103, models.DENSE_16)
     return (LARGE_VOCABULARY, models.SMALL)
 
@@ -70,9 +70,8 @@ def make_variants(shape: models.Shape) -> dict[str, models.StepConfig]:
 def measure(args) -> Iterator[dict]:
     """Yield one result record per model and variant."""
     for shape in default_shapes():
-        yield from models.compare_steps(
-            make_variants(shape), args.rounds, "training step", shape.criterion, not args.no_memory
-        )
+        steps = models.build_training_steps(make_variants(shape), not args.no_memory)
+        yield from models.compare_steps(steps, args.rounds, "training step", shape.criterion)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def main() -> None:
 
 def default_shape() -> models.Shape:
     """Return the size to measure on this machine."""
-    shape = models.DENSE_16 if common.device().type == "cuda" else models.SMALL
+    shape = models.DENSE_16 if common.on_gpu() else models.SMALL
     return replace(shape, flags=(*shape.flags, "--dropout", "0"))
 
 
@@ -55,9 +55,10 @@ def build(variant: str, length: int) -> tuple[nn.Module, Callable[[Tensor], Tens
         The model, a function from (B, T) tokens to (B, T, V) logits, and the dictionary.
     """
     shape = default_shape()
-    ours, dictionary = models.build("alibi", shape, length)
     if variant == OURS:
+        ours, dictionary = models.build("alibi", shape, length)
         return ours, lambda tokens: ours(tokens)[0], dictionary
+    dictionary = models.make_dictionary(shape.words)
 
     def option(name: str) -> int:
         return int(shape.flags[shape.flags.index(name) + 1])
@@ -103,7 +104,8 @@ def build(variant: str, length: int) -> tuple[nn.Module, Callable[[Tensor], Tens
 def build_training_step(variant: str, length: int) -> tuple[nn.Module, Callable[[], None]]:
     """Return a model and the function of its training step."""
     device = common.device()
-    model, logits_of, dictionary = build(variant, length)
+    with device:
+        model, logits_of, dictionary = build(variant, length)
     model.to(device, common.precision(device)).train()
     optimizer = Adam(model.parameters(), lr=1e-4)
     batch = models.make_sample(dictionary, default_shape().batch(length), length, device)

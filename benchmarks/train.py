@@ -2,7 +2,8 @@
 
 Measures forward, loss, backward, clipping, and Adam, in alternation in one process. The variants
 are fairseq's sinusoidal ``transformer_lm``, the authors' ALiBi in it, and models of this project.
-Peak memory is measured with one model per process (on a GPU, from its allocations). Weights are
+Peak memory is measured with one model per process (on a GPU, from its allocations before it is
+timed). Weights are
 random. The scores that can be skipped depend on them: ``benchmarks.attention --path`` measures
 trained ones.
 
@@ -33,21 +34,19 @@ def measure(args) -> Iterator[dict]:
     """Yield one result record per attention dropout, length, and variant."""
     device = common.device()
     shape = models.default_shape()
-    on_gpu = device.type == "cuda"
     lengths = [512, 1024, 3072]
-    if not on_gpu and not args.quick:
+    if not common.on_gpu() and not args.quick:
         lengths += [8192]
-    dropouts = [0.0, 0.1] if on_gpu else [0.0]
+    dropouts = [0.0, 0.1] if common.on_gpu() else [0.0]
     peak = common.matmul_peak(device, common.precision(device))
     for dropout in dropouts:
         for length in args.lengths or lengths:
             variants = {name: models.StepConfig(name, shape, length, dropout) for name in VARIANTS}
             yield from models.compare_steps(
-                variants,
+                models.build_training_steps(variants, not args.no_memory),
                 args.rounds,
                 "training step",
                 "stock",
-                not args.no_memory,
                 attention_dropout=dropout,
                 matmul_peak_gflops=round(peak / 1e9, 1),
             )

@@ -85,6 +85,80 @@ def test_backends(bench, monkeypatch):
     }
 
 
+def one_layer(shape: models.Shape) -> models.Shape:
+    """Return a GPU's shape with one layer and few tokens per update."""
+    flags = list(shape.flags)
+    flags[flags.index("--decoder-layers") + 1] = "1"
+    return dataclasses.replace(shape, flags=tuple(flags), tokens=32)
+
+
+@pytest.fixture
+def gpu_sizes(bench, monkeypatch):
+    """Return the fixture ``bench`` with the sizes and the precision of a GPU, but on the CPU.
+
+    Widths and vocabularies are those of a GPU.
+    """
+    monkeypatch.setattr(common, "on_gpu", lambda: True)
+    monkeypatch.setattr(common, "precision", lambda device: torch.bfloat16)
+    monkeypatch.setattr(models, "WIKI103", one_layer(models.WIKI103))
+    monkeypatch.setattr(models, "DENSE_16", one_layer(models.DENSE_16))
+    return bench
+
+
+VARIANTS = {"stock", "materialised", "no bias", "sinusoidal", "alibi"}
+
+
+@pytest.mark.slow  # models of 57 million parameters
+def test_train_at_gpu_sizes(gpu_sizes):
+    cells = gpu_sizes("train", "--rounds", "1", "--lengths", "16", "--no-memory")
+    check(cells, VARIANTS)
+    assert [cell["attention_dropout"] for cell in cells] == 5 * [0.0] + 5 * [0.1]
+
+
+@pytest.mark.slow
+def test_methods_at_gpu_sizes(gpu_sizes):
+    """``gpu_check`` measures these methods."""
+    names = ("sinusoidal", "rotary", "t5", "alibi")
+    cells = gpu_sizes("methods", "--rounds", "1", "--lengths", "16", "--methods", *names)
+    check(cells, set(names), "position_method")
+    assert all(cell["evaluation_ratio"] > 0 for cell in cells)
+
+
+def test_generate_at_gpu_sizes(gpu_sizes, monkeypatch):
+    monkeypatch.setattr(generate, "PROMPTS", {"quick": ((8, 2), (12, 2))})
+    check(gpu_sizes("generate", "--quick", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})
+
+
+@pytest.mark.slow  # the C++ compiler takes most of the time
+def test_output_layer_at_gpu_sizes(gpu_sizes, monkeypatch):
+    monkeypatch.setattr(output_layer, "LENGTH", 16)
+    cells = gpu_sizes("output_layer", "--rounds", "1", "--no-memory")
+    assert {cell["model"] for cell in cells} == {models.WIKI103.name, models.DENSE_16.name}
+    assert len(cells) == 6
+
+
+@pytest.mark.slow  # real sizes
+def test_evaluate_quick(bench):
+    cells = bench("evaluate", "--quick", "--rounds", "1")
+    assert [(cell["model"], cell["stride"]) for cell in cells] == [
+        ("alibi_lm_tiny", 1),
+        ("alibi_lm_tiny", 512),
+    ]
+    assert all(cell["ratio"] > 0 for cell in cells)
+
+
+def test_records_are_saved_when_they_are_measured(bench, monkeypatch, tmp_path):
+    def measure(args):
+        yield {"name": "first", "baseline": None, "ratio": None}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluate, "measure", measure)
+    with pytest.raises(KeyboardInterrupt):
+        bench("evaluate")
+    (path,) = tmp_path.glob("evaluate-*.json")
+    assert [cell["name"] for cell in load_results_file(path)["cells"]] == ["first"]
+
+
 def test_generate(bench, monkeypatch):
     monkeypatch.setattr(generate, "PROMPTS", {"quick": ((8, 4),), "full": ((8, 4),)})
     check(bench("generate", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})

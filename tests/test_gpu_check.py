@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 import subprocess
 import sys
@@ -76,11 +77,38 @@ def test_unreached_tests_do_not_hide_passed_ones(check):
 
 def test_part_over_time_limit_is_skipped(check, monkeypatch):
     monkeypatch.setattr(gpu_check, "MIN_SECONDS", 0.1)
+    short = tuple(dataclasses.replace(part, seconds=1) for part in gpu_check.PARTS)
+    monkeypatch.setattr(gpu_check, "PARTS", short)
     slow = {"train": "import time; time.sleep(60)", "attention": "pass"}
     code, summary = check(slow, "--minutes", "0.05")
     assert code == 0
     assert "it did not end in time" in summary
     assert "passed    attention" in summary
+
+
+def test_interrupted_benchmark_keeps_what_it_measured(check, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_check, "MIN_SECONDS", 0.1)
+    slow = f"""
+import time
+open({str(tmp_path / "out" / "train.json")!r}, "w").close()
+time.sleep(60)
+"""
+    code, summary = check({"train": slow}, "--minutes", "0.05")
+    assert code == 0
+    assert "partial   train" in summary
+    assert "did not end in time; train.json has what it measured before" in summary
+
+
+def test_time_limits_leave_later_parts_what_they_need():
+    first, *later = [gpu_check.Part(name, seconds, "") for name, seconds in (("a", 90), ("b", 60))]
+    assert gpu_check.time_limit(first, later, 200) == 140
+    assert gpu_check.time_limit(first, later, 100) == 90
+    assert gpu_check.time_limit(first, later, 50) == 50
+    assert gpu_check.time_limit(*later, [], 130) == 130
+
+
+def test_all_parts_fit_in_nine_minutes():
+    assert sum(part.seconds for part in gpu_check.PARTS) <= 9 * 60
 
 
 def test_rehearsal_without_gpu_requires_option(monkeypatch, tmp_path):

@@ -55,15 +55,31 @@ KEYS = {
 }
 #: Outcomes of an evaluation and of a probe.
 _OUTCOMES = ("loss_bits", "accuracy")
-#: Measured keys of a benchmark. All its other texts, flags, and integers identify the case.
-_MEASURED = {
-    "tokens_per_second",
-    "step_ms",
-    "peak_memory_mb",
-    "seconds",
-    "round_seconds",
-    "ratio",
-}
+#: Keys that identify a measurement of a benchmark: the function, its model, and its input.
+_BENCHMARK_KEYS = (
+    "name",
+    "variant",
+    "baseline",
+    "phase",
+    "position_method",
+    "model",
+    "weights",
+    "vocabulary",
+    "heads",
+    "head_size",
+    "layers",
+    "attention_dropout",
+    "train_length",
+    "length",
+    "stride",
+    "tokens",
+    "prompt",
+    "new_tokens",
+    "batch",
+    "passes",
+    "threads",
+    "train_command",
+)
 
 
 def identity(facts: Mapping[str, Any], *roles: Role) -> tuple:
@@ -136,9 +152,4 @@ def record_identity(kind: str, record: dict) -> tuple:
     """Return the pairs that distinguish a result record from the others of its results file."""
     if kind != "benchmark":
         return identity(record)
-    pairs = []
-    for key, value in sorted(record.items()):
-        if key in _MEASURED or isinstance(value, float) or value is None:
-            continue
-        pairs.append((key, value))
-    return tuple(pairs)
+    return tuple((key, record.get(key)) for key in _BENCHMARK_KEYS)

@@ -162,7 +162,8 @@ def test_unreadable_files_are_rejected(tmp_path, content, expected):
 
 def test_benchmark_identity_excludes_measurements():
     cell = {"name": "train", "baseline": None, "ratio": None, "length": 512, "step_ms": 10.0}
-    schema.validate_results(document(cell, cell | {"length": 1024}, kind="benchmark"))
+    for case in ({"length": 1024}, {"attention_dropout": 0.1}):
+        schema.validate_results(document(cell, cell | case, kind="benchmark"))
     with pytest.raises(UserInputError, match="measures the same thing"):
         schema.validate_results(document(cell, cell | {"step_ms": 11.0}, kind="benchmark"))
 
