@@ -142,8 +142,9 @@ measured separately from the seeds."""
 RATE_CHECK = """\
 Trials of 3.0M tokens can choose a rate that is too high. For sinusoidal embeddings, {rate:g} had
 the lowest loss then, and a perplexity {change} above that of {best:g} after 12.0M tokens.
-{methods} use {rate:g} without such a check. An error of this size in one of them is larger than the margin of E3
-(2%), so E3 could come out differently with rates that were chosen at 12.0M tokens."""
+{methods} use {rate:g} without such a check. An error of this size in one of them is larger than
+the margin of E3 (2%), so E3 could come out differently with rates that were chosen at 12.0M
+tokens."""
 
 TRAINING_GAPS = """\
 Difference from ALiBi in perplexity on the validation split, at L = 128 without overlap (mean over
