@@ -17,7 +17,7 @@ from alibi_fairseq.results.results_file import load_results_file
 from .estimates import estimate_change
 from .losses import EvaluationKey, Losses
 from .paper_claim import paper_claim_sections, trained_long_panel, trained_short_panel
-from .primary_tests import StudiedModels
+from .primary_tests import StudiedModels, recovered_gain, run_tests
 from .tables import at_train_length, estimate_cells, model_line
 from .training_costs import (
     TrainingCost,
@@ -37,8 +37,13 @@ evaluated at {long} tokens, which is longer than the training sequences of the f
 Test E6 decides about sinusoidal embeddings; the other rows have no outcome. Speed and memory are
 those of the training, means over seeds."""
 
+BASELINE = """ \
+Sinusoidal embeddings trained at 4 L recover {recovered:.0f}% of what ALiBi trained at 4 L gains
+over no positions, in log perplexity. Below 50%, the protocol counts them as not trained, and the
+comparison says nothing about the paper."""
+
 AT_A_TIME = """\
-Hours and speeds are not comparable between rows: several models of this study were trained side by
+Times and speeds are not comparable between rows: several models of this study were trained side by
 side on one machine. The column "at a time" has their mean number during these trainings, by the
 recorded times; it leaves out trials of learning rates and evaluations."""
 
@@ -46,7 +51,7 @@ ONE_AT_A_TIME = """\
 The models were trained one at a time, by the recorded times."""
 
 PROCESSORS = """\
-The rows were trained on several kinds of processors: {processors}. Their hours and speeds are not
+The rows were trained on several kinds of processors: {processors}. Their times and speeds are not
 comparable."""
 
 NO_BENCHMARK = """\
@@ -82,13 +87,23 @@ def title_claim_sections(folder: Path, losses: Losses, models: StudiedModels) ->
     sections = ["## Train short, test long"]
     sections.append(INTRODUCTION.format(short=short, long=4 * short))
     rows = [models.key("alibi", 4), *trained_long]
-    sections.append(_claim_table(losses, rows, costs))
+    sections += [_claim_table(losses, rows, costs), _outcome(losses, models)]
     sections += _cost_sections(folder, rows, costs)
     sections += ["### The paper's numbers", *paper_claim_sections()]
     panels = [_panel(losses, models), trained_long_panel(short), trained_short_panel()]
     plots.draw("", panels, folder / f"{FIGURE}.png", folder / f"{FIGURE}.svg")
     sections += [f"![Perplexity of models trained short and long]({FIGURE}.png)", FIGURE_HELP]
     return sections
+
+
+def _outcome(losses: Losses, models: StudiedModels) -> str:
+    """Return the outcome of E6, and how well its baseline is trained."""
+    *_, test = run_tests(losses, models)
+    sentence = f"Outcome of {test.name}: **{test.verdict}**."
+    recovered = recovered_gain(losses, models)
+    if recovered is not None:
+        sentence += BASELINE.format(recovered=100 * recovered)
+    return sentence
 
 
 def _trained_long(losses: Losses, models: StudiedModels) -> list[EvaluationKey]:
@@ -116,7 +131,7 @@ def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: list[Training
         row += [*_cost_cells(costs, _model(key)), str(len(losses[key].seeds))]
         cells.append(row)
     headers = ["", "trained at", f"perplexity at {rows[0].length}", "ALiBi (L) vs. it"]
-    headers += ["95% interval", "hours", "tokens/s", "memory", "at a time", "seeds"]
+    headers += ["95% interval", "minutes", "tokens/s", "memory", "at a time", "seeds"]
     return markdown.table(headers, cells)
 
 
@@ -126,7 +141,7 @@ def _model(key: EvaluationKey) -> tuple[str, str, int]:
 
 
 def _cost_cells(costs: list[TrainingCost], model: tuple[str, str, int]) -> list[str]:
-    """Return hours, speed, memory, and trainings at a time of a model, as means over seeds."""
+    """Return minutes, speed, memory, and trainings at a time of a model, as means over seeds."""
     of_model = [cost for cost in costs if cost.model == model]
     hours = statistics.mean(cost.hours for cost in of_model)
     speed = statistics.mean(cost.tokens_per_second for cost in of_model)
@@ -135,7 +150,7 @@ def _cost_cells(costs: list[TrainingCost], model: tuple[str, str, int]) -> list[
     if peaks:
         memory = f"{statistics.mean(peaks) / 1000:.2f} GB"
     at_a_time = trainings_at_a_time(costs, model)
-    return [f"{hours:.2f}", markdown.thousands(speed), memory, f"{at_a_time:.1f}"]
+    return [f"{60 * hours:.1f}", markdown.thousands(speed), memory, f"{at_a_time:.1f}"]
 
 
 def _cost_sections(folder: Path, rows: list[EvaluationKey], costs: list[TrainingCost]) -> list[str]:
