@@ -60,7 +60,9 @@ class Export(CliCommand):
 class ImportHf(CliCommand):
     """Options of ``alibi-fairseq import-hf``, which converts a Hugging Face model."""
 
-    folder: Path = option("folder of a BLOOM, OPT, XGLM, or GPT-NeoX model", metavar="FOLDER")
+    folder: Path = option(
+        "folder of a BLOOM, OPT, XGLM, GPT-NeoX, Llama, or Qwen3 model", metavar="FOLDER"
+    )
     out: Path = option("output folder", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:

@@ -1,4 +1,7 @@
-"""Architectures of transformers that equal some of our models: BLOOM, OPT, XGLM, and GPT-NeoX.
+"""Architectures of transformers that equal some of our models.
+
+This file has those with the paper's block: BLOOM, OPT, XGLM, and GPT-NeoX. :mod:`.llama` has those
+with the modern block.
 
 An :class:`AlibiLmConfig` describes the models of both libraries. Here it is called a description,
 and ``config`` is a configuration of transformers. Each architecture maps the fields of a
@@ -32,6 +35,10 @@ ACTIVATIONS = {
 }
 #: Fields of :class:`AlibiLmConfig` that must have their defaults in all these architectures.
 DEFAULT_ONLY_FIELDS = (
+    "normalization",
+    "gated_ffn",
+    "linear_biases",
+    "normalize_queries_keys",
     "embedding_bands",
     "softmax_bands",
     "alibi_scale",
@@ -61,7 +68,7 @@ class Architecture:
         name: name in messages and model cards.
         model_type: name in ``config.json``.
         prefix: prefix of the weights of all layers but the output layer.
-        method: position method, if the architecture has only one.
+        methods: position methods that it can have.
         fields: names of our configuration fields, beyond ``COMMON_FIELDS``.
         modules: names of our modules, where they differ; ``{}`` stands for the layer index.
         scales_embeddings: True if the model multiplies its embeddings by √C, as fairseq does.
@@ -70,7 +77,7 @@ class Architecture:
     name: str
     model_type: str
     prefix: str
-    method: str
+    methods: tuple[str, ...]
     fields: dict[str, str]
     modules: dict[str, str] = {}
     scales_embeddings = False
@@ -87,6 +94,7 @@ class Architecture:
             "embedding_norm": False,
             "embedding_width": description.hidden_size,
             "output_width": description.hidden_size,
+            "num_key_value_heads": description.num_attention_heads,
         }
         defaults = AlibiLmConfig()
         for field in DEFAULT_ONLY_FIELDS:
@@ -95,7 +103,7 @@ class Architecture:
 
     def position_method(self, config: PreTrainedConfig) -> str:
         """Return the position method of a model with this configuration."""
-        return self.method
+        return self.methods[0]
 
     def to_native_config(self, description: AlibiLmConfig, **options: Any) -> PreTrainedConfig:
         """Return the configuration of a described model.
@@ -219,7 +227,7 @@ class Bloom(Architecture):
 
     name = "BLOOM"
     model_type = "bloom"
-    method = "alibi"
+    methods = ("alibi",)
     prefix = "transformer."
     fields = {"train_length": "seq_length", "dropout": "hidden_dropout"}
     modules = {
@@ -247,6 +255,7 @@ class GptNeoX(Architecture):
 
     name = "GPT-NeoX"
     model_type = "gpt_neox"
+    methods = ("rotary", "none")
     prefix = "gpt_neox."
     fields = {
         "intermediate_size": "intermediate_size",
@@ -302,7 +311,7 @@ class Opt(Architecture):
 
     name = "OPT"
     model_type = "opt"
-    method = "learned"
+    methods = ("learned",)
     prefix = "model.decoder."
     fields = {
         "intermediate_size": "ffn_dim",
@@ -342,7 +351,7 @@ class Xglm(Architecture):
 
     name = "XGLM"
     model_type = "xglm"
-    method = "sinusoidal"
+    methods = ("sinusoidal",)
     prefix = "model."
     fields = {
         "intermediate_size": "ffn_dim",
@@ -364,13 +373,3 @@ class Xglm(Architecture):
         if config.scale_embedding:
             description.embedding_scale = math.sqrt(config.d_model)
         return description
-
-
-#: Architecture of transformers to which each position method can be exported.
-NATIVE_ARCHITECTURES: dict[str, Architecture] = {
-    "alibi": Bloom(),
-    "learned": Opt(),
-    "sinusoidal": Xglm(),
-    "rotary": GptNeoX(),
-    "none": GptNeoX(),
-}

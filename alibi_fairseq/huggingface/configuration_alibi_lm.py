@@ -8,16 +8,26 @@ FIELDS = {
     "intermediate_size": 2048,
     "num_hidden_layers": 6,
     "num_attention_heads": 8,
+    # Key and value heads, each shared by a group of query heads. None: num_attention_heads.
+    "num_key_value_heads": None,
     "hidden_act": "relu",
+    # Feed-forward network: three matrices, one of which is a gate with the activation.
+    "gated_ffn": False,
+    # Biases of the linear layers of attention and feed-forward network.
+    "linear_biases": True,
     # A key of POSITIONS.
     "position_method": "alibi",
     # Tokens per training sample.
     "train_length": 512,
-    # Layer norms: before each sublayer (False: after it), after the last layer, and after the
-    # embeddings.
+    # Norms: "layer" or "rms"; before each sublayer (False: after it), after the last layer, and
+    # after the embeddings.
+    "normalization": "layer",
     "normalize_before": True,
     "final_norm": True,
     "embedding_norm": False,
+    # RMSNorm of each query and key head, before positions act on them.
+    "normalize_queries_keys": False,
+    "rms_norm_eps": 1e-6,
     # Factor of the token embeddings.
     "embedding_scale": 1.0,
     # Adaptive input and adaptive softmax: (first token ID, width) of each band, the most frequent
@@ -67,8 +77,12 @@ class AlibiLmConfig(PreTrainedConfig):
             raise ValueError(
                 f"alibi_scale must be a positive number or None (dynamic), not {scale!r}."
             )
-        for width in ("embedding_width", "output_width"):
-            setattr(self, width, getattr(self, width) or self.hidden_size)
+        for name, default in (
+            ("num_key_value_heads", self.num_attention_heads),
+            ("embedding_width", self.hidden_size),
+            ("output_width", self.hidden_size),
+        ):
+            setattr(self, name, getattr(self, name) or default)
         super().__init__(**{"tie_word_embeddings": True, **SPECIAL_TOKEN_IDS, **kwargs})
 
     @property

@@ -12,15 +12,18 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from ..blocks import BlockOptions
+from ..blocks.normalization import EPS
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import parse_windows
 from ..models.output_projection import parse_excluded_symbols
 from ..positions import PositionConfig
 from ..positions.rotary import Rotary
-from .architectures import ACTIVATIONS, NATIVE_ARCHITECTURES, Weights
+from .architectures import ACTIVATIONS, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
+from .native_architectures import closest_architecture
 from .positions_alibi_lm import POSITIONS, SUPPORTED_ROPE_TYPES
 from .rope_parameters import rope_parameters
 
@@ -38,6 +41,7 @@ SUPPORTED_OPTIONS = {
     "alibi_bias_max",
     "clamp_learned_positions",
     "excluded_symbols",
+    *(field.name for field in fields(BlockOptions)),
     *Rotary.options,
 }
 #: Patterns of our decoder's weight names, and the names in the modeling files.
@@ -78,22 +82,17 @@ def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Co
         UserInputError: if no such model computes the same scores.
     """
     description = describe_decoder(decoder, position_method, train_length)
-    native = NATIVE_ARCHITECTURES.get(position_method)
-    mismatches = []
-    if native is not None:
-        for field, value in native.required_fields(description).items():
-            if getattr(description, field) != value:
-                mismatches.append(f"{field} = {value}")
+    native, mismatches = closest_architecture(description)
     rotation = description.rotary_parameters
     if native is not None and not mismatches:
         model = AutoModelForCausalLM.from_config(native.to_native_config(description))
         weights = native.export_weights(description, decoder.state_dict())
         name = native.name
         reason = f"{native.name} computes the same scores without custom code."
-    elif rotation and rotation["rope_type"] not in SUPPORTED_ROPE_TYPES:
+    elif native is not None and rotation and rotation["rope_type"] not in SUPPORTED_ROPE_TYPES:
         raise UserInputError(
             f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
-            f"{NATIVE_ARCHITECTURES['rotary'].name}, which does not support "
+            f"{native.name}, which does not support "
             f"{', '.join(mismatches)}. Train without --rotary-scaling, or with pi."
         )
     else:
@@ -158,16 +157,23 @@ def describe_decoder(decoder: Any, position_method: str, train_length: int) -> A
     activations["gelu_fast"] = activations["gelu_accurate"]
     window = _attention_window(decoder)
     layer = decoder.layers[0]
+    gated = getattr(args, "ffn", "mlp") == "swiglu"
     tied = decoder.share_input_output_embed
     if decoder.adaptive_softmax is not None:
         tied = args.tie_adaptive_weights
     return AlibiLmConfig(
         vocab_size=len(decoder.dictionary),
         hidden_size=decoder.embed_dim,
-        intermediate_size=layer.fc1.out_features,
+        intermediate_size=layer.fc2.in_features,
         num_hidden_layers=len(decoder.layers),
         num_attention_heads=layer.self_attn.num_heads,
-        hidden_act=activations[args.activation_fn],
+        num_key_value_heads=getattr(args, "key_value_heads", 0) or layer.self_attn.num_heads,
+        hidden_act="silu" if gated else activations[args.activation_fn],
+        gated_ffn=gated,
+        linear_biases=getattr(args, "linear_biases", True),
+        normalization=getattr(args, "normalization", "layer"),
+        normalize_queries_keys=getattr(args, "normalize_queries_keys", False),
+        rms_norm_eps=getattr(args, "rms_norm_eps", EPS),
         position_method=position_method,
         train_length=train_length,
         normalize_before=layer.normalize_before,

@@ -1,4 +1,4 @@
-"""Import of BLOOM, OPT, XGLM, and GPT-NeoX models as checkpoints of this plugin.
+"""Import of models with an architecture of transformers as checkpoints of this plugin.
 
 fairseq's dictionaries begin with four special symbols, so token IDs change: special tokens of the
 imported model come first, all others follow. A folder written by :mod:`.export` contains the
@@ -30,12 +30,14 @@ from transformers import (
 from ..checkpoints.released import checkpoint_state, read_dictionary, save_checkpoint
 from ..errors import UserInputError
 from ..files import read_json
-from .architectures import ACTIVATIONS, NATIVE_ARCHITECTURES, Architecture
+from ..models.config import AlibiLanguageModelConfig
+from .architectures import ACTIVATIONS, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import compare_scores
+from .native_architectures import ARCHITECTURES
 from .rope_parameters import rotary_options
 
-BY_TYPE = {architecture.model_type: architecture for architecture in NATIVE_ARCHITECTURES.values()}
+BY_TYPE = {architecture.model_type: architecture for architecture in ARCHITECTURES}
 #: Options of fairseq-train by field of :class:`AlibiLmConfig`.
 OPTIONS = {
     "position_method": "position_method",
@@ -53,6 +55,15 @@ OPTIONS = {
     "attention_dropout": "attention_dropout",
     "activation_dropout": "activation_dropout",
 }
+#: Options of the block, by field. They are only named where they differ from the defaults.
+BLOCK_OPTIONS = {
+    "normalization": "normalization",
+    "normalize_queries_keys": "normalize_queries_keys",
+    "linear_biases": "linear_biases",
+    "rms_norm_eps": "rms_norm_eps",
+}
+#: Options that are on by default.
+ON_BY_DEFAULT = ("share_decoder_input_output_embed", "decoder_normalize_before", "linear_biases")
 #: Fields of :class:`AlibiLmConfig` that must be positive integers.
 SIZES = (
     "hidden_size",
@@ -61,6 +72,7 @@ SIZES = (
     "intermediate_size",
     "num_hidden_layers",
     "num_attention_heads",
+    "num_key_value_heads",
     "train_length",
 )
 #: Keys of config.json that are safe to read although transformers' classes do not list them.
@@ -231,16 +243,10 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
 
 def configuration(description: AlibiLmConfig) -> tuple[Any, list[str]]:
     """Return the configuration of fairseq and the ``fairseq-train`` flags of a described model."""
-    if description.hidden_act not in ACTIVATIONS:
-        supported = ", ".join(sorted(set(ACTIVATIONS.values())))
-        raise UserInputError(
-            f"The activation function {description.hidden_act} does not exist in fairseq. Import a "
-            f"model with one of {supported}."
-        )
     options = {name: getattr(description, field) for field, name in OPTIONS.items()}
     if description.rotary_parameters is not None:
         options |= rotary_options(description.rotary_parameters, description.train_length)
-    options["activation_fn"] = ACTIVATIONS[description.hidden_act]
+    options |= block_options(description)
     options["no_decoder_final_norm"] = not description.final_norm
     options["no_scale_embedding"] = description.embedding_scale == 1
     if description.excluded_symbols:
@@ -262,6 +268,32 @@ def configuration(description: AlibiLmConfig) -> tuple[Any, list[str]]:
             flags += [f"--{flag}", str(value)]
         elif value:
             flags.append(f"--{flag}")
-        elif name in ("share_decoder_input_output_embed", "decoder_normalize_before"):
-            flags.append(f"--no-{flag}")  # alibi_lm turns these on by default
+        elif name in ON_BY_DEFAULT:
+            flags.append(f"--no-{flag}")
     return cfg, flags
+
+
+def block_options(description: AlibiLmConfig) -> dict[str, Any]:
+    """Return the options of a model's block, without default values except for the activation.
+
+    Raises:
+        UserInputError: fairseq does not have its activation function.
+    """
+    options: dict[str, Any] = {}
+    for field, name in BLOCK_OPTIONS.items():
+        value = getattr(description, field)
+        if value != getattr(AlibiLanguageModelConfig, name):
+            options[name] = value
+    if description.num_key_value_heads != description.num_attention_heads:
+        options["key_value_heads"] = description.num_key_value_heads
+    if description.gated_ffn:
+        options["ffn"] = "swiglu"
+        return options
+    if description.hidden_act not in ACTIVATIONS:
+        supported = ", ".join(sorted(set(ACTIVATIONS.values())))
+        raise UserInputError(
+            f"The activation function {description.hidden_act} does not exist in fairseq. Import a "
+            f"model with one of {supported}."
+        )
+    options["activation_fn"] = ACTIVATIONS[description.hidden_act]
+    return options

@@ -4,10 +4,10 @@ This file, ``configuration_alibi_lm.py``, ``positions_alibi_lm.py``, and ``embed
 are copied into the folder of an exported model (``trust_remote_code=True``). They import only torch
 and transformers. They implement the features that no architecture of transformers has: ALiBi with
 any activation function, T5 bias, KERPLE, Sandwich, xPos, Transformer-XL, adaptive input, and
-adaptive softmax.
+adaptive softmax, with the blocks of Vaswani et al. or of Llama and Qwen3.
 
-Shapes: B batch, T new tokens, S keys (cached and new), C model width, H heads, D head size,
-V vocabulary.
+Shapes: B batch, T new tokens, S keys (cached and new), C model width, H heads, G key and value
+heads, D head size, V vocabulary.
 """
 
 import inspect
@@ -79,6 +79,13 @@ def add_bias_to_mask(attention_mask, position_bias, distance):
     return position_bias + attention_mask
 
 
+def build_norm(config):
+    """Return a norm of the model's type and width."""
+    if config.normalization == "rms":
+        return nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
+    return nn.LayerNorm(config.hidden_size)
+
+
 class AlibiLmAttention(nn.Module):
     """Causal self-attention with a score bias."""
 
@@ -88,10 +95,17 @@ class AlibiLmAttention(nn.Module):
         self.layer_idx = layer_idx
         self.is_causal = True
         self.scaling = config.head_dim**-0.5
-        self.q_proj = nn.Linear(config.hidden_size, config.hidden_size)
-        self.k_proj = nn.Linear(config.hidden_size, config.hidden_size)
-        self.v_proj = nn.Linear(config.hidden_size, config.hidden_size)
-        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
+        width = config.hidden_size
+        key_width = config.num_key_value_heads * config.head_dim
+        self.q_proj = nn.Linear(width, width, bias=config.linear_biases)
+        self.k_proj = nn.Linear(width, key_width, bias=config.linear_biases)
+        self.v_proj = nn.Linear(width, key_width, bias=config.linear_biases)
+        self.out_proj = nn.Linear(width, width, bias=config.linear_biases)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if config.normalize_queries_keys:
+            self.q_norm = nn.RMSNorm(config.head_dim, config.rms_norm_eps)
+            self.k_norm = nn.RMSNorm(config.head_dim, config.rms_norm_eps)
 
     def forward(
         self,
@@ -118,12 +132,14 @@ class AlibiLmAttention(nn.Module):
             attention_mask: mask in the format of the backend, or None.
             kv_cache: keys and values of earlier tokens, or None.
         """
-        q = self.split_heads(self.q_proj(x))  # (B, H, T, D)
-        k = self.split_heads(self.k_proj(x))
+        q = self.q_norm(self.split_heads(self.q_proj(x)))  # (B, H, T, D)
+        k = self.k_norm(self.split_heads(self.k_proj(x)))  # (B, G, T, D)
         v = self.split_heads(self.v_proj(x))
         q, k = rotate(q, k, position_ids)
         if kv_cache is not None:
-            k, v = kv_cache.update(k, v, self.layer_idx)  # (B, H, S, D)
+            k, v = kv_cache.update(k, v, self.layer_idx)  # (B, G, S, D)
+        k = self.repeat_heads(k)  # (B, H, S, D)
+        v = self.repeat_heads(v)
         if bias is None:
             bias = layer_bias(self.layer_idx, q, k, distance.clamp(min=0))
         backend = self.config._attn_implementation
@@ -147,21 +163,30 @@ class AlibiLmAttention(nn.Module):
         return self.out_proj(output.reshape(x.shape)), weights
 
     def split_heads(self, x):
-        """Reshape (B, T, C) to (B, H, T, D)."""
-        return x.unflatten(-1, (self.config.num_attention_heads, -1)).transpose(1, 2)
+        """Reshape (B, T, heads · D) to (B, heads, T, D)."""
+        return x.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
+
+    def repeat_heads(self, x):
+        """Repeat each key or value head for its group of query heads, (B, H, S, D)."""
+        group = self.config.num_attention_heads // self.config.num_key_value_heads
+        return x if group == 1 else x.repeat_interleave(group, dim=1)
 
 
 class AlibiLmDecoderLayer(GradientCheckpointingLayer):
-    """Self-attention and feed-forward sublayer, with layer norms before or after each."""
+    """Self-attention and feed-forward sublayer, with norms before or after each."""
 
     def __init__(self, config, layer_idx):
         super().__init__()
         self.config = config
         self.self_attn = AlibiLmAttention(config, layer_idx)
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
-        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
+        self.self_attn_layer_norm = build_norm(config)
+        width = config.hidden_size
+        inner = config.intermediate_size
+        # With a gate, fc1 computes the gate and the values that it multiplies.
+        fc1_width = 2 * inner if config.gated_ffn else inner
+        self.fc1 = nn.Linear(width, fc1_width, bias=config.linear_biases)
+        self.fc2 = nn.Linear(inner, width, bias=config.linear_biases)
+        self.final_layer_norm = build_norm(config)
         self.activation = ACT2FN[config.hidden_act]
 
     def forward(self, x, *attention_inputs, **kwargs):
@@ -182,7 +207,12 @@ class AlibiLmDecoderLayer(GradientCheckpointingLayer):
         residual = x
         if self.config.normalize_before:
             x = self.final_layer_norm(x)
-        x = self.activation(self.fc1(x))
+        x = self.fc1(x)
+        if self.config.gated_ffn:
+            gate, x = x.chunk(2, dim=-1)
+            x = self.activation(gate) * x
+        else:
+            x = self.activation(x)
         x = self.dropout(x, self.config.activation_dropout)
         x = residual + self.dropout(self.fc2(x), self.config.dropout)
         if not self.config.normalize_before:
@@ -237,13 +267,13 @@ class AlibiLmModel(AlibiLmPreTrainedModel):
         self.positions = POSITIONS[config.position_method](config)
         self.layernorm_embedding: nn.Module = nn.Identity()
         if config.embedding_norm:
-            self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
+            self.layernorm_embedding = build_norm(config)
         self.layers = nn.ModuleList(
             AlibiLmDecoderLayer(config, index) for index in range(config.num_hidden_layers)
         )
         self.layer_norm: nn.Module = nn.Identity()
         if config.final_norm:
-            self.layer_norm = nn.LayerNorm(config.hidden_size)
+            self.layer_norm = build_norm(config)
         self.gradient_checkpointing = False
         self.post_init()
 

@@ -17,6 +17,10 @@ ADAPTIVE = (
 LONGROPE = "--longrope-short-factors 1,1,1.5,2 --longrope-long-factors 1,2,3,4"
 TIED = f"{ADAPTIVE} --tie-adaptive-weights --tie-adaptive-proj"
 
+#: Llama's block, and Qwen3's.
+LLAMA = "--normalization rms --ffn swiglu --no-linear-biases --rms-norm-eps 1e-4"
+QWEN3 = f"{LLAMA} --normalize-queries-keys"
+
 
 def perturbed(method: str, flags: str = "", heads: int = 8, length: int = 32, noise: float = 0.1):
     """Return a random model with norms and biases different from their initial values."""

@@ -13,9 +13,11 @@ from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
     GPTNeoXConfig,
+    LlamaConfig,
     OPTConfig,
     PreTrainedConfig,
     PreTrainedModel,
+    Qwen3Config,
     XGLMConfig,
 )
 
@@ -35,6 +37,7 @@ _ONE_SPECIAL = dict(vocab_size=VOCABULARY_SIZE, bos_token_id=0, eos_token_id=0, 
 _SHAPE = dict(num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=LENGTH)
 _OPT = dict(hidden_size=32, ffn_dim=48, **_SHAPE, **_SPECIAL)
 _GPT_NEOX = dict(hidden_size=32, intermediate_size=48, use_parallel_residual=False, **_SHAPE)
+_LLAMA = dict(hidden_size=32, intermediate_size=48, **_SHAPE)
 CONFIGS: dict[str, PreTrainedConfig] = {
     "bloom": BloomConfig(hidden_size=36, n_layer=2, n_head=6, seq_length=LENGTH, **_SPECIAL),
     "opt": OPTConfig(**_OPT),
@@ -45,6 +48,14 @@ CONFIGS: dict[str, PreTrainedConfig] = {
         rotary_pct=0.5, rotary_emb_base=500_000, **_GPT_NEOX, **_SPECIAL
     ),
     "no-positions": GPTNeoXConfig(rotary_pct=0.0, **_GPT_NEOX, **_ONE_SPECIAL),
+    "llama": LlamaConfig(
+        num_key_value_heads=2,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
+        **_LLAMA,
+        **_SPECIAL,
+    ),
+    "qwen3": Qwen3Config(head_dim=8, num_key_value_heads=4, **_LLAMA, **_ONE_SPECIAL),
 }
 #: Models whose scores :func:`import_with_negative_scores` makes negative, by their last norm.
 _LAST_NORMS = {"bloom": "transformer.ln_f", "xglm": "model.layer_norm"}

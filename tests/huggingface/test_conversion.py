@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import build_model, random_tokens, small_model
-from exported import ADAPTIVE, BLOOM, LONGROPE, TIED, converted, perturbed
+from exported import ADAPTIVE, BLOOM, LLAMA, LONGROPE, QWEN3, TIED, converted, perturbed
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.errors import UserInputError
@@ -67,7 +67,30 @@ MODELS = [
     ("transformer_xl", "", 6, "alibi_lm"),
     ("alibi", "--attention-window 40", 8, "alibi_lm"),
     ("t5", "--attention-window 40", 8, "alibi_lm"),
+    ("rotary", LLAMA, 8, "Llama"),
+    ("rotary", f"{LLAMA} --key-value-heads 2 --no-scale-embedding", 6, "Llama"),
+    ("rotary", f"{LLAMA} --key-value-heads 1 --rotary-base 500000", 5, "Llama"),
+    ("rotary", f"{LLAMA} --p-rope 0.5", 8, "Llama"),
+    ("rotary", f"{LLAMA} --rotary-scaling yarn:4:16", 8, "Llama"),
+    ("rotary", f"{LLAMA} --rotary-scaling llama3:8", 8, "Llama"),
+    ("rotary", f"{LLAMA} --rotary-scaling longrope:4 {LONGROPE}", 8, "Llama"),
+    ("rotary", f"{LLAMA} --no-share-decoder-input-output-embed", 8, "Llama"),
+    ("rotary", QWEN3, 8, "Qwen3"),
+    ("rotary", f"{QWEN3} --key-value-heads 4", 12, "Qwen3"),
+    ("rotary", f"{QWEN3} --rotary-scaling pi:4", 8, "Qwen3"),
+    ("rotary", f"{QWEN3} --rotary-percent 0.5", 8, "alibi_lm"),
+    ("rotary", f"{QWEN3} --attention-window 5", 8, "alibi_lm"),
+    ("rotary", f"{LLAMA} {TIED}", 8, "alibi_lm"),
+    ("rotary", f"{LLAMA} --linear-biases", 8, "alibi_lm"),
+    ("rotary", f"{LLAMA} --no-decoder-final-norm", 8, "alibi_lm"),
+    ("rotary", "--normalization rms --layernorm-embedding", 8, "alibi_lm"),
+    ("alibi", f"{BLOOM} --key-value-heads 2", 8, "alibi_lm"),
+    ("alibi", "--ffn swiglu --no-decoder-normalize-before", 8, "alibi_lm"),
+    ("alibi", "--no-linear-biases", 8, "alibi_lm"),
+    ("alibi", "--normalize-queries-keys --activation-fn gelu", 8, "alibi_lm"),
 ]
+for method in sorted(set(POSITIONS) - {"rotary"}):
+    MODELS.append((method, f"{QWEN3} --key-value-heads 3", 6, "alibi_lm"))
 
 
 @pytest.mark.parametrize(("method", "flags", "heads", "architecture"), MODELS)
@@ -77,7 +100,7 @@ def test_logits_and_architecture(method, flags, heads, architecture):
     result = converted(model, method)
     assert result.architecture == architecture
     tolerances = {8 * 32: 3e-5, 32: 1e-5}  # by length
-    if method == "learned" and flags != "--clamp-learned-positions":
+    if method == "learned" and "--clamp-learned-positions" not in flags:
         del tolerances[8 * 32]  # learned positions end at the training length
     for length, atol in tolerances.items():
         tokens = random_tokens(2, length)
@@ -186,6 +209,9 @@ GENERATING = [
     ("transformer_xl", ""),
     ("alibi", "--attention-window 20"),
     ("sinusoidal", "--attention-window 5"),
+    ("rotary", f"{LLAMA} --key-value-heads 2"),
+    ("transformer_xl", f"{QWEN3} --key-value-heads 2"),
+    ("alibi", f"{LLAMA} --key-value-heads 1 --attention-window 20"),
 ]
 for method in sorted(set(POSITIONS) - {"sinusoidal", "transformer_xl"}):
     GENERATING.append(pytest.param(method, "", marks=pytest.mark.slow))
@@ -214,7 +240,10 @@ def test_cached_generation_in_left_padded_batch(method, flags):
     assert len(set(sequences[0].tolist())) > 4  # not a single repeated word
 
 
-@pytest.mark.parametrize(("method", "flags"), [("alibi", TIED), ("alibi", BLOOM), ("t5", "")])
+@pytest.mark.parametrize(
+    ("method", "flags"),
+    [("alibi", TIED), ("alibi", BLOOM), ("t5", ""), ("t5", QWEN3), ("rotary", QWEN3)],
+)
 @torch.no_grad()
 def test_save_and_load_round_trip(method, flags, tmp_path):
     model = perturbed(method, flags)
@@ -291,9 +320,10 @@ def test_fine_tuning_with_labels():
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("flags", ["", f"{QWEN3} --key-value-heads 2"])
 @pytest.mark.parametrize("method", ["alibi", "xpos", "t5", "transformer_xl"])
-def test_gradient_checkpointing_keeps_gradients(method, use_reentrant):
-    exported = converted(perturbed(method), method).model.train()
+def test_gradient_checkpointing_keeps_gradients(method, flags, use_reentrant):
+    exported = converted(perturbed(method, flags), method).model.train()
     tokens = random_tokens(2, 16)
     gradients = []
     for checkpointing in (False, True):

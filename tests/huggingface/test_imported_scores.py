@@ -168,7 +168,7 @@ def test_chunked_gradient_skips_excluded_symbols(name, tmp_path):
     assert chunked[dictionary.unk()].abs().sum() == 0
 
 
-@pytest.mark.parametrize("name", ["bloom", "xglm", "gpt-neox", "opt-350m"])
+@pytest.mark.parametrize("name", ["bloom", "xglm", "gpt-neox", "opt-350m", "qwen3"])
 @torch.no_grad()
 def test_exported_import_keeps_exclusions(name, tmp_path):
     imported = import_with_negative_scores(name, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands import in_process
 from conftest import random_tokens
-from exported import BLOOM, LONGROPE, converted, perturbed
+from exported import BLOOM, LLAMA, LONGROPE, QWEN3, converted, perturbed
 from imported import (
     SPECIAL_IDS,
     VOCABULARY_SIZE,
@@ -48,7 +48,7 @@ def write_text_of_ids(path: Path) -> None:
             file.write(" ".join(line) + "\n")
 
 
-@pytest.mark.parametrize("name", ["gpt-neox", "opt-350m"])
+@pytest.mark.parametrize("name", ["gpt-neox", "opt-350m", "llama", "qwen3"])
 def test_checkpoint_continues_training(name, tmp_path, capsys):
     folder = save_random_model(name, tmp_path / "model")
     out = tmp_path / "out"
@@ -125,6 +125,8 @@ def test_code_in_pickled_weights_is_not_executed(tmp_path, capsys):
         ("rotary", "--rotary-scaling yarn:4:16:2:16"),
         ("rotary", "--rotary-scaling llama3:8"),
         ("rotary", f"--rotary-scaling longrope:4 {LONGROPE}"),
+        ("rotary", f"{LLAMA} --key-value-heads 2"),
+        ("rotary", f"{QWEN3} --rotary-base 50000"),
     ],
 )
 def test_export_round_trip(method, flags, tmp_path, capsys):
@@ -163,7 +165,7 @@ YARN_WITH_MSCALE = {
 @pytest.mark.parametrize(
     ("key", "value", "named"),
     [
-        ("model_type", "llama", "llama"),
+        ("model_type", "gpt2", "gpt2"),
         ("use_parallel_residual", True, "use_parallel_residual"),
         pytest.param("rope_parameters", AXIAL, "axial", id="axial-rotation"),
         pytest.param("rope_parameters", YARN_WITH_MSCALE, "mscale", id="yarn-with-mscale"),
@@ -178,6 +180,24 @@ def test_unsupported_configuration_is_rejected(key, value, named, tmp_path, refu
     change_config(folder, **{key: value})
     assert named in refuse("import-hf", folder, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("llama", "hidden_act", "gelu"),
+        ("llama", "attention_bias", True),
+        ("llama", "mlp_bias", True),
+        ("llama", "head_dim", 16),
+        ("qwen3", "use_sliding_window", True),
+        ("qwen3", "head_dim", 16),
+    ],
+)
+def test_unsupported_modern_block_is_rejected(name, key, value, tmp_path, refuse):
+    folder = save_random_model(name, tmp_path / "model")
+    change_config(folder, **{key: value})
+    message = refuse("import-hf", folder, "--out", tmp_path / "out")
+    assert f"{key} = {value}, but our decoder only supports" in message
 
 
 def test_corrupted_models_are_rejected(tmp_path, refuse):
