@@ -31,6 +31,7 @@ from .rope_parameters import rope_parameters
 SUPPORTED_OPTIONS = {
     "position_method",
     "attention_backend",
+    "compile_layers",
     "train_length",
     "train_seed",
     "train_attention_window",

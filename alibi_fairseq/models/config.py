@@ -35,6 +35,12 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
         default="auto",
         metadata={"help": f"how attention is computed: auto, {', '.join(BACKENDS)}"},
     )
+    compile_layers: bool = field(
+        default=False,
+        metadata={
+            "help": "compile the decoder layers with torch.compile in training, except for attention"
+        },
+    )
     mem_len: int = field(
         default=0,
         metadata={

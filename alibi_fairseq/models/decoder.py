@@ -5,7 +5,9 @@ Shapes: B batch, T new tokens, S = M or cached + T, M remembered states, C model
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -47,6 +49,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
 
     def __init__(self, cfg, no_encoder_attn=False):
         self._gated = cfg.ffn == "swiglu"
+        self._compiles = cfg.compile_layers
         self._linear_biases = cfg.linear_biases
         super().__init__(cfg, no_encoder_attn)
         if self._gated:
@@ -86,7 +89,20 @@ class DecoderLayer(TransformerDecoderLayerBase):
         if self_attn_mask.memory is not None and self.normalize_before:
             memory = self.self_attn_layer_norm(self_attn_mask.memory)
             self_attn_mask = replace(self_attn_mask, memory=memory)
-        return super().forward(x, *args, self_attn_mask=self_attn_mask, **kwargs)
+        compute = super().forward
+        if self._compiles and self.training:
+            compute = partial(compiled_layer(), self)
+        return compute(x, *args, self_attn_mask=self_attn_mask, **kwargs)
+
+
+@functools.lru_cache(maxsize=1)
+def compiled_layer() -> Callable:
+    """Return the computation of fairseq's layer, compiled once for all layers.
+
+    Attention is not compiled (:meth:`SelfAttention.forward`): the mask and the rotation are new
+    objects in each forward pass, so PyTorch would compile each pass anew.
+    """
+    return torch.compile(TransformerDecoderLayerBase.forward)
 
 
 def checkpoint_activations(layer: nn.Module, offload: bool) -> None:
