@@ -38,7 +38,7 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     compile_layers: bool = field(
         default=False,
         metadata={
-            "help": "compile the decoder layers with torch.compile in training, except for attention"
+            "help": "compile the decoder layers, except for attention, in training"
         },
     )
     mem_len: int = field(
