@@ -43,10 +43,11 @@ class StudyConfig:
         parts = self.comparisons({})
         methods = {method for part in parts for method in part.methods}
         for method in methods:
-            if not method.isidentifier():
+            if not method.notation.isidentifier():
                 raise ValueError(
-                    f"parts: '{method}' is not the name of one method, without hyphens, which a "
-                    "study needs. Give its options in method_flags, or use alibi-fairseq compare"
+                    f"parts: '{method.notation}' is not the name of one method, without hyphens, "
+                    "which a study needs. Give its options in method_flags, or use alibi-fairseq "
+                    "compare"
                 )
         for part in parts:
             part.check_method_keys(methods)
@@ -105,7 +106,7 @@ def _check_tests(parts: Iterable[ComparisonConfig], tests: StudiedModels) -> Non
     for part in parts:
         _check_scored_range(part, tests)
         for spec in part.model_specs():
-            model = (spec.corpus, spec.method, spec.train_length)
+            model = (spec.corpus, spec.method.notation, spec.train_length)
             evaluations[model] = set(_evaluations_of(part, spec))
     if not any((corpus, n) == (tests.corpus, tests.train_length) for corpus, _, n in evaluations):
         raise ValueError(
@@ -150,7 +151,7 @@ def _evaluations_of(part: ComparisonConfig, spec: ModelSpec) -> Iterator[Evaluat
             for _, length, stride in step.cases:
                 yield EvaluationKey(
                     corpus=spec.corpus,
-                    method=spec.method,
+                    method=spec.method.notation,
                     train_length=spec.train_length,
                     length=length,
                     stride=stride,
@@ -161,4 +162,4 @@ def _evaluations_of(part: ComparisonConfig, spec: ModelSpec) -> Iterator[Evaluat
 
 def run_name(spec: ModelSpec) -> str:
     """Return the name of a model's folder in the results."""
-    return f"{spec.corpus}-{spec.method}-{spec.train_length}-seed{spec.seed}"
+    return f"{spec.corpus}-{spec.method.notation}-{spec.train_length}-seed{spec.seed}"

@@ -37,15 +37,15 @@ class Check(CliCommand):
         from ..checks.candidate import Candidate
         from ..checks.checks import run_checks
         from ..checks.table import outcomes_table
-        from ..compare.method_notation import check_notation, training_flags
         from ..evaluation.option_types import find_device
         from ..files import atomic_write
+        from ..positions import MethodSpec
         from ..reporting import latex, markdown
 
         device = find_device("auto")
         outcomes = {}
         for method in self.methods or default_methods():
-            candidate = Candidate(method, tuple(training_flags(check_notation(method))), device)
+            candidate = Candidate(method, tuple(MethodSpec.parse(method).flags), device)
             outcomes[method] = run_checks(candidate)
         table = outcomes_table(outcomes, device)
         print(markdown.to_markdown([table]), end="")

@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
 from ..errors import UserInputError
+from ..positions import MethodSpec
 from ..results.manifest import Name
 from .config_values import (
     Flags,
@@ -30,7 +31,6 @@ from .config_values import (
     PositiveInt,
     Stride,
 )
-from .method_notation import method_of
 
 #: Axes of a comparison in their default order of importance. The first axis varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
@@ -146,7 +146,7 @@ class ModelSpec(NamedTuple):
     """Model to train."""
 
     corpus: str
-    method: str
+    method: MethodSpec
     train_length: int
     seed: int
 
@@ -177,6 +177,7 @@ class ComparisonConfig:
     corpora: Annotated[tuple[CorpusConfig, ...], Field(min_length=1)]
     methods: Methods = Field(
         ("alibi", "sinusoidal"),
+        validate_default=True,
         description="position methods (`alibi-fairseq models` lists their names); all: the seven "
         "that predate or appear in the ALiBi paper; later: the seven published since; A+B: A and B "
         "in alternate layers; A/OPTION=VALUE: A with an option of the model",
@@ -268,7 +269,7 @@ class ComparisonConfig:
                     PROBES[corpus.probe].check(length)
         for length in self.train_lengths:
             self._check_tokens_per_update(length)
-        has_memory = any(method_of(method) == "transformer_xl" for method in self.methods)
+        has_memory = any("transformer_xl" in method.names for method in self.methods)
         if has_memory and any(stride != "full" for stride in self.strides):
             raise ValueError(
                 "strides: the memory of transformer_xl requires windows that do not overlap; "
@@ -281,7 +282,7 @@ class ComparisonConfig:
         if "," in self.subset:
             raise ValueError(f"subset: '{self.subset}' must be one split, such as valid or test")
 
-    def check_method_keys(self, methods: Collection[str]) -> None:
+    def check_method_keys(self, methods: Collection[MethodSpec]) -> None:
         """Check that each key of :attr:`variants` and :attr:`method_flags` is a method in use.
 
         Args:
@@ -293,10 +294,11 @@ class ComparisonConfig:
         for name in ("variants", "method_flags"):
             for method in getattr(self, name):
                 if method not in methods:
+                    used = sorted(other.notation for other in methods)
                     raise UserInputError(
-                        f"{name}: '{method}' is not one of the methods "
-                        f"({', '.join(sorted(methods))}), so it has no effect. Write it as in "
-                        "methods, or remove it."
+                        f"{name}: '{method.notation}' is not one of the methods "
+                        f"({', '.join(used)}), so it has no effect. Write it as in methods, or "
+                        "remove it."
                     )
 
     def _check_tokens_per_update(self, train_length: int) -> None:

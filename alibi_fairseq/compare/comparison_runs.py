@@ -16,14 +16,13 @@ from ..errors import PACKAGE
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
-from ..positions import METHODS, display_name
+from ..positions import METHODS, MethodSpec
 from ..results.labels import model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .config_values import at_length, tokens_at
 from .corpus_preparation import data_folder, text_folder
-from .method_notation import folder_name, method_of, training_flags
 
 #: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
 MAX_WARMUP_UPDATES = 4000
@@ -122,10 +121,10 @@ def flags_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) 
         lr: peak learning rate.
     """
     flags = ["--task", "language_modeling"]
-    if method_of(spec.method) == "transformer_xl":
+    if "transformer_xl" in spec.method.names:
         flags = ["--task", "segment_language_modeling", "--mem-len", str(spec.train_length)]
     flags += ["--arch", comparison.arch]
-    flags += training_flags(spec.method)
+    flags += spec.method.flags
     flags += ["--tokens-per-sample", str(spec.train_length), "--sample-break-mode", "none"]
     flags += ["--max-tokens", str(comparison.tokens_per_batch)]
     if comparison.batches_per_update > 1:
@@ -149,10 +148,10 @@ def flags_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) 
     return flags
 
 
-def source_files_of_plugins(word: str) -> list[Path]:
-    """Return the files that define the methods of plugins in a word of ``--methods``."""
+def source_files_of_plugins(spec: MethodSpec) -> list[Path]:
+    """Return the files that define the methods of plugins in a model."""
     files = []
-    for name in method_of(word).split("+"):
+    for name in dict.fromkeys(spec.names):
         method = METHODS[name]
         package = method.__module__.partition(".")[0]
         if package != PACKAGE:
@@ -162,7 +161,9 @@ def source_files_of_plugins(word: str) -> list[Path]:
 
 def model_name(spec: ModelSpec) -> str:
     """Return the part of a run's name that is the same for all seeds and learning rates."""
-    return f"{spec.corpus}/{folder_name(spec.method)}-{spec.train_length}"
+    # fairseq splits paths at colons.
+    method = spec.method.notation.replace("/", "-").replace(":", "-")
+    return f"{spec.corpus}/{method}-{spec.train_length}"
 
 
 def tuning_of(
@@ -175,8 +176,7 @@ def tuning_of(
         folder: output folder of the comparison.
         tuned: folder of the tuning outcomes.
     """
-    shown = display_name(spec.method) if spec.method in METHODS else None
-    label = model_label(spec.method, spec.train_length, shown)
+    label = model_label(spec.method.recorded_name, spec.train_length, spec.method.label)
     if len(comparison.corpora) > 1:
         label += f" ({spec.corpus})"
     trial_updates = max(1, round(comparison.tune_share * comparison.updates))
@@ -207,7 +207,7 @@ def eval_steps_of(
         folder: output folder of the comparison.
     """
     overrides: dict = {}
-    if "learned" in method_of(spec.method).split("+"):
+    if "learned" in spec.method.names:
         # The table of positions ends at the training length.
         overrides["clamp_learned_positions"] = True
     flags: tuple[str, ...] = ()
@@ -248,7 +248,7 @@ def _sliding_steps(
     comparison: ComparisonConfig, spec: ModelSpec, as_trained: EvalStep
 ) -> Iterator[EvalStep]:
     """Yield the evaluations with additional strides, in overlapping windows."""
-    if method_of(spec.method) == "transformer_xl":
+    if "transformer_xl" in spec.method.names:
         return  # its memory requires windows that do not overlap
     for stride, eval_lengths in comparison.sliding.items():
         lengths = tokens_at(eval_lengths, spec.train_length)

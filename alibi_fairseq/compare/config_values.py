@@ -7,10 +7,9 @@ import shlex
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from ..positions import METHODS, is_plugin_method
-from .method_notation import check_notation
+from ..positions import METHODS, MethodSpec, is_plugin_method
 
 #: Methods selected by ``all``: the paper's four, learned, Transformer-XL, and none. ``later``
 #: selects the methods of this package that were published after the paper.
@@ -60,6 +59,16 @@ def as_methods(value: object) -> list:
         else:
             names.append(name)
     return as_list(names)
+
+
+def as_method(value: object) -> MethodSpec:
+    """Return a method from the notation of :mod:`..positions.spec`."""
+    return value if isinstance(value, MethodSpec) else MethodSpec.parse(str(value))
+
+
+def without_repetitions(methods: tuple[MethodSpec, ...]) -> tuple[MethodSpec, ...]:
+    """Return each method once, even if it is written in two ways."""
+    return tuple(dict.fromkeys(methods))
 
 
 def as_flags(value: Any) -> list[str]:
@@ -162,6 +171,12 @@ Item = TypeVar("Item")
 ListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list)]
 #: The same, but at least one item.
 NonEmptyListOrItem = Annotated[tuple[Item, ...], BeforeValidator(as_list), Field(min_length=1)]
-Method = Annotated[str, AfterValidator(check_notation)]
-Methods = Annotated[NonEmptyListOrItem[Method], BeforeValidator(as_methods)]
+Method = Annotated[
+    MethodSpec,
+    BeforeValidator(as_method),
+    PlainSerializer(lambda method: method.notation, return_type=str),
+]
+Methods = Annotated[
+    NonEmptyListOrItem[Method], BeforeValidator(as_methods), AfterValidator(without_repetitions)
+]
 Flags = Annotated[tuple[str, ...], BeforeValidator(as_flags)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shlex
 from collections.abc import Iterable
@@ -12,12 +13,11 @@ import yaml
 
 from ..errors import UserInputError
 from ..files import atomic_write
-from ..models.decoder import parse_windows
 from ..positions import (
     METHOD_OPTIONS,
+    MethodSpec,
     PositionConfig,
     build_position_method,
-    cycle_over_layers,
 )
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
@@ -84,9 +84,7 @@ class ComparisonExperiment(Experiment):
             parser = options.get_training_parser()
             args = options.parse_args_and_arch(parser, [run.data, *run.flags])
             model_options = defaults | vars(args)
-            layers = model_options["decoder_layers"]
-            cycle_over_layers("--position-method", args.position_method, layers)
-            parse_windows(model_options["attention_window"], layers)
+            MethodSpec.from_options(argparse.Namespace(**model_options))
             config = PositionConfig(
                 embed_dim=model_options["decoder_embed_dim"],
                 num_heads=model_options["decoder_attention_heads"],

@@ -21,7 +21,7 @@ import torch
 
 from ..errors import PROGRAM
 from ..machine import cores
-from ..models.method_names import recorded_method_name
+from ..positions import MethodSpec
 from ..progress_bar import make_progress_bar
 from ..reporting.perplexity_by_length import MEMORY, TRAINING_SPEED, Columns
 from ..results.data_folder import DataFolder
@@ -55,7 +55,7 @@ class TimedModel:
         argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
         args = options.parse_args_and_arch(options.get_training_parser(), argv)
         self.cfg = convert_namespace_to_omegaconf(args)
-        self.method = recorded_method_name(self.cfg.model)
+        self.method = MethodSpec.from_options(self.cfg.model).recorded_name
         # Windows may be longer than the table of learned positions. Training is not affected.
         learned = "learned" in self.cfg.model.position_method.split(",")
         self.cfg.model.clamp_learned_positions = learned
@@ -237,7 +237,7 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
     first_corpus = next(comparison.model_specs()).corpus
     timed = replace(
         comparison,
-        methods=(*comparison.methods, BASELINE),  # a repeated method is removed
+        methods=(*comparison.methods, MethodSpec.parse(BASELINE)),  # a repeated method is removed
         train_on=(first_corpus,),
         seeds=comparison.seeds[:1],
     )

@@ -25,10 +25,11 @@ from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
-from ..models.method_names import method_facts
 from ..models.output_projection import OutputProjection
+from ..positions import MethodSpec
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
+from ..results.labels import method_facts
 from .config import PRECISIONS
 from .scoring import Scorer
 
@@ -225,7 +226,7 @@ def load_checkpoint(
         decoder=model.decoder,
         facts={
             "model": cfg.model._name,
-            **method_facts(cfg.model),
+            **method_facts(MethodSpec.from_options(cfg.model)),
             "train_length": train_length,
             "checkpoint": str(path),
             "updates": updates,

@@ -16,7 +16,6 @@ from ..blocks import BlockOptions
 from ..blocks.normalization import EPS
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
-from ..models.decoder import parse_windows
 from ..models.output_projection import parse_excluded_symbols
 from ..positions import PositionConfig
 from ..positions.rotary import Rotary
@@ -240,7 +239,7 @@ def _attention_window(decoder: Any) -> int:
         UserInputError: if windows differ, or if the caches of transformers do not support them.
     """
     args = decoder.args
-    windows = set(parse_windows(getattr(args, "attention_window", "0"), len(decoder.layers)))
+    windows = set(getattr(decoder, "attention_windows", [0]))
     if len(windows) > 1:
         raise UserInputError(
             f"Cannot export --attention-window {args.attention_window}, whose windows differ "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,13 +23,13 @@ from torch.utils.checkpoint import checkpoint
 from ..attention import FutureMask, ScoreScale, start_of_each_document
 from ..blocks.feed_forward import swiglu
 from ..blocks.normalization import replace_layer_norms
-from ..errors import UserInputError
 from ..positions import (
     METHOD_OPTIONS,
+    MethodSpec,
     PositionConfig,
     Rotation,
     build_position_method,
-    cycle_over_layers,
+    layer_windows,
     token_positions,
 )
 from .output_projection import OutputProjection, parse_excluded_symbols
@@ -149,16 +149,13 @@ class AlibiDecoder(TransformerDecoder):
                 args.decoder_attention_heads,
                 args.decoder_layers,
                 args.train_length,
-                parse_windows(args.train_attention_window, args.decoder_layers),
+                layer_windows(args.train_attention_window, args.decoder_layers),
                 args.train_mem_len,
             )
-        self.attention_windows = parse_windows(args.attention_window, args.decoder_layers)
-        for option in ("position_method", "attention_window"):
-            given = str(getattr(args, option))
-            if "," in given:
-                flag = "--" + option.replace("_", "-")
-                by_layer = cycle_over_layers(flag, given, args.decoder_layers)
-                logger.info("%s by layer: %s", flag, ", ".join(by_layer))
+        layers = MethodSpec.from_options(args).over(args.decoder_layers)
+        self.attention_windows = [layer.window for layer in layers]
+        log_by_layer("--position-method", [layer.name for layer in layers])
+        log_by_layer("--attention-window", self.attention_windows)
         self.block_diagonal = args.block_diagonal
         for layer in self._all_layers():
             layer.self_attn.backend = args.attention_backend
@@ -346,22 +343,10 @@ class AlibiDecoder(TransformerDecoder):
         return super().upgrade_state_dict_named(state_dict, name)
 
 
-def parse_windows(given: str, layers: int) -> list[int]:
-    """Return the attention window of each layer in tokens, 0 where there is no limit.
-
-    Args:
-        given: one window, or several separated by commas, which are repeated over the layers.
-
-    Raises:
-        UserInputError: if one is not an integer of at least 0, or there are more than layers.
-    """
-    windows = cycle_over_layers("--attention-window", str(given), layers)
-    if not all(window.isdecimal() for window in windows):
-        raise UserInputError(
-            f"--attention-window must be a number of tokens of at least 0, or several separated by "
-            f"commas, not {given}."
-        )
-    return [int(window) for window in windows]
+def log_by_layer(flag: str, values: Sequence[str | int]) -> None:
+    """Log the values of an option by layer if they differ."""
+    if len(set(values)) > 1:
+        logger.info("%s by layer: %s", flag, ", ".join(map(str, values)))
 
 
 def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:

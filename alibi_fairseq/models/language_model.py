@@ -16,6 +16,7 @@ from torch import Tensor
 from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
 from ..blocks import FEED_FORWARDS, NORMALIZATIONS
 from ..errors import UserInputError
+from ..positions import MethodSpec
 from ..positions.alibi import slopes_option
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import bind_dictionary
@@ -34,7 +35,7 @@ from .config import (
     TinyConfig,
     Wiki103Config,
 )
-from .decoder import AlibiDecoder, parse_windows
+from .decoder import AlibiDecoder
 from .hub_interface import HubInterface, check_encoder_files, check_hub_options
 from .output_projection import parse_excluded_symbols
 
@@ -292,7 +293,7 @@ def check_options(args: argparse.Namespace) -> None:
             "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors, and widths "
             "of input and softmax."
         )
-    parse_windows(args.attention_window, args.decoder_layers)
+    MethodSpec.from_options(args)
     check_backend(args.attention_backend)
 
 

@@ -10,48 +10,10 @@ over the layers. Examples:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-
 from torch import nn
 
 from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod
-
-
-def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:
-    """Return one value per layer from values separated by commas.
-
-    Raises:
-        UserInputError: if there are more values than layers, or one is empty.
-    """
-    values = [value.strip() for value in given.split(",")]
-    if len(values) > layers:
-        raise UserInputError(
-            f"{flag} {given} names {len(values)} layers, but the model has {layers}. "
-            "Drop some values."
-        )
-    if "" in values:
-        raise UserInputError(
-            f"{flag} '{given}' has an empty value. Pass one value per layer, such as A,A,B."
-        )
-    return [values[layer % len(values)] for layer in range(layers)]
-
-
-def name_layers(labels: Sequence[str]) -> str:
-    """Return a short name of one label per layer, such as ``rotary×3+none``.
-
-    The shortest list that gives the labels when it is repeated is named, so a list of one label is
-    that label.
-    """
-    for period in range(1, len(labels) + 1):
-        if all(label == labels[layer % period] for layer, label in enumerate(labels)):
-            break
-    parts = []
-    for label, run in groupby(labels[:period]):
-        count = len(list(run))
-        parts.append(label if count == 1 else f"{label}×{count}")
-    return "+".join(parts)
 
 
 def _module_key(name: str) -> str:

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import re
 
-#: Names of position methods, in the order of tables.
+from ..positions.spec import METHOD_NAMES as NAMES_OF_METHODS
+from ..positions.spec import OPTION_NAMES as NAMES_OF_OPTIONS
+from ..positions.spec import SCALING_NAMES, MethodSpec
+
+#: Names of methods in results, in the order of tables.
 METHOD_NAMES = {
-    "alibi": "ALiBi",
-    "sinusoidal": "Sinusoidal",
-    "learned": "Learned",
-    "rotary": "Rotary",
-    "t5": "T5 bias",
-    "transformer_xl": "Transformer-XL",
-    "none": "No positions",
-    "kerple": "KERPLE",
-    "sandwich": "Sandwich",
-    "xpos": "xPos",
-    "fox": "FoX",
-    "fire": "FIRE",
-    "cope": "CoPE",
-    "bam": "BAM",
+    **NAMES_OF_METHODS,
     "alibi_trainable_slopes": "ALiBi, trainable slopes",
     "alibi_random_slopes": "ALiBi, random slopes",
     "alibi_given_slopes": "ALiBi, other slopes",
 }
 #: Names of options in tables, by their names in results.
 OPTION_NAMES = {
-    "base": "base",
-    "percent": "percent",
-    "p_rope": "p-RoPE",
-    "logn": "logn",
-    "ssmax": "SSMax",
-}
+    option.removeprefix("rotary_"): name for option, name in NAMES_OF_OPTIONS.items()
+} | SCALING_NAMES
 # Patterns of the options of a layer that have a value, and of those that have none.
 _WITH_VALUE = "base|percent|p_rope"
 _WITHOUT_VALUE = "logn|ssmax"
@@ -47,6 +34,14 @@ LAYER_LABEL = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+def method_facts(method: MethodSpec) -> dict[str, str]:
+    """Return the fields of a result record that name the position method of a model."""
+    facts = {"position_method": method.recorded_name}
+    if method.display_name:
+        facts["display_name"] = method.display_name
+    return facts
 
 
 def model_label(method: str, train_length: int | None, display_name: str | None = None) -> str:

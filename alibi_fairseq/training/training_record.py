@@ -17,7 +17,9 @@ from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
 from ..errors import UserInputError
+from ..positions import MethodSpec
 from ..results.data_folder import DataFolder
+from ..results.labels import method_facts
 from ..results.provenance import collect_provenance
 from ..results.results_file import new_results_file, save_results_file
 from ..results.schema import TRAINING_FILE
@@ -117,13 +119,11 @@ class TrainingRecord:
         return {"cells": self.cells, "totals": dict(self.totals)}
 
     def _facts(self) -> dict:
-        from ..models.method_names import method_facts
-
         common = self.cfg.common
         task = self.cfg.task
         return {
             "model": self.cfg.model._name,
-            **method_facts(self.cfg.model),
+            **method_facts(MethodSpec.from_options(self.cfg.model)),
             "train_length": task.tokens_per_sample,
             "seed": common.seed,
             "precision": precision_of(common, self.trainer.device),

@@ -13,7 +13,7 @@ from alibi_fairseq.attention import FutureMask, ScoreScale, attend
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.huggingface import conversion
-from alibi_fairseq.models.method_names import recorded_method_name
+from alibi_fairseq.positions import MethodSpec
 
 TRAIN_LENGTH = 9
 QUERIES = 19
@@ -143,7 +143,7 @@ def test_hidden_keys_do_not_count():
 
 def test_results_name_score_scaling():
     model = small_model("alibi", "--score-scaling", "logn")
-    assert recorded_method_name(model.decoder.args) == "alibi_logn"
+    assert MethodSpec.from_options(model.decoder.args).recorded_name == "alibi_logn"
 
 
 def test_export_rejects_score_scaling():

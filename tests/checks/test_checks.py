@@ -8,8 +8,7 @@ from broken_methods import BROKEN, WORKING
 
 from alibi_fairseq.checks.candidate import Candidate
 from alibi_fairseq.checks.checks import CHECKS, run_checks
-from alibi_fairseq.compare.method_notation import training_flags
-from alibi_fairseq.positions import METHODS
+from alibi_fairseq.positions import METHODS, MethodSpec
 
 BUILT_IN = sorted(METHODS)
 OPTIONS = [
@@ -23,7 +22,9 @@ OPTIONS = [
 
 
 def outcomes_of(notation):
-    return run_checks(Candidate(notation, tuple(training_flags(notation)), torch.device("cpu")))
+    return run_checks(
+        Candidate(notation, tuple(MethodSpec.parse(notation).flags), torch.device("cpu"))
+    )
 
 
 def failed(outcomes):

@@ -137,7 +137,7 @@ LONGROPE = f"rotary/rotary_scaling=longrope:4/longrope_short_factors={EIGHT}/lon
     [
         ("rotary+none+none+none", "", "--position-method rotary,none,none,none names 4 layers"),
         ("alibi,rotary+none", "--decoder-layers 1", "--position-method rotary,none names 2 layers"),
-        ("alibi/attention_window=8+0+8+0", "", "--attention-window 8,0,8,0 names 4 layers"),
+        ("alibi/attention_window=8+0+0+0", "", "--attention-window 8,0,0,0 names 4 layers"),
         ("learned+none", "", "acts on all layers at once"),
         ("rotary/p_rope=2", "", "--p-rope must be a fraction"),
         ("alibi/p_rope=0.5", "", "applies only to position method rotary"),

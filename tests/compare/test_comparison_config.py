@@ -9,7 +9,7 @@ from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import as_mapping, from_mapping, load_config
 from alibi_fairseq.compare.config_values import PAPER_METHODS
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.positions import METHODS, PositionMethod
+from alibi_fairseq.positions import METHODS, MethodSpec, PositionMethod
 
 CORPUS = {"name": "mine", "text": "book.txt"}
 DATA = {"name": "mine", "data": "data-bin"}
@@ -49,11 +49,12 @@ def test_yaml_round_trip(tmp_path):
 def test_model_specs_follow_order():
     cells = list(from_mapping(yaml.safe_load(STUDY)).model_specs())
     assert len(set(cells)) == len(cells) == 2 * 2 * 2 * 3
-    assert cells[:3] == [("wiki", "alibi", 64, seed) for seed in (1, 2, 3)]
-    assert cells[3] == ("code", "alibi", 64, 1)
+    alibi = MethodSpec.parse("alibi")
+    assert cells[:3] == [("wiki", alibi, 64, seed) for seed in (1, 2, 3)]
+    assert cells[3] == ("code", alibi, 64, 1)
     # By default all methods of the first seed come first.
     default = from_mapping({"corpora": [CORPUS], "seeds": [1, 2], "methods": ["alibi", "none"]})
-    cells = [(cell.method, cell.seed) for cell in default.model_specs()]
+    cells = [(cell.method.notation, cell.seed) for cell in default.model_specs()]
     assert cells == [("alibi", 1), ("none", 1), ("alibi", 2), ("none", 2)]
 
 
@@ -147,6 +148,11 @@ def parse_comparison(monkeypatch, *arguments: object):
     return CompareCommand.run(make_parser(command).parse_args(command))
 
 
+def parsed_methods(monkeypatch, methods: str) -> list[str]:
+    comparison = parse_comparison(monkeypatch, "book.txt", "--methods", methods)
+    return [method.notation for method in comparison.methods]
+
+
 def test_options_match_yaml(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_text("text")
@@ -166,13 +172,13 @@ def test_options_match_yaml(tmp_path, monkeypatch):
         "train_flags": "--dropout 0",
     }
     assert comparison == from_mapping(values)
-    assert parse_comparison(monkeypatch, "book.txt", "--methods", "all").methods == PAPER_METHODS
-    methods = parse_comparison(monkeypatch, "book.txt", "--methods", "all,later,alibi").methods
-    assert methods[:7] == PAPER_METHODS
+    assert parsed_methods(monkeypatch, "all") == list(PAPER_METHODS)
+    methods = parsed_methods(monkeypatch, "all,later,alibi")
+    assert methods[:7] == list(PAPER_METHODS)
     assert sorted(methods) == sorted(METHODS)
     method_of_plugin = type("Root", (PositionMethod,), {"__module__": "my_plugin"})
     monkeypatch.setitem(METHODS, "root", method_of_plugin)
-    assert parse_comparison(monkeypatch, "x.txt", "--methods", "all,later").methods == methods
+    assert parsed_methods(monkeypatch, "all,later") == methods
     probes = parse_comparison(monkeypatch, "book.txt", "--probes", "copy,passkey").corpora[1:]
     assert [corpus.probe for corpus in probes] == ["copy", "passkey"]
     assert [corpus.name for corpus in probes] == ["copy", "passkey"]
@@ -241,11 +247,11 @@ def test_keys_without_a_model_are_rejected(keys):
     comparison = from_mapping({"corpora": [CORPUS], "methods": "t5/attention_window=64", **keys})
     with pytest.raises(UserInputError, match="'t5' is not one of the methods"):
         comparison.check_method_keys(comparison.methods)
-    comparison.check_method_keys(["alibi", "t5"])
+    comparison.check_method_keys([MethodSpec.parse("alibi"), MethodSpec.parse("t5")])
 
 
 def test_notation_reads_commas_between_methods(monkeypatch):
     given = "all,later,rotary+none,rotary/p_rope=0.75"
-    methods = parse_comparison(monkeypatch, "book.txt", "--methods", given).methods
-    assert methods[-2:] == ("rotary+none", "rotary/p_rope=0.75")
+    methods = parsed_methods(monkeypatch, given)
+    assert methods[-2:] == ["rotary+none", "rotary/p_rope=0.75"]
     assert sorted(methods[:-2]) == sorted(METHODS)

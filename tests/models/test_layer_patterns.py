@@ -15,8 +15,7 @@ from alibi_fairseq.attention import BACKENDS
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.huggingface.conversion import convert_decoder
-from alibi_fairseq.models.method_names import recorded_method_name
-from alibi_fairseq.positions import METHODS
+from alibi_fairseq.positions import METHODS, MethodSpec
 
 #: Methods, windows, and number of layers. The first pattern is RNoPE-SWA.
 PATTERNS = [
@@ -169,7 +168,10 @@ def test_layers_share_masks_of_equal_bias_and_window():
     ],
 )
 def test_layer_patterns_are_named_in_results(flags, name):
-    assert recorded_method_name(OmegaConf.create({"decoder_layers": 6, **flags})) == name
+    assert (
+        MethodSpec.from_options(OmegaConf.create({"decoder_layers": 6, **flags})).recorded_name
+        == name
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,14 @@ from conftest import random_tokens, small_model
 from omegaconf import OmegaConf
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.models.method_names import method_facts
 from alibi_fairseq.positions import (
     METHODS,
+    MethodSpec,
     PositionConfig,
     build_position_method,
     register_position_method,
 )
+from alibi_fairseq.results.labels import method_facts
 
 #: Methods without a bias, or (``transformer_xl``) with a separate one in each call.
 WITHOUT_EQUAL_BIASES = {"sinusoidal", "learned", "rotary", "xpos", "none", "transformer_xl"}
@@ -89,10 +90,14 @@ def test_display_name_is_not_inherited(monkeypatch):
 
     monkeypatch.setitem(METHODS, "root", Root)
     monkeypatch.setitem(METHODS, "root_half", RootHalf)
-    model = {"decoder_layers": 2}
-    named = method_facts(OmegaConf.create({"position_method": "root", **model}))
+
+    def spec_of(method):
+        options = {"position_method": method, "decoder_layers": 2}
+        return MethodSpec.from_options(OmegaConf.create(options))
+
+    named = method_facts(spec_of("root"))
     assert named == {"position_method": "root", "display_name": "Root distance"}
-    unnamed = method_facts(OmegaConf.create({"position_method": "root_half", **model}))
+    unnamed = method_facts(spec_of("root_half"))
     assert unnamed == {"position_method": "root_half"}
 
 

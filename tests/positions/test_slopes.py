@@ -17,8 +17,7 @@ from alibi_fairseq.attention import FutureMask, attend
 from alibi_fairseq.attention.skipping import certify, typical_fraction
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.huggingface import conversion
-from alibi_fairseq.models.method_names import recorded_method_name
-from alibi_fairseq.positions import PositionConfig, alibi_slopes, build_position_method
+from alibi_fairseq.positions import MethodSpec, PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.alibi import random_slopes, slopes_option
 
 FLAGS = "--task language_modeling --tokens-per-sample 16 --max-tokens 64 --max-update 2"
@@ -188,7 +187,9 @@ def train(folder: Path, slopes: str, *flags: str) -> Path:
 def load(path: Path):
     """Return the slopes of a checkpoint, and the name of its method in results."""
     (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
-    return slopes_of(model.decoder.embed_positions), recorded_method_name(cfg.model)
+    return slopes_of(model.decoder.embed_positions), MethodSpec.from_options(
+        cfg.model
+    ).recorded_name
 
 
 def test_checkpoint_holds_given_slopes(tmp_path):

@@ -125,7 +125,7 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
             assert model.spec.corpus == config.tests.corpus
             for step in model.run.eval_steps:
                 for _, length, stride in step.cases:
-                    trained = (model.spec.method, model.spec.train_length)
+                    trained = (model.spec.method.notation, model.spec.train_length)
                     evaluations.add((*trained, length, stride, step.name))
     needed = {("alibi", short, n * short, n * short, "") for n in (1, 2, 4, 16)}
     needed |= {("alibi", short, n * short, short // 8, "") for n in (1, 2, 4)}

@@ -1,0 +1,108 @@
+"""Position methods by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from ..errors import PACKAGE, UserInputError, did_you_mean
+from .alibi import Alibi
+from .bam import Bam
+from .base import NoPositions, PositionConfig, PositionMethod
+from .cope import Cope
+from .fire import Fire
+from .fox import Fox
+from .kerple import Kerple
+from .learned import Learned
+from .rotary import Rotary
+from .sandwich import Sandwich
+from .sinusoidal import Sinusoidal
+from .t5 import T5
+from .transformer_xl import TransformerXL
+from .xpos import XPos
+
+METHODS: dict[str, type[PositionMethod]] = {
+    "alibi": Alibi,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "rotary": Rotary,
+    "t5": T5,
+    "transformer_xl": TransformerXL,
+    "none": NoPositions,
+    "kerple": Kerple,
+    "sandwich": Sandwich,
+    "xpos": XPos,
+    "fox": Fox,
+    "fire": Fire,
+    "cope": Cope,
+    "bam": Bam,
+}
+#: Fields of :class:`PositionConfig` that are options of particular methods.
+METHOD_OPTIONS = tuple(dict.fromkeys(option for m in METHODS.values() for option in m.options))
+#: Names of methods in papers and other libraries.
+_ALIASES = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
+
+
+def register_position_method(name: str, method: type[PositionMethod]) -> None:
+    """Make a method available as ``--position-method name``.
+
+    Raises:
+        UserInputError: another method has that name, or the name has another meaning in options.
+    """
+    if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII) or name in ("all", "later"):
+        raise UserInputError(
+            f"A position method cannot be named '{name}'. Use letters, digits, '_', '-', and '.', "
+            "and not the words all and later."
+        )
+    if METHODS.get(name, method) is not method:
+        raise UserInputError(
+            f"A position method named '{name}' is registered already. Choose another name."
+        )
+    METHODS[name] = method
+
+
+def is_plugin_method(name: str) -> bool:
+    """Return True if a plugin registered the method."""
+    return METHODS[name].__module__.partition(".")[0] != PACKAGE
+
+
+def display_name(name: str) -> str | None:
+    """Return the name that a plugin gives a method in tables and figures, or None.
+
+    It is not inherited, because variants of a method would otherwise have the same name.
+    """
+    return vars(METHODS[name]).get("display_name")
+
+
+def known_method(name: str) -> str:
+    """Return the name of a method, or raise UserInputError if it is unknown."""
+    if name not in METHODS:
+        hint = did_you_mean(_ALIASES.get(name.lower(), name.lower()), METHODS)
+        raise UserInputError(
+            f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}. A "
+            "method of a plugin requires --user-dir FOLDER."
+        )
+    return name
+
+
+def check_used(options: Iterable[str], methods: Collection[str]) -> None:
+    """Raise UserInputError if an option applies to none of the methods of a model."""
+    for option in options:
+        readers = [name for name in METHODS if option in method_options(name)]
+        if not set(methods).intersection(readers):
+            flag = "--" + option.replace("_", "-")
+            raise UserInputError(
+                f"{flag} applies only to position method {' or '.join(readers)}, not to "
+                f"'{','.join(dict.fromkeys(methods))}'; drop one of the two."
+            )
+
+
+def method_options(name: str) -> tuple[str, ...]:
+    """Return the names of the options of a method."""
+    return METHODS[name].options
+
+
+def option_default(option: str) -> Any:
+    """Return the default of an option."""
+    return getattr(PositionConfig, option)

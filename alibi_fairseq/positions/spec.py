@@ -1,0 +1,417 @@
+"""Position methods of a model with their options and attention windows: one value, three notations.
+
+- ``rotary+none/p_rope=0.75``, in one word, for ``compare``: ``METHOD[+METHOD…][/OPTION=VALUE…]``.
+  Plus signs separate the layers' methods, and the values of an option that is a list.
+- ``--position-method rotary,none --p-rope 0.75``, for ``train``
+- ``Rotary, p-RoPE 0.75 + No positions``, for tables and figures
+
+In JSON, a model is what :meth:`MethodSpec.as_json` returns. Reading and naming it needs neither
+PyTorch nor the plugins of its methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, TypeVar
+
+from ..errors import UserInputError
+
+#: Value of an option, as options of fairseq and JSON have it.
+Value = bool | int | float | str
+
+#: Names of the methods of this package in tables and figures, in the order of tables.
+METHOD_NAMES = {
+    "alibi": "ALiBi",
+    "sinusoidal": "Sinusoidal",
+    "learned": "Learned",
+    "rotary": "Rotary",
+    "t5": "T5 bias",
+    "transformer_xl": "Transformer-XL",
+    "none": "No positions",
+    "kerple": "KERPLE",
+    "sandwich": "Sandwich",
+    "xpos": "xPos",
+    "fox": "FoX",
+    "fire": "FIRE",
+    "cope": "CoPE",
+    "bam": "BAM",
+}
+#: Names in tables of those of their options that make a method another one. Other options, such as
+#: a distance that grows with the training length, are not part of the name.
+OPTION_NAMES = {"rotary_base": "base", "rotary_percent": "percent", "p_rope": "p-RoPE"}
+#: Kinds of slopes in tables. Slopes that are given as numbers are other slopes.
+SLOPE_NAMES = {"trainable": "trainable slopes", "random": "random slopes"}
+#: Values of ``--score-scaling``, and their names in tables.
+SCALING_NAMES = {"logn": "logn", "ssmax": "SSMax"}
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class LayerMethod:
+    """Position method of a layer.
+
+    Attributes:
+        name: registered name.
+        options: values of the options that differ from their defaults.
+        window: attention window in tokens; 0: unlimited.
+        display_name: name that a plugin gives the method in tables; not part of the identity.
+    """
+
+    name: str
+    options: Mapping[str, Value] = field(default_factory=dict, hash=False)
+    window: int = 0
+    display_name: str = field(default="", compare=False)
+
+    @property
+    def label(self) -> str:
+        """Name in tables and figures, with the options that make it another method."""
+        shown = [self.display_name or METHOD_NAMES.get(self.name, self.name)]
+        for option, value in self._naming_options().items():
+            if option == "alibi_slopes":
+                shown.append(SLOPE_NAMES.get(str(value), "other slopes"))
+            else:
+                shown.append(f"{OPTION_NAMES.get(option, option.replace('_', ' '))} {short(value)}")
+        return ", ".join(shown)
+
+    @property
+    def recorded_name(self) -> str:
+        """Name in result records."""
+        name = self.name
+        for option, value in self._naming_options().items():
+            if option == "alibi_slopes":
+                kind = value if value in SLOPE_NAMES else "given"
+                name += f"_{kind}_slopes"
+            else:
+                name += f"_{option.removeprefix('rotary_')}_{short(value)}"
+        return name
+
+    def _naming_options(self) -> dict[str, Value]:
+        """Return the options that are part of the name: with a plugin's method, all of them."""
+        if self.name not in METHOD_NAMES:
+            return dict(self.options)
+        named = (*OPTION_NAMES, "alibi_slopes")
+        return {option: self.options[option] for option in named if option in self.options}
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """Position methods of the layers of a model.
+
+    Attributes:
+        layers: one method per layer, repeated over the layers of the model.
+        score_scaling: scaling of the queries by the number of visible keys.
+    """
+
+    layers: tuple[LayerMethod, ...]
+    score_scaling: str = "none"
+
+    @classmethod
+    def parse(cls, notation: str) -> MethodSpec:
+        """Read the notation of ``compare``.
+
+        Building the position method checks the values, which depend on the size of the model.
+
+        Raises:
+            UserInputError: there is no such method or option, or a value has the wrong type.
+        """
+        methods, *settings = notation.split("/")
+        options = _split_settings(notation, settings)
+        windows = options.pop("attention_window", "0").split(",")
+        if not all(window.isdecimal() for window in windows):
+            raise UserInputError(
+                f"attention_window of '{notation[:60]}' must be a number of tokens of at least 0, "
+                "or several separated by plus signs."
+            )
+        scaling = options.pop("score_scaling", "none")
+        if scaling not in ("none", *SCALING_NAMES):
+            raise UserInputError(
+                f"score_scaling of '{notation[:60]}' must be one of none, "
+                f"{', '.join(SCALING_NAMES)}."
+            )
+        names = methods.split("+")
+        windows_by_layer = [int(window) for window in windows]
+        count = math.lcm(len(names), len(windows_by_layer))
+        given = {option: _typed(notation, option, text) for option, text in options.items()}
+        return cls._of_layers(
+            [names[layer % len(names)] for layer in range(count)],
+            [windows_by_layer[layer % len(windows_by_layer)] for layer in range(count)],
+            given,
+            scaling,
+        )
+
+    @classmethod
+    def from_options(cls, options: Any) -> MethodSpec:
+        """Read the options of a model of this package, or of fairseq's ``transformer_lm``.
+
+        Args:
+            options: options by name as attributes, with ``in``. A checkpoint may lack new ones.
+
+        Raises:
+            UserInputError: a list of layers is longer than the model, or has an invalid value.
+        """
+        if "position_method" not in options:
+            return cls((LayerMethod(_stock_method(options)),))
+        from .registry import METHOD_OPTIONS, option_default
+
+        layers = options.decoder_layers
+        names = cycle_over_layers("--position-method", options.position_method, layers)
+        windows = layer_windows(getattr(options, "attention_window", "0"), layers)
+        given = {}
+        for option in METHOD_OPTIONS:
+            given[option] = getattr(options, option, option_default(option))
+        scaling = getattr(options, "score_scaling", "none")
+        return cls._of_layers(names, windows, given, scaling)
+
+    @classmethod
+    def _of_layers(
+        cls,
+        names: Sequence[str],
+        windows: Sequence[int],
+        given: Mapping[str, Value],
+        score_scaling: str,
+    ) -> MethodSpec:
+        """Return the value for one name and window per layer, and options of any of the methods.
+
+        Raises:
+            UserInputError: there is no such method, or an option applies to none of them.
+        """
+        from .registry import check_used, display_name, known_method, method_options
+
+        changed = _changed(given)
+        check_used(changed, [known_method(name) for name in names])
+        layers = []
+        for name, window in zip(names, windows, strict=True):
+            known = method_options(name)
+            own = {option: value for option, value in changed.items() if option in known}
+            layers.append(LayerMethod(name, own, window, display_name(name) or ""))
+        return cls(_repeated_part(layers), score_scaling)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> MethodSpec:
+        """Read the value that :meth:`as_json` returned."""
+        layers = tuple(LayerMethod(**layer) for layer in content["layers"])
+        return cls(layers, content.get("score_scaling", "none"))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values, without those that are defaults."""
+        layers = []
+        for layer in self.layers:
+            values: dict[str, Any] = {"name": layer.name}
+            if layer.options:
+                values["options"] = dict(layer.options)
+            if layer.window:
+                values["window"] = layer.window
+            if layer.display_name:
+                values["display_name"] = layer.display_name
+            layers.append(values)
+        content: dict[str, Any] = {"layers": layers}
+        if self.score_scaling != "none":
+            content["score_scaling"] = self.score_scaling
+        return content
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name of the method of each layer."""
+        return tuple(layer.name for layer in self.layers)
+
+    @property
+    def windows(self) -> tuple[int, ...]:
+        """Attention window of each layer in tokens; 0: unlimited."""
+        return tuple(layer.window for layer in self.layers)
+
+    @property
+    def options(self) -> dict[str, Value]:
+        """Options of all methods that differ from their defaults."""
+        options: dict[str, Value] = {}
+        for layer in self.layers:
+            options |= layer.options
+        return options
+
+    def over(self, layers: int) -> list[LayerMethod]:
+        """Return the method of each layer of a model."""
+        return [self.layers[layer % len(self.layers)] for layer in range(layers)]
+
+    @property
+    def notation(self) -> str:
+        """The notation of ``compare``, which :meth:`parse` reads."""
+        words = ["+".join(_repeated_part(self.names))]
+        for option, value in self._options_as_text().items():
+            words.append(f"{option}={value.replace(',', '+')}")
+        return "/".join(words)
+
+    @property
+    def flags(self) -> list[str]:
+        """Options of ``train``."""
+        flags = ["--position-method", ",".join(_repeated_part(self.names))]
+        for option, value in self._options_as_text().items():
+            flags += ["--" + option.replace("_", "-"), value]
+        return flags
+
+    def _options_as_text(self) -> dict[str, str]:
+        """Return the options of the model that differ from their defaults, as ``train`` reads them.
+
+        Commas separate the layers' values.
+        """
+        texts = {}
+        for option, value in self.options.items():
+            number = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+            texts[option] = str(int(value) if number else value)
+        if any(self.windows):
+            texts["attention_window"] = ",".join(map(str, _repeated_part(self.windows)))
+        if self.score_scaling != "none":
+            texts["score_scaling"] = self.score_scaling
+        return texts
+
+    @property
+    def label(self) -> str:
+        """Name in tables and figures, such as ``3 × Rotary (window 512) + No positions``.
+
+        It names a window only where windows differ between layers.
+        """
+        names = self._name_runs(lambda layer: layer.label, " (window {})")
+        parts = [name if count == 1 else f"{count} × {name}" for name, count in names]
+        label = " + ".join(parts)
+        if self.score_scaling != "none":
+            label += f", {SCALING_NAMES[self.score_scaling]}"
+        return label
+
+    @property
+    def recorded_name(self) -> str:
+        """Name in result records, such as ``rotary@512×3+none``, with the parts of :attr:`label`.
+
+        No table then confuses a method that options have changed with the paper's.
+        """
+        names = self._name_runs(lambda layer: layer.recorded_name, "@{}")
+        parts = [name if count == 1 else f"{name}×{count}" for name, count in names]
+        recorded = "+".join(parts)
+        if self.score_scaling != "none":
+            recorded += f"_{self.score_scaling}"
+        return recorded
+
+    def _name_runs(
+        self, name_of: Callable[[LayerMethod], str], window_format: str
+    ) -> list[tuple[str, int]]:
+        """Return names of consecutive equal layers, and how many there are.
+
+        The shortest list is named that gives the names of all layers when it is repeated.
+        """
+        names = []
+        for layer in self.layers:
+            name = name_of(layer)
+            if layer.window and len(set(self.windows)) > 1:
+                name += window_format.format(layer.window)
+            names.append(name)
+        return [(name, len(list(run))) for name, run in groupby(_repeated_part(names))]
+
+    @property
+    def display_name(self) -> str | None:
+        """The label if a plugin names one of the methods, which results then record; else None."""
+        return self.label if any(layer.display_name for layer in self.layers) else None
+
+
+def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:
+    """Return one value per layer from values separated by commas.
+
+    Raises:
+        UserInputError: if there are more values than layers, or one is empty.
+    """
+    values = [value.strip() for value in given.split(",")]
+    if len(values) > layers:
+        raise UserInputError(
+            f"{flag} {given} names {len(values)} layers, but the model has {layers}. "
+            "Drop some values."
+        )
+    if "" in values:
+        raise UserInputError(
+            f"{flag} '{given}' has an empty value. Pass one value per layer, such as A,A,B."
+        )
+    return [values[layer % len(values)] for layer in range(layers)]
+
+
+def layer_windows(given: str | int, layers: int) -> list[int]:
+    """Return the attention window of each layer in tokens, 0 where there is no limit.
+
+    Args:
+        given: one window, or several separated by commas, which are repeated over the layers.
+
+    Raises:
+        UserInputError: if one is not an integer of at least 0, or there are more than layers.
+    """
+    windows = cycle_over_layers("--attention-window", str(given), layers)
+    if not all(window.isdecimal() for window in windows):
+        raise UserInputError(
+            f"--attention-window must be a number of tokens of at least 0, or several separated by "
+            f"commas, not {given}."
+        )
+    return [int(window) for window in windows]
+
+
+def short(value: Value) -> str:
+    """Return a value as text, a float in at most six digits."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _repeated_part(values: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the shortest list that gives the values when it is repeated."""
+    for period in range(1, len(values) + 1):
+        if all(value == values[index % period] for index, value in enumerate(values)):
+            break
+    return tuple(values[:period])
+
+
+def _split_settings(notation: str, settings: Sequence[str]) -> dict[str, str]:
+    """Return the values of ``OPTION=VALUE`` by option, with commas between the layers' values."""
+    from .registry import METHOD_OPTIONS
+
+    # The comparison itself sets the last two options of methods.
+    known = [name for name in METHOD_OPTIONS if name not in ("mem_len", "clamp_learned_positions")]
+    known += ["attention_window", "score_scaling"]
+    options = {}
+    for setting in settings:
+        option, _, value = setting.partition("=")
+        if option not in known or not value:
+            raise UserInputError(
+                f"Method '{notation[:60]}' has '{setting[:60]}', which is not OPTION=VALUE with "
+                f"one of these options: {', '.join(known)}. Correct or remove it."
+            )
+        options[option] = value.replace("+", ",")
+    return options
+
+
+def _changed(given: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the options that differ from their defaults, with the types of the defaults."""
+    from .registry import option_default
+
+    changed = {}
+    for option, value in given.items():
+        default = option_default(option)
+        if value != default:
+            changed[option] = type(default)(value)
+    return changed
+
+
+def _typed(notation: str, option: str, text: str) -> Value:
+    """Return the value of an option in the type of its default.
+
+    Raises:
+        UserInputError: the text is not a number but should be one.
+    """
+    from .registry import option_default
+
+    try:
+        return type(option_default(option))(text)
+    except ValueError as error:
+        raise UserInputError(
+            f"{option} of '{notation[:60]}' must be a number, not '{text[:60]}'."
+        ) from error
+
+
+def _stock_method(options: Any) -> str:
+    """Return the position method of fairseq's ``transformer_lm``."""
+    if options.no_token_positional_embeddings:
+        return "none"
+    return "learned" if options.decoder_learned_pos else "sinusoidal"
