@@ -45,7 +45,12 @@ ADAPTIVE = (
 @pytest.fixture
 def gpu(monkeypatch):
     monkeypatch.setitem(linear_cross_entropy.CHUNK, DEVICE.type, 20 * WORDS)
-    monkeypatch.setattr(flex_kernel, "compiled_attention", lambda: flex_attention)
+
+    def uncompiled(q, k, v, score_mod, blocks, options):
+        return flex_attention(q, k, v, score_mod, blocks)
+
+    for name in ("attention_for_all_shapes", "attention_for_one_shape"):
+        monkeypatch.setattr(flex_kernel, name, lambda: uncompiled)
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *call: None)
     alibi._slopes_on.cache_clear()
     with FakeTensorMode(allow_non_fake_inputs=True):  # torch.tensor returns a real tensor

@@ -3,7 +3,8 @@
 The block mask is computed from counts alone, so nothing is evaluated over T × S and the host does
 not wait for the device. The kernel is compiled once for each kind of call (as many keys as queries,
 more keys, a single query, a single sequence, a window, documents, multiples of 128), not once per
-length or batch size. It has no attention dropout, and no backward pass on the CPU.
+length or batch size; only the first shapes of training have kernels of their own. It has no
+attention dropout, and no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
 """
@@ -19,7 +20,7 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from ..positions import RelativeBias
 from ..positions.alibi import is_linear
-from .flex_kernel import BLOCK, COMPILER_ERRORS, flex_kernel, kernel_options
+from .flex_kernel import BLOCK, COMPILER_ERRORS, flex_kernel, has_own_kernel, kernel_options
 from .future_mask import FutureMask
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ def compile_failure(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, trained: 
         *(type(mask.bias), mask.window > 0, mask.document_start is not None),
         *(mask.offset > 0, mask.queries == 1, mask.queries <= BLOCK),
         *(mask.queries % BLOCK == 0, mask.keys % BLOCK == 0),
+        (*q.shape, mask.keys) if has_own_kernel(q, k) else None,
     )
     if kind not in _compile_failures:
         q, k, v = (x.detach().clone().requires_grad_(trained) for x in (q, k, v))

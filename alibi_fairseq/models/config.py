@@ -37,9 +37,7 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     )
     compile_layers: bool = field(
         default=False,
-        metadata={
-            "help": "compile the decoder layers, except for attention, in training"
-        },
+        metadata={"help": "compile the decoder layers, except for attention, in training"},
     )
     mem_len: int = field(
         default=0,

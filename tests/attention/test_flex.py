@@ -240,3 +240,36 @@ def test_compiled_kind_is_computed_once(monkeypatch):
         q, k, v, _ = call.tensors()
         assert flex.compile_failure(q, k, v, call.mask(), trained=True) is None
     assert computed == [True, True]  # lengths with and without a remainder
+
+
+def test_first_shapes_of_training_have_separate_kernels(monkeypatch):
+    monkeypatch.setattr(flex_kernel, "_training_shapes", set())
+    monkeypatch.setattr(flex_kernel, "MAX_TRAINING_SHAPES", 2)
+
+    def has_own_kernel(length: int, batch: int = 2, trained: bool = True) -> bool:
+        q, k, _, _ = Call(length=length, batch=batch).tensors()
+        return flex_kernel.has_own_kernel(q.requires_grad_(trained), k)
+
+    assert not has_own_kernel(128, trained=False)
+    assert has_own_kernel(128)
+    assert has_own_kernel(128, batch=1)
+    assert not has_own_kernel(256)
+    assert has_own_kernel(128)
+    with torch.no_grad():
+        assert not has_own_kernel(128)
+
+
+@pytest.mark.slow  # the C++ compiler takes most of the time
+def test_kernels_for_one_shape_and_for_all_are_separate():
+    torch._dynamo.reset()
+    call = Call(length=200, batch=1, width=32)
+    q, k, v, _ = call.tensors()
+    mask = call.mask()
+    score_mod = flex._score_modification(mask, q.device)
+    blocks = flex.causal_blocks(mask, q.device)
+    expected = reference(call)[0]
+    for attention in (flex_kernel.attention_for_all_shapes, flex_kernel.attention_for_one_shape):
+        dynamo.counters.clear()
+        output = attention()(q, k, v, score_mod, blocks, None)
+        assert dynamo.counters["stats"]["unique_graphs"] == 1
+        assert (output.double() - expected).abs().max() < 5e-6 * expected.abs().max()
