@@ -6,13 +6,17 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from alibi_fairseq import errors
-from alibi_fairseq.cli.reproduce import corpus_paths
+from alibi_fairseq.cli.experiments import corpus_paths
 from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.options import positive
 from alibi_fairseq.runs.dry_run import format_dry_run
 from alibi_fairseq.runs.runner import execute_experiment
+
+if TYPE_CHECKING:
+    from .config import StudyConfig
 
 PRIMARY = Path(__file__).parent / "small_models" / "primary.yaml"
 WORK_DIR = Path("runs/studies")
@@ -84,6 +88,27 @@ def reject_unused_options(parser: argparse.ArgumentParser, args: argparse.Namesp
             parser.error(f"{option} requires a corpus to train on. Pass --corpus NAME=PATH.")
 
 
+def write_study_page(config: StudyConfig, folder: Path, results: Path) -> Path:
+    """Write the page of a study and return its path.
+
+    A study with its own tests has a page of its results only. The configurations of the small
+    models share one page.
+
+    Args:
+        config: the study.
+        folder: results of all studies.
+        results: results of this study.
+    """
+    # Imported here, so that a machine without the packages of the page can train the models.
+    if config.tests:
+        from .gpu.page import write_gpu_page
+
+        return write_gpu_page(results, config.title, config.tests)
+    from .small_models.page import write_small_models_page
+
+    return write_small_models_page(folder)
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit code, 75 if it was stopped by a signal."""
     parser = make_parser()
@@ -92,27 +117,23 @@ def main(arguments: list[str]) -> int:
     # Imported here, so that a missing package of the extra "study" is reported in one sentence.
     from .config import StudyConfig
     from .experiment import Study
-    from .gpu.page import figure_name, write_gpu_page
-    from .readme_table import write_readme_table
-    from .small_models.groups import MODELS
-    from .small_models.page import FIGURE, TRIALS, write_small_models_page
-    from .small_models.page import PRIMARY as PRIMARY_RESULTS
 
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
-    small_models = [PRIMARY.with_name(f"{name}.yaml").resolve() for name in TRIALS]
+    small_models = [path.resolve() for path in PRIMARY.parent.glob("*.yaml")]
     if not config.tests and args.config.resolve() not in small_models:
         raise errors.UserInputError(
             f"{args.config} does not name the models of the tests, so no page would have its "
             "results. Add tests: {corpus: NAME, train_length: L}."
         )
-    # A study with its own tests has a page of its results only. The configurations of the small
-    # models share one page.
-    if config.tests:
-        write_page = partial(write_gpu_page, results, config.title, config.tests)
-    else:
-        write_page = partial(write_small_models_page, args.results)
+    write_page = partial(write_study_page, config, args.results, results)
     if not args.corpus:
+        from .gpu.page import figure_name
+        from .readme_table import write_readme_table
+        from .small_models.groups import MODELS
+        from .small_models.page import FIGURE
+        from .small_models.page import PRIMARY as PRIMARY_RESULTS
+
         print(write_page())
         if args.readme and config.tests:
             figure = results / figure_name(config.tests)

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from .losses import ArticleLosses
 
@@ -32,16 +31,22 @@ class Estimate:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the two-sided confidence interval."""
+        from scipy import stats
+
         quantile = stats.t.ppf((1 + level) / 2, self.degrees_of_freedom)
         margin = quantile * self.standard_error
         return self.value - margin, self.value + margin
 
     def p_above(self, bound: float) -> float:
         """Return the one-sided p value of "the change is at most ``bound``"."""
+        from scipy import stats
+
         return float(stats.t.sf(self._t(bound), self.degrees_of_freedom))
 
     def p_below(self, bound: float) -> float:
         """Return the one-sided p value of "the change is at least ``bound``"."""
+        from scipy import stats
+
         return float(stats.t.cdf(self._t(bound), self.degrees_of_freedom))
 
     def _t(self, bound: float) -> float:

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from statsmodels.stats.multitest import multipletests
-
 from alibi_fairseq.results.labels import METHOD_NAMES
 
 from .estimates import Estimate, estimate_change, percent_to_nats
@@ -188,6 +186,9 @@ def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
     """Evaluate all six tests; Holm's correction counts those without models with p = 1."""
     tests = [test(losses, models) for test in TESTS]
     p_values = [test.p_value if test.complete else 1.0 for test in tests]
+    # Imported here, so that a machine without statsmodels can train the models of a study.
+    from statsmodels.stats.multitest import multipletests
+
     _, adjusted, _, _ = multipletests(p_values, alpha=ALPHA, method="holm")
     return [
         replace(test, adjusted_p=float(p)) if test.complete else test

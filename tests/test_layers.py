@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import grimp
 import pytest
 from commands import ROOT, as_process
+
+grimp = pytest.importorskip("grimp", reason="./scripts/install.sh test")
 
 PACKAGE = "alibi_fairseq"
 CORE = ("positions", "attention", "blocks")

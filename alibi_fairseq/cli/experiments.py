@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UserInputError
@@ -18,6 +19,27 @@ if TYPE_CHECKING:
 
 #: Heading of these options in the help.
 RUNNING = "running"
+
+
+def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
+    """Return the values ``NAME=PATH`` of ``--corpus`` as paths by name.
+
+    Raises:
+        UserInputError: a name is unknown or given twice.
+    """
+    paths: dict[str, Path] = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        if name not in known or not path:
+            raise UserInputError(
+                f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
+            )
+        if name in paths:
+            raise UserInputError(
+                f"--corpus {name} is given twice. Pass one folder or archive with all files."
+            )
+        paths[name] = Path(path)
+    return paths
 
 
 @dataclass(kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,34 +14,13 @@ from ..paper.recipe import CORPORA
 from ..paper.reproduction import NO_GPU, DeviceConfig, ReproductionExperiment
 from ..paper.scale import SCALES
 from ..paper.trainings import find_items, trainings_for
-from .experiments import ExperimentOptions
+from .experiments import ExperimentOptions, corpus_paths
 from .options import option
 
 
 def corpus_option(help: str) -> Any:
     """Return the field of an option ``--corpus NAME=PATH``."""
     return option(f"{help} (repeatable)", (), action="append", metavar="NAME=PATH")
-
-
-def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
-    """Return the values ``NAME=PATH`` of ``--corpus`` as paths by name.
-
-    Raises:
-        UserInputError: a name is unknown or given twice.
-    """
-    paths: dict[str, Path] = {}
-    for text in given:
-        name, _, path = text.partition("=")
-        if name not in known or not path:
-            raise UserInputError(
-                f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
-            )
-        if name in paths:
-            raise UserInputError(
-                f"--corpus {name} is given twice. Pass one folder or archive with all files."
-            )
-        paths[name] = Path(path)
-    return paths
 
 
 @dataclass(kw_only=True)

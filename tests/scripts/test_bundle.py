@@ -32,7 +32,7 @@ case "$verb" in
   download)
     if [[ "$last" == fairseq* ]]; then
       [ "${BINARY:-1}" -eq 1 ] || exit 1
-      head -c "${FAIRSEQ:-1000}" /dev/zero > "$folder/fairseq_fixed-1-cp312-cp312-linux.whl"
+      echo wheel > "$folder/fairseq_fixed-1-cp312-cp312-linux.whl"
     fi
     [ "${BROKEN:-0}" -eq 0 ] || exit 1
     ;;
@@ -92,7 +92,6 @@ def test_bundle_lists_files(script, tmp_path):
         (["--python", "3.9"], {}, "--python"),
         (["--torch"], {}, "--torch"),
         (["--out", "log"], {}, "log"),
-        (["--out", "b"], {"FAIRSEQ": "30000000"}, "30000000"),
         (["--out", "b"], {"BROKEN": "1"}, "pip"),
         (["--out", "b", "--python", "3.19"], {"BINARY": "0"}, "3.19"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,29 +13,44 @@ from studies.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 
-# Runs the command in an environment without statsmodels.
-WITHOUT_STATSMODELS = """
+# Runs the command in an environment without some packages.
+WITHOUT_PACKAGES = """
 import runpy, sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name == "statsmodels":
-            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+        if name in {names}:
+            raise ModuleNotFoundError(f"No module named '{{name}}'", name=name)
 
 sys.meta_path.insert(0, Missing())
 runpy.run_module("studies", run_name="__main__")
 """
 
 
-@pytest.mark.slow
-def test_missing_package_names_install_command():
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_STATSMODELS], cwd=ROOT, capture_output=True, text=True
+def run_without(names: tuple[str, ...], *words: str) -> subprocess.CompletedProcess:
+    program = WITHOUT_PACKAGES.format(names=names)
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True
     )
+
+
+@pytest.mark.slow
+def test_missing_package_of_the_page_names_install_command(tmp_path):
+    results = tmp_path / "study"
+    shutil.copytree(ROOT / "results" / "small_models", results)
+    done = run_without(("statsmodels",), "--results", str(results))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "No module named 'statsmodels'" in line
     assert "run ./scripts/install.sh study" in line
+
+
+@pytest.mark.slow
+def test_training_needs_no_package_of_the_page():
+    """A GPU node may lack them."""
+    done = run_without(("matplotlib", "statsmodels"), "--corpus", "wikipedia=text", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "alibi-128" in done.stdout
 
 
 @pytest.mark.parametrize(
