@@ -82,12 +82,9 @@ def flex_kernel(
     for tensor in (q, k, v):  # a model has one number of heads and one head size
         torch._dynamo.mark_static(tensor, 1)
         torch._dynamo.mark_static(tensor, 3)
-    if has_own_kernel(q, k):
-        attention = attention_for_one_shape()
-    else:
-        attention = attention_for_all_shapes()
+    attention = attention_for_one_shape if has_own_kernel(q, k) else attention_for_all_shapes
     with torch._dynamo.config.patch(recompile_limit=MAX_KERNELS):
-        return attention(q, k, v, score_mod, blocks, options)
+        return attention()(q, k, v, score_mod, blocks, options)
 
 
 _training_shapes: set[tuple[int, ...]] = set()
