@@ -62,10 +62,13 @@ def register(name: str) -> None:
     root = logging.getLogger()
     handlers = list(root.handlers)
     level = root.level
+    from .fairseq_patches.deferred_imports import defer_imports
+
     try:
         # The compiled parts, too, which fail where NumPy is another than at their build.
-        import fairseq.data.data_utils_fast
-        import fairseq.data.token_block_utils_fast  # noqa: F401
+        with defer_imports():
+            import fairseq.data.data_utils_fast
+            import fairseq.data.token_block_utils_fast  # noqa: F401
     except Exception as error:
         raise FairseqImportError(
             f"fairseq is installed, but it cannot be imported ({type(error).__name__}: {error}); "

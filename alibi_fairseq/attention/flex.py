@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask
 
 from ..positions import RelativeBias
 from ..positions.alibi import is_linear
-from .flex_kernel import BLOCK, COMPILER_ERRORS, flex_kernel, has_own_kernel, kernel_options
+from .flex_kernel import BLOCK, compiler_errors, flex_kernel, has_own_kernel, kernel_options
 from .future_mask import FutureMask
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +88,7 @@ def compile_failure(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, trained: 
             if trained:
                 torch.autograd.grad(output, (q, k, v), output.detach())
             _compile_failures[kind] = None
-        except COMPILER_ERRORS as error:
+        except compiler_errors() as error:
             reason = str(error).strip().splitlines()[0]
             _compile_failures[kind] = f"flex could not be compiled for this call: {reason}"
             logger.warning("%s. Another backend is used.", _compile_failures[kind])
@@ -146,6 +149,8 @@ def _score_modification(mask: FutureMask, device: torch.device) -> Callable | No
     "cur_kvSplitSize5", which does not compile (``CppFlexAttentionTemplate.modification``; no
     upstream issue is known).
     """
+    import torch._dynamo
+
     if mask.bias is None:
         return None
     distance = _distance_function(mask, device)
@@ -191,6 +196,8 @@ def causal_blocks(
             queries of a block is skipped. Keys at a greater distance in other blocks are not
             masked.
     """
+    from torch.nn.attention.flex_attention import BlockMask
+
     keys = mask.keys
     offset = mask.offset
     rows = -(-mask.queries // BLOCK)  # rounded up

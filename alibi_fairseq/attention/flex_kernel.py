@@ -10,20 +10,24 @@ In training, whose batches have one shape or a few, a kernel is compiled for eac
 the host starts it faster: on an H200, forward and backward of eight layers at 3,072 tokens took
 14.4 ms with a kernel for all shapes and 10.1 ms with one for the shape, but 45.7 and 43.2 ms at
 16,384 tokens (``results/benchmarks/attention-cuda.json``).
+
+PyTorch's compiler is imported only when a kernel is compiled, since that takes as long as all other
+imports of a command together.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
-import torch._dynamo
-import torch._inductor.exc
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from .future_mask import FutureMask
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 #: Queries and keys per block of the mask, the size that the kernels are written for.
 BLOCK = 128
@@ -32,8 +36,14 @@ BLOCK = 128
 MAX_KERNELS = 64
 #: Number of shapes of training calls that get a separate kernel each. It takes seconds to compile.
 MAX_TRAINING_SHAPES = 4
-#: Errors of PyTorch's compiler, such as a kernel that exceeds the memory of a GPU's processors.
-COMPILER_ERRORS = (torch._dynamo.exc.TorchDynamoException, torch._inductor.exc.InductorError)
+
+
+def compiler_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of PyTorch's compiler, such as a kernel that exceeds a GPU's memory."""
+    from torch._dynamo.exc import TorchDynamoException
+    from torch._inductor.exc import InductorError
+
+    return (TorchDynamoException, InductorError)
 
 
 def kernel_options(mask: FutureMask, dtype: torch.dtype, has_table: bool) -> dict[str, bool | int]:
@@ -79,6 +89,8 @@ def flex_kernel(
     Returns:
         (B, H, T, D) in the dtype of ``q``.
     """
+    import torch._dynamo
+
     for tensor in (q, k, v):  # a model has one number of heads and one head size
         torch._dynamo.mark_static(tensor, 1)
         torch._dynamo.mark_static(tensor, 3)
@@ -110,6 +122,7 @@ def has_own_kernel(q: Tensor, k: Tensor) -> bool:
 @functools.lru_cache(maxsize=1)
 def attention_for_all_shapes() -> Callable[..., Tensor]:
     """Return FlexAttention, compiled for all lengths at once."""
+    from torch.nn.attention.flex_attention import flex_attention
 
     def attention(q, k, v, score_mod, blocks, options):
         return flex_attention(
@@ -122,6 +135,7 @@ def attention_for_all_shapes() -> Callable[..., Tensor]:
 @functools.lru_cache(maxsize=1)
 def attention_for_one_shape() -> Callable[..., Tensor]:
     """Return FlexAttention, compiled anew for each shape."""
+    from torch.nn.attention.flex_attention import flex_attention
 
     def attention(q, k, v, score_mod, blocks, options):
         return flex_attention(

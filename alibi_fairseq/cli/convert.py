@@ -6,8 +6,6 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..checkpoints.loading import read_checkpoint, wrong_parts
-from ..checkpoints.released import import_released, read_dictionary, save_checkpoint
 from ..files import open_input
 from .options import CliCommand, option
 
@@ -66,6 +64,7 @@ class ImportHf(CliCommand):
     out: Path = option("output folder", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:
+        from ..checkpoints.loading import wrong_parts
         from ..huggingface.importing import import_folder
 
         with wrong_parts(self.folder / "config.json"):
@@ -91,6 +90,9 @@ class ImportCheckpoint(CliCommand):
     out: Path = option("output folder", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:
+        from ..checkpoints.loading import read_checkpoint
+        from ..checkpoints.released import import_released, read_dictionary, save_checkpoint
+
         dictionary = read_dictionary(self.dictionary)
         state = import_released(read_checkpoint(self.checkpoint), dictionary, self.checkpoint)
         save_checkpoint(state, dictionary, self.out)

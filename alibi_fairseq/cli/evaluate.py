@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.loading import require_file
 from ..data.probe_data import PROBE_FILE
 from ..errors import UserInputError
 from ..evaluation.config import (
@@ -22,7 +21,6 @@ from ..evaluation.config import (
     SweepConfig,
 )
 from ..evaluation.option_types import format_stride
-from ..evaluation.sweep import run_sweep
 from ..files import open_input
 from ..reporting import markdown
 from ..results.measurements import is_chance, measurements_of
@@ -156,7 +154,7 @@ class Eval(CliCommand):
         _print_notes(records)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
-    # The next two import what needs matplotlib, which evaluation alone does not.
+    # The next methods import matplotlib, fairseq, or transformers, each of which takes seconds.
 
     def _print_accuracies(self, records: list[dict]) -> None:
         from ..reporting.probes import accuracy_table
@@ -206,6 +204,9 @@ class Eval(CliCommand):
 
     def _evaluate_checkpoints(self) -> list[dict]:
         """Evaluate fairseq checkpoints on a data folder."""
+        from ..checkpoints.loading import require_file
+        from ..evaluation.sweep import run_sweep
+
         for checkpoint in self.checkpoints:
             if checkpoint.is_dir() and not any(checkpoint.glob("*.pt")):
                 raise UserInputError(

@@ -8,8 +8,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-
 from ..errors import UserInputError
 from ..paper.recipe import find_recipe, flags
 from ..paper.reproduction import NO_GPU, DeviceConfig
@@ -49,6 +47,7 @@ class Launch(CliCommand):
         Raises:
             UserInputError: an option cannot be used, or a required one is missing.
         """
+        import torch
         from fairseq import options
 
         reject_nested_launchers(os.environ, self.nnodes)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..positions import METHODS
-from ..reporting import markdown
 from .options import CliCommand, plugin_option
 
 
@@ -20,6 +18,8 @@ class Models(CliCommand):
         from fairseq.models import MODEL_REGISTRY
 
         from ..models import AlibiLanguageModel
+        from ..positions import METHODS
+        from ..reporting import markdown
 
         configs = {}
         for name, model in MODEL_REGISTRY.items():

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
-from ..paper.report import write_report
 from ..paper.report_data import ReportData, collect
 from ..reporting.perplexity_by_length import MODEL_COLUMNS, available_columns
 from .options import CliCommand, names, option
@@ -55,6 +54,8 @@ class ReportCommand(CliCommand):
         Raises:
             UserInputError: the output folder is a file, or as :func:`.collect`.
         """
+        from ..paper.report import write_report  # imports matplotlib
+
         if self.out.is_file():
             raise UserInputError(f"--out {self.out} is a file. Pass a folder.")
         report_data = collect(self.results)

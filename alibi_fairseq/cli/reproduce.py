@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..errors import UserInputError
 from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA
@@ -84,6 +82,8 @@ class Reproduce(ExperimentOptions):
         Raises:
             UserInputError: this machine has fewer GPUs than needed, or ``--slurm`` lacks resources.
         """
+        import torch
+
         devices = DeviceConfig.from_options(self.gpus, self.cpu)
         gpu_count = torch.cuda.device_count()
         runs_locally = not (self.slurm or self.dry_run or self.job)

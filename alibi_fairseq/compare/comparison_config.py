@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
 from ..errors import UserInputError
-from ..positions import MethodSpec
+from ..positions.spec import MethodSpec
 from ..results.manifest import Name
 from .config_values import (
     Flags,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from ..positions import METHODS, MethodSpec, is_plugin_method
+from ..positions.spec import METHOD_NAMES, MethodSpec
 
 #: Methods selected by ``all``: the paper's four, learned, Transformer-XL, and none. ``later``
 #: selects the methods of this package that were published after the paper.
@@ -53,9 +53,7 @@ def as_methods(value: object) -> list:
         if name == "all":
             names += PAPER_METHODS
         elif name == "later":
-            for method in METHODS:
-                if method not in PAPER_METHODS and not is_plugin_method(method):
-                    names.append(method)
+            names += [method for method in METHOD_NAMES if method not in PAPER_METHODS]
         else:
             names.append(name)
     return as_list(names)

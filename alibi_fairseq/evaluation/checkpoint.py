@@ -30,7 +30,7 @@ from ..positions import MethodSpec
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from ..results.labels import method_facts
-from .config import PRECISIONS
+from .config import dtype_of
 from .scoring import Scorer
 
 #: Memory budget of a forward pass on the CPU, in bytes.
@@ -199,7 +199,7 @@ def load_checkpoint(
     """Load a model and check that it has the dictionary of the data.
 
     Args:
-        precision: a key of ``PRECISIONS``.
+        precision: a name of ``PRECISIONS``.
 
     Raises:
         UserInputError: the file is not a fairseq checkpoint, the dictionaries differ, or an
@@ -217,7 +217,7 @@ def load_checkpoint(
         check_ties(state["model"], model, path)
         history = state.get("optimizer_history") or [{}]
         updates = int(history[-1].get("num_updates", 0))
-    model = model.to(device=device, dtype=PRECISIONS[precision]).eval()
+    model = model.to(device=device, dtype=dtype_of(precision)).eval()
     width = getattr(cfg.model, "decoder_embed_dim", 512)
     inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
     if getattr(cfg.model, "ffn", "mlp") == "swiglu":
@@ -242,7 +242,7 @@ def load_checkpoint(
         shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),
         # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
         # before and after its activation.
-        bytes_per_input=(10 * width + 2 * inner) * PRECISIONS[precision].itemsize,
+        bytes_per_input=(10 * width + 2 * inner) * dtype_of(precision).itemsize,
     )
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..options import option
 from .option_types import (
@@ -21,8 +19,11 @@ from .option_types import (
     parse_strides,
 )
 
-#: Types of weights and activations by name.
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+if TYPE_CHECKING:
+    import torch
+
+#: Names of the types of weights and activations.
+PRECISIONS = ("fp32", "bf16", "fp16")
 #: Document boundaries by name.
 DOCUMENT_BOUNDARIES = {
     "empty-lines": (
@@ -36,6 +37,13 @@ MEASUREMENT = "measurement"
 CHECKPOINTS = "only for fairseq checkpoints"
 COMPUTATION = "computation"
 _BOUNDARIES_HELP = "; ".join(f"{name}: {rule}" for name, rule in DOCUMENT_BOUNDARIES.items())
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """Return the type of weights and activations with a name of :data:`PRECISIONS`."""
+    import torch
+
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 
 
 class TextCase(NamedTuple):

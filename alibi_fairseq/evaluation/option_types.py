@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-
-import torch
+from typing import TYPE_CHECKING
 
 from ..options import names
+
+if TYPE_CHECKING:
+    import torch
 
 
 def parse_splits(text: str) -> tuple[str, ...]:
@@ -70,6 +72,8 @@ def find_device(name: str) -> torch.device:
     Raises:
         ValueError: the device does not exist.
     """
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

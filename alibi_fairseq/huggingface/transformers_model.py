@@ -18,7 +18,7 @@ from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
-from ..evaluation.config import PRECISIONS
+from ..evaluation.config import dtype_of
 from ..evaluation.scoring import Scorer
 from .configuration_alibi_lm import AlibiLmConfig
 from .model_folder import CONFIG_FILE, ModelFolder
@@ -130,7 +130,7 @@ def load_transformers_model(
 
     Args:
         folder: the folder.
-        precision: key of :data:`..evaluation.config.PRECISIONS`.
+        precision: name of :data:`..evaluation.config.PRECISIONS`.
         device: device to compute on.
         longest: longest window, which determines the memory of eager attention.
         bos_per_window: True to replace the first input of every window by the first input of the
@@ -139,7 +139,7 @@ def load_transformers_model(
     Raises:
         UserInputError: the folder is corrupted, or the model is not a causal language model.
     """
-    dtype = PRECISIONS[precision]
+    dtype = dtype_of(precision)
     model = folder.load_model(dtype, device)
     config = model.config.get_text_config()
     rotation_states = RotationStates(model)

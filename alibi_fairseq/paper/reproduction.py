@@ -19,7 +19,6 @@ from .cost import cost_table, run_cost
 from .datasets import PaperDataset
 from .item_table import item_table
 from .recipe import Recipe, flags
-from .report import write_report
 from .report_data import collect
 from .scale import Scale
 from .trainings import PaperEvaluation, PaperTraining, evaluations_of
@@ -100,6 +99,8 @@ class ReproductionExperiment(Experiment):
 
     def report(self) -> None:
         """Write the report, and write and print the table of each item."""
+        from .report import write_report  # imports matplotlib
+
         paths = [self.folder / "results"]
         for run in self.runs:
             record = run.folder / TRAINING_FILE
