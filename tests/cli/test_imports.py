@@ -31,9 +31,7 @@ def imported_by(*arguments, cwd=None):
     return done.stdout.rpartition("imported:")[2].split()
 
 
-@pytest.mark.parametrize(
-    "command", [[], *([name] for name in COMMANDS if name != "compare")], ids="-".join
-)
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids="-".join)
 def test_help_imports_no_heavy_library(command):
     assert imported_by(*command, "--help") == []
 

@@ -35,7 +35,7 @@ def commands(monkeypatch):
     fake = Commands()
     monkeypatch.setattr(child_process, "execute_command", fake)
     monkeypatch.setattr(datasets, "write_excerpt", fake.write_excerpt)
-    monkeypatch.setattr(report, "write_report", lambda *_, **__: None)
+    monkeypatch.setattr("alibi_fairseq.paper.report.write_report", lambda *_, **__: None)
     return fake
 
 
