@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from alibi_fairseq import errors
 from alibi_fairseq.cli.experiments import corpus_paths
+from alibi_fairseq.cli.options import names
 from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.options import positive
 from alibi_fairseq.runs.dry_run import format_dry_run
@@ -41,6 +42,22 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--models", metavar="PATTERN", help="glob pattern of models to train (default: all)"
+    )
+    parser.add_argument(
+        "--methods",
+        type=names,
+        metavar="A,B,…",
+        help="train these methods at the training length of the tests instead of the models of the "
+        "configuration",
+    )
+    parser.add_argument("--user-dir", metavar="FOLDER", help="plugin with position methods")
+    parser.add_argument(
+        "--with",
+        dest="added",
+        type=Path,
+        metavar="FOLDER",
+        help="results of another method with this configuration; writes a page in FOLDER that "
+        "compares them with the results of the study",
     )
     parser.add_argument(
         "--work-dir",
@@ -81,6 +98,7 @@ def reject_unused_options(parser: argparse.ArgumentParser, args: argparse.Namesp
         "--models": args.models is not None,
         "--work-dir": args.work_dir is not None,
         "--parallel": args.parallel is not None,
+        "--methods": args.methods is not None,
         "--dry-run": args.dry_run,
     }
     for option, is_given in training_options.items():
@@ -118,6 +136,10 @@ def main(arguments: list[str]) -> int:
     from .config import StudyConfig
     from .experiment import Study
 
+    if args.user_dir:
+        from fairseq.utils import import_user_module
+
+        import_user_module(args)
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
     small_models = [path.resolve() for path in PRIMARY.parent.glob("*.yaml")]
@@ -126,6 +148,15 @@ def main(arguments: list[str]) -> int:
             f"{args.config} does not name the models of the tests, so no page would have its "
             "results. Add tests: {corpus: NAME, train_length: L}."
         )
+    if (args.methods or args.added) and not config.tests:
+        parser.error(f"{args.config} does not name the models of the tests, which --methods needs.")
+    if args.added:
+        from .added_methods import write_added_page
+
+        print(write_added_page(results, args.added, config.title, config.tests))
+        return 0
+    if args.methods:
+        config = config.with_methods(args.methods, args.user_dir)
     write_page = partial(write_study_page, config, args.results, results)
     if not args.corpus:
         from .gpu.page import figure_name
@@ -144,8 +175,8 @@ def main(arguments: list[str]) -> int:
             )
         return 0
     # YAML reads the name 2024 as a number.
-    names = [str(corpus["name"]) for corpus in config.corpora]
-    texts = corpus_paths(args.corpus, names)
+    corpora = [str(corpus["name"]) for corpus in config.corpora]
+    texts = corpus_paths(args.corpus, corpora)
     folder = (args.work_dir or WORK_DIR) / args.config.stem
     pattern = "*" if args.models is None else args.models
     study = Study(config, texts, folder, results, write_page, pattern)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, fields, replace
 from pathlib import Path
 
 import pydantic.dataclasses
@@ -69,6 +69,22 @@ class StudyConfig:
             corpora.append({**corpus, key: str(text)})
         shared = {**self.training, **self.evaluation, "corpora": corpora}
         return tuple(from_mapping({**shared, **part}) for part in self.parts)
+
+    def with_methods(self, methods: Sequence[str], user_dir: str | None) -> StudyConfig:
+        """Return the same study of other methods, at the training length of the tests.
+
+        Args:
+            methods: position methods.
+            user_dir: folder of the plugin with the methods.
+        """
+        assert self.tests is not None
+        training = {**self.training, "user_dir": user_dir}
+        evaluation = dict(self.evaluation)
+        for keys, name in ((training, "method_flags"), (evaluation, "variants")):
+            if name in keys:
+                keys[name] = {key: keys[name][key] for key in keys[name] if key in methods}
+        part = {"methods": list(methods), "train_lengths": self.tests.train_length}
+        return replace(self, training=training, evaluation=evaluation, parts=[part])
 
 
 def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:

@@ -93,7 +93,10 @@ class StudyRun(TunedRun):
                 data[name] = sha256_if_present(file)
             cases = sorted(step.cases)
             evaluations.append({"name": step.name, "points": cases, **step.settings})
-        return {"options": options, "evaluations": evaluations, "data": data}
+        settings = {"options": options, "evaluations": evaluations, "data": data}
+        if "plugin" in self.settings:
+            settings["plugin"] = self.settings["plugin"]
+        return settings
 
     @property
     def is_done(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import defaultdict
@@ -118,11 +119,11 @@ _EQUAL_KEYS = {
 }
 
 
-def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
+def load_losses(*folders: Path) -> dict[EvaluationKey, ArticleLosses]:
     """Read the losses of all finished models.
 
     Args:
-        folder: results folder of the study.
+        folders: results folders of the study, and of methods that are compared with it.
 
     Raises:
         UserInputError: models of a corpus were tested on different articles, with different
@@ -132,7 +133,7 @@ def load_losses(folder: Path) -> dict[EvaluationKey, ArticleLosses]:
     records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
     first_seeds: dict[tuple[str, str, int], FinishedModel] = {}
     first_evaluations: dict[tuple[str, str], _Evaluation] = {}  # by training corpus and tested text
-    for model in finished_models(folder):
+    for model in itertools.chain(*map(finished_models, folders)):
         name = (model.corpus, model.method, model.train_length)
         _check_same_training(first_seeds.setdefault(name, model), model)
         for evaluation in _evaluations_of(model):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 
+from ..added_methods import added_methods_sections
 from ..context_gain import context_gain_sections
 from ..losses import (
     Losses,
@@ -16,6 +17,7 @@ from ..losses import (
     load_tuning,
 )
 from ..primary_tests import StudiedModels
+from ..ranking import ranking_sections
 from ..tables import (
     NOTATION,
     at_train_length,
@@ -25,7 +27,6 @@ from ..tables import (
     perplexity_table,
     published_gaps_table,
     tests_sections,
-    training_gaps_table,
     trials_table,
 )
 from ..title_claim import title_claim_sections
@@ -52,10 +53,10 @@ def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     sections += context_gain_sections(losses, models)
     sections += divergence_section(diverged_models(folder))
     sections += ["## Perplexity", *_perplexity_sections(losses, folder)]
-    gaps = training_gaps_table(load_curves(folder), models.corpus, models.train_length)
-    if gaps:
-        sections += ["## Validation perplexity during training", gaps]
+    curves = load_curves(folder)
+    sections += ranking_sections(folder, curves, models.corpus, models.train_length)
     sections += ["## Published differences at the training length", published_gaps_table()]
+    sections += added_methods_sections(folder, models)
     provenance = load_provenance(folder)
     if provenance:
         sections += ["## Origin of the models", origins_table(provenance)]

@@ -28,6 +28,7 @@ from ..losses import (
 )
 from ..paper_claim import perplexity
 from ..primary_tests import SEEDS, run_tests
+from ..ranking import ranking_sections
 from ..tables import (
     NOTATION,
     at_train_length,
@@ -40,7 +41,6 @@ from ..tables import (
     published_gaps_table,
     seeds_by_model,
     tests_sections,
-    training_gaps_table,
     trials_table,
 )
 from .groups import CORPUS, GROUPS, MODELS, Group
@@ -145,12 +145,6 @@ the lowest loss then, and a perplexity {change} above that of {best:g} after 12.
 {methods} use {rate:g} without such a check. An error of this size in one of them is larger than
 the margin of E3 (2%), so E3 could come out differently with rates that were chosen at 12.0M
 tokens."""
-
-TRAINING_GAPS = """\
-Difference from ALiBi in perplexity on the validation split, at L = 128 without overlap (mean over
-seeds). The last column differs from the table above, which is of the test split. The learning rate
-is still high before the last column, so the other columns are not the results of models that were
-trained on fewer tokens."""
 
 ESTIMATES = """\
 The secondary models are a separate set, trained for 750 updates of 4,096 tokens with three seeds
@@ -352,9 +346,8 @@ def _primary_sections(folder: Path, losses: Losses) -> list[str]:
     paths = [folder / FIGURE, folder / "lengths.svg"]
     draw_method_lengths(models, LENGTHS, MODELS.train_length, *paths)
     sections.append(f"![Perplexity by evaluation length, 24.0M tokens]({FIGURE})")
-    gaps = training_gaps_table(load_curves(folder / PRIMARY), CORPUS, MODELS.train_length)
-    if gaps:
-        sections += ["### Differences during training", TRAINING_GAPS, gaps]
+    curves = load_curves(folder / PRIMARY)
+    sections += ranking_sections(folder, curves, CORPUS, MODELS.train_length)
     sections += _estimates_beyond_the_tests(losses)
     sections += _test_text(folder)
     return sections

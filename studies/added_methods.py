@@ -1,0 +1,202 @@
+"""Methods that others trained with a study's configuration, next to the study's own.
+
+The results of a method are a folder like that of the study, with ``cells/``. They are comparable if
+the data and all settings but those of the method are those of the study's ALiBi models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.files import atomic_write
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.results.labels import method_name
+
+from .estimates import estimate_change
+from .losses import (
+    EvaluationKey,
+    FinishedModel,
+    Losses,
+    finished_models,
+    load_losses,
+    load_provenance,
+    load_tuning,
+)
+from .primary_tests import StudiedModels
+from .tables import (
+    NOTATION,
+    at_train_length,
+    draw_method_lengths,
+    estimate_cells,
+    origins_table,
+    perplexity_table,
+    trials_table,
+)
+
+#: Folder in a study's results with one folder of results per added method.
+ADDED = "added"
+FIGURE = "added-methods"
+
+INTRODUCTION = """\
+Methods that were trained with the configuration of this study after it, on the same data and with
+the same settings. They are compared with the study's models, and have no outcome."""
+
+OPTIONS = """\
+Their options that the study's ALiBi models lack: {options}."""
+
+CHANGES = """\
+Change of perplexity from the study's models to the added ones, at the same length:"""
+
+
+def added_methods_sections(folder: Path, models: StudiedModels) -> list[str]:
+    """Return the methods in ``added/`` next to those of the study, and draw their figure."""
+    added = sorted(path.parent for path in folder.glob(f"{ADDED}/*/cells"))
+    if not added:
+        return []
+    return ["## Added methods", *_sections(folder, added, models, folder)]
+
+
+def write_added_page(folder: Path, added: Path, title: str, models: StudiedModels) -> Path:
+    """Write a page that compares a method with the study; return its path, in the method's folder.
+
+    Args:
+        folder: results of the study.
+        added: results of the method.
+        title: title of the study.
+        models: models of the six tests.
+    """
+    sections = [f"# {title}, with added methods", NOTATION]
+    sections += _sections(folder, [added], models, added)
+    sections += ["## Origin of the added models", origins_table(load_provenance(added))]
+    tuning = load_tuning(added)
+    if tuning:
+        sections += ["## Learning rates of the added models", trials_table(tuning)]
+    path = added / "README.md"
+    with atomic_write(path) as stream:
+        stream.write("\n\n".join(section.rstrip() for section in sections) + "\n")
+    return path
+
+
+def _sections(
+    folder: Path, added: Sequence[Path], models: StudiedModels, figures: Path
+) -> list[str]:
+    """Return perplexities and changes of the added methods, after checking their settings."""
+    reference = _reference(folder, models)
+    options: list[str] = []
+    methods: list[str] = []
+    for path in added:
+        for model in finished_models(path):
+            options += check_same_settings(reference, model)
+            if model.method not in methods:
+                methods.append(model.method)
+    losses = load_losses(folder, *added)
+    shown = at_train_length(losses, models.corpus, models.train_length)
+    lengths = sorted({length for by_length in shown.values() for length in by_length})
+    names = ", ".join(f"`{option}`" for option in dict.fromkeys(options)) or "none"
+    figure = figures / f"{FIGURE}.png"
+    draw_method_lengths(shown, lengths, models.train_length, figure, figure.with_suffix(".svg"))
+    return [
+        INTRODUCTION,
+        OPTIONS.format(options=names),
+        perplexity_table(shown, lengths),
+        f"![Perplexity by evaluation length]({FIGURE}.png)",
+        CHANGES,
+        _changes_table(losses, methods, models),
+    ]
+
+
+def _reference(folder: Path, models: StudiedModels) -> FinishedModel:
+    """Return the study's first model of ALiBi at L, whose settings all methods share."""
+    for model in finished_models(folder):
+        wanted = (models.corpus, "alibi", models.train_length)
+        if (model.corpus, model.method, model.train_length) == wanted:
+            return model
+    raise UserInputError(f"{folder} has no finished model of ALiBi to compare with.")
+
+
+def check_same_settings(reference: FinishedModel, added: FinishedModel) -> list[str]:
+    """Check that a model was trained and evaluated as the reference was.
+
+    Returns:
+        The options that only the added model has, such as those of its method.
+
+    Raises:
+        UserInputError: the name is a method of the study, or the data, an option of the training,
+            or the evaluation differs.
+    """
+    if added.method == reference.method:
+        raise UserInputError(
+            f"{added.folder} is a model of '{added.method}', which the study has. Give the method "
+            "another name."
+        )
+    for kind in ("data", "evaluations", "options"):
+        ours = _comparable_settings(reference, kind)
+        theirs = _comparable_settings(added, kind)
+        for name, value in ours.items():
+            if theirs.get(name) != value:
+                raise UserInputError(
+                    f"{added.folder} is not comparable with {reference.folder}: {kind}: {name} is "
+                    f"{theirs.get(name, 'missing')} instead of {value}. Train it with the "
+                    "configuration and the text of the study."
+                )
+    ours = _comparable_settings(reference, "options")
+    theirs = _comparable_settings(added, "options")
+    return [f"{name} {value}".strip() for name, value in theirs.items() if name not in ours]
+
+
+def _comparable_settings(model: FinishedModel, kind: str) -> dict[str, object]:
+    """Return the settings that all methods share, by name.
+
+    Args:
+        kind: ``data``, ``evaluations``, or ``options``.
+    """
+    settings = model.settings[kind]
+    if kind == "data":
+        return dict(settings)
+    if kind == "evaluations":
+        # Variants and sliding windows belong to the tests of ALiBi.
+        plain = [step for step in settings if not step["name"] and _is_plain(step)]
+        return {"without overlap": plain}
+    options = {}
+    for index, word in enumerate(settings):
+        if word.startswith("--"):
+            following = settings[index + 1 : index + 2]
+            is_flag = not following or following[0].startswith("--")
+            options[word] = "" if is_flag else following[0]
+    for name in ("--position-method", "--seed"):
+        options.pop(name, None)
+    # Its length is that of the model, which may be 4 L.
+    options.pop("--tokens-per-sample", None)
+    return options
+
+
+def _is_plain(step: dict) -> bool:
+    """Return True if the windows of an evaluation do not overlap."""
+    return all(length == stride for _, length, stride in step["points"])
+
+
+def _changes_table(losses: Losses, methods: Sequence[str], models: StudiedModels) -> str:
+    """Write the changes from each method of the study to each added one at L, 4 L, and 16 L."""
+    present = at_train_length(losses, models.corpus, models.train_length)
+    rows = []
+    for method in methods:
+        for other in present:
+            if other in methods:
+                continue
+            row = [f"{method_name(method)} vs. {method_name(other)}"]
+            for multiple in (1, 4, 16):
+                row += _change(losses, models.key(method, multiple), models.key(other, multiple))
+            rows.append(row)
+    headers = [""]
+    for multiple in ("L", "4 L", "16 L"):
+        headers += [f"at {multiple}", "95% interval"]
+    return markdown.table(headers, rows)
+
+
+def _change(losses: Losses, first: EvaluationKey, second: EvaluationKey) -> list[str]:
+    """Return the change between two evaluations and its interval, or dashes."""
+    if first not in losses or second not in losses:
+        return [markdown.NOTHING] * 2
+    return estimate_cells(estimate_change(losses[first], losses[second]))[:2]

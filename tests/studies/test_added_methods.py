@@ -1,0 +1,145 @@
+"""Methods that are trained with a study's configuration and compared with its results."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from results_documents import cells_of
+from test_page import Evaluation, assert_printed, change, read_losses
+
+from alibi_fairseq.compare.comparison_runs import list_runs
+from alibi_fairseq.compare.config_files import load_config
+from alibi_fairseq.errors import UserInputError
+from studies.__main__ import main
+from studies.config import StudyConfig
+
+ROOT = Path(__file__).parents[2]
+PRIMARY = ROOT / "results" / "small_models" / "primary"
+HOUR = ROOT / "studies" / "gpu" / "hour.yaml"
+
+
+@pytest.fixture
+def study(tmp_path) -> Path:
+    """Write a configuration with the primary models, their results, and those of a method.
+
+    The method is rotary embeddings under the name ``root``. Returns the path of the configuration.
+    """
+    config = yaml.safe_load((ROOT / "studies/small_models/primary.yaml").read_text())
+    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(config))
+    shutil.copytree(PRIMARY, tmp_path / "results/mine")
+    for cell in (tmp_path / "results/mine/cells").glob("*-rotary-*"):
+        name = cell.name.replace("rotary", "root")
+        added = tmp_path / "root/cells" / name
+        added.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(cell, added)
+        edit(added, lambda text: text.replace("rotary", "root"))
+    return path
+
+
+def edit(model: Path, change_text) -> None:
+    """Change the text of the description of a model."""
+    path = model / "cell.json"
+    path.write_text(change_text(path.read_text()))
+
+
+def compare(study: Path) -> str:
+    """Compare the method with the study; return the page."""
+    results = str(study.parent / "results")
+    assert main([str(study), "--results", results, "--with", str(study.parent / "root")]) == 0
+    return (study.parent / "root/README.md").read_text()
+
+
+def changes(page: str) -> dict[str, list[str]]:
+    """Return the changes and intervals of a page, by the compared methods."""
+    return {row[0]: row[1:] for row in cells_of(page) if row and " vs. " in row[0]}
+
+
+def test_method_is_placed_next_to_the_study(study):
+    published = (study.parent / "results/mine/cells").rglob("*.json")
+    before = {path: path.read_bytes() for path in published}
+    page = compare(study)
+    assert (study.parent / "root/added-methods.png").is_file()
+    perplexities = {row[0]: row[1:] for row in cells_of(page) if len(row) == 7}
+    published_page = (ROOT / "results/small_models/README.md").read_text()
+    for name in ("ALiBi", "Sinusoidal", "T5 bias"):
+        row = next(row for row in cells_of(published_page) if row[0] == name and len(row) == 7)
+        assert perplexities[name] == row[1:]
+    rotary = next(row for row in cells_of(published_page) if row[0] == "Rotary" and len(row) == 7)
+    assert perplexities["root"] == rotary[1:]
+    assert not (study.parent / "results/mine/README.md").exists()
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_changes_have_intervals(study):
+    rows = changes(compare(study))
+    assert list(rows) == ["root vs. ALiBi", "root vs. Sinusoidal", "root vs. T5 bias"]
+    losses = read_losses("primary")
+    for index, length in enumerate((128, 512, 2048)):
+        first = Evaluation("wikipedia", "rotary", 128, length, length)
+        second = Evaluation("wikipedia", "alibi", 128, length, length)
+        shown, interval = rows["root vs. ALiBi"][2 * index : 2 * index + 2]
+        assert_printed([shown, *interval.split(" … ")], change(losses, first, second))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ('"5856"', '"6000"', "--max-update is 6000 instead of 5856"),
+        ("9746a8db", "00000000", "data: train.bin is 00000000"),
+        ("375d32ef", "00000000", "data: test.bin is 00000000"),
+        ('"score_from": 2048', '"score_from": 1024', "evaluations: without overlap"),
+        ('"--dropout",\n   "0"', '"--dropout",\n   "0.1"', "--dropout is 0.1 instead of 0"),
+    ],
+)
+def test_other_settings_are_rejected(study, before, after, named):
+    model = study.parent / "root/cells/wikipedia-root-128-seed2"
+    assert before in (model / "cell.json").read_text()
+    edit(model, lambda text: text.replace(before, after))
+    for seed in (1, 3):  # the checks of seeds of one model come later
+        shutil.rmtree(model.with_name(f"wikipedia-root-128-seed{seed}"))
+    with pytest.raises(UserInputError, match=named):
+        compare(study)
+
+
+def test_options_of_the_method_are_stated(study):
+    for model in (study.parent / "root/cells").iterdir():
+        edit(model, lambda text: text.replace('"--seed"', '"--root-scale", "2", "--seed"'))
+    assert "options that the study's ALiBi models lack: `--root-scale 2`." in compare(study)
+
+
+def test_method_of_the_study_is_rejected(study):
+    for model in list((study.parent / "root/cells").iterdir()):
+        name = model.name.replace("root", "alibi")
+        shutil.move(model, model.with_name(name))
+        edit(model.with_name(name), lambda text: text.replace("root", "alibi"))
+    with pytest.raises(UserInputError, match="which the study has"):
+        compare(study)
+
+
+def test_page_of_the_study_has_added_methods(study):
+    (study.parent / "results/mine/added").mkdir()
+    shutil.move(study.parent / "root", study.parent / "results/mine/added/root")
+    assert main([str(study), "--results", str(study.parent / "results")]) == 0
+    page = (study.parent / "results/mine/README.md").read_text()
+    before, after = page.split("## Added methods")
+    assert "root" not in before
+    assert "root vs. ALiBi" in after
+
+
+def test_configuration_of_another_method_has_the_settings_of_the_study(tmp_path):
+    config = load_config(HOUR, StudyConfig)
+    other = config.with_methods(["kerple"], None)
+    (part,) = other.comparisons({})
+    (first, *_) = config.comparisons({})
+    runs = list_runs(part, tmp_path, tmp_path)
+    assert [model.spec.seed for model in runs] == [1, 2, 3]
+    assert {model.spec.train_length for model in runs} == {512}
+    ours = list_runs(first, tmp_path, tmp_path)[0].run.settings["options"]
+    theirs = runs[0].run.settings["options"]
+    assert [word if word != "alibi" else "kerple" for word in ours] == theirs
+    assert runs[0].run.tuning is not None
