@@ -137,6 +137,13 @@ def test_output_layer_at_gpu_sizes(gpu_sizes, monkeypatch):
     assert len(cells) == 6
 
 
+@pytest.mark.slow
+def test_peers_at_gpu_sizes(gpu_sizes):
+    pytest.importorskip("x_transformers")
+    cells = gpu_sizes("peers", "--rounds", "1", "--lengths", "16")
+    check(cells, {"alibi_fairseq", "bloom", "x-transformers", "x-transformers, flash"})
+
+
 @pytest.mark.slow  # real sizes
 def test_evaluate_quick(bench):
     cells = bench("evaluate", "--quick", "--rounds", "1")
