@@ -125,7 +125,7 @@ def memory_difference(candidate: Candidate) -> float:
     """Return the difference between two segments with a memory and the full pass."""
     method = candidate.model.decoder.embed_positions
     model = candidate.model
-    if "mem_len" in method.options:
+    if hasattr(method.options, "mem_len"):
         model = candidate.build("--mem-len", str(TRAIN_LENGTH))
     memory_length = model.decoder.embed_positions.memory_length
     if not memory_length:

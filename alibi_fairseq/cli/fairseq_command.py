@@ -19,7 +19,9 @@ def run(command: str, arguments: list[str]) -> int:
     names = [argument.partition("=")[0] for argument in arguments]
     if command == "hydra-train":
         main = hydra_train
-        if "common.user_dir" not in names:
+        if "common.user_dir" in names:
+            import_plugin(arguments[names.index("common.user_dir")].partition("=")[2])
+        else:
             arguments = [*arguments, f"common.user_dir={FOLDER}"]
     else:
         main = import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main
@@ -30,6 +32,13 @@ def run(command: str, arguments: list[str]) -> int:
         main = training_help
     main()
     return 0
+
+
+def import_plugin(folder: str) -> None:
+    """Import a plugin before Hydra reads the options of its position methods."""
+    from fairseq.utils import import_user_module
+
+    import_user_module(argparse.Namespace(user_dir=folder))
 
 
 def training_help() -> None:

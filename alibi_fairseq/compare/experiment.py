@@ -14,7 +14,6 @@ import yaml
 from ..errors import UserInputError
 from ..files import atomic_write
 from ..positions import (
-    METHOD_OPTIONS,
     MethodSpec,
     PositionConfig,
     build_position_method,
@@ -84,16 +83,15 @@ class ComparisonExperiment(Experiment):
             parser = options.get_training_parser()
             args = options.parse_args_and_arch(parser, [run.data, *run.flags])
             model_options = defaults | vars(args)
-            MethodSpec.from_options(argparse.Namespace(**model_options))
+            method = MethodSpec.from_options(argparse.Namespace(**model_options))
             config = PositionConfig(
                 embed_dim=model_options["decoder_embed_dim"],
                 num_heads=model_options["decoder_attention_heads"],
                 # One layer per listed method, to save memory; the parameters are not used.
-                num_layers=len(args.position_method.split(",")),
+                num_layers=len(method.layers),
                 train_length=spec.train_length,
-                **{option: model_options[option] for option in METHOD_OPTIONS},
             )
-            build_position_method(args.position_method, config)
+            build_position_method(method, config)
 
     @property
     def prepared(self) -> bool:

@@ -26,7 +26,7 @@ from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
 from ..models.output_projection import OutputProjection
-from ..positions import MethodSpec
+from ..positions import MethodSpec, all_options
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from ..results.labels import method_facts
@@ -140,9 +140,9 @@ def find_max_length(model: Any) -> int:
     decoder = model.decoder
     # Positions of --block-diagonal begin anew in each document, so a window may be longer.
     if is_learned_table(decoder) and decoder.block_diagonal == "none":
-        config = decoder.embed_positions.config
-        if not config.clamp_learned_positions:
-            return config.train_length
+        positions = decoder.embed_positions
+        if not positions.options.clamp_learned_positions:
+            return positions.config.train_length
     return model.max_positions()
 
 
@@ -265,9 +265,9 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
     """
     cfg = state.get("cfg") or {}
     model = cfg.get("model") or {}
-    ours: dict = {}
+    ours: set[str] = set()
     if "position_method" in model:  # a model of ours, whose checkpoint may lack newer options
-        ours = AlibiLanguageModelConfig.__dataclass_fields__
+        ours = {*AlibiLanguageModelConfig.__dataclass_fields__, *all_options()}
     for name, value in overrides.items():
         is_option = name in model or name in ours
         if not is_option or name in ("_name", "arch"):

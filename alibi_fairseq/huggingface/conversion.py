@@ -17,8 +17,9 @@ from ..blocks.normalization import EPS
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.output_projection import parse_excluded_symbols
-from ..positions import PositionConfig
-from ..positions.rotary import Rotary
+from ..positions.alibi import Alibi
+from ..positions.options import read_options
+from ..positions.rotary import Rotary, RotaryOptions
 from .architectures import ACTIVATIONS, Weights
 from .configuration_alibi_lm import AlibiLmConfig
 from .modeling_alibi_lm import AlibiLmForCausalLM
@@ -42,7 +43,7 @@ SUPPORTED_OPTIONS = {
     "clamp_learned_positions",
     "excluded_symbols",
     *(field.name for field in fields(BlockOptions)),
-    *Rotary.options,
+    *(field.name for field in fields(RotaryOptions)),
 }
 #: Patterns of our decoder's weight names, and the names in the modeling files.
 RENAMED = (
@@ -185,7 +186,7 @@ def describe_decoder(decoder: Any, position_method: str, train_length: int) -> A
         embedding_width=decoder.embed_tokens.embedding_dim,
         output_width=decoder.output_embed_dim,
         excluded_symbols=parse_excluded_symbols(getattr(args, "excluded_symbols", "none")) or None,
-        alibi_scale=_alibi_scale(args),
+        alibi_scale=_alibi_scale(decoder),
         alibi_bias_max=getattr(args, "alibi_bias_max", 8.0),
         clamp_learned_positions=getattr(args, "clamp_learned_positions", False),
         rotary_parameters=rotary_parameters(decoder),
@@ -256,14 +257,10 @@ def _attention_window(decoder: Any) -> int:
     return window
 
 
-def _alibi_scale(args: Any) -> float | None:
+def _alibi_scale(decoder: Any) -> float | None:
     """Return the divisor of ALiBi's slopes, or None if it depends on the number of keys."""
-    scale = getattr(args, "alibi_scale", "none")
-    if scale == "dynamic":
-        return None
-    if scale == "none":
-        return 1.0
-    return float(scale)
+    method = decoder.embed_positions
+    return method.options.alibi_scale if isinstance(method, Alibi) else 1.0
 
 
 def rotary_parameters(decoder: Any) -> dict[str, Any] | None:
@@ -271,10 +268,7 @@ def rotary_parameters(decoder: Any) -> dict[str, Any] | None:
     method = decoder.embed_positions
     if not isinstance(method, Rotary):
         return None
-    changed = any(
-        getattr(method.config, option) != getattr(PositionConfig, option)
-        for option in Rotary.options
-    )
+    changed = method.options != read_options(RotaryOptions, {})
     return rope_parameters(method) if changed else None
 
 

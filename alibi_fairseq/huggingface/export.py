@@ -21,11 +21,13 @@ from ..evaluation.checkpoint import load_checkpoint
 from ..evaluation.split import Split, load_dictionary, load_split
 from ..evaluation.text_size import CONTINUATION, MIN_MARKED, WORD_MARK
 from ..files import atomic_folder
+from ..positions.registry import UnknownMethodError
 from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import Converted, convert_decoder
 from .model_card import measurements_of_checkpoint, model_card
 from .modeling_alibi_lm import AlibiLmForCausalLM
+from .positions_alibi_lm import POSITIONS
 from .tokenization_alibi_lm import AlibiLmTokenizer
 
 #: Number of lines to decode and encode again.
@@ -61,7 +63,13 @@ def export_checkpoint(
         dictionary = load_dictionary(data)
         files = find_tokenizer_files(data_folder, dictionary, tokenizer_files)
         tokenizer = build_tokenizer(data, files)
-        loaded = load_checkpoint(checkpoint, data)
+        try:
+            loaded = load_checkpoint(checkpoint, data)
+        except UnknownMethodError as error:
+            raise UserInputError(
+                f"{checkpoint} cannot be exported, because its position method is a plugin's. "
+                f"Exported models have only these: {', '.join(POSITIONS)}."
+            ) from error
         for split in ("valid", "test", "train"):
             if (data / f"{split}.idx").is_file():
                 check_tokenizer(tokenizer, load_split(data_folder, split, dictionary))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..errors import UserInputError
+from ..positions.options import TURNS, RotaryScaling
 from ..positions.rotary import Rotary
-from ..positions.rotary_frequencies import BASE, TURNS, Scaling, ntk_base
+from ..positions.rotary_frequencies import BASE, ntk_base
 
 #: transformers' names of our scalings. ``ntk`` with a factor is exported as another base instead.
 NATIVE_ROPE_TYPES = {
@@ -35,34 +37,34 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
     Raises:
         UserInputError: transformers has none.
     """
-    config = method.config
+    options = method.options
     scaling = method.scaling
     parameters = {
         "rope_type": "default",
-        "rope_theta": config.rotary_base,
-        "partial_rotary_factor": config.rotary_percent,
+        "rope_theta": options.rotary_base,
+        "partial_rotary_factor": options.rotary_percent,
     }
-    if config.p_rope < 1:
+    if options.p_rope < 1:
         parameters["rope_type"] = "proportional"
-        parameters["partial_rotary_factor"] = config.p_rope
+        parameters["partial_rotary_factor"] = options.p_rope
         if scaling is not None:  # only pi can be combined with it
-            parameters["factor"] = _fixed_factor(scaling, config.rotary_scaling)
+            parameters["factor"] = _fixed_factor(scaling)
         return parameters
     if scaling is None:
         return parameters
     if scaling.kind == "ntk" and scaling.factor is not None:
-        base = ntk_base(config.rotary_base, scaling.factor, method.features)
+        base = ntk_base(options.rotary_base, scaling.factor, method.features)
         parameters["rope_theta"] = base
         return parameters
     parameters["rope_type"] = NATIVE_ROPE_TYPES[scaling.kind]
     if scaling.kind == "ntk":
-        if scaling.length != config.train_length:
-            raise _length_dependence_error(config.rotary_scaling)
+        if scaling.original_length != method.config.train_length:
+            raise _length_dependence_error(scaling)
         parameters["factor"] = 1.0
         return parameters
-    parameters["factor"] = _fixed_factor(scaling, config.rotary_scaling)
+    parameters["factor"] = _fixed_factor(scaling)
     if scaling.kind != "pi":
-        parameters["original_max_position_embeddings"] = scaling.length
+        parameters["original_max_position_embeddings"] = scaling.original_length
     if scaling.kind in TURN_KEYS:
         few, many = TURN_KEYS[scaling.kind]
         parameters[few] = scaling.few_turns
@@ -73,22 +75,22 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
     return parameters
 
 
-def _fixed_factor(scaling: Scaling, given: str) -> float:
+def _fixed_factor(scaling: RotaryScaling) -> float:
     """Return the factor of a scaling.
 
     Raises:
         UserInputError: it depends on the length of the text.
     """
     if scaling.factor is None:
-        raise _length_dependence_error(given)
+        raise _length_dependence_error(scaling)
     return scaling.factor
 
 
-def _length_dependence_error(given: str) -> UserInputError:
+def _length_dependence_error(scaling: RotaryScaling) -> UserInputError:
     """Return the error of a scaling that transformers lacks."""
     return UserInputError(
         f"transformers has no rotation that depends on the length of the text as "
-        f"--rotary-scaling {given} does. Train with a fixed factor, such as pi:4."
+        f"--rotary-scaling {scaling.kind}:dynamic does. Train with a fixed factor, such as pi:4."
     )
 
 
@@ -135,12 +137,14 @@ def _scaling_options(rope_type: str, rest: dict[str, Any], train_length: int) ->
     if kind == "ntk":
         return {"rotary_scaling": "ntk:dynamic"}
     length = rest.pop("original_max_position_embeddings", train_length)
-    scaling = f"{kind}:{factor}:{length}"
+    scaling = RotaryScaling(kind, factor, length)
     if kind in TURN_KEYS:
         few_key, many_key = TURN_KEYS[kind]
         few, many = TURNS[kind]
-        scaling += f":{rest.pop(few_key, few)}:{rest.pop(many_key, many)}"
-    options = {"rotary_scaling": scaling}
+        scaling = replace(
+            scaling, few_turns=rest.pop(few_key, few), many_turns=rest.pop(many_key, many)
+        )
+    options = {"rotary_scaling": scaling.text}
     if kind == "longrope":
         for key, option in FACTOR_KEYS.items():
             options[option] = ",".join(str(number) for number in rest.pop(key))

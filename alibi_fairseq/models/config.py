@@ -8,7 +8,8 @@ fairseq inspects the types of the fields, so annotations must not be strings her
 
 # ruff: noqa: UP045 (fairseq's parser knows Optional[int] but not int | None)
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, make_dataclass
 from typing import Optional
 
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
@@ -17,11 +18,28 @@ from omegaconf import II
 from ..attention import BACKENDS
 from ..blocks import FEED_FORWARDS, NORMALIZATIONS
 from ..blocks.normalization import EPS
-from ..positions import METHODS
+from ..positions import METHODS, method_options, methods_with, plain_type
+
+
+def with_options_of(config: type, methods: Iterable[str]) -> type:
+    """Return a subclass of a dataclass that also has the options of position methods.
+
+    Options that it has already, such as those of a method that another one inherits, are not added.
+    """
+    added = {}
+    for method in methods:
+        for option in method_options(method).values():
+            if option.name not in config.__dataclass_fields__:  # type: ignore[attr-defined]
+                readers = ", ".join(methods_with(option.name))
+                text = f"{readers}: {option.metadata.get('help', 'option of a plugin')}"
+                default = field(default=option.default, metadata={"help": text})
+                added[option.name] = (option.name, plain_type(option), default)
+    namespace = {"__module__": config.__module__, "__doc__": config.__doc__}
+    return make_dataclass(config.__name__, added.values(), bases=(config,), namespace=namespace)
 
 
 @dataclass
-class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
+class AlibiLanguageModelConfig(with_options_of(TransformerLanguageModelConfig, METHODS)):  # type: ignore[misc]
     """Defaults of ``alibi_lm``: 6 layers, width 512, 8 heads, pre-norm, tied embeddings."""
 
     position_method: str = field(
@@ -38,32 +56,6 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
     compile_layers: bool = field(
         default=False,
         metadata={"help": "compile the decoder layers, except for attention, in training"},
-    )
-    mem_len: int = field(
-        default=0,
-        metadata={
-            "help": "transformer_xl: length of the memory of each layer, in tokens; needs "
-            "--task segment_language_modeling"
-        },
-    )
-    alibi_scale: str = field(
-        default="none",
-        metadata={
-            "help": "alibi: divide the slopes by a factor, or by tokens / training tokens "
-            "(dynamic); for evaluation past the training length"
-        },
-    )
-    alibi_bias_max: float = field(
-        default=8.0,
-        metadata={"help": "alibi: largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX"},
-    )
-    alibi_slopes: str = field(
-        default="paper",
-        metadata={
-            "help": "alibi: paper, trainable (one parameter per head), random (from an exponential "
-            "distribution, by --seed), or numbers or a file with one number per head, 0 for a head "
-            "without a bias"
-        },
     )
     score_scaling: str = field(
         default="none",
@@ -87,50 +79,6 @@ class AlibiLanguageModelConfig(TransformerLanguageModelConfig):
             "help": "attend to the token's own document only: none, eos (every </s> separates "
             "documents), or empty_line (two consecutive </s> do, as in complete_doc)"
         },
-    )
-    clamp_learned_positions: bool = field(
-        default=False,
-        metadata={"help": "learned: reuse the last position embedding past the training length"},
-    )
-    rotary_base: float = field(
-        default=10000.0,
-        metadata={"help": "rotary: base of the frequencies, base^(-2i/features)"},
-    )
-    rotary_percent: float = field(
-        default=1.0,
-        metadata={
-            "help": "rotary: fraction of the features of each head that rotate, the first ones"
-        },
-    )
-    p_rope: float = field(
-        default=1.0,
-        metadata={
-            "help": "rotary: fraction of the pairs of features that rotate, the fastest ones "
-            "(p-RoPE)"
-        },
-    )
-    rotary_scaling: str = field(
-        default="none",
-        metadata={
-            "help": "rotary: slow the rotation down past the training length: pi, ntk, yarn, "
-            "llama3, or longrope with a factor or, except for longrope, 'dynamic' (yarn:4, "
-            "ntk:dynamic) and, to continue a training, its earlier training length (yarn:4:512)"
-        },
-    )
-    longrope_short_factors: str = field(
-        default="none",
-        metadata={
-            "help": "rotary: with --rotary-scaling longrope, divisor of each frequency up to the "
-            "training length, separated by commas"
-        },
-    )
-    longrope_long_factors: str = field(
-        default="none",
-        metadata={"help": "rotary: the same for texts past the training length"},
-    )
-    t5_max_distance: int = field(
-        default=128,
-        metadata={"help": "t5: distance from which on, at the latest, all share a bucket"},
     )
     normalization: str = field(
         default="layer",

@@ -24,7 +24,6 @@ from ..attention import FutureMask, ScoreScale, start_of_each_document
 from ..blocks.feed_forward import swiglu
 from ..blocks.normalization import replace_layer_norms
 from ..positions import (
-    METHOD_OPTIONS,
     MethodSpec,
     PositionConfig,
     Rotation,
@@ -129,8 +128,9 @@ class AlibiDecoder(TransformerDecoder):
         super().__init__(args, dictionary, embed_tokens, no_encoder_attn=True)
         if args.normalization == "rms":
             replace_layer_norms(self, args.rms_norm_eps)
+        spec = MethodSpec.from_options(args)
         self.embed_positions = build_position_method(
-            args.position_method,
+            spec,
             PositionConfig(
                 embed_dim=args.decoder_embed_dim,
                 num_heads=args.decoder_attention_heads,
@@ -138,7 +138,6 @@ class AlibiDecoder(TransformerDecoder):
                 train_length=args.train_length,
                 padding_idx=self.padding_idx,
                 seed=args.train_seed,
-                **{option: getattr(args, option) for option in METHOD_OPTIONS},
             ),
         )
         self.score_scaling = args.score_scaling
@@ -152,7 +151,7 @@ class AlibiDecoder(TransformerDecoder):
                 layer_windows(args.train_attention_window, args.decoder_layers),
                 args.train_mem_len,
             )
-        layers = MethodSpec.from_options(args).over(args.decoder_layers)
+        layers = spec.over(args.decoder_layers)
         self.attention_windows = [layer.window for layer in layers]
         log_by_layer("--position-method", [layer.name for layer in layers])
         log_by_layer("--attention-window", self.attention_windows)

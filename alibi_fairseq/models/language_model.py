@@ -16,8 +16,7 @@ from torch import Tensor
 from ..attention import SCORE_SCALINGS, SEPARATORS, check_backend
 from ..blocks import FEED_FORWARDS, NORMALIZATIONS
 from ..errors import UserInputError
-from ..positions import MethodSpec
-from ..positions.alibi import slopes_option
+from ..positions import MethodSpec, all_options
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import bind_dictionary
 from .config import (
@@ -116,13 +115,15 @@ class AlibiLanguageModel(FairseqLanguageModel):
                     default=argparse.SUPPRESS,
                     help=option.metadata.get("help"),
                 )
-        parser.add_argument(
-            "--alibi-slopes",
-            type=slopes_option,
-            default=argparse.SUPPRESS,
-            metavar="paper|trainable|random|FILE",
-            help=cls.config.__dataclass_fields__["alibi_slopes"].metadata["help"],
-        )
+        for option in all_options().values():
+            if "argument" in option.metadata:
+                parser.add_argument(
+                    "--" + option.name.replace("_", "-"),
+                    type=option.metadata["argument"],
+                    default=argparse.SUPPRESS,
+                    metavar=option.metadata["metavar"],
+                    help=cls.config.__dataclass_fields__[option.name].metadata["help"],
+                )
         super().add_args(parser)
 
     @classmethod
@@ -132,7 +133,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         Raises:
             UserInputError: the options are inconsistent, or do not fit the task.
         """
-        args = plain_options(args)
+        args = plain_options(args, cls.config)
         for width in ("decoder_input_dim", "decoder_output_dim"):
             if getattr(args, width) is None:
                 setattr(args, width, args.decoder_embed_dim)
@@ -198,10 +199,10 @@ def tokenizer_options(data: str) -> dict[str, str | bool]:
     return {}
 
 
-def plain_options(args) -> argparse.Namespace:
+def plain_options(args, config: type[AlibiLanguageModelConfig]) -> argparse.Namespace:
     """Return the options as plain values, since fairseq's enumeration types cannot be pickled."""
     options = argparse.Namespace()
-    for field in dataclasses.fields(AlibiLanguageModelConfig):
+    for field in dataclasses.fields(config):
         value = getattr(args, field.name)
         setattr(options, field.name, getattr(value, "value", value))
     return options

@@ -41,7 +41,6 @@ from __future__ import annotations
 import functools
 import math
 import random
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -49,14 +48,12 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserInputError
+from ..options import option
 from .base import PositionConfig, PositionMethod, RelativeBias, ScoreBias
+from .options import positive, slope_divisor, slopes, slopes_option
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
-#: Values of ``alibi_slopes`` other than numbers.
-SLOPE_KINDS = ("paper", "trainable", "random")
-#: Largest number of characters read from a file of slopes.
-_MAX_CHARACTERS = 1 << 16
 
 
 def alibi_slopes(num_heads: int, bias_max: float = BIAS_MAX) -> Tensor:
@@ -152,35 +149,59 @@ class TrainableLinearBias(RelativeBias):
         return -slopes.view(-1, *[1] * distance.dim()) * distance  # (H, *distance.shape)
 
 
+@dataclass(frozen=True)
+class AlibiOptions:
+    """Options of ALiBi. ``alibi_scale`` is None if it depends on the length of the text."""
+
+    alibi_scale: float | None = option(
+        "divide the slopes by a factor, or by tokens / training tokens (dynamic); for evaluation "
+        "past the training length",
+        "none",
+        parse=slope_divisor,
+    )
+    alibi_bias_max: float = option(
+        "largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX", 8.0, parse=positive
+    )
+    alibi_slopes: str | tuple[float, ...] = option(
+        "paper, trainable (one parameter per head), random (from an exponential distribution, by "
+        "--seed), or numbers or a file with one number per head, 0 for a head without a bias",
+        "paper",
+        parse=slopes,
+        argument=slopes_option,
+        metavar="paper|trainable|random|FILE",
+    )
+
+
 class Alibi(PositionMethod):
     """ALiBi, with one score bias shared by all layers."""
 
-    options = ("alibi_scale", "alibi_bias_max", "alibi_slopes")
+    Options = AlibiOptions
+    options: AlibiOptions
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        self._divisor = slope_divisor(config.alibi_scale)
-        self.depends_on_key_count = self._divisor is None
-        if not (config.alibi_bias_max > 0 and math.isfinite(config.alibi_bias_max)):
-            raise UserInputError(
-                f"--alibi-bias-max must be a positive number, not {config.alibi_bias_max}."
-            )
+        self.depends_on_key_count = self.options.alibi_scale is None
         heads = config.num_heads
-        kind = config.alibi_slopes
-        published = alibi_slopes(heads, config.alibi_bias_max)
-        self.log_slopes = nn.Parameter(published.log()) if kind == "trainable" else None
+        slopes = self.options.alibi_slopes
+        published = alibi_slopes(heads, self.options.alibi_bias_max)
+        self.log_slopes = nn.Parameter(published.log()) if slopes == "trainable" else None
         self._given: tuple[float, ...] | None = None
-        if kind == "random":
+        if slopes == "random":
             self._given = random_slopes(heads, published.mean().item(), config.seed)
-        elif kind not in ("paper", "trainable"):
-            self._given = given_slopes(kind, heads)
+        elif isinstance(slopes, tuple):
+            self._given = slopes
+            if len(slopes) != heads:
+                raise UserInputError(
+                    f"--alibi-slopes has {len(slopes)} numbers, but there are {heads} heads. Pass "
+                    "one number per head."
+                )
 
     def bias(self, layer: int, keys: int) -> RelativeBias:
-        divisor = self._divisor
+        divisor = self.options.alibi_scale
         if divisor is None:
             divisor = max(1.0, keys / self.config.train_length)
         heads = self.config.num_heads
-        bias_max = self.config.alibi_bias_max
+        bias_max = self.options.alibi_bias_max
         if self.log_slopes is None:
             return LinearBias(heads, divisor, bias_max, self._given)
         if torch.is_grad_enabled():
@@ -190,42 +211,6 @@ class Alibi(PositionMethod):
         return LinearBias(heads, divisor, bias_max, learned)
 
 
-def positive(text: str) -> float | None:
-    """Parse a positive number, or return None."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if number > 0 and math.isfinite(number) else None
-
-
-def non_negative(text: str) -> float | None:
-    """Parse a number of at least 0, or return None."""
-    try:
-        is_zero = float(text) == 0
-    except ValueError:
-        return None
-    return 0.0 if is_zero else positive(text)
-
-
-def slope_divisor(alibi_scale: str) -> float | None:
-    """Return the divisor of the slopes for ``alibi_scale``, or None if it depends on the length.
-
-    Raises:
-        UserInputError: if it is neither ``none`` nor ``dynamic`` nor a positive number.
-    """
-    if alibi_scale == "none":
-        return 1.0
-    if alibi_scale == "dynamic":
-        return None
-    factor = positive(alibi_scale)
-    if factor is None:
-        raise UserInputError(
-            f"--alibi-scale must be none, dynamic or a positive number, not '{alibi_scale}'."
-        )
-    return factor
-
-
 def random_slopes(num_heads: int, mean: float, seed: int) -> tuple[float, ...]:
     """Draw slopes from an exponential distribution, the same on every machine.
 
@@ -233,44 +218,3 @@ def random_slopes(num_heads: int, mean: float, seed: int) -> tuple[float, ...]:
     """
     generator = random.Random(seed)
     return tuple(-mean * math.log1p(-generator.random()) for _ in range(num_heads))
-
-
-def given_slopes(option: str, num_heads: int) -> tuple[float, ...]:
-    """Parse slopes separated by commas or whitespace, as a model stores them.
-
-    Raises:
-        UserInputError: the option is not one number of at least 0 per head.
-    """
-    slopes = [non_negative(word) for word in option.replace(",", " ").split()]
-    if None in slopes or len(slopes) != num_heads:
-        raise UserInputError(
-            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or {num_heads} numbers, one per "
-            f"head, each positive or 0 (no bias), not {option[:60]!r} (in YAML give the numbers "
-            "themselves, separated by commas, and not a file)."
-        )
-    return tuple(slope for slope in slopes if slope is not None)
-
-
-def slopes_option(value: str) -> str:
-    """Return the value of ``--alibi-slopes``, with a file replaced by its numbers.
-
-    A model that stores them does not need the file again.
-
-    Raises:
-        UserInputError: there is no such file, or it is not text.
-    """
-    if value in SLOPE_KINDS:
-        return value
-    with suppress(ValueError):
-        float(value.partition(",")[0])
-        return value
-    try:
-        with open(value, encoding="utf-8") as file:
-            text = file.read(_MAX_CHARACTERS)  # a device may never end
-        return ",".join(text.replace(",", " ").split())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise UserInputError(
-            f"--alibi-slopes must be {', '.join(SLOPE_KINDS)} or a file of numbers; '{value}' "
-            f"cannot be read ({reason})."
-        ) from None

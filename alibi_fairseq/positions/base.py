@@ -21,9 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from .options import read_options
 
 #: A function from unrotated to rotated (queries, keys), both (B, H, T, D).
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -39,7 +42,7 @@ class PositionConfig:
         padding_idx: index of the padding symbol in the dictionary; fairseq's absolute positions
             start one past it.
         seed: training seed, for values that are drawn once and not learned.
-        others: model options of that name (``alibi_fairseq/models/config.py``).
+        options: options of the method, in its dataclass; None: the defaults.
     """
 
     embed_dim: int
@@ -47,19 +50,8 @@ class PositionConfig:
     num_layers: int
     train_length: int
     padding_idx: int = 1
-    mem_len: int = 0
-    alibi_scale: str = "none"
-    alibi_bias_max: float = 8.0
-    alibi_slopes: str = "paper"
-    clamp_learned_positions: bool = False
-    rotary_base: float = 10000.0
-    rotary_percent: float = 1.0
-    p_rope: float = 1.0
-    rotary_scaling: str = "none"
-    longrope_short_factors: str = "none"
-    longrope_long_factors: str = "none"
-    t5_max_distance: int = 128
     seed: int = 1
+    options: Any = None
 
     @property
     def head_dim(self) -> int:
@@ -147,11 +139,16 @@ class PendingGates(ScoreBias):
     """
 
 
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a method that has none."""
+
+
 class PositionMethod(nn.Module):
     """Base class of all methods, which has no effect by itself."""
 
-    #: Fields of :class:`PositionConfig` that are options of this method. Other methods reject them.
-    options: tuple[str, ...] = ()
+    #: Dataclass of the options of the method, whose values are in ``self.options``.
+    Options: type = NoOptions
     #: Name of a plugin's method in tables and figures (default: its registered name). A subclass
     #: does not inherit it.
     display_name: str = ""
@@ -165,6 +162,7 @@ class PositionMethod(nn.Module):
     def __init__(self, config: PositionConfig):
         super().__init__()
         self.config = config
+        self.options: Any = config.options or read_options(self.Options, {})
 
     def layer_method(self, layer: int) -> tuple[PositionMethod, int]:
         """Return the method of a layer, and the index of the layer among those with that method."""

@@ -7,35 +7,40 @@ from dataclasses import replace
 from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod
 from .layer_pattern import LayerPattern
-from .registry import METHOD_OPTIONS, METHODS, check_used, known_method, option_default
-from .spec import cycle_over_layers
+from .options import Value, read_options
+from .registry import METHODS
+from .spec import MethodSpec
 
 
-def build_position_method(name: str, config: PositionConfig) -> PositionMethod:
+def build_position_method(
+    method: MethodSpec | str, config: PositionConfig, **options: Value
+) -> PositionMethod:
     """Create a position method after validating its options.
 
     Args:
-        name: name of a method, or several names separated by commas, repeated over the layers.
-        config: model properties and options.
+        method: methods of the layers, or their notation, such as ``alibi`` or ``rotary+none``.
+        config: model properties.
+        options: options in addition to those of the notation.
 
     Raises:
-        UserInputError: the name is unknown, an option is set that none of the methods uses, or a
-            method overrides members that cannot be combined.
+        UserInputError: the name is unknown, an option is set that none of the methods uses or has a
+            wrong value, or a method overrides members that cannot be combined.
     """
-    layers = cycle_over_layers("--position-method", name, config.num_layers)
-    names = [known_method(layer_name) for layer_name in dict.fromkeys(layers)]
-    changed = [
-        option for option in METHOD_OPTIONS if getattr(config, option) != option_default(option)
-    ]
-    check_used(changed, names)
-    methods = {}
-    for method_name in names:
-        layer_config = replace(config, num_layers=layers.count(method_name))
-        methods[method_name] = METHODS[method_name](layer_config)
-        check_overrides(method_name, methods[method_name])
-    if len(names) == 1:
+    if isinstance(method, str):
+        method = MethodSpec.parse(method, **options)
+    layers = method.over(config.num_layers)
+    names = [layer.name for layer in layers]
+    methods: dict[str, PositionMethod] = {}
+    for layer in layers:
+        if layer.name not in methods:
+            kind = METHODS[layer.name]
+            typed = read_options(kind.Options, layer.options)
+            own = replace(config, num_layers=names.count(layer.name), options=typed)
+            methods[layer.name] = kind(own)
+            check_overrides(layer.name, methods[layer.name])
+    if len(methods) == 1:
         return methods[names[0]]
-    return LayerPattern(config, layers, methods)
+    return LayerPattern(config, names, methods)
 
 
 def check_overrides(name: str, method: PositionMethod) -> None:

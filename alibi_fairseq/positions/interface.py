@@ -1,5 +1,6 @@
 """Public names of :mod:`alibi_fairseq.positions`."""
 
+from ..options import option
 from .alibi import alibi_slopes
 from .base import (
     GateBias,
@@ -14,19 +15,22 @@ from .base import (
 )
 from .build import build_position_method
 from .layer_pattern import LayerPattern
+from .options import plain_type
 from .registry import (
-    METHOD_OPTIONS,
     METHODS,
+    all_options,
     display_name,
     is_plugin_method,
     known_method,
+    method_options,
+    methods_with,
+    on_registration,
     register_position_method,
 )
 from .spec import LayerMethod, MethodSpec, cycle_over_layers, layer_windows
 
 __all__ = [
     "METHODS",
-    "METHOD_OPTIONS",
     "GateBias",
     "LayerMethod",
     "LayerPattern",
@@ -38,6 +42,7 @@ __all__ = [
     "RelativeBias",
     "Rotation",
     "ScoreBias",
+    "all_options",
     "alibi_slopes",
     "build_position_method",
     "cycle_over_layers",
@@ -45,6 +50,11 @@ __all__ = [
     "is_plugin_method",
     "known_method",
     "layer_windows",
+    "method_options",
+    "methods_with",
+    "on_registration",
+    "option",
+    "plain_type",
     "register_position_method",
     "token_positions",
 ]

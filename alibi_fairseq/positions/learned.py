@@ -12,17 +12,30 @@ the last row is reused, and perplexity is poor.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 from ..errors import UserInputError
+from ..options import option
 from .base import PositionConfig, PositionMethod
+
+
+@dataclass(frozen=True)
+class LearnedOptions:
+    """Options of learned positions."""
+
+    clamp_learned_positions: bool = option(
+        "reuse the last position embedding past the training length", False
+    )
 
 
 class Learned(PositionMethod):
     """Learned positions, the only method with parameters that depend on the training length."""
 
-    options = ("clamp_learned_positions",)
+    Options = LearnedOptions
+    options: LearnedOptions
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
@@ -39,7 +52,7 @@ class Learned(PositionMethod):
             UserInputError: if a position is past the table and positions are not clamped.
         """
         last = self.config.train_length - 1
-        if self.config.clamp_learned_positions:
+        if self.options.clamp_learned_positions:
             positions = positions.clamp(max=last)
         elif self._may_exceed(positions) and int(positions.max()) > last:
             raise UserInputError(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import Field, fields
 
 from ..errors import PACKAGE, UserInputError, did_you_mean
 from .alibi import Alibi
 from .bam import Bam
-from .base import NoPositions, PositionConfig, PositionMethod
+from .base import NoPositions, PositionMethod
 from .cope import Cope
 from .fire import Fire
 from .fox import Fox
@@ -38,8 +38,7 @@ METHODS: dict[str, type[PositionMethod]] = {
     "cope": Cope,
     "bam": Bam,
 }
-#: Fields of :class:`PositionConfig` that are options of particular methods.
-METHOD_OPTIONS = tuple(dict.fromkeys(option for m in METHODS.values() for option in m.options))
+_listeners: list[Callable[[str], None]] = []
 #: Names of methods in papers and other libraries.
 _ALIASES = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t5"}
 
@@ -60,6 +59,13 @@ def register_position_method(name: str, method: type[PositionMethod]) -> None:
             f"A position method named '{name}' is registered already. Choose another name."
         )
     METHODS[name] = method
+    for listener in _listeners:
+        listener(name)
+
+
+def on_registration(listener: Callable[[str], None]) -> None:
+    """Call a function with the name of each method that is registered from now on."""
+    _listeners.append(listener)
 
 
 def is_plugin_method(name: str) -> bool:
@@ -75,11 +81,15 @@ def display_name(name: str) -> str | None:
     return vars(METHODS[name]).get("display_name")
 
 
+class UnknownMethodError(UserInputError):
+    """Error of a name that no position method has. It may be a plugin's that is not imported."""
+
+
 def known_method(name: str) -> str:
-    """Return the name of a method, or raise UserInputError if it is unknown."""
+    """Return the name of a method, or raise UnknownMethodError."""
     if name not in METHODS:
         hint = did_you_mean(_ALIASES.get(name.lower(), name.lower()), METHODS)
-        raise UserInputError(
+        raise UnknownMethodError(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}. A "
             "method of a plugin requires --user-dir FOLDER."
         )
@@ -89,7 +99,7 @@ def known_method(name: str) -> str:
 def check_used(options: Iterable[str], methods: Collection[str]) -> None:
     """Raise UserInputError if an option applies to none of the methods of a model."""
     for option in options:
-        readers = [name for name in METHODS if option in method_options(name)]
+        readers = methods_with(option)
         if not set(methods).intersection(readers):
             flag = "--" + option.replace("_", "-")
             raise UserInputError(
@@ -98,11 +108,19 @@ def check_used(options: Iterable[str], methods: Collection[str]) -> None:
             )
 
 
-def method_options(name: str) -> tuple[str, ...]:
-    """Return the names of the options of a method."""
-    return METHODS[name].options
+def method_options(name: str) -> dict[str, Field]:
+    """Return the options of a method by name."""
+    return {field.name: field for field in fields(METHODS[name].Options)}
 
 
-def option_default(option: str) -> Any:
-    """Return the default of an option."""
-    return getattr(PositionConfig, option)
+def all_options() -> dict[str, Field]:
+    """Return the options of all methods by name."""
+    options: dict[str, Field] = {}
+    for name in METHODS:
+        options |= method_options(name)
+    return options
+
+
+def methods_with(option: str) -> list[str]:
+    """Return the methods with an option."""
+    return [name for name in METHODS if option in method_options(name)]

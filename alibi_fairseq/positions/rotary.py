@@ -27,14 +27,16 @@ from a single pass. With the other scalings, both are equal.
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ..errors import UserInputError
+from ..options import option
 from .base import PositionConfig, PositionMethod, Rotation
-from .rotary_frequencies import pair_frequencies, parse_scaling
+from .options import RotaryScaling, above_one, factors, fraction, rotary_scaling
+from .rotary_frequencies import BASE, pair_frequencies, scaled_frequencies
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -54,24 +56,51 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([rotated, x[..., features:]], dim=-1)
 
 
+@dataclass(frozen=True)
+class RotaryOptions:
+    """Options of rotary positions."""
+
+    rotary_base: float = option(
+        "base of the frequencies, base^(-2i/features)", BASE, parse=above_one
+    )
+    rotary_percent: float = option(
+        "fraction of the features of each head that rotate, the first ones", 1.0, parse=fraction
+    )
+    p_rope: float = option(
+        "fraction of the pairs of features that rotate, the fastest ones (p-RoPE)",
+        1.0,
+        parse=fraction,
+    )
+    rotary_scaling: RotaryScaling | None = option(
+        "slow the rotation down past the training length: pi, ntk, yarn, llama3, or longrope with "
+        "a factor or, except for longrope, 'dynamic' (yarn:4, ntk:dynamic) and, to continue a "
+        "training, its earlier training length (yarn:4:512)",
+        "none",
+        parse=rotary_scaling,
+    )
+    longrope_short_factors: tuple[float, ...] = option(
+        "with --rotary-scaling longrope, divisor of each frequency up to the training length, "
+        "separated by commas",
+        "none",
+        parse=factors,
+    )
+    longrope_long_factors: tuple[float, ...] = option(
+        "the same for texts past the training length", "none", parse=factors
+    )
+
+
 class Rotary(PositionMethod):
     """Rotary positions, which rotate the queries and keys of every layer."""
 
-    options = (
-        "rotary_base",
-        "rotary_percent",
-        "p_rope",
-        "rotary_scaling",
-        "longrope_short_factors",
-        "longrope_long_factors",
-    )
+    Options = RotaryOptions
+    options: RotaryOptions
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
         check_even_head_dim(config, "rotary")
-        check_rotary_options(config)
-        self.features = int(config.head_dim * config.rotary_percent)
-        self.scaling = parse_scaling(config, self.features)
+        check_rotary_options(self.options, config)
+        self.features = int(config.head_dim * self.options.rotary_percent)
+        self.scaling = complete_scaling(self.options, config, self.features // 2)
         self.depends_on_key_count = self.scaling is not None and self.scaling.depends_on_key_count
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
@@ -84,41 +113,68 @@ class Rotary(PositionMethod):
 
     def frequencies(self, keys: int, device: torch.device) -> tuple[Tensor, float]:
         """Return the frequencies, (r/2,), at ``keys`` tokens, and the factor of q and k."""
-        base = self.config.rotary_base
+        base = self.options.rotary_base
         size = 1.0
         if self.scaling is None:
             frequencies = pair_frequencies(self.features, device, base)
         else:
-            frequencies, size = self.scaling.at(keys, self.features, device, base)
-        if self.config.p_rope < 1:
-            frequencies[int(self.config.p_rope * self.features // 2) :] = 0
+            frequencies, size = scaled_frequencies(self.scaling, keys, self.features, device, base)
+        if self.options.p_rope < 1:
+            frequencies[int(self.options.p_rope * self.features // 2) :] = 0
         return frequencies, size
 
 
-def check_rotary_options(config: PositionConfig) -> None:
-    """Raise UserInputError if an option is out of range, or two cannot be combined."""
-    if not 1 < config.rotary_base < math.inf:
-        raise UserInputError(f"--rotary-base must be a number above 1, not {config.rotary_base}.")
-    for option in ("rotary_percent", "p_rope"):
-        given = getattr(config, option)
-        if not 0 < given <= 1:
-            flag = "--" + option.replace("_", "-")
-            raise UserInputError(f"{flag} must be a fraction above 0 and at most 1, not {given}.")
-    features = int(config.head_dim * config.rotary_percent)
+def check_rotary_options(options: RotaryOptions, config: PositionConfig) -> None:
+    """Raise UserInputError if options do not suit the head size or one another."""
+    features = int(config.head_dim * options.rotary_percent)
     if features % 2 or features == 0:
         raise UserInputError(
-            f"--rotary-percent {config.rotary_percent} rotates {features} of the {config.head_dim} "
-            "features of a head. Choose a fraction that gives an even number above 0."
+            f"--rotary-percent {options.rotary_percent} rotates {features} of the "
+            f"{config.head_dim} features of a head. Choose a fraction that gives an even number "
+            "above 0."
         )
-    if int(config.p_rope * config.head_dim // 2) == 0:
+    if int(options.p_rope * config.head_dim // 2) == 0:
         raise UserInputError(
-            f"--p-rope {config.p_rope} rotates none of the {config.head_dim // 2} pairs of "
+            f"--p-rope {options.p_rope} rotates none of the {config.head_dim // 2} pairs of "
             "features of a head. Choose a larger fraction, or --position-method none."
         )
-    kind = config.rotary_scaling.partition(":")[0]
-    if config.p_rope < 1 and (config.rotary_percent < 1 or kind not in ("none", "pi")):
-        conflict = "--rotary-percent" if config.rotary_percent < 1 else f"--rotary-scaling {kind}"
+    kind = "pi" if options.rotary_scaling is None else options.rotary_scaling.kind
+    if options.p_rope < 1 and (options.rotary_percent < 1 or kind != "pi"):
+        conflict = "--rotary-percent" if options.rotary_percent < 1 else f"--rotary-scaling {kind}"
         raise UserInputError(f"--p-rope cannot be combined with {conflict}. Drop one of the two.")
+
+
+def complete_scaling(
+    options: RotaryOptions, config: PositionConfig, pairs: int
+) -> RotaryScaling | None:
+    """Return the scaling with the length that it implies, and with the divisors of ``longrope``.
+
+    Raises:
+        UserInputError: there are divisors without ``longrope``, or not one for each pair.
+    """
+    scaling = options.rotary_scaling
+    lists = {
+        "--longrope-short-factors": options.longrope_short_factors,
+        "--longrope-long-factors": options.longrope_long_factors,
+    }
+    if scaling is None or scaling.kind != "longrope":
+        if any(lists.values()):
+            raise UserInputError(f"{' and '.join(lists)} require --rotary-scaling longrope.")
+    else:
+        for flag, divisors in lists.items():
+            if len(divisors) != pairs:
+                raise UserInputError(
+                    f"{flag} has {len(divisors)} numbers. --rotary-scaling longrope needs {pairs}, "
+                    "one for each pair of rotated features."
+                )
+    if scaling is None:
+        return None
+    return replace(
+        scaling,
+        original_length=scaling.original_length or config.train_length,
+        short_factors=options.longrope_short_factors,
+        long_factors=options.longrope_long_factors,
+    )
 
 
 def check_even_head_dim(config: PositionConfig, name: str) -> None:

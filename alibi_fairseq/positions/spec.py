@@ -18,9 +18,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from ..errors import UserInputError
-
-#: Value of an option, as options of fairseq and JSON have it.
-Value = bool | int | float | str
+from .options import Value, flag, plain_type
 
 #: Names of the methods of this package in tables and figures, in the order of tables.
 METHOD_NAMES = {
@@ -110,23 +108,27 @@ class MethodSpec:
     score_scaling: str = "none"
 
     @classmethod
-    def parse(cls, notation: str) -> MethodSpec:
+    def parse(cls, notation: str, **options: Value) -> MethodSpec:
         """Read the notation of ``compare``.
 
         Building the position method checks the values, which depend on the size of the model.
+
+        Args:
+            notation: the notation.
+            options: further options.
 
         Raises:
             UserInputError: there is no such method or option, or a value has the wrong type.
         """
         methods, *settings = notation.split("/")
-        options = _split_settings(notation, settings)
-        windows = options.pop("attention_window", "0").split(",")
+        texts = _split_settings(notation, settings)
+        windows = texts.pop("attention_window", "0").split(",")
         if not all(window.isdecimal() for window in windows):
             raise UserInputError(
                 f"attention_window of '{notation[:60]}' must be a number of tokens of at least 0, "
                 "or several separated by plus signs."
             )
-        scaling = options.pop("score_scaling", "none")
+        scaling = texts.pop("score_scaling", "none")
         if scaling not in ("none", *SCALING_NAMES):
             raise UserInputError(
                 f"score_scaling of '{notation[:60]}' must be one of none, "
@@ -135,11 +137,11 @@ class MethodSpec:
         names = methods.split("+")
         windows_by_layer = [int(window) for window in windows]
         count = math.lcm(len(names), len(windows_by_layer))
-        given = {option: _typed(notation, option, text) for option, text in options.items()}
+        given = {option: _typed(notation, option, text) for option, text in texts.items()}
         return cls._of_layers(
             [names[layer % len(names)] for layer in range(count)],
             [windows_by_layer[layer % len(windows_by_layer)] for layer in range(count)],
-            given,
+            given | options,
             scaling,
         )
 
@@ -155,14 +157,14 @@ class MethodSpec:
         """
         if "position_method" not in options:
             return cls((LayerMethod(_stock_method(options)),))
-        from .registry import METHOD_OPTIONS, option_default
+        from .registry import all_options
 
         layers = options.decoder_layers
         names = cycle_over_layers("--position-method", options.position_method, layers)
         windows = layer_windows(getattr(options, "attention_window", "0"), layers)
-        given = {}
-        for option in METHOD_OPTIONS:
-            given[option] = getattr(options, option, option_default(option))
+        given: dict[str, Any] = {}
+        for option in all_options().values():
+            given[option.name] = getattr(options, option.name, option.default)
         scaling = getattr(options, "score_scaling", "none")
         return cls._of_layers(names, windows, given, scaling)
 
@@ -248,7 +250,11 @@ class MethodSpec:
         """Options of ``train``."""
         flags = ["--position-method", ",".join(_repeated_part(self.names))]
         for option, value in self._options_as_text().items():
-            flags += ["--" + option.replace("_", "-"), value]
+            name = option.replace("_", "-")
+            if isinstance(self.options.get(option), bool):
+                flags.append(f"--{name}" if self.options[option] else f"--no-{name}")
+            else:
+                flags += [f"--{name}", value]
         return flags
 
     def _options_as_text(self) -> dict[str, str]:
@@ -258,8 +264,12 @@ class MethodSpec:
         """
         texts = {}
         for option, value in self.options.items():
-            number = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
-            texts[option] = str(int(value) if number else value)
+            if isinstance(value, bool):
+                texts[option] = str(value).lower()
+            elif isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+                texts[option] = str(int(value))
+            else:
+                texts[option] = str(value)
         if any(self.windows):
             texts["attention_window"] = ",".join(map(str, _repeated_part(self.windows)))
         if self.score_scaling != "none":
@@ -352,6 +362,8 @@ def layer_windows(given: str | int, layers: int) -> list[int]:
 
 def short(value: Value) -> str:
     """Return a value as text, a float in at most six digits."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -365,11 +377,9 @@ def _repeated_part(values: Sequence[Item]) -> tuple[Item, ...]:
 
 def _split_settings(notation: str, settings: Sequence[str]) -> dict[str, str]:
     """Return the values of ``OPTION=VALUE`` by option, with commas between the layers' values."""
-    from .registry import METHOD_OPTIONS
+    from .registry import all_options
 
-    # The comparison itself sets the last two options of methods.
-    known = [name for name in METHOD_OPTIONS if name not in ("mem_len", "clamp_learned_positions")]
-    known += ["attention_window", "score_scaling"]
+    known = [*all_options(), "attention_window", "score_scaling"]
     options = {}
     for setting in settings:
         option, _, value = setting.partition("=")
@@ -384,13 +394,13 @@ def _split_settings(notation: str, settings: Sequence[str]) -> dict[str, str]:
 
 def _changed(given: Mapping[str, Value]) -> dict[str, Value]:
     """Return the options that differ from their defaults, with the types of the defaults."""
-    from .registry import option_default
+    from .registry import all_options
 
     changed = {}
+    fields = all_options()
     for option, value in given.items():
-        default = option_default(option)
-        if value != default:
-            changed[option] = type(default)(value)
+        if value != fields[option].default:
+            changed[option] = plain_type(fields[option])(value)
     return changed
 
 
@@ -400,13 +410,15 @@ def _typed(notation: str, option: str, text: str) -> Value:
     Raises:
         UserInputError: the text is not a number but should be one.
     """
-    from .registry import option_default
+    from .registry import all_options
 
+    kind = plain_type(all_options()[option])
     try:
-        return type(option_default(option))(text)
+        return flag(text) if kind is bool else kind(text)
     except ValueError as error:
+        needed = "true or false" if kind is bool else "a number"
         raise UserInputError(
-            f"{option} of '{notation[:60]}' must be a number, not '{text[:60]}'."
+            f"{option} of '{notation[:60]}' must be {needed}, not '{text[:60]}'."
         ) from error
 
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserInputError
+from ..options import option
 from .base import PositionConfig, PositionMethod, RelativeBias
 
 NUM_BUCKETS = 32
@@ -51,20 +52,30 @@ class BucketBias(RelativeBias):
         return self.table(buckets).movedim(-1, 0).float()  # (H, *distance.shape)
 
 
+@dataclass(frozen=True)
+class T5Options:
+    """Options of T5 bias."""
+
+    t5_max_distance: int = option(
+        "distance from which on, at the latest, all share a bucket", MAX_DISTANCE
+    )
+
+
 class T5(PositionMethod):
     """T5 bias, with one learned table shared by all layers."""
 
-    options = ("t5_max_distance",)
+    Options = T5Options
+    options: T5Options
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        if config.t5_max_distance <= NUM_BUCKETS // 2:
+        if self.options.t5_max_distance <= NUM_BUCKETS // 2:
             raise UserInputError(
                 f"--t5-max-distance must be above {NUM_BUCKETS // 2}, up to which each distance "
-                f"has a separate bucket, not {config.t5_max_distance}."
+                f"has a separate bucket, not {self.options.t5_max_distance}."
             )
         self.relative_attention_bias = nn.Embedding(NUM_BUCKETS, config.num_heads)
         nn.init.normal_(self.relative_attention_bias.weight, std=config.embed_dim**-0.5)
 
     def bias(self, layer: int, keys: int) -> BucketBias:
-        return BucketBias(self.relative_attention_bias, self.config.t5_max_distance)
+        return BucketBias(self.relative_attention_bias, self.options.t5_max_distance)

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserInputError
+from ..options import option
 from .base import PositionConfig, PositionMethod, ScoreBias
+from .options import count
 
 
 def distance_sinusoids(length: int, width: int, device: torch.device | None = None) -> Tensor:
@@ -80,16 +81,26 @@ class RelativeTerms(ScoreBias):
         return distance_terms + content.to(precise)
 
 
+@dataclass(frozen=True)
+class TransformerXLOptions:
+    """Options of Transformer-XL."""
+
+    mem_len: int = option(
+        "length of the memory of each layer, in tokens; needs --task segment_language_modeling",
+        0,
+        parse=count,
+    )
+
+
 class TransformerXL(PositionMethod):
     """Transformer-XL, with a score bias and a memory."""
 
-    options = ("mem_len",)
+    Options = TransformerXLOptions
+    options: TransformerXLOptions
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        if config.mem_len < 0:
-            raise UserInputError(f"--mem-len must be 0 or more, not {config.mem_len}.")
-        self.memory_length = config.mem_len
+        self.memory_length = self.options.mem_len
         self.u = nn.Parameter(torch.empty(config.num_heads, config.head_dim))
         self.v = nn.Parameter(torch.empty(config.num_heads, config.head_dim))
         # fairseq's pruning finds the parameters of a layer by the name "layers".

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ..checkpoints.loading import check_ties
 from ..errors import UserInputError
-from ..models.config import AlibiLanguageModelConfig
-from ..positions import METHOD_OPTIONS
-from ..positions.rotary_frequencies import with_length
+from ..positions import all_options
+from ..positions.options import with_length
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .data_position import adapt_position
 
@@ -27,12 +27,11 @@ logger = logging.getLogger(__name__)
 
 #: Options of the model that no tensor's shape depends on. Older checkpoints lack the options of
 #: later methods. A checkpoint has tied weights under both names, so they fit an untied model too.
-OPTIONS = (
+_MODEL_OPTIONS = (
     "position_method",
     "decoder_attention_heads",
     "activation_fn",
     "decoder_normalize_before",
-    *METHOD_OPTIONS,
     "score_scaling",
     "attention_window",
     "block_diagonal",
@@ -53,6 +52,12 @@ _KEPT_OPTIONS = (
 )
 #: Value of ``alibi_slopes`` that names the seed, with which random slopes change.
 _RANDOM_SLOPES = "random --seed"
+
+
+def compared_options() -> list[str]:
+    """Return the names of the options that are compared, with those of position methods."""
+    return [*_MODEL_OPTIONS, *all_options()]
+
 
 _ADVICE = (
     "use the options and data it was trained with, or start a new training from its weights with "
@@ -136,8 +141,9 @@ def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
     current = _model_options(trainer.cfg)
     if "position_method" not in saved:  # a checkpoint of fairseq's transformer_lm
         current.pop("position_method", None)
-    for option in OPTIONS:
-        before = saved.get(option, getattr(AlibiLanguageModelConfig, option))
+    defaults = ARCH_MODEL_REGISTRY["alibi_lm"].config
+    for option in compared_options():
+        before = saved.get(option, getattr(defaults, option))
         if option not in current or before == current[option]:
             continue
         flag = "--" + option.replace("_", "-")

@@ -144,9 +144,9 @@ LONGROPE = f"rotary/rotary_scaling=longrope:4/longrope_short_factors={EIGHT}/lon
         (
             f"alibi/alibi_slopes={EIGHT}",
             "--decoder-attention-heads 4",
-            "or 4 numbers, one per head",
+            "8 numbers, but there are 4 heads",
         ),
-        (f"{LONGROPE}={EIGHT}", "--decoder-embed-dim 64", "must be 4 positive numbers"),
+        (f"{LONGROPE}={EIGHT}", "--decoder-embed-dim 64", "longrope needs 4"),
         ("alibi", "--no-such-option 1", "--no-such-option"),
         ("alibi", "--dropout much", "--dropout"),
     ],
@@ -292,7 +292,8 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
 def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds, capsys):
     """The row has its name, a probe, and speeds relative to sinusoidal.
 
-    Another version of the method is another setting of its training.
+    Another value of its option is another row. Another version of the method is another setting of
+    its training.
     """
     monkeypatch.setattr(child_process, "execute_command", in_this_process)
     monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
@@ -301,25 +302,28 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     (tmp_path / "a_plugin").mkdir()
     code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
     (tmp_path / "a_plugin" / "__init__.py").write_text(code, encoding="utf-8")
-    words = ["compare", data_bin, "--user-dir", tmp_path / "a_plugin", "--methods", "root"]
+    words = ["compare", data_bin, "--user-dir", tmp_path / "a_plugin", "--methods"]
+    words += ["root,root/exponent=0.75"]
     words += ["--train-lengths", "32", "--lengths", "1x,4x", "--updates", "2"]
     words += ["--probes", "copy", "--speeds", "--out", tmp_path / "out", *SMALL]
     assert main([*map(str, words), "--parallel", "1"]) == 0
     text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
     rows = cells_of(text)
     header = rows[0]
-    row = rows[1]
+    row, other = rows[1:3]
     # No model learns to copy in two updates, so the table has no column for copying.
     assert header[1:] == ["32", "128", "training speed", "evaluation speed", "memory"]
     assert row[0] == "Root distance, L=32"
+    assert other[0] == "Root distance, exponent 0.75, L=32"
+    assert other[1] != row[1]
     assert row[5] == "–"  # no sinusoidal model was trained
     assert all(float(cell.split()[0]) > 0 for cell in row[1:5])
-    (probe,) = cells_of(text.split("## copy")[1])[1:]
-    assert probe[0] == row[0]
+    probe, other_probe = cells_of(text.split("## copy")[1])[1:]
+    assert [probe[0], other_probe[0]] == [row[0], other[0]]
     assert probe[1].endswith("%")
     measured = load_results_file(tmp_path / "out" / "speeds.json")["cells"]
     cases = [(cell["position_method"], cell["phase"]) for cell in measured]
-    models = ("root", "sinusoidal")
+    models = ("root", "root_exponent_0.75", "sinusoidal")
     assert sorted(cases) == [(name, phase) for name in models for phase in ("evaluate", "train")]
     assert all(len(cell["round_seconds"]) == 3 for cell in measured)
     probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")

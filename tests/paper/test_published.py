@@ -23,7 +23,7 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.comparability import MODEL_OPTIONS, incomparability_reason, size_options
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
 from alibi_fairseq.paper.seed_noise import Noise, noise_of
-from alibi_fairseq.positions import METHOD_OPTIONS
+from alibi_fairseq.positions import all_options
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
@@ -359,7 +359,7 @@ def test_recipes_of_paper_are_comparable(recipe):
 
 
 def test_comparability_knows_options_of_models():
-    options = {*METHOD_OPTIONS, "score_scaling", "attention_window", "block_diagonal"}
+    options = {*all_options(), "score_scaling", "attention_window", "block_diagonal"}
     options |= {field.name for field in dataclasses.fields(BlockOptions)}
     assert MODEL_OPTIONS.keys() == options - {"mem_len"}
     for option, default in MODEL_OPTIONS.items():

@@ -39,8 +39,8 @@ def test_slopes_match_bloom():
 @pytest.mark.parametrize("bias_max", [4, 8, 16])
 def test_option_sets_slopes_of_the_bias(bias_max):
     for heads in range(1, 129):
-        config = PositionConfig(heads, heads, 1, 16, alibi_bias_max=bias_max)
-        bias = build_position_method("alibi", config).bias(0, 16)
+        config = PositionConfig(heads, heads, 1, 16)
+        bias = build_position_method("alibi", config, alibi_bias_max=bias_max).bias(0, 16)
         torch.testing.assert_close(bias.slopes(CPU), alibi_slopes(heads, bias_max))
 
 
@@ -93,9 +93,9 @@ def test_attention_matches_bloom(heads, left_padding):
     ],
 )
 def test_interpolation_divides_the_slopes(scale, keys, ratio):
-    config = PositionConfig(64, 8, 2, TRAIN_LENGTH, alibi_scale=scale)
+    config = PositionConfig(64, 8, 2, TRAIN_LENGTH)
     distance = torch.arange(keys)
-    bias = build_position_method("alibi", config).bias(0, keys).at(distance)
+    bias = build_position_method("alibi", config, alibi_scale=scale).bias(0, keys).at(distance)
     slopes = alibi_slopes(8).double() / ratio
     expected = -slopes[:, None] * distance
     torch.testing.assert_close(bias.double(), expected, rtol=1e-6, atol=0)

@@ -7,8 +7,8 @@ import torch
 from conftest import random_tokens, small_model
 
 from alibi_fairseq.attention.score_scale import SCORE_SCALINGS
-from alibi_fairseq.positions import METHOD_OPTIONS, METHODS
-from alibi_fairseq.positions.rotary_frequencies import SCALINGS
+from alibi_fairseq.positions import METHODS, all_options, method_options
+from alibi_fairseq.positions.options import SCALINGS
 
 TRAIN_LENGTH = 16
 #: A scaling may begin past the training length, so the prefix ends there.
@@ -59,8 +59,8 @@ MODEL_OPTIONS += [
 def method_cases() -> list[tuple[str, ...]]:
     """Return each method without options, and with each of its options."""
     cases = [(method,) for method in METHODS]
-    for method, method_class in METHODS.items():
-        for option in method_class.options:
+    for method in METHODS:
+        for option in method_options(method):
             cases += [(method, *flags) for flags in OPTION_FLAGS.get(option, [])]
     return cases
 
@@ -79,7 +79,7 @@ def tokens_with_empty_line(length: int) -> torch.Tensor:
 
 
 def test_every_option_of_a_method_is_tested():
-    assert OPTION_FLAGS.keys() == set(METHOD_OPTIONS)
+    assert OPTION_FLAGS.keys() == set(all_options())
 
 
 @pytest.mark.parametrize("flags", method_cases() + MODEL_OPTIONS, ids=" ".join)

@@ -14,7 +14,7 @@ from transformers.models.gpt_neox.modeling_gpt_neox import (
 )
 
 from alibi_fairseq.positions import PositionConfig, build_position_method
-from alibi_fairseq.positions.rotary_frequencies import with_length
+from alibi_fairseq.positions.options import with_length
 
 CPU = torch.device("cpu")
 LENGTH = 32
@@ -24,8 +24,8 @@ ROPE_TYPES = {"none": "linear", "pi": "linear", "ntk": "dynamic"}
 
 
 def rotary(heads: int = 1, head_dim: int = HEAD_DIM, length: int = LENGTH, **options):
-    config = PositionConfig(heads * head_dim, heads, 2, length, **options)
-    return build_position_method("rotary", config)
+    config = PositionConfig(heads * head_dim, heads, 2, length)
+    return build_position_method("rotary", config, **options)
 
 
 def factors(pairs: int) -> dict[str, list[float]]:

@@ -18,14 +18,15 @@ from alibi_fairseq.attention.skipping import certify, typical_fraction
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.huggingface import conversion
 from alibi_fairseq.positions import MethodSpec, PositionConfig, alibi_slopes, build_position_method
-from alibi_fairseq.positions.alibi import random_slopes, slopes_option
+from alibi_fairseq.positions.alibi import random_slopes
+from alibi_fairseq.positions.options import slopes_option
 
 FLAGS = "--task language_modeling --tokens-per-sample 16 --max-tokens 64 --max-update 2"
 
 
-def method(slopes: str, heads: int = 8, **options):
-    config = PositionConfig(8 * heads, heads, 2, 16, alibi_slopes=slopes, **options)
-    return build_position_method("alibi", config)
+def method(slopes: str, heads: int = 8, seed: int = 1, **options):
+    config = PositionConfig(8 * heads, heads, 2, 16, seed=seed)
+    return build_position_method("alibi", config, alibi_slopes=slopes, **options)
 
 
 def slopes_of(model) -> torch.Tensor:

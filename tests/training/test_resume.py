@@ -18,7 +18,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.results.results_file import load_results_file
 from alibi_fairseq.training import save_dir
-from alibi_fairseq.training.resume import OPTIONS, check_same_model, loading_into
+from alibi_fairseq.training.resume import check_same_model, compared_options, loading_into
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,19 @@ def test_different_model_of_same_shapes_is_rejected(
     in_process("train", data_bin, *flags, "--max-update", 6)  # resumes this run
 
 
+OPTIONS = compared_options()
+
+
 @pytest.mark.parametrize("option", OPTIONS)
 def test_different_option_is_rejected(option):
     saved = {name: getattr(AlibiLanguageModelConfig, name) for name in OPTIONS}
-    current = {**saved, option: "another value"}
+    value = "pi:2" if option == "rotary_scaling" else "another value"
+    current = {**saved, option: value}
     flag = "--" + option.replace("_", "-")
     trainer = SimpleNamespace(cfg={"model": current})
     with (
         loading_into(trainer, resumes=True),
-        pytest.raises(UserInputError, match=f"command has {flag} another value"),
+        pytest.raises(UserInputError, match=f"command has {flag} {value}"),
     ):
         check_same_model({"cfg": {"model": saved}}, "checkpoint_last.pt")
 
@@ -104,6 +108,7 @@ HARMLESS_OPTIONS = {
     },
     "other ways to compute the same": {
         "attention_backend",
+        "compile_layers",
         "checkpoint_activations",
         "offload_activations",
         "min_params_to_wrap",

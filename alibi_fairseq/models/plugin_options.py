@@ -1,0 +1,57 @@
+"""Options of the position methods of plugins, as options of every ``alibi_lm`` model."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from hydra.core.config_store import ConfigStore
+
+from ..errors import UserInputError
+from ..positions import method_options, methods_with, on_registration
+from .config import with_options_of
+from .language_model import AlibiLanguageModel
+
+#: Names of options that were added.
+_added: set[str] = set()
+
+
+def add_options(method: str) -> None:
+    """Add the options of a method to every size, as fairseq's ``register_model`` does.
+
+    Raises:
+        UserInputError: fairseq or the models have another option of that name.
+    """
+    taken = taken_names() - _added
+    for option in method_options(method).values():
+        others = [other for other in methods_with(option.name) if other != method]
+        same = any(method_options(other)[option.name].default == option.default for other in others)
+        if option.name in taken and not same:
+            raise UserInputError(
+                f"The option '{option.name}' of the position method '{method}' has the name of "
+                f"another option of fairseq-train. Rename it, for example to "
+                f"{method}_{option.name}."
+            )
+    _added.update(method_options(method))
+    for name, model in MODEL_REGISTRY.items():
+        if issubclass(model, AlibiLanguageModel):
+            config = with_options_of(model.config, [method])
+            model.config = config
+            setattr(model, "__dataclass", config)  # where fairseq looks it up
+            MODEL_DATACLASS_REGISTRY[name] = config
+            node = config()
+            node._name = name
+            ConfigStore.instance().store(name=name, group="model", node=node, provider="fairseq")
+
+
+def taken_names() -> set[str]:
+    """Return the names of the options of fairseq and of the models."""
+    names = {field.name for field in fields(AlibiLanguageModel.config)}
+    for group in fields(FairseqConfig):
+        if is_dataclass(group.type):
+            names |= {field.name for field in fields(group.type)}
+    return names
+
+
+on_registration(add_options)
