@@ -5,7 +5,8 @@ Variants:
 - ``stock``: fairseq's ``transformer_lm`` with sinusoidal positions.
 - ``materialised``: the authors' ALiBi in ``transformer_lm``, a (B·H, T, T) mask with +m·j added.
 - ``no bias``: our decoder without positions, the ideal of a dense causal kernel.
-- Any of our position methods, with the backend selected by ``auto``.
+- Any of our position methods, with the backend selected by ``auto``. With the suffix ``COMPILED``,
+  the layers are compiled (``--compile-layers``).
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from alibi_fairseq.evaluation.scoring import PeakMemory
 from alibi_fairseq.positions import METHODS, alibi_slopes
 
 from . import common
+
+#: Suffix of variants with ``--compile-layers``.
+COMPILED = ", compiled layers"
 
 
 @dataclass(frozen=True)
@@ -175,9 +179,12 @@ def build(
     if name in stock_architectures:
         flags += ["--arch", stock_architectures[name], *shape.stock_flags]
     else:
-        method = "none" if name == "no bias" else name
+        method = name.removesuffix(COMPILED)
+        method = "none" if method == "no bias" else method
         assert method in METHODS, name
         flags += ["--arch", "alibi_lm", "--position-method", method]
+        if name.endswith(COMPILED):
+            flags += ["--compile-layers"]
         if "--adaptive-input" in shape.flags:
             flags += ["--no-share-decoder-input-output-embed"]
     device = common.device()

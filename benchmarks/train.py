@@ -8,7 +8,8 @@ random. The scores that can be skipped depend on them: ``benchmarks.attention --
 trained ones.
 
 On the CPU: 4 layers, d=512, 8 heads, FFN 2048, 8,192 words, 3,072 tokens per step, fp32. On a GPU:
-the paper's WikiText-103 model, 9,216 tokens per step, bf16, with and without attention dropout.
+the paper's WikiText-103 model, 9,216 tokens per step, bf16, with and without attention dropout,
+and without ``--quick`` also with ``--compile-layers``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Iterator
 from . import common, models
 
 VARIANTS = ("stock", "materialised", "no bias", "sinusoidal", "alibi")
+#: Further variants on a GPU without ``--quick``, which take longer to compile.
+COMPILED_VARIANTS = ("no bias, compiled layers", "alibi, compiled layers")
 
 
 def main() -> None:
@@ -37,11 +40,14 @@ def measure(args) -> Iterator[dict]:
     lengths = [512, 1024, 3072]
     if not common.on_gpu() and not args.quick:
         lengths += [8192]
+    names = VARIANTS
+    if common.on_gpu() and not args.quick:
+        names += COMPILED_VARIANTS
     dropouts = [0.0, 0.1] if common.on_gpu() else [0.0]
     peak = common.matmul_peak(device, common.precision(device))
     for dropout in dropouts:
         for length in args.lengths or lengths:
-            variants = {name: models.StepConfig(name, shape, length, dropout) for name in VARIANTS}
+            variants = {name: models.StepConfig(name, shape, length, dropout) for name in names}
             yield from models.compare_steps(
                 models.build_training_steps(variants, not args.no_memory),
                 args.rounds,

@@ -12,6 +12,7 @@ from results_documents import cells_of, document
 
 from alibi_fairseq.results.results_file import load_results_file, save_results_file
 from benchmarks import (
+    attention,
     backends,
     common,
     evaluate,
@@ -22,6 +23,7 @@ from benchmarks import (
     table,
 )
 from benchmarks.paper_ratios import paper_ratios
+from benchmarks.train import COMPILED_VARIANTS
 
 SHAPE = (
     "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16 "
@@ -108,11 +110,24 @@ def gpu_sizes(bench, monkeypatch):
 VARIANTS = {"stock", "materialised", "no bias", "sinusoidal", "alibi"}
 
 
+def test_attention_at_gpu_sizes(monkeypatch):
+    """Take every shape of a GPU, without its length."""
+    shapes = attention.default_shapes(torch.device("cuda"), quick=False)
+    assert {shape[1] for shape in shapes} == {64, 128}
+    monkeypatch.setitem(attention.LAYERS, "cpu", 2)
+    for heads, head_size, _ in shapes:
+        layers = attention.random_layers((1, heads, 16, head_size), torch.device("cpu"))
+        for run_layers in attention.make_variants(layers, torch.device("cpu")).values():
+            run_layers()
+
+
 @pytest.mark.slow  # models of 57 million parameters
 def test_train_at_gpu_sizes(gpu_sizes):
     cells = gpu_sizes("train", "--rounds", "1", "--lengths", "16", "--no-memory")
-    check(cells, VARIANTS)
-    assert [cell["attention_dropout"] for cell in cells] == 5 * [0.0] + 5 * [0.1]
+    variants = VARIANTS | set(COMPILED_VARIANTS)
+    check(cells, variants)
+    count = len(variants)
+    assert [cell["attention_dropout"] for cell in cells] == count * [0.0] + count * [0.1]
 
 
 @pytest.mark.slow
