@@ -10,32 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alibi_fairseq.results.estimates import Difference, difference
+
 from .losses import ArticleLosses
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Difference):
     """A change of log perplexity, in nats per token.
 
     Attributes:
-        value: estimated change; negative where the first evaluation has the lower perplexity.
-        standard_error: of ``value``, from seeds and articles.
-        degrees_of_freedom: of Student's t distribution, by Satterthwaite's approximation.
         seeds: number of seeds of each side.
     """
 
-    value: float
-    standard_error: float
-    degrees_of_freedom: float
     seeds: tuple[int, int]
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the two-sided confidence interval."""
-        from scipy import stats
-
-        quantile = stats.t.ppf((1 + level) / 2, self.degrees_of_freedom)
-        margin = quantile * self.standard_error
-        return self.value - margin, self.value + margin
 
     def p_above(self, bound: float) -> float:
         """Return the one-sided p value of "the change is at most ``bound``"."""
@@ -75,30 +63,18 @@ def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | N
     Returns:
         None if either side has fewer than two seeds: the variance of seeds is then unknown.
     """
-    if first.model == second.model:
+    same_models = first.model == second.model
+    first_nats = first.nats
+    second_nats = second.nats
+    if same_models:
         shared = sorted({*first.seeds} & {*second.seeds})
-        differences = _of_seeds(first, shared) - _of_seeds(second, shared)  # (S, K)
-        by_seed = [differences.mean(axis=1)]
-        article_differences = differences.mean(axis=0)  # (K,)
-    else:
-        by_seed = [first.nats.mean(axis=1), second.nats.mean(axis=1)]
-        article_differences = first.nats.mean(axis=0) - second.nats.mean(axis=0)  # (K,)
-    if min(map(len, by_seed)) < 2:
+        first_nats = _of_seeds(first, shared)
+        second_nats = _of_seeds(second, shared)
+    weights = np.ones(first_nats.shape[1])  # all articles have the same number of scored tokens
+    change = difference(first_nats, second_nats, weights, same_models)
+    if change is None:
         return None
-    samples = [*by_seed, article_differences]
-    # Variances of the mean over seeds of each side, and of the mean over articles.
-    terms = [sample.var(ddof=1) / len(sample) for sample in samples]
-    variance = sum(terms)
-    weighted = [term**2 / (len(sample) - 1) for term, sample in zip(terms, samples)]
-    # Welch–Satterthwaite approximation. Numerator and denominator are 0 for two evaluations of the
-    # same windows.
-    degrees_of_freedom = variance**2 / sum(weighted) if variance else math.inf
-    return Estimate(
-        value=float(article_differences.mean()),
-        standard_error=math.sqrt(variance),
-        degrees_of_freedom=float(degrees_of_freedom),
-        seeds=(len(first.seeds), len(second.seeds)),
-    )
+    return Estimate(**vars(change), seeds=(len(first.seeds), len(second.seeds)))
 
 
 def _of_seeds(losses: ArticleLosses, seeds: list[int]) -> np.ndarray:

@@ -18,6 +18,7 @@ from ..positions import (
     PositionConfig,
     build_position_method,
 )
+from ..reporting.differences import difference_sections
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.perplexity_by_length import length_table
@@ -162,6 +163,7 @@ class ComparisonExperiment(Experiment):
                 if warning:
                     sections.append(warning)
                 sections.append(length_table(measurements_of(results), columns).rstrip())
+                sections += difference_sections(results)
             files += self._draw_figures(corpus, results)
         tunings = [model.run.tuning for model in models if model.run.tuning]
         for tuning in tunings:

@@ -75,7 +75,7 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
     assert main([*words, "4"]) == 0
-    assert "training" not in capsys.readouterr().out
+    assert "-16-seed1" not in capsys.readouterr().out  # of "training learned-16-seed1"
     assert load_results_file(out / "results.json") == results
     configuration = (out / "comparison.yaml").read_text()
     assert main([*words, "5"]) == 2

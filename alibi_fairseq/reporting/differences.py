@@ -1,0 +1,173 @@
+"""Tables of the differences between models with their confidence intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..results.estimates import Difference, difference
+from ..results.evaluation_groups import group_by_evaluation
+from ..results.measurements import Measurement, measurements_of
+from ..results.model_groups import ModelMeasurements, group_by_model
+from . import markdown
+
+#: Method that others are compared with, if it is among them; otherwise the first one.
+REFERENCE = "alibi"
+
+#: Standard deviation of log perplexity over seeds, at the training length and beyond it. These are
+#: root mean squares over the methods with three seeds in results/small_models/primary; beyond the
+#: training length, of the length where they are largest. A test computes them from the results.
+SEED_SPREAD = {"at": 0.0109, "beyond": 0.0317}
+
+SEVERAL_SEEDS = (
+    "Negative: lower perplexity than the reference. The 95% intervals are over {what}, and are not "
+    "corrected for the number of comparisons. An interval that contains 0 does not show a "
+    "difference."
+)
+DOCUMENTS_ADVICE = (
+    " They hold for this text only. With --per-document, they are over documents as well."
+)
+ONE_SEED = (
+    "Each model has one seed. Differences in perplexity below {at:.0f}% at the training length and "
+    "below {beyond:.0f}% beyond it mean nothing: two models that differ only in the seed are "
+    "within these limits in about 95% of cases, by the spread over seeds of the small models in "
+    "results/small_models (24M tokens). Shorter training can spread more. Pass --seeds 1,2,3 for "
+    "intervals."
+)
+
+
+class _Losses(NamedTuple):
+    """Losses of one model at one length.
+
+    Attributes:
+        nats: (S, K) mean loss per token of each seed on each of K documents; K is 1 without losses
+            by document.
+        tokens: (K,) tokens of each document.
+    """
+
+    nats: np.ndarray
+    tokens: np.ndarray
+
+
+def difference_sections(results: Mapping) -> list[str]:
+    """Return how far models are from a reference at each length, or why this is not known.
+
+    Models are compared with the reference of the same training length, on windows that do not
+    overlap. With one seed per model, the section states which differences mean nothing.
+
+    Args:
+        results: results file of an evaluation.
+    """
+    measurements = measurements_of(results)
+    record_of = dict(zip(map(id, measurements), results["cells"], strict=True))
+    sections = []
+    for name, group in group_by_evaluation(measurements).items():
+        without_overlap = [measured for measured in group if measured.nonoverlapping]
+        models = group_by_model(without_overlap)
+        if len(models) < 2:
+            continue
+        if all(_num_seeds(model) < 2 for model in models):
+            return [one_seed_note()]
+        sections += _group_sections(name, models, record_of)
+    return sections
+
+
+def one_seed_note() -> str:
+    """Return the sentence on the differences that one seed per model cannot show."""
+    limits = {where: seed_limit(spread) for where, spread in SEED_SPREAD.items()}
+    return ONE_SEED.format(**limits)
+
+
+def seed_limit(spread: float) -> float:
+    """Return the 95% limit of the difference between two seeds, as a percentage of perplexity.
+
+    Args:
+        spread: standard deviation of log perplexity over seeds.
+    """
+    return 100 * math.expm1(1.96 * math.sqrt(2) * spread)
+
+
+def _num_seeds(model: ModelMeasurements) -> int:
+    return len({measured.seed for measured in model.measurements})
+
+
+def _group_sections(
+    name: str, models: Sequence[ModelMeasurements], record_of: Mapping[int, Mapping]
+) -> list[str]:
+    """Return the table of the models that are evaluated alike, and its notes."""
+    lengths = sorted({measured.length for model in models for measured in model.measurements})
+    rows = []
+    num_documents = []
+    for train_length in sorted({model.train_length or 0 for model in models}):
+        same_length = [model for model in models if (model.train_length or 0) == train_length]
+        reference = _reference(same_length)
+        for model in same_length:
+            if model is reference:
+                continue
+            row = [f"{model.label} vs. {reference.label}"]
+            for length in lengths:
+                first = _losses(model.measurements, length, record_of)
+                second = _losses(reference.measurements, length, record_of)
+                row.append(_difference_text(first, second))
+                if first is not None:
+                    num_documents.append(len(first.tokens))
+            rows.append(row)
+    if not rows:
+        return []
+    by_document = bool(num_documents) and min(num_documents) > 1
+    note = SEVERAL_SEEDS.format(what="seeds and documents" if by_document else "seeds")
+    if not by_document:
+        note += DOCUMENTS_ADVICE
+    caption = f"Difference in perplexity on {name}"
+    table = markdown.table(["evaluated at →", *map(str, lengths)], rows)
+    return [f"{markdown.literal(caption)}:", table.rstrip(), note]
+
+
+def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
+    """Return the model that others are compared with."""
+    for model in models:
+        if model.position_method == REFERENCE and not model.variant:
+            return model
+    return models[0]
+
+
+def _losses(
+    measurements: Iterable[Measurement], length: int, record_of: Mapping[int, Mapping]
+) -> _Losses | None:
+    """Return the losses of a model's seeds at a length, or None if it was not evaluated there."""
+    nats = []
+    tokens: list[int] = []
+    for measured in measurements:
+        if measured.length != length:
+            continue
+        record = record_of[id(measured)]
+        if "document_bits" in record:
+            tokens = record["document_tokens"]
+            bits = np.array(record["document_bits"]) / tokens  # (K,)
+        else:
+            tokens = [record["tokens"]]
+            bits = np.array([record["loss_bits"]])
+        nats.append(bits * math.log(2))
+    if not nats:
+        return None
+    return _Losses(np.stack(nats), np.array(tokens, dtype=float))
+
+
+def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
+    """Return a difference in percent and its interval; a dash without two seeds on each side."""
+    if first is None or second is None:
+        return markdown.NOTHING
+    estimate = difference(first.nats, second.nats, first.tokens)
+    if estimate is None:
+        return markdown.NOTHING
+    return format_difference(estimate)
+
+
+def format_difference(estimate: Difference) -> str:
+    """Return a difference of log perplexity in percent, such as ``+2.1% (-0.3 … +4.6)``."""
+    low, high = estimate.interval()
+    value, low, high = (100 * math.expm1(nats) for nats in (estimate.value, low, high))
+    return f"{value:+.1f}% ({low:+.1f} … {high:+.1f})"

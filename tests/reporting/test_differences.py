@@ -1,0 +1,119 @@
+"""Tables of differences between models, from results files."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from results_documents import cells_of, document, evaluation_cell
+from scipy import stats
+
+from alibi_fairseq.reporting.differences import (
+    SEED_SPREAD,
+    difference_sections,
+    one_seed_note,
+    seed_limit,
+)
+from studies.losses import load_losses
+
+ROOT = Path(__file__).parents[2]
+PERPLEXITIES = {"alibi": [16.0, 16.4, 16.2], "rotary": [18.0, 19.0, 18.6]}
+
+
+def results_of(seeds: int = 3, **changes) -> dict:
+    """Return a results file of two methods at two lengths, with the perplexities above."""
+    records = []
+    for method, perplexities in PERPLEXITIES.items():
+        for seed, perplexity in enumerate(perplexities[:seeds], start=1):
+            for length, factor in ((64, 1.0), (128, 1.1 if method == "rotary" else 1.0)):
+                record = evaluation_cell(
+                    factor * perplexity, position_method=method, length=length, seed=seed, **changes
+                )
+                records.append(record)
+    return document(*records)
+
+
+def rows_of(sections: list[str]) -> dict[str, list[str]]:
+    return {row[0]: row[1:] for row in cells_of(sections[1])[1:]}
+
+
+def test_differences_have_intervals_over_seeds():
+    sections = difference_sections(results_of())
+    rows = rows_of(sections)
+    assert list(rows) == ["Rotary, L=64 vs. ALiBi, L=64"]
+    logs = {method: np.log(values) for method, values in PERPLEXITIES.items()}
+    welch = stats.ttest_ind(logs["rotary"], logs["alibi"], equal_var=False)
+    low, high = welch.confidence_interval(0.95)
+    value = logs["rotary"].mean() - logs["alibi"].mean()
+    value, low, high = (100 * math.expm1(nats) for nats in (value, low, high))
+    at_length, beyond = rows["Rotary, L=64 vs. ALiBi, L=64"]
+    assert at_length == f"{value:+.1f}% ({low:+.1f} … {high:+.1f})"
+    assert beyond.startswith(f"{100 * (1.1 * (1 + value / 100) - 1):+.1f}%")
+    assert "over seeds, and are not corrected" in sections[2]
+    assert "With --per-document" in sections[2]
+
+
+def test_documents_narrow_what_they_share():
+    """Two documents of different difficulty; the note says that they are part of the interval."""
+    documents = {"documents": "empty-lines", "document_tokens": [400, 600]}
+    results = results_of()
+    for record in results["cells"]:
+        bits = record["loss_bits"]
+        total = bits * 1000
+        record.update(documents, document_bits=[total * 0.3, total * 0.7])
+    sections = difference_sections(results)
+    assert "over seeds and documents" in sections[2]
+    assert "--per-document" not in sections[2]
+    plain = rows_of(difference_sections(results_of()))
+    shown = rows_of(sections)
+    for name, cells in shown.items():
+        for cell, expected in zip(cells, plain[name], strict=True):
+            assert cell.split(" ")[0] == expected.split(" ")[0]
+
+
+def test_one_seed_states_what_means_nothing():
+    (note,) = difference_sections(results_of(seeds=1))
+    assert note == one_seed_note()
+    assert "below 3% at the training length and below 9% beyond it mean nothing" in note
+
+
+def test_single_model_has_no_differences():
+    results = results_of()
+    results["cells"] = [cell for cell in results["cells"] if cell["position_method"] == "alibi"]
+    assert difference_sections(results) == []
+
+
+def test_first_method_is_the_reference_without_alibi():
+    results = results_of()
+    for cell in results["cells"]:
+        if cell["position_method"] == "alibi":
+            cell["position_method"] = "sinusoidal"
+    assert list(rows_of(difference_sections(results))) == [
+        "Rotary, L=64 vs. Sinusoidal, L=64",
+    ]
+
+
+def test_sliding_windows_are_left_out():
+    results = results_of()
+    sliding = [dict(cell, stride=16, loss_bits=9.0) for cell in results["cells"]]
+    assert difference_sections(document(*results["cells"], *sliding)) == difference_sections(
+        document(*results["cells"])
+    )
+
+
+def test_spread_over_seeds_is_that_of_the_committed_models():
+    spreads: dict[int, list[float]] = {}
+    for key, losses in load_losses(ROOT / "results/small_models/primary").items():
+        if key.stride == key.length and not key.variant:
+            multiple = key.length // key.train_length
+            spreads.setdefault(multiple, []).append(losses.nats.mean(axis=1).std(ddof=1))
+    pooled = {multiple: math.sqrt(np.mean(np.square(s))) for multiple, s in spreads.items()}
+    assert pooled.pop(1) == pytest.approx(SEED_SPREAD["at"], abs=5e-5)
+    assert max(pooled.values()) == pytest.approx(SEED_SPREAD["beyond"], abs=5e-5)
+    # 95% of the differences of two normal variables with this standard deviation.
+    random = np.random.default_rng(1)
+    pairs = random.normal(0, SEED_SPREAD["at"], (2, 100_000))
+    within = np.abs(pairs[0] - pairs[1]) < math.log1p(seed_limit(SEED_SPREAD["at"]) / 100)
+    assert within.mean() == pytest.approx(0.95, abs=0.003)
