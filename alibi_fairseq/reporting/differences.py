@@ -52,7 +52,7 @@ class _Losses(NamedTuple):
     tokens: np.ndarray
 
 
-def difference_sections(results: Mapping) -> list[str]:
+def difference_sections(results: dict) -> list[str]:
     """Return how far models are from a reference at each length, or why this is not known.
 
     Models are compared with the reference of the same training length, on windows that do not
