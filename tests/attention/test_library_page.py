@@ -42,6 +42,12 @@ torch.testing.assert_close(x, y, rtol=0, atol=1e-5)
 x.sum().backward()
 assert layers[0].self_attn.in_proj_weight.grad is not None
 """,
+    # Against softmax with the same dense bias.
+    """
+scores = q @ k.transpose(-1, -2) / 8**0.5 - slopes[:, None, None] * distance
+scores = scores.masked_fill(distance < 0, -torch.inf)
+torch.testing.assert_close(output, scores.softmax(-1) @ v, rtol=0, atol=1e-5)
+""",
     """
 moved = x.clone()
 moved[:, -1] += 1
