@@ -75,6 +75,7 @@ def draw_panels(
     make_line: Callable[[ModelMeasurements, Sequence[int]], plots.PlotLine] = perplexity_line,
     x: str = plots.EVALUATION_LENGTH,
     y: str = plots.PERPLEXITY,
+    explanation: str = "",
 ) -> None:
     """Draw panels of models, given by title, with one legend.
 
@@ -88,6 +89,7 @@ def draw_panels(
         make_line: function that creates the line of a model (default: perplexity by length).
         x: title of the x axis, whose unit is tokens.
         y: title of the y axis.
+        explanation: sentences below the figure, after the caption of the measurements.
     """
     train_lengths = _train_lengths_to_distinguish(panels)
     drawn = []
@@ -103,7 +105,8 @@ def draw_panels(
         if len(lengths_in_panel) == 1:
             trained_at = lengths_in_panel.pop()
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
-    plots.draw(title, drawn, *paths, caption=caption(measurements))
+    texts = [caption(measurements), explanation]
+    plots.draw(title, drawn, *paths, caption=". ".join(text for text in texts if text))
 
 
 def _train_lengths_to_distinguish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,12 @@ from .plots import PlotLine
 
 #: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
 MIN_TOKENS = 100
+#: Number of tokens below which a point is hollow, because lines through such points zigzag.
+FEW_TOKENS = 1000
+EXPLANATION = (
+    "Horizontal bars: positions that a point is the mean of. Hollow points rest on fewer than "
+    f"{FEW_TOKENS:,} tokens. Positions with fewer than {MIN_TOKENS:,} tokens are left out."
+)
 
 
 def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -43,11 +50,12 @@ def draw_positions(
         make_line=position_line,
         x="Position in the window (tokens)",
         y="Loss in bits per token (lower is better)",
+        explanation=EXPLANATION,
     )
 
 
 def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> PlotLine:
-    """Create the line of a model's loss by position, with a point in the middle of each bucket.
+    """Create the line of a model's loss by position, with a point and a bar for each bucket.
 
     Args:
         model: measurements of the model; the last one, of the longest length, is drawn.
@@ -57,11 +65,15 @@ def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> Plot
     x = []
     y = []
     spread = []
+    ranges = []
+    uncertain = []
     for index, (first, last) in enumerate(bucket_ranges(measurement.position_ends)):
         tokens = measurement.position_tokens[index]
         if tokens < MIN_TOKENS:
             continue
-        x.append((first + last) / 2)
+        x.append(math.sqrt(first * last))  # the middle on the logarithmic axis
+        ranges.append((first, last))
+        uncertain.append(tokens < FEW_TOKENS)
         y.append(measurement.position_bits[index] / tokens)
         if measurement.position_spread:
             spread.append(measurement.position_spread[index] / tokens)
@@ -71,4 +83,6 @@ def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> Plot
         y=y,
         style=method_style(model.position_method, model.train_length, lengths),
         spread=spread,
+        ranges=ranges,
+        uncertain=uncertain,
     )

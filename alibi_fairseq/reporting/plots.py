@@ -65,6 +65,8 @@ class PlotLine:
         spread: half the height of a band around each point.
         hollow: True for the paper's numbers, which have hollow markers.
         notes: texts next to points, as pairs of the point's index and the text.
+        ranges: first and last x that each point stands for, drawn as a horizontal bar.
+        uncertain: True for each point that rests on little data; it has a hollow marker.
     """
 
     label: str
@@ -74,6 +76,8 @@ class PlotLine:
     spread: Sequence[float] = ()
     hollow: bool = False
     notes: Sequence[tuple[int, str]] = ()
+    ranges: Sequence[tuple[float, float]] = ()
+    uncertain: Sequence[bool] = ()
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,8 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
     """
     line_width = 1.1 if line.hollow else 1.7
     marker_color = "white" if line.hollow else style.color
-    marker_spacing = 0.03 if len(line.x) > 12 else 1  # dense markers would hide the line
+    # Dense markers would hide the line, unless each one says how sure its point is.
+    marker_spacing = 0.03 if len(line.x) > 12 and not line.uncertain else 1
     axes.plot(
         line.x,
         line.y,
@@ -216,6 +221,11 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
         markerfacecolor=marker_color,
         markevery=marker_spacing,
     )
+    for y, (first, last) in zip(line.y, line.ranges):
+        axes.hlines(y, first, last, color=style.color, linewidth=3, alpha=0.4)
+    for x, y, is_uncertain in zip(line.x, line.y, line.uncertain):
+        if is_uncertain:
+            axes.plot(x, y, color=style.color, marker=style.marker, markersize=5, mfc="white")
     if any(line.spread):
         low = []
         high = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from results_documents import cells_of, document, evaluation_cell
@@ -116,16 +117,29 @@ def test_seeds_are_averaged_with_spread():
     assert model.measurements[0].position_ends == ()
 
 
-def test_line_has_middle_of_buckets_with_enough_tokens():
+def test_line_has_positions_of_buckets_with_enough_tokens():
     (model,) = average_by_model(measurements_in(ALIBI))
     line = position_line(model)
-    assert (line.x, line.y) == ([1, 2, 3, 5.5], [9, 8, 7, 5])
+    assert line.x == pytest.approx([1, 2, 3, math.sqrt(5 * 6)])
+    assert line.y == [9, 8, 7, 5]
+    assert line.ranges == [(1, 1), (2, 2), (3, 3), (5, 6)]
+    assert line.uncertain == [True] * 4
     assert line.style == method_style("alibi")
     few = [tokens // 5 for tokens in TOKENS]
     bits = [bits / 5 for bits in ALIBI["position_bits"]]
     short_text = {**ALIBI, "position_tokens": few, "position_bits": bits, "tokens": sum(few)}
     assert drawable(measurements_in(ALIBI))
     assert not drawable(measurements_in(short_text))
+
+
+def test_points_of_many_tokens_are_certain():
+    many = [tokens * 10 for tokens in TOKENS]
+    bits = [10 * bits for bits in ALIBI["position_bits"]]
+    record = {**ALIBI, "position_tokens": many, "position_bits": bits, "tokens": sum(many)}
+    (model,) = average_by_model(measurements_in(record))
+    line = position_line(model)
+    assert line.uncertain == [10 * tokens < 1000 for tokens in TOKENS]
+    assert not line.uncertain[-1]
 
 
 def test_figure_has_line_per_model_and_units(tmp_path):
@@ -137,3 +151,5 @@ def test_figure_has_line_per_model_and_units(tmp_path):
         assert f"<!-- {text} -->" in comments
     assert "<!-- Position in the window (tokens) -->" in comments
     assert "<!-- Loss in bits per token (lower is better) -->" in comments
+    # The caption is broken into lines.
+    assert "Hollow points rest on" in " ".join(re.findall("<!-- (.*) -->", comments))
