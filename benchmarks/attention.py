@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
-from alibi_fairseq.attention import BACKENDS, FutureMask, attend
+from alibi_fairseq.attention import BACKENDS, FutureMask, attend, repeat_heads
 from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
@@ -188,7 +188,9 @@ def capture_layers(path: Path, data: Path, split: str, length: int) -> tuple[lis
     attend = self_attention.attend
 
     def recording_attend(q, k, v, mask, **options):
-        layers.append((q.detach(), k.detach(), v.detach()))
+        heads = q.shape[1]
+        keys = repeat_heads(k.detach(), heads)
+        layers.append((q.detach(), keys, repeat_heads(v.detach(), heads)))
         biases.append(mask.bias)
         return attend(q, k, v, mask, **options)
 

@@ -63,8 +63,9 @@ def check(cells: list[dict], variants: set[str], key: str = "variant") -> None:
     assert all(cell["ratio"] > 0 for cell in cells)
 
 
-def test_attention(bench, trained):
-    weights = ("--path", str(trained("alibi")), "--data", str(trained.data))
+@pytest.mark.parametrize("model", ["alibi", "alibi-modern"])
+def test_attention(model, bench, trained):
+    weights = ("--path", str(trained(model)), "--data", str(trained.data))
     cells = bench("attention", "--lengths", "64", "--rounds", "1", *weights)
     names = {cell["variant"] for cell in cells}
     assert {"eager", "sdpa", "fold", "skipping"} < names

@@ -86,6 +86,7 @@ class Trained:
 
     FLAGS = {
         "alibi": "--arch alibi_lm --position-method alibi " + SMALL,
+        "alibi-modern": "--arch alibi_lm_modern --position-method alibi " + SMALL,
         "alibi-adaptive": "--arch alibi_lm --position-method alibi " + SMALL + ADAPTIVE,
         "bloom": "--arch alibi_lm_bloom --decoder-attention-heads 8 "
         "--decoder-layers 2 --decoder-embed-dim 32 --decoder-ffn-embed-dim 128",

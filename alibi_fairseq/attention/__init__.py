@@ -73,5 +73,6 @@ __all__ = [
     "ScoreScale",
     "attend",
     "check_backend",
+    "repeat_heads",
     "start_of_each_document",
 ]
