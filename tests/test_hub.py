@@ -53,6 +53,13 @@ def test_newline_is_end_of_line_as_in_data(model):
         assert torch.equal(model.score(text)["tokens"], expected[:-1])
 
 
+@pytest.mark.parametrize("text", ["w1 w2", "w1 w2\n\nw3", "w1\n", "\nw1", ""])
+def test_decode_inverts_encode(model, text):
+    tokens = model.encode(text)
+    assert model.decode(tokens) == text
+    assert model.decode(tokens[:-1]) == text.removesuffix("\n")  # an unfinished last line
+
+
 def test_sample_rejects_newline_inside_prompt(model):
     with pytest.raises(UserInputError, match="newline.*single line"):
         model.sample("w1\nw2")

@@ -31,6 +31,17 @@ class HubInterface(GeneratorHubInterface):
         encoded = [super(HubInterface, self).encode(line) for line in lines]
         return torch.cat(encoded)
 
+    def decode(self, tokens: torch.Tensor) -> str:
+        """Return the text of token IDs, with a newline for each ``</s>`` before the last one.
+
+        fairseq drops every ``</s>``, and so joins the lines.
+        """
+        is_end = tokens == self.tgt_dict.eos()
+        *lines, rest = tokens.tensor_split((is_end.nonzero().flatten() + 1).tolist())
+        if len(rest):
+            lines.append(rest)
+        return "\n".join(super(HubInterface, self).decode(line) for line in lines)
+
 
 def check_hub_options(options: Iterable[str], cfg) -> None:
     """Raise UserInputError for an option of ``from_pretrained`` that fairseq ignores.
