@@ -21,6 +21,8 @@ from alibi_fairseq.results.data_folder import DataFolder
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
 CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
 DATA = RUN / "data-bin"
+if not CHECKPOINT.is_file():
+    raise SystemExit(f"{CHECKPOINT} is missing. Run ./scripts/demo.sh, or set ALIBI_RUN.")
 
 # %%
 loaded = load_checkpoint(CHECKPOINT, DATA)

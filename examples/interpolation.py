@@ -17,6 +17,8 @@ from alibi_fairseq.files import sha256_file
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
 CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
 DATA = RUN / "data-bin"
+if not CHECKPOINT.is_file():
+    raise SystemExit(f"{CHECKPOINT} is missing. Run ./scripts/demo.sh, or set ALIBI_RUN.")
 LENGTHS = (64, 128, 256, 512, 1024)
 folder = Path("runs/examples")
 folder.mkdir(parents=True, exist_ok=True)

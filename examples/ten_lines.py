@@ -14,11 +14,15 @@ CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
 DATA = RUN / "data-bin"
 folder = Path("runs/examples/exported")
 if not folder.exists():
+    if not CHECKPOINT.is_file():
+        raise SystemExit(f"{CHECKPOINT} is missing. Run ./scripts/demo.sh, or set ALIBI_RUN.")
     arguments = ["--path", str(CHECKPOINT), "--data", str(DATA), "--out", str(folder)]
     tokenizer = os.environ.get("ALIBI_SENTENCEPIECE")  # if it is not next to the data
     if tokenizer:
         arguments += ["--tokenizer-files", tokenizer]
-    assert main(["export", *arguments]) == 0
+    exit_code = main(["export", *arguments])
+    if exit_code != 0:
+        raise SystemExit(exit_code)
 
 # %%
 import torch  # noqa: E402

@@ -63,6 +63,18 @@ def test_bias_example_writes_figure(tmp_path, monkeypatch):
     assert (tmp_path / "runs" / "examples" / "bias.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("name", ["attention", "interpolation", "ten_lines"])
+def test_missing_demonstration_ends_in_one_sentence(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"missing\. Run ./scripts/demo\.sh, or set ALIBI_RUN"):
+        runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+
+
+def test_torch_layer_example_compares_with_torch(capsys):
+    runpy.run_path(str(ROOT / "examples" / "torch_layer.py"))
+    assert "equals torch's own attention with the bias as a mask" in capsys.readouterr().out
+
+
 @pytest.fixture
 def start(tmp_path):
     """Return the place of the demonstration's checkpoint, with a file that is not read."""
