@@ -24,7 +24,7 @@ from alibi_fairseq.runs import torchrun
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
 
 
-def in_this_process(words, stop_signal=None, log=None, watch=lambda: None, slot=None) -> int:
+def in_this_process(words, stop_signal=None, log=None, watch=lambda: None, slot=None, **_) -> int:
     """Run a command in the test process, in place of ``child_process.execute_command``."""
     module, *arguments = words[words.index("-m") + 1 :]
     assert module == "alibi_fairseq", words
@@ -59,7 +59,7 @@ class Commands:
         self.failing: set[tuple[str, str]] = set()
         self.stop_early = 0
 
-    def __call__(self, words, stop_signal=None, log=None, watch=None, slot=None) -> int:
+    def __call__(self, words, stop_signal=None, log=None, watch=None, slot=None, **_) -> int:
         words = words[words.index("-m") + 1 :]
         if words[0] == torchrun.MODULE:
             words = words[words.index("-m") + 1 :]

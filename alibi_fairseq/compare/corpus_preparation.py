@@ -25,6 +25,9 @@ HELD_OUT = 5.0
 #: The same percentage for an excerpt, which needs many test documents.
 EXCERPT_HELD_OUT = 20.0
 
+#: Files of a text that are listed by name.
+MAX_LISTED_FILES = 3
+
 
 def data_folder(corpus: CorpusConfig, train_length: int, out: Path) -> Path:
     """Return the folder of the binary data to train on.
@@ -118,6 +121,24 @@ def prepare_corpora(
             filler = data if probe.in_text else None
             for length in train_lengths:
                 prepare_probe(probe, length, filler, data_folder(corpus, length, out))
+
+
+def describe_text(name: str, data: Path) -> str:
+    """Return one line about a text: its files, tokens, and binary data.
+
+    Args:
+        name: name of the corpus.
+        data: folder of its binary data, which may lack a manifest.
+    """
+    manifest = DataFolder.open(data).manifest
+    if manifest is None:
+        return f"Text {name}: {data}"
+    files = [source["name"] for source in manifest["sources"]]
+    listed = ", ".join(files[:MAX_LISTED_FILES])
+    if len(files) > MAX_LISTED_FILES:
+        listed = f"{len(files)} files ({listed}, …)"
+    tokens = [f"{counts['tokens']:,} in {split}" for split, counts in manifest["splits"].items()]
+    return f"Text {name}: {listed or data}; tokens: {', '.join(tokens)}; data: {data}"
 
 
 def is_missing(sources: Sequence[str]) -> bool:

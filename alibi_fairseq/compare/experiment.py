@@ -41,7 +41,7 @@ from ..runs.tuning import tuning_table
 from .comparison_config import ComparisonConfig
 from .comparison_runs import ComparisonRun, build_run, list_runs
 from .config_files import as_mapping
-from .corpus_preparation import is_prepared, prepare_corpora, text_folder
+from .corpus_preparation import describe_text, is_prepared, prepare_corpora, text_folder
 from .speeds import speed_columns
 from .undertrained import undertrained_warning, unigram_entropy
 
@@ -121,6 +121,8 @@ class ComparisonExperiment(Experiment):
                 raise UserInputError(
                     f"--subset: {folder} has no split '{comparison.subset}'. Choose from {splits}."
                 )
+            if not corpus.probe:
+                print(describe_text(corpus.name, folder))
         for run in self.runs:
             if not unfinished_trials([run]):  # until then, its learning rate is not known
                 run.check_settings()

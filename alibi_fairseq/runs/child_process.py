@@ -36,8 +36,8 @@ class ChildProcess:
     Attributes:
         title: what the command does, for messages.
         argv: interpreter and arguments.
-        log: file to which the output is appended if a progress bar is shown or other commands run
-            concurrently.
+        log: file to which the command and its output are appended. Unless it trains or other
+            commands run concurrently, its progress and errors (stderr) are shown instead.
         updates: number of updates if the command trains, otherwise 0. A training has a progress
             bar, and saves when it is asked to stop. Any other command is interrupted.
     """
@@ -66,14 +66,15 @@ class ChildProcess:
         """
         if slot.stop and slot.stop.count:
             raise Stopped
-        tqdm.write(f"{self.title}\n  {self.command_line}", file=sys.stdout)
+        tqdm.write(f"{self.title} (log: {self.log})", file=sys.stdout)
         sys.stdout.flush()
         stop_signal = signal.SIGUSR1 if self.is_training else signal.SIGINT
         if slot.stop or self.is_training:
             code, advice = self._run_with_log(stop_signal, slot)
         else:
             # Nothing runs concurrently, so an evaluation can show its progress.
-            code = execute_command(self.argv, stop_signal, slot=slot)
+            with self._open_log() as log:
+                code = execute_command(self.argv, stop_signal, log, slot=slot, show_errors=True)
             advice = "See the output above."
         if code in (STOPPED_EARLY, INTERRUPTED):
             raise Stopped
@@ -86,20 +87,25 @@ class ChildProcess:
         Returns:
             The exit code, and a sentence that names the log and its most informative line.
         """
-        self.log.parent.mkdir(parents=True, exist_ok=True)
         with (
-            self.log.open("a", encoding="utf-8") as log,
+            self._open_log() as log,
             self.log.open(encoding="utf-8", errors="replace") as output,
             make_progress_bar(
                 self.updates, self.title, "update", unit_scale=False, disable=not self.is_training
             ) as bar,
         ):
-            log.write(f"$ {self.command_line}\n")
-            log.flush()
             output.seek(0, os.SEEK_END)
             reader = _LogReader(output, bar)
             code = execute_command(self.argv, stop_signal, log, reader.read, slot)
         return code, f"See {self.log}. Its last line is: {reader.reason}"
+
+    def _open_log(self) -> IO:
+        """Open the log to append to it, and write the command line."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        log = self.log.open("a", encoding="utf-8")
+        log.write(f"$ {self.command_line}\n")
+        log.flush()
+        return log
 
 
 @dataclass

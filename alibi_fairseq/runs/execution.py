@@ -130,6 +130,7 @@ def execute_command(
     log: IO | None = None,
     watch: Callable[[], None] = lambda: None,
     slot: Slot = DEFAULT_SLOT,
+    show_errors: bool = False,
 ) -> int:
     """Run a command and pass stop requests on to it.
 
@@ -138,6 +139,7 @@ def execute_command(
             command that saves nothing, once.
         log: file for the output (default: the output of this process).
         watch: function called every ``POLL_SECONDS`` while the command runs, and once at its end.
+        show_errors: True to keep stderr, with progress bars and errors, out of the log.
 
     Returns:
         The exit code of the command, as in a shell; ``STOPPED_EARLY`` if it saved and stopped on
@@ -149,7 +151,7 @@ def execute_command(
     signaled = False
     recorded_requests = stop_requests() if slot.stop is None else nullcontext(slot.stop)
     with recorded_requests as stop:
-        process = _start(command, log, environment)
+        process = _start(command, log, environment, show_errors)
         try:
             while process.poll() is None:
                 if stop.count > 1:
@@ -171,7 +173,9 @@ def execute_command(
     return code
 
 
-def _start(command: list[str], log: IO | None, environment: Mapping[str, str]) -> subprocess.Popen:
+def _start(
+    command: list[str], log: IO | None, environment: Mapping[str, str], show_errors: bool
+) -> subprocess.Popen:
     """Start a command in a new session, with SIGUSR1 blocked until the command can ignore it."""
     with_parent = [sys.executable, "-IS", "-c", _WITH_PARENT, str(os.getpid())]
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # inherited
@@ -181,7 +185,7 @@ def _start(command: list[str], log: IO | None, environment: Mapping[str, str]) -
             env=environment,
             start_new_session=True,
             stdout=log,
-            stderr=None if log is None else subprocess.STDOUT,
+            stderr=None if log is None or show_errors else subprocess.STDOUT,
         )
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})

@@ -14,14 +14,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
+
+from tqdm import tqdm
 
 from ..data.probe_data import PROBE_FILE
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig, TextCase
 from ..evaluation.option_types import format_stride
+from ..reporting import markdown
 from ..results.completion import (
     CompletionMarker,
     check_settings,
@@ -344,6 +350,8 @@ class EvalStep:
         """
         self.command(run).run(slot)
         self._marker(run).write()
+        records = [record for record in self._records(run) if case_of(record) in self.cases]
+        tqdm.write(f"{run.name}: {summary(records)}", file=sys.stdout)
 
     def _marker(self, run: Run) -> CompletionMarker:
         """Return the marker that the step is complete for a run's checkpoint and data."""
@@ -418,6 +426,26 @@ def case_of(record: dict) -> TextCase:
     """Return split, length, and stride of a result record. Probes have no split or stride."""
     length = record["length"]
     return TextCase(record.get("subset", "valid"), length, record.get("stride", length))
+
+
+def summary(records: Iterable[dict]) -> str:
+    """Return the results of an evaluation in one line: ``perplexity 47.23 at 128, 43.98 at 512``.
+
+    The accuracy of a probe is the mean over all depths.
+    """
+    accuracies: dict[int, list[float]] = defaultdict(list)
+    perplexities = []
+    for record in records:
+        length = record["length"]
+        if "accuracy" in record:
+            accuracies[length].append(record["accuracy"])
+            continue
+        stride = "" if record["stride"] == length else f" (S = {record['stride']})"
+        perplexities.append(f"{markdown.perplexity(record['perplexity'])} at {length}{stride}")
+    if perplexities:
+        return f"perplexity {', '.join(perplexities)}"
+    means = [f"{mean(values):.0%} at {length}" for length, values in accuracies.items()]
+    return f"accuracy {', '.join(means)}"
 
 
 def all_trials(runs: Iterable[Run]) -> list[Run]:

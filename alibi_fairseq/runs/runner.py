@@ -20,7 +20,7 @@ from ..files import locked
 from ..machine import cores
 from .child_process import CommandFailedError
 from .execution import Slot, Stopped, handle_stop_signals
-from .run import Run, all_trials, unfinished_trials
+from .run import Run, all_trials, read_update_count, unfinished_trials
 from .scheduler import WorkItem, run_all
 
 
@@ -90,19 +90,35 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         runs = experiment.runs
         unfinished = [run for run in runs if not run.is_done]
         if not unfinished:
-            print(f"All {len(runs)} runs already complete.")
-        elif len(unfinished) < len(runs):
-            completed = len(runs) - len(unfinished)
-            print(f"{completed} of {len(runs)} runs already complete.")
+            experiment.report()
+            print(f"All {len(runs)} runs already complete. Nothing was trained or evaluated.")
+            return
+        if len(unfinished) < len(runs):
+            completed_runs = len(runs) - len(unfinished)
+            print(f"{completed_runs} of {len(runs)} runs already complete.")
         items = make_work_items(experiment, unfinished)
         slots = make_slots(experiment, runs, parallel)
+        print(describe_slots(slots))
+        completed = len(runs) + len(all_trials(runs)) - len(items)
         try:
-            run_all(items, slots)
-        except (Stopped, CommandFailedError):
+            run_all(items, slots, completed)
+        except (Stopped, CommandFailedError) as error:
             if experiment.report_if_incomplete:
                 experiment.report()
+            if isinstance(error, Stopped):
+                print(progress_of(experiment.runs), file=sys.stderr)
             raise
         experiment.report()
+
+
+def progress_of(runs: Sequence[Run]) -> str:
+    """Return the number of complete runs, and the updates of those that a stop interrupted."""
+    lines = [f"{sum(run.is_done for run in runs)} of {len(runs)} runs are complete."]
+    for run in (*all_trials(runs), *runs):
+        updates = read_update_count(run.folder)
+        if 0 < updates < run.updates:
+            lines.append(f"{run.name} saved update {updates:,} of {run.updates:,}.")
+    return "\n".join(lines)
 
 
 def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkItem]:
@@ -153,6 +169,18 @@ def make_slots(
         return _gpu_slots(parallel, experiment.gpus, gpu_count)
     threads = experiment.threads or max(1, cores() // parallel)
     return [Slot({"OMP_NUM_THREADS": str(threads)})] * parallel
+
+
+def describe_slots(slots: Sequence[Slot]) -> str:
+    """Return the devices of concurrent runs: ``Up to 2 runs at a time on the CPU, …``."""
+    number = "One run" if len(slots) == 1 else f"Up to {len(slots)} runs"
+    environment = slots[0].environment
+    if "OMP_NUM_THREADS" in environment:
+        threads = environment["OMP_NUM_THREADS"]
+        plural = "" if threads == "1" else "s"
+        return f"{number} at a time on the CPU, with {threads} thread{plural} each."
+    devices = dict.fromkeys(slot.environment["CUDA_VISIBLE_DEVICES"] for slot in slots)
+    return f"{number} at a time on the GPUs {'; '.join(devices)}."
 
 
 def _gpu_slots(parallel: int, gpus_per_slot: int, gpu_count: int) -> list[Slot]:

@@ -35,9 +35,15 @@ class WorkItem:
 
 @dataclass
 class _ProgressLog:
-    """Log of the work items that have started, with the estimated remaining time."""
+    """Log of the work items that have started, with the estimated remaining time.
+
+    Attributes:
+        items: work items to run.
+        completed: number of work items that were complete before, which count for the numbering.
+    """
 
     items: Sequence[WorkItem]
+    completed: int = 0
     start_time: float = field(default_factory=time.monotonic)
     started: int = 0
     finished_updates: int = 0
@@ -45,7 +51,8 @@ class _ProgressLog:
     def start(self, item: WorkItem) -> None:
         """Log the start of a work item."""
         self.started += 1
-        line = f"\n[{self.started}/{len(self.items)}] {item.name}"
+        number = self.completed + self.started
+        line = f"\n[{number}/{self.completed + len(self.items)}] {item.name}"
         if self.finished_updates:
             # The remaining updates are assumed to take as long as the finished ones.
             seconds_per_update = (time.monotonic() - self.start_time) / self.finished_updates
@@ -102,19 +109,20 @@ class _Failures:
         raise CommandFailedError("\n".join(lines), self.code)
 
 
-def run_all(items: Sequence[WorkItem], slots: Sequence[Slot]) -> None:
+def run_all(items: Sequence[WorkItem], slots: Sequence[Slot], completed: int = 0) -> None:
     """Run work items as slots become free.
 
     If one fails, those in whose ``after`` it is do not start, and all others are finished.
 
     Args:
         items: work items, each behind those in its ``after``.
+        completed: number of work items that were complete before, for the log.
 
     Raises:
         CommandFailedError: a work item failed. The message has the reason of each.
         Stopped: the process was asked to stop, and everything in progress has saved.
     """
-    log = _ProgressLog(items)
+    log = _ProgressLog(items, completed)
     failures = _Failures(len(items))
     if len(slots) > 1:
         _run_concurrently(items, slots, log, failures)

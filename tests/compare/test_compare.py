@@ -26,7 +26,7 @@ from alibi_fairseq.results.results_file import (
 )
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.execution import Slot
-from alibi_fairseq.runs.runner import make_slots
+from alibi_fairseq.runs.runner import make_slots, progress_of
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 
@@ -108,6 +108,50 @@ def test_moved_output_folder_needs_no_text(tmp_path, monkeypatch, capsys):
     words[words.index("words")] = "sentencepiece"
     assert main([*words, "alibi"]) == 2
     assert "was prepared with other settings (tokenizer: " in capsys.readouterr().err
+
+
+def test_console_reports_text_devices_and_progress(tmp_path, monkeypatch, capsys):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 6)
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        text = [f"the {word} little words of tale {number}\n" for word in range(300)]
+        Path(f"tale{number}.txt").write_text("".join(text))
+    words = ["compare", *(f"tale{number}.txt" for number in range(4)), "--out", "out", *SMALL]
+    words += ["--updates", "4", "--parallel", "1", "--tokenizer", "words", "--train-lengths", "16"]
+    words += ["--lengths", "16,32", "--methods"]
+    assert main([*words, "alibi"]) == 0
+    printed = capsys.readouterr().out
+    assert "Text tale0: 4 files (tale0.txt, tale1.txt, tale2.txt, …); tokens: " in printed
+    manifest = json.loads(Path("out/tale0/data-bin/manifest.json").read_text())
+    assert f"tokens: {manifest['splits']['train']['tokens']:,} in train" in printed
+    assert "One run at a time on the CPU, with 6 threads each." in printed
+    assert "[1/1] tale0/alibi-16-seed1" in printed
+    assert re.search(r"^tale0/alibi-16-seed1: perplexity [\d.]+ at 16, ", printed, re.MULTILINE)
+
+    commands.stop_at = len(commands.ran) + 3  # after one more training and evaluation
+    assert main([*words, "alibi,rotary,none"]) == 75
+    stopped = capsys.readouterr()
+    assert "[2/3] tale0/rotary-16-seed1" in stopped.out
+    assert "[3/3] tale0/none-16-seed1" in stopped.out
+    assert "2 of 3 runs are complete." in stopped.err
+
+    assert main([*words, "alibi,rotary"]) == 0
+    last_line = capsys.readouterr().out.splitlines()[-1]
+    assert last_line == "All 2 runs already complete. Nothing was trained or evaluated."
+
+
+def test_stopped_training_reports_its_update(tmp_path):
+    values = {"corpora": [{"name": "text", "data": "x"}], "methods": ["alibi", "none"]}
+    runs = [model.run for model in list_runs(from_mapping(values), tmp_path)]
+    runs[1].folder.mkdir(parents=True)
+    state = {"optimizer_history": [{"num_updates": 7}]}
+    torch.save(state, runs[1].folder / "checkpoint_last.pt")
+    assert progress_of(runs).splitlines() == [
+        "0 of 2 runs are complete.",
+        "text/none-128-seed1 saved update 7 of 1,000.",
+    ]
 
 
 def test_layer_patterns_and_options_share_one_table(

@@ -269,6 +269,17 @@ def test_failed_command_names_log_and_last_line(tmp_path):
     assert "fine" in (tmp_path / "a.log").read_text()
 
 
+def test_evaluation_shows_progress_and_logs_its_table(tmp_path, capfd):
+    program = "import sys; print('a table'); print('a bar', file=sys.stderr)"
+    python(program, tmp_path / "a.log").run()
+    shown = capfd.readouterr()
+    assert shown.out == f"copying (log: {tmp_path / 'a.log'})\n"
+    assert shown.err == "a bar\n"
+    command, table = (tmp_path / "a.log").read_text().splitlines()
+    assert command.startswith("$ python -c ")
+    assert table == "a table"
+
+
 def test_work_item_waits_for_dependencies(tmp_path):
     """Run a after b and c, and c after the start of b, with separate slots for b and c."""
     began = tmp_path / "b.began"

@@ -187,7 +187,7 @@ def test_job_on_whole_node_uses_one_gpu(data_bin, tmp_path, monkeypatch, visible
     commands = Commands()
     devices = []
 
-    def execute(words, stop_signal=None, log=None, watch=None, slot=None):
+    def execute(words, stop_signal=None, log=None, watch=None, slot=None, **_):
         devices.append(slot.environment.get("CUDA_VISIBLE_DEVICES"))
         assert slot.stop is None  # the command handles stop signals itself
         return commands(words, stop_signal, log, watch, slot)
