@@ -23,24 +23,13 @@ class Block(nn.TransformerEncoderLayer):
         return layer.out_proj(output.transpose(1, 2).flatten(2))
 
 
-torch.manual_seed(1)
 layers = nn.ModuleList()
 for _ in range(2):
     layers.append(Block(64, nhead=8, dropout=0.0, batch_first=True, norm_first=True))
 config = PositionConfig(64, num_heads=8, num_layers=2, train_length=128)
 positions = build_position_method("alibi", config)
-bias = positions.bias(0, keys=128)
 x = torch.randn(4, 128, 64)
-mask = FutureMask(bias, queries=128, keys=128)
-output = x
+mask = FutureMask(positions.bias(0, keys=128), queries=128, keys=128)
 for layer in layers:
-    output = layer(output, mask)
-
-# The same layers with torch's own attention, which takes the bias as a (batch · heads, T, T) mask.
-distance = torch.arange(128)[:, None] - torch.arange(128)  # (T, T)
-dense = bias.at(distance.clamp(min=0)).masked_fill(distance < 0, -torch.inf)  # (H, T, T)
-expected = x
-for layer in layers:
-    expected = nn.TransformerEncoderLayer.forward(layer, expected, dense.repeat(4, 1, 1))
-torch.testing.assert_close(output, expected, rtol=0, atol=1e-4)
-print(f"output {tuple(output.shape)} equals torch's own attention with the bias as a mask")
+    x = layer(x, mask)
+print(f"{len(layers)} layers with ALiBi: output {tuple(x.shape)}, standard deviation {x.std():.2f}")

@@ -70,11 +70,6 @@ def test_missing_demonstration_ends_in_one_sentence(name, tmp_path, monkeypatch)
         runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
 
 
-def test_torch_layer_example_compares_with_torch(capsys):
-    runpy.run_path(str(ROOT / "examples" / "torch_layer.py"))
-    assert "equals torch's own attention with the bias as a mask" in capsys.readouterr().out
-
-
 @pytest.fixture
 def start(tmp_path):
     """Return the place of the demonstration's checkpoint, with a file that is not read."""
