@@ -47,7 +47,7 @@ def attend(
     check_backend(backend)
     k = repeat_heads(k, q.shape[1])  # (B, H, S, D)
     v = repeat_heads(v, q.shape[1])
-    mask.check(q, k, v)
+    mask.check(q, k)
     if need_weights:
         return eager.attend_with_weights(q, k, v, mask, dropout_p)
     name = choose_backend(backend, q, k, v, mask, dropout_p, strict)

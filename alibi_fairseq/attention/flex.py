@@ -21,7 +21,7 @@ from torch import Tensor
 from ..positions import RelativeBias
 from ..positions.alibi import is_linear
 from .flex_kernel import BLOCK, compiler_errors, flex_kernel, has_own_kernel, kernel_options
-from .future_mask import FutureMask
+from .future_mask import FutureMask, once_per_mask
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -124,9 +124,9 @@ def attend(
         q, k, v, mask, dropout_p: arguments of :func:`alibi_fairseq.attention.attend`.
         windows: (B, H) floats, or None. Keys at a greater distance may be skipped.
     """
-    score_mod = mask.shared(("flex", q.device), lambda: _score_modification(mask, q.device))
+    score_mod = _score_modification(mask, q.device)
     if windows is None:
-        blocks = mask.shared(("flex blocks", q.device), lambda: causal_blocks(mask, q.device))
+        blocks = _visible_blocks(mask, q.device)
     else:
         blocks = causal_blocks(mask, q.device, windows)
     options = None
@@ -141,6 +141,7 @@ def scalar_tensor(value: int, device: torch.device) -> Tensor:
     return torch.full((), value, device=device)
 
 
+@once_per_mask
 def _score_modification(mask: FutureMask, device: torch.device) -> Callable | None:
     """Return the function that adds the bias to one score, or None without a bias.
 
@@ -183,6 +184,12 @@ def _distance_function(mask: FutureMask, device: torch.device) -> Callable:
     # A tensor, since another number in the closure would be compiled anew.
     offset = scalar_tensor(mask.offset, device)
     return lambda query, key: query + offset - key
+
+
+@once_per_mask
+def _visible_blocks(mask: FutureMask, device: torch.device) -> BlockMask:
+    """Return the blocks of keys that each block of queries attends to, without skipping."""
+    return causal_blocks(mask, device)
 
 
 def causal_blocks(

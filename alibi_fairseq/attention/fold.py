@@ -27,7 +27,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from ..positions import GateBias
 from ..positions.alibi import is_linear
 from .eager import QUERY_BLOCK, query_blocks
-from .future_mask import FutureMask
+from .future_mask import FutureMask, once_per_mask
 
 #: Number of parts of a slope, each with 8 significant bits.
 SLOPE_PARTS = 3
@@ -72,10 +72,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     head_dim = q.shape[-1]
     bias = mask.bias
     if is_linear(bias):
-        slopes = bias.slopes(q.device)
-        for_queries, for_keys = mask.shared(
-            ("fold", q.device, q.dtype), lambda: extra_dimensions(slopes, mask, head_dim, q.dtype)
-        )
+        for_queries, for_keys = _slope_dimensions(mask, head_dim, q.device, q.dtype)
         q = _prepend(for_queries, q)  # (B, H, T, E + D)
         k = _prepend(for_keys, k)  # (B, H, S, E + D)
         v = pad(v, (0, EXTRA))  # fused kernels require equal widths
@@ -108,6 +105,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
         )
         outputs.append(output)
     return torch.cat(outputs, dim=2)[..., :head_dim]
+
+
+@once_per_mask
+def _slope_dimensions(
+    mask: FutureMask, head_dim: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return :func:`extra_dimensions` of a mask with ALiBi's bias."""
+    assert is_linear(mask.bias)
+    return extra_dimensions(mask.bias.slopes(device), mask, head_dim, dtype)
 
 
 def extra_dimensions(

@@ -12,16 +12,16 @@ D head size.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..positions.base import (
-    GateBias,
     PendingGates,
     QueryPositionBias,
     RelativeBias,
@@ -32,6 +32,27 @@ from ..positions.base import (
 #: Separators of documents: nothing, every ``</s>`` (one document per line), or an empty line, which
 #: is a ``</s>`` after another one (the rule of ``--sample-break-mode complete_doc``).
 SEPARATORS = ("none", "eos", "empty_line")
+
+
+Result = TypeVar("Result")
+
+
+def once_per_mask(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Compute a function of a mask once for all layers that share the mask.
+
+    Args:
+        function: function of a mask and further arguments, which are hashable. Its result must not
+            depend on parameters that need a gradient.
+    """
+
+    @functools.wraps(function)
+    def cached(mask: FutureMask, *arguments: Hashable) -> Result:
+        key = (function, *arguments)
+        if key not in mask._results:
+            mask._results[key] = function(mask, *arguments)
+        return mask._results[key]
+
+    return cached
 
 
 @dataclass(eq=False)
@@ -51,9 +72,6 @@ class FutureMask:
             :func:`start_of_each_document`. A query attends only to its own document. None if there
             is one document.
 
-    Raises:
-        ValueError: if there are more queries than keys, if the window is negative, or if
-            ``key_padding`` or ``document_start`` has another number of keys.
     """
 
     bias: ScoreBias | None
@@ -65,25 +83,9 @@ class FutureMask:
     _bands: dict[tuple[torch.device, torch.dtype], Tensor] = field(
         default_factory=dict, init=False, repr=False
     )
-    _shared: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    _results: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
-        if self.queries > self.keys:
-            raise ValueError(
-                f"A causal mask cannot have more queries ({self.queries}) than keys ({self.keys}): "
-                "the queries have the positions of the last keys."
-            )
-        if self.window < 0:
-            raise ValueError(
-                f"The window must be a number of keys, or 0 for no limit, not {self.window}."
-            )
-        for name in ("key_padding", "document_start"):
-            tensor = getattr(self, name)
-            if tensor is not None and tensor.shape[1] != self.keys:
-                raise ValueError(
-                    f"{name} must be (B, {self.keys}) for a mask of {self.keys} keys, not "
-                    f"{tuple(tensor.shape)}."
-                )
         self.offset = self.keys - self.queries
         if self.window >= self.keys:
             self.window = 0
@@ -94,11 +96,11 @@ class FutureMask:
         unlimited = self.key_padding is None and self.document_start is None and self.window == 0
         return self.bias is None and self.offset == 0 and unlimited
 
-    def check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
-        """Check that the shapes of q, k, and v fit this mask.
+    def check(self, q: Tensor, k: Tensor) -> None:
+        """Check that the mask has the lengths of q and k, and all of its bias.
 
         Raises:
-            ValueError: if their shapes do not fit, or if gates are missing.
+            ValueError: if a length differs, or if gates are missing.
         """
         if isinstance(self.bias, PendingGates):
             raise ValueError(
@@ -106,30 +108,20 @@ class FutureMask:
                 "mask.with_bias(GateBias(...)) with the running sums of "
                 "positions.log_gates(layer, x)."
             )
-        if k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
-            raise ValueError(
-                "Attention needs q (B, H, T, D) and k and v (B, G, S, D), where G divides H, not "
-                f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
-            )
         if (q.shape[2], k.shape[2]) != (self.queries, self.keys):
             raise ValueError(
                 f"The mask is for {self.queries} queries and {self.keys} keys, but q has "
                 f"{q.shape[2]} and k has {k.shape[2]}: make a FutureMask for each pair of lengths."
             )
-        if isinstance(self.bias, GateBias) and self.bias.running_sums.shape != k.shape[:3]:
-            raise ValueError(
-                f"The running sums of gates must be (B, H, S) = {tuple(k.shape[:3])}, not "
-                f"{tuple(self.bias.running_sums.shape)}: include the sums of cached keys."
-            )
 
     def with_bias(self, bias: ScoreBias) -> FutureMask:
         """Return a copy of this mask with the bias of a single layer.
 
-        The copy shares derived values (:meth:`shared`), so this mask must not have a bias that
+        The copy shares the results of :func:`once_per_mask`, so this mask must not have a bias that
         backends derive values from.
         """
         mask = replace(self, bias=bias)
-        mask._shared = self._shared
+        mask._results = self._results
         return mask
 
     def first_key(self, start: int) -> int:
@@ -137,43 +129,30 @@ class FutureMask:
         first = 0
         if self.window:
             first = max(0, self.offset + start + 1 - self.window)
-        document_start = self.document_start
-        if document_start is None:
+        if self.document_start is None:
             return first
+        return max(first, self._document_starts()[start])
 
-        def read_starts() -> list[int]:  # (T,), read from the device once for all blocks and layers
-            return document_start[:, self.offset :].amin(dim=0).tolist()
+    @once_per_mask
+    def _document_starts(self) -> list[int]:
+        """Return the first key of the documents of each query in all sequences, T numbers."""
+        assert self.document_start is not None
+        return self.document_start[:, self.offset :].amin(dim=0).tolist()  # waits for the device
 
-        return max(first, self.shared("document starts", read_starts)[start])
-
+    @once_per_mask
     def query_positions(self, device: torch.device) -> Tensor:
         """Return the position of each query in its own document, not counting padding.
 
         Returns:
             (B or 1, T) int64, ≥ 0.
         """
-
-        def compute() -> Tensor:
-            real = torch.ones(1, self.keys, dtype=torch.bool, device=device)
-            if self.key_padding is not None:
-                real = ~self.key_padding
-            elif self.document_start is not None:
-                real = real.expand_as(self.document_start)
-            positions = token_positions(real, self.document_start)  # (B or 1, S)
-            return positions[:, self.offset :].clamp(min=0)
-
-        return self.shared(("query positions", self.offset, device), compute)
-
-    def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return a value that backends derive from this mask, computed once for all layers.
-
-        Args:
-            key: identifies the value.
-            make: computes the value. It must not depend on parameters that need a gradient.
-        """
-        if key not in self._shared:
-            self._shared[key] = make()
-        return self._shared[key]
+        real = torch.ones(1, self.keys, dtype=torch.bool, device=device)
+        if self.key_padding is not None:
+            real = ~self.key_padding
+        elif self.document_start is not None:
+            real = real.expand_as(self.document_start)
+        positions = token_positions(real, self.document_start)  # (B or 1, S)
+        return positions[:, self.offset :].clamp(min=0)
 
     def block(self, q: Tensor, k: Tensor, start: int, dtype: torch.dtype) -> Tensor:
         """Return the term to add to the scaled scores of consecutive queries.
