@@ -48,7 +48,7 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
         parameters["rope_type"] = "proportional"
         parameters["partial_rotary_factor"] = options.p_rope
         if scaling is not None:  # only pi can be combined with it
-            parameters["factor"] = _fixed_factor(scaling)
+            parameters["factor"] = _fixed_factor(method, scaling)
         return parameters
     if scaling is None:
         return parameters
@@ -59,10 +59,10 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
     parameters["rope_type"] = NATIVE_ROPE_TYPES[scaling.kind]
     if scaling.kind == "ntk":
         if scaling.original_length != method.config.train_length:
-            raise _length_dependence_error(scaling)
+            raise _length_dependence_error(method)
         parameters["factor"] = 1.0
         return parameters
-    parameters["factor"] = _fixed_factor(scaling)
+    parameters["factor"] = _fixed_factor(method, scaling)
     if scaling.kind != "pi":
         parameters["original_max_position_embeddings"] = scaling.original_length
     if scaling.kind in TURN_KEYS:
@@ -75,22 +75,24 @@ def rope_parameters(method: Rotary) -> dict[str, Any]:
     return parameters
 
 
-def _fixed_factor(scaling: RotaryScaling) -> float:
+def _fixed_factor(method: Rotary, scaling: RotaryScaling) -> float:
     """Return the factor of a scaling.
 
     Raises:
         UserInputError: it depends on the length of the text.
     """
     if scaling.factor is None:
-        raise _length_dependence_error(scaling)
+        raise _length_dependence_error(method)
     return scaling.factor
 
 
-def _length_dependence_error(scaling: RotaryScaling) -> UserInputError:
+def _length_dependence_error(method: Rotary) -> UserInputError:
     """Return the error of a scaling that transformers lacks."""
+    given = method.options.rotary_scaling
+    assert given is not None
     return UserInputError(
         f"transformers has no rotation that depends on the length of the text as "
-        f"--rotary-scaling {scaling.kind}:dynamic does. Train with a fixed factor, such as pi:4."
+        f"--rotary-scaling {given.text} does. Train with a fixed factor, such as pi:4."
     )
 
 

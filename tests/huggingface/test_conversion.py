@@ -175,7 +175,8 @@ def test_unsupported_options_are_rejected(method, flags, option):
 def test_model_with_different_logits_is_rejected(monkeypatch):
     model = perturbed("alibi")
     monkeypatch.setattr(model.decoder.layers[1].self_attn, "scaling", 1.0)
-    model.decoder.embed_positions._divisor = 3.0  # an option that the conversion ignores
+    # An option that the conversion ignores.
+    monkeypatch.setattr(model.decoder.embed_positions, "_given", (0.5,) * 8)
     with pytest.raises(UserInputError, match="different scores"):
         converted(model, "alibi")
 
