@@ -1,8 +1,11 @@
-"""Hook of MkDocs that gives the site the layout of the repository.
+"""Hook of MkDocs that gives the site the layout of the repository, and adds the reference.
 
 Pages of ``docs/`` link to files outside of it, such as ``../README.md`` or a source file. MkDocs
 only knows the files of one folder, so this hook adds the others. Then links work on the site as
 they do in the repository.
+
+A comment ``<!-- reference: MODULE -->`` in a page is invisible on GitHub. On the site, it becomes
+the documentation of the module.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ START = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 LINK = re.compile(r"\]\(([^)\s#]+)")
 #: Lines of badges, which load images from another host.
 BADGES = re.compile(r"^\[!\[.*\]\(https://img\.shields\.io/.*\n", re.MULTILINE)
+
+#: Comments that name a module to document.
+REFERENCE = re.compile(r"^<!-- reference: (\S+) -->$", re.MULTILINE)
 
 
 def linked_files(page: str) -> list[str]:
@@ -56,5 +62,5 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Remove badges, so that pages load nothing from other hosts."""
-    return BADGES.sub("", markdown)
+    """Remove badges, so that pages load nothing from other hosts, and add the reference."""
+    return REFERENCE.sub(r"::: \1", BADGES.sub("", markdown))
