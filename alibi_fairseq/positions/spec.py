@@ -122,12 +122,7 @@ class MethodSpec:
         """
         methods, *settings = notation.split("/")
         texts = _split_settings(notation, settings)
-        windows = texts.pop("attention_window", "0").split(",")
-        if not all(window.isdecimal() for window in windows):
-            raise UserInputError(
-                f"attention_window of '{notation[:60]}' must be a number of tokens of at least 0, "
-                "or several separated by plus signs."
-            )
+        windows = texts.pop("attention_window", "0")
         scaling = texts.pop("score_scaling", "none")
         if scaling not in ("none", *SCALING_NAMES):
             raise UserInputError(
@@ -135,12 +130,11 @@ class MethodSpec:
                 f"{', '.join(SCALING_NAMES)}."
             )
         names = methods.split("+")
-        windows_by_layer = [int(window) for window in windows]
-        count = math.lcm(len(names), len(windows_by_layer))
+        layers = math.lcm(len(names), windows.count(",") + 1)
         given = {option: _typed(notation, option, text) for option, text in texts.items()}
         return cls._of_layers(
-            [names[layer % len(names)] for layer in range(count)],
-            [windows_by_layer[layer % len(windows_by_layer)] for layer in range(count)],
+            [names[layer % len(names)] for layer in range(layers)],
+            layer_windows(windows, layers),
             given | options,
             scaling,
         )
