@@ -210,7 +210,7 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
     """Evaluations write to logs, and each run has one thread."""
     logs = {}
 
-    def run(words, stop_signal, log=None, watch=None, slot=None):
+    def run(words, stop_signal, log=None, watch=None, slot=None, **_):
         for command in ("train", "eval"):
             if command in words:
                 logs[command] = log
