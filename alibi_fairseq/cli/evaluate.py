@@ -213,6 +213,13 @@ class Eval(CliCommand):
                     f"{checkpoint} is a folder with neither a fairseq checkpoint (*.pt) nor a "
                     "Hugging Face model (config.json). Pass a checkpoint, or the folder of a model."
                 )
+            if not checkpoint.exists() and checkpoint.suffix != ".pt":
+                raise UserInputError(
+                    f"--path: there is no file or folder {checkpoint}, and models are not "
+                    "downloaded. To evaluate a model of the Hugging Face Hub, run "
+                    f"`hf download {checkpoint} --local-dir models/{checkpoint.name}` once, and "
+                    f"pass --path models/{checkpoint.name}."
+                )
             require_file(checkpoint)
             open_input(checkpoint).close()
         data = folder_of(self.data[0])

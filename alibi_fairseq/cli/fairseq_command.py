@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection
 from importlib import import_module
 
 from ..errors import FOLDER, PROGRAM
@@ -42,18 +43,38 @@ def import_plugin(folder: str) -> None:
 
 
 def training_help() -> None:
-    """Print the options of ``fairseq-train``, of the model, and of the task.
+    """Print the options of this package's models, then those of ``fairseq-train`` and of the task.
 
     fairseq's own ``--help`` ends before it has read ``--arch`` and ``--task``.
     """
+    from dataclasses import fields
+
     from fairseq import options
+    from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+
+    from ..models.config import AlibiLanguageModelConfig
 
     parser = options.get_training_parser()
     parser.prog = f"{PROGRAM} train"
     chosen = ["data", "--arch", "alibi_lm", "--task", "language_modeling", *sys.argv[1:]]
     arguments = [argument for argument in chosen if argument not in ("-h", "--help")]
     options.parse_args_and_arch(parser, arguments, parse_known=True)
+    parser.usage = "%(prog)s DATA --task language_modeling --arch NAME --save-dir FOLDER [options]"
+    names = {field.name for field in fields(AlibiLanguageModelConfig)}
+    names -= {field.name for field in fields(TransformerLanguageModelConfig)}
+    _move_to_front(parser, names, f"models of {PROGRAM} (`{PROGRAM} models` lists their names)")
     parser.print_help()
+
+
+def _move_to_front(parser: argparse.ArgumentParser, names: Collection[str], title: str) -> None:
+    """Move the options with some names to a new group at the beginning of the help."""
+    moved = []
+    for group in parser._action_groups:
+        actions = group._group_actions
+        moved += [action for action in actions if action.dest in names]
+        group._group_actions = [action for action in actions if action.dest not in names]
+    parser.add_argument_group(title)._group_actions += moved
+    parser._action_groups.insert(0, parser._action_groups.pop())
 
 
 def hydra_train() -> None:

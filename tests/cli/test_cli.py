@@ -140,3 +140,10 @@ class TestFairseqCommands:
         text = capsys.readouterr().out
         for option in ("--position-method", "--attention-backend", "--mem-len", "--max-update"):
             assert option in text
+        # The options of this package come first, and once.
+        ours = ["--position-method", "--alibi-slopes", "--attention-backend", "--mem-len"]
+        first_of_fairseq = text.index("--no-progress-bar")
+        for option in ours:
+            assert text.count(f"  {option} ") == 1
+            assert text.index(option) < first_of_fairseq
+        assert text.index("--dropout") > first_of_fairseq

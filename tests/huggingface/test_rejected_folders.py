@@ -180,6 +180,10 @@ def test_conflicting_arguments_are_rejected(refuse, text, trained, tmp_path):
     assert "nor a Hugging Face model (config.json)" in refuse(
         "eval", text, "--path", tmp_path, *rest
     )
+    name = "openai-community/gpt2"
+    assert f"`hf download {name} --local-dir models/gpt2` once" in refuse(
+        "eval", text, "--path", name, *rest
+    )
     assert "none.pt" in refuse("eval", text, "--path", tmp_path / "none.pt", *rest)
     assert "text files" in refuse("eval", trained.data, "--path", folder, *rest)
     assert "separate command" in refuse("eval", text, "--path", folder, checkpoint, *rest)
