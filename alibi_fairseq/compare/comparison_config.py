@@ -32,6 +32,7 @@ from .config_values import (
     Stride,
 )
 
+DEFAULT_TITLE = "Perplexity by evaluation length"
 #: Axes of a comparison in their default order of importance. The first axis varies slowest.
 AXES = ("seeds", "corpora", "train_lengths", "methods")
 #: Files and folders of the output folder, which no corpus can have as its folder.
@@ -234,7 +235,7 @@ class ComparisonConfig:
         description="also record the loss of each document, which ends at an empty line or at the "
         "next title, as in WikiText",
     )
-    title: str = Field("Perplexity by evaluation length", description="title of table and figure")
+    title: str = Field(DEFAULT_TITLE, description="title of table and figure")
     user_dir: str | None = None
     train_on: ListOrItem[str] = ()
     also_on: ListOrItem[str] = ()

@@ -38,7 +38,7 @@ from ..results.schema import TRAINING_FILE
 from ..runs.run import EvalStep, Run, unfinished_trials
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
-from .comparison_config import ComparisonConfig
+from .comparison_config import DEFAULT_TITLE, ComparisonConfig
 from .comparison_runs import ComparisonRun, build_run, list_runs
 from .config_files import as_mapping
 from .corpus_preparation import describe_text, is_prepared, prepare_corpora, text_folder
@@ -205,7 +205,11 @@ class ComparisonExperiment(Experiment):
         draw_lengths(measurements, title, *figures)
         if drawable(measurements):
             position_figures = self._figure_paths(corpus, "loss-by-position")
-            draw_positions(measurements, f"{title}: loss by position", *position_figures)
+            # The default title names the other figure.
+            position_title = title.replace(DEFAULT_TITLE, "Loss by position")
+            if position_title == title:
+                position_title = f"{title}: loss by position"
+            draw_positions(measurements, position_title, *position_figures)
             files += position_figures
         return files
 

@@ -54,6 +54,8 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert f"{out / 'loss-by-position.png'}\n" in printed
     for name in ("table.md", "comparison.yaml", *figures):
         assert (out / name).stat().st_size > 100
+    figure = (out / "loss-by-position.svg").read_text()
+    assert "<!-- Loss by position -->" in figure
     results = load_results_file(out / "results.json")
     measured = [
         (cell["position_method"], cell["length"], cell["updates"]) for cell in results["cells"]
