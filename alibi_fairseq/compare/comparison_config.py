@@ -49,7 +49,7 @@ class ExcerptConfig:
     Attributes:
         train: tokens of the training split.
         documents: number of documents of the test split.
-        tokens: tokens of each of these documents. Shorter documents are left out.
+        tokens: tokens of each of these documents; shorter documents are left out.
         valid: tokens of the validation split.
     """
 
@@ -70,12 +70,12 @@ class CorpusConfig:
         tokenizer: ``sentencepiece`` or ``words``.
         vocabulary: number of dictionary entries (default: depends on the size of the text).
         probe: synthetic task to train and test on.
-        documents: ``files``: a file is a document. ``titles``: a title begins a document, as in
-            WikiText's ``*.tokens`` files; repeated documents are then kept once.
-        sample: bytes of text to prepare, in documents drawn by their hash. Repeated documents are
-            kept once. By default, all of the text.
-        excerpt: size of the excerpt to train and test on (default: the whole text). If ``data`` is
-            given, it must be this excerpt.
+        documents: ``files``: each file is a document; ``titles``: a title begins a document, as in
+            WikiText's ``*.tokens`` files, and repeated documents are kept once.
+        sample: bytes of text to prepare, in documents drawn by their hash, repeated ones once
+            (default: all of the text).
+        excerpt: size of the excerpt to train and test on (default: the whole text); ``data``, if
+            given, must be this excerpt already.
     """
 
     name: Name
@@ -163,15 +163,16 @@ class ComparisonConfig:
         corpora: corpora to train and evaluate on.
         user_dir: folder of a plugin with position methods, which is also passed as ``--user-dir``.
         train_on: names of the corpora to train on (default: all).
-        also_on: names of corpora on which the models of all corpora are evaluated.
-        shared_vocabulary: number of entries of one sentencepiece dictionary for all texts.
-        batches_per_update: batches whose gradients are accumulated for an update. More batches need
-            less memory.
-        order: axes in the order of importance. The first axis varies slowest.
-        sliding: evaluation lengths by additional stride.
-        variants: options of the model to override in additional evaluations, by method and name of
-            the variant. The value ``"train_length"`` stands for the training length.
-        method_flags: options of ``fairseq-train`` by method. ``{train_length}`` and
+        also_on: names of corpora on which every model is evaluated, whichever corpus it was trained
+            on.
+        shared_vocabulary: number of entries of one sentencepiece dictionary that all texts share.
+        batches_per_update: number of batches whose gradients are accumulated for an update; more
+            batches need less memory.
+        order: order of the runs, outermost loop first.
+        sliding: additional strides, each with its evaluation lengths.
+        variants: additional evaluations with other options of the model, by method and name of the
+            variant; ``train_length`` stands for the training length.
+        method_flags: additional options of ``fairseq-train`` for one method; ``{train_length}`` and
             ``{0.75*train_length}`` stand for numbers of tokens.
     """
 
@@ -206,9 +207,8 @@ class ComparisonConfig:
     )
     lr: NonEmptyListOrItem[LearningRate] = Field(
         (0.001,),
-        description="peak learning rate of Adam, reached after a sixth of the updates, or after "
-        "4,000 if that is less; several are tried for each method and training length, and the "
-        "best by validation is used",
+        description="peak learning rate of Adam; the warm-up takes a sixth of the updates, at most "
+        "4,000; a list is tuned for each method and training length on the validation split",
     )
     lr_schedule: Literal["inverse_sqrt", "linear"] = Field(
         "inverse_sqrt",
@@ -228,12 +228,12 @@ class ComparisonConfig:
     score_to: PositiveInt | None = Field(
         None,
         description="number of tokens at the start of the split, or of each document, after which "
-        "none is scored",
+        "scoring ends",
     )
     per_document: Literal["empty-lines", "titles"] | None = Field(
         None,
-        description="also record the loss of each document, which ends at an empty line or at the "
-        "next title, as in WikiText",
+        description="record the loss of each document, too; empty-lines: an empty line ends a "
+        "document; titles: the next title ends it, as in WikiText",
     )
     title: str = Field(DEFAULT_TITLE, description="title of table and figure")
     user_dir: str | None = None

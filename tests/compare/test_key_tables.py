@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 
 import pytest
+import yaml
 from commands import ROOT
 
 from alibi_fairseq.compare.comparison_config import (
@@ -13,6 +15,7 @@ from alibi_fairseq.compare.comparison_config import (
     CorpusConfig,
     ExcerptConfig,
 )
+from alibi_fairseq.compare.config_files import from_mapping
 
 PAGE = ROOT / "docs" / "comparison-keys.md"
 
@@ -37,6 +40,14 @@ def test_key_tables_name_every_key(kind):
     page = PAGE.read_text(encoding="utf-8")
     for field in dataclasses.fields(kind):
         assert f"| {field.name} " in page
+
+
+def test_examples_are_configurations():
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    smallest, models, training, evaluation, corpora, excerpt = map(yaml.safe_load, blocks)
+    for values in (smallest, models | training | evaluation, corpora, excerpt):
+        config = from_mapping(values)
+        config.check_method_keys(config.methods)
 
 
 def test_keys_without_description_are_rejected(generator):
