@@ -121,7 +121,7 @@ def add_perplexities(
     Args:
         report: report that is written.
         report_data: results to report.
-        page_title: title of the page, which sections repeat (default: only their own title).
+        page_title: title of the page, also of the files and figures (default: that of a section).
         columns: columns of the tables, as in :func:`.perplexity_by_length.length_tables`.
         with_latex: True to write the tables in LaTeX, too.
     """
@@ -129,9 +129,9 @@ def add_perplexities(
     for corpus, model in sorted(groups, key=str):
         measurements = groups[corpus, model]
         title = _section_title(corpus, model, measurements)
+        report.page.append(f"## {literal(title)}\n")
         if page_title:
             title = page_title if len(groups) == 1 else f"{page_title}: {title}"
-        report.page.append(f"## {literal(title)}\n")
         caveat = _caveat(corpus, measurements)
         if caveat:
             report.page.append(caveat)
@@ -168,11 +168,11 @@ def _add_lengths(
     """Add tables of perplexity by length, and a figure if there are several lengths."""
     name = f"{title} lengths"
     tables = perplexity_by_length.length_tables(measurements, columns=columns)
-    add_tables(report, name, f"{title}: perplexity", title, tables, with_latex)
+    add_tables(report, name, "Perplexity", title, tables, with_latex)
     if len({measurement.length for measurement in measurements}) > 1:
         paths = report.figure_paths(name)
         draw_lengths(measurements, title, *paths)
-        report.add_figure(paths, f"{title}: perplexity by evaluation length")
+        report.add_figure(paths, "Perplexity by evaluation length")
 
 
 def _add_positions(
@@ -180,13 +180,13 @@ def _add_positions(
 ) -> None:
     """Add tables and a figure of the loss by position, as far as there are such losses."""
     name = f"{title} loss by position"
-    heading = f"{title}: loss by position"
+    heading = "Loss by position"
     tables = loss_by_position.position_tables(measurements)
     if tables:
         add_tables(report, name, heading, title, tables, with_latex)
     if drawable(measurements):
         paths = report.figure_paths(name)
-        draw_positions(measurements, heading, *paths)
+        draw_positions(measurements, f"{title}: loss by position", *paths)
         report.add_figure(paths, heading)
 
 
@@ -203,8 +203,8 @@ def add_tables(
     Args:
         report: report that is written.
         name: file name of the tables, which may have any characters.
-        heading: title of the section.
-        title: beginning of the captions in the LaTeX file.
+        heading: title of the section on the page.
+        title: beginning of the title of the tables' file, and of the captions in the LaTeX file.
         tables: tables of the section.
         with_latex: True to write the LaTeX file.
     """
@@ -212,7 +212,13 @@ def add_tables(
     if with_latex:
         titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
         latex_text = latex.document_part(titled)
-    report.add_table(name, heading, markdown.to_markdown(tables), latex_text=latex_text)
+    report.add_table(
+        name,
+        f"{title}: {heading.lower()}",
+        markdown.to_markdown(tables),
+        latex_text=latex_text,
+        heading=heading,
+    )
 
 
 def add_probes(report: ReportWriter, report_data: ReportData) -> None:

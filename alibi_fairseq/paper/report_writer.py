@@ -31,17 +31,19 @@ class ReportWriter:
         body: str,
         notes: list[str] | None = None,
         latex_text: str = "",
+        heading: str = "",
     ) -> None:
         """Write a table to a file and add it to the page as a section.
 
         Args:
             name: file name, which may have any characters.
-            title: title of the section.
+            title: title of the file.
             body: the table in Markdown.
             notes: notes in Markdown, for a list below the table.
             latex_text: the table in LaTeX, for another file; empty: none.
+            heading: title of the section on the page (default: ``title``).
         """
-        section = f"{literal(title)}\n\n{body}"
+        section = body
         if notes:
             section += "\n"
             for note in notes:
@@ -49,11 +51,11 @@ class ReportWriter:
         unique = self._unique("tables", name)
         path = self.out / "tables" / f"{unique}.md"
         with atomic_write(path) as stream:
-            stream.write(f"# {section}")
+            stream.write(f"# {literal(title)}\n\n{section}")
         if latex_text:
             with atomic_write(path.with_suffix(".tex")) as stream:
                 stream.write(latex_text)
-        self.page.append(f"### {section}")
+        self.page.append(f"### {literal(heading or title)}\n\n{section}")
 
     def figure_paths(self, name: str) -> list[Path]:
         """Return the paths of a new figure as PNG, SVG, and PDF.

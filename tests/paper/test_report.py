@@ -212,7 +212,12 @@ def test_report_titles_include_model_size(tmp_path):
     assert "(6 layers of width 64)" in page
     assert "## demo, alibi_lm_tiny\n" in page
     write_report(tmp_path / "in", out, "--title", "Deep or flat")
-    assert (out / "report.md").read_text().startswith("# Deep or flat\n")
+    page = (out / "report.md").read_text()
+    assert page.startswith("# Deep or flat\n")
+    assert page.count("Deep or flat") == 1
+    assert "### Perplexity\n" in page
+    (table,) = (out / "tables").glob("deep-or-flat*.md")
+    assert table.read_text().startswith("# Deep or flat: perplexity\n")
     (figure,) = (out / "figures").glob("deep-or-flat*.svg")
     assert "<!-- Deep or flat" in figure.read_text()
 
