@@ -146,6 +146,12 @@ class CompareCommand(ExperimentOptions):
         values: dict = {}
         if self.probes and not self.sources:
             values["title"] = "Accuracy of probes"
+            unused = [OPTIONS[name] for name in GROUPS["evaluation"] if name in self.given]
+            if unused:
+                raise UserInputError(
+                    f"{', '.join(unused)} applies to a text, and probes are tested at "
+                    f"{', '.join(map(str, MULTIPLES))} times the training length. Omit it."
+                )
         for name, value in self.given.items():
             if name in CORPUS_FIELDS:
                 corpus_values[name] = value
