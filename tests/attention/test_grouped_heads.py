@@ -39,10 +39,3 @@ def test_values_and_gradients_equal_pytorch(heads, key_value_heads, bias, backen
     exact_gradients = torch.autograd.grad((expected * direction).sum(), exact)
     for gradient, exact_gradient in zip(gradients, exact_gradients, strict=True):
         torch.testing.assert_close(gradient.double(), exact_gradient, rtol=0, atol=1e-4)
-
-
-def test_heads_that_do_not_divide_are_rejected():
-    q = torch.randn(1, 8, 4, 16)
-    k = torch.randn(1, 3, 4, 16)
-    with pytest.raises(ValueError, match="G divides H"):
-        attend(q, k, k, FutureMask(None, 4, 4))
