@@ -75,6 +75,6 @@ def undertrained_warning(measurements: Iterable[Measurement], entropy: float) ->
     return (
         f"Warning: these models have barely trained: {'; '.join(labels)}. Token frequencies alone "
         f"give a perplexity of {2**entropy:,.1f} on this split, and the loss of these models is "
-        f"less than {MIN_GAIN:.0%} lower. Do not compare their position methods. Train longer with "
+        f"not even {MIN_GAIN:.0%} lower. Do not compare their position methods. Train longer with "
         "--updates."
     )

@@ -67,7 +67,7 @@ def test_model_specs_follow_order():
         ({"methods": ["rotary+nonne"]}, "Did you mean 'none'"),
         ({"methods": ["rotary/base=5"]}, "'base=5', which is not OPTION=VALUE .*rotary_base"),
         ({"methods": ["rotary/p_rope=most"]}, "p_rope .* must be a number, not 'most'"),
-        ({"methods": ["alibi/attention_window=64+far"]}, "attention_window .* number of tokens"),
+        ({"methods": ["alibi/attention_window=64+far"]}, "attention-window .* number of tokens"),
         ({"methods": ["alibi/score_scaling=log"]}, "score_scaling .* one of none, logn, ssmax"),
         ({"train_lengths": [0]}, "train_lengths"),
         ({"hours": 8}, "hours: there is no such key"),
