@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -12,11 +11,10 @@ from typing import NamedTuple
 import torch
 
 from ..data.probes import MULTIPLES
-from ..errors import PACKAGE
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
-from ..positions import METHODS, MethodSpec
+from ..positions.plugin_sources import plugin_sha256
 from ..results.labels import model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
 from ..runs.tuning import TunedRun, Tuning
@@ -90,9 +88,9 @@ def build_run(
         "train": sha256_if_present(data / "train.bin"),
         "dictionary": sha256_if_present(data / "dict.txt"),
     }
-    plugin_files = source_files_of_plugins(spec.method)
-    if plugin_files:
-        settings["plugin"] = {path.name: sha256_if_present(path) for path in plugin_files}
+    plugin = plugin_sha256(spec.method.names)
+    if plugin:
+        settings["plugin"] = plugin
     name = f"{model_name(spec)}-seed{spec.seed}{suffix}"
     save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
     flags = ["--tensorboard-logdir", str(folder / name / "tensorboard")]
@@ -148,22 +146,16 @@ def flags_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) 
     return flags
 
 
-def source_files_of_plugins(spec: MethodSpec) -> list[Path]:
-    """Return the files that define the methods of plugins in a model."""
-    files = []
-    for name in dict.fromkeys(spec.names):
-        method = METHODS[name]
-        package = method.__module__.partition(".")[0]
-        if package != PACKAGE:
-            files.append(Path(inspect.getfile(method)))
-    return files
-
-
 def model_name(spec: ModelSpec) -> str:
-    """Return the part of a run's name that is the same for all seeds and learning rates."""
+    """Return the part of a run's name that is the same for all seeds and learning rates.
+
+    It contains the version of a plugin, so that an edited method is trained in another folder.
+    """
     # fairseq splits paths at colons.
     method = spec.method.notation.replace("/", "-").replace(":", "-")
-    return f"{spec.corpus}/{method}-{spec.train_length}"
+    name = f"{spec.corpus}/{method}-{spec.train_length}"
+    plugin = plugin_sha256(spec.method.names)
+    return f"{name}-{plugin[:8]}" if plugin else name
 
 
 def tuning_of(

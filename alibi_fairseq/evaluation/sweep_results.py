@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,13 +11,17 @@ from pathlib import Path
 
 from ..checkpoints.loading import require_file
 from ..errors import UserInputError
+from ..positions.plugin_sources import plugin_sha256_of_record
 from ..results.identity import identity, names_file
 from ..results.merging import merge_results_files
+from ..results.plugin_versions import warn_of_unknown_version
 from ..results.provenance import utc_time
 from ..results.results_file import load_results_file, new_results_file, save_results_file
 from ..results.schema import TRAINING_FILE
 from .config import SweepConfig
 from .evaluator import Evaluator
+
+logger = logging.getLogger(__name__)
 
 
 class SweepResults:
@@ -61,7 +67,7 @@ class SweepResults:
         """
         wanted = set(identity({**self._shared_keys, **case}))
         for record in self._records():
-            if not wanted <= set(identity(record)):
+            if not wanted <= set(identity(record)) or is_of_another_plugin(record):
                 continue
             if self._is_of(checkpoint, record):
                 return record
@@ -79,8 +85,15 @@ class SweepResults:
         return has_contents and names_file(record.get("checkpoint"), checkpoint)
 
     def of_checkpoint(self, checkpoint: Path) -> list[dict]:
-        """Return all records of a checkpoint with its contents, from this and earlier sweeps."""
-        return [record for record in self._records() if self._is_of(checkpoint, record)]
+        """Return all records of a checkpoint with its contents, from this and earlier sweeps.
+
+        Records of another version of its plugin are left out.
+        """
+        records = []
+        for record in self._records():
+            if self._is_of(checkpoint, record) and not is_of_another_plugin(record):
+                records.append(record)
+        return records
 
     def check_unchanged(self, checkpoint: Path, hashes: dict[str, str]) -> None:
         """Check that a checkpoint still has the contents under whose hashes it is recorded.
@@ -107,6 +120,7 @@ class SweepResults:
             require_file(checkpoint)
             training = load_results_file(checkpoint.parent / TRAINING_FILE)
             record["train_command"] = training["provenance"]["command"]
+            warn_of_edited_plugin(checkpoint, training["cells"], record)
         for key, value in self._shared_keys.items():
             if value is not None:
                 record[key] = value
@@ -140,3 +154,36 @@ class SweepResults:
                         f"{actual.get(key)} instead of {value}. Choose another --out, or remove "
                         "the file."
                     )
+
+
+def is_of_another_plugin(record: dict) -> bool:
+    """Return True if a record was measured with another version of the plugin of its model.
+
+    A version is not compared if it is unknown.
+    """
+    version = plugin_sha256_of_record(record["position_method"])
+    recorded_version = record.get("plugin_sha256")
+    if version is None or version == recorded_version:
+        return False
+    if recorded_version is None:
+        warn_of_unknown_version(record["position_method"])
+        return False
+    return True
+
+
+def warn_of_edited_plugin(checkpoint: Path, trained: list[dict], record: dict) -> None:
+    """Warn if the plugin of a model was edited between its training and its evaluation.
+
+    Args:
+        checkpoint: checkpoint of the model.
+        trained: result records of its training.
+        record: result record of the evaluation.
+    """
+    versions = {cell.get("plugin_sha256") for cell in trained} - {None}
+    if versions and record.get("plugin_sha256") not in versions:
+        _warn_once(f"'{checkpoint}' was trained with another version of its plugin.")
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)

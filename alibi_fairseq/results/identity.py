@@ -26,6 +26,7 @@ KEYS = {
     Role.MODEL: (
         "position_method",
         "train_length",
+        "plugin_sha256",
         "model",
         "updates",
         "precision",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import METHOD_NAMES as NAMES_OF_METHODS
 from ..positions.spec import OPTION_NAMES as NAMES_OF_OPTIONS
 from ..positions.spec import SCALING_NAMES, MethodSpec
@@ -37,8 +38,11 @@ LAYER_LABEL = re.compile(
 
 
 def method_facts(method: MethodSpec) -> dict[str, str]:
-    """Return the fields of a result record that name the position method of a model."""
+    """Return the fields of a result record that name the position method and its version."""
     facts = {"position_method": method.recorded_name}
+    plugin = plugin_sha256(method.names)
+    if plugin:
+        facts["plugin_sha256"] = plugin
     if method.display_name:
         facts["display_name"] = method.display_name
     return facts

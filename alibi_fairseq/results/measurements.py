@@ -59,6 +59,7 @@ class Measurement:
         subset: split; empty for a probe.
         perplexity: None for a probe, and if the paper's run failed.
         display_name: name that a plugin gives its position method.
+        plugin_sha256: hash of the source files of the plugin; None for a method of this package.
         depth: depth of the repeated block in the sequences of a probe.
         accuracy: accuracy on a probe.
         different_units_reason: reason why perplexities are in different units from the paper's.
@@ -90,6 +91,7 @@ class Measurement:
     precision: str | None = None
     model_overrides: str | None = None
     display_name: str | None = None
+    plugin_sha256: str | None = None
     label: str | None = None
     layers: int | None = None
     width: int | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from .labels import METHOD_NAMES, method_order, model_label
 from .measurements import Measurement
+from .plugin_versions import assume_known_versions
 from .seeds import average_seeds
 from .training_command import options_of_any_corpus
 from .variants import split_variants
@@ -64,7 +65,7 @@ def group_by_model(measurements: Iterable[Measurement]) -> list[ModelMeasurement
     seeds and the same text.
     """
     groups: dict[tuple[str, int], list[Measurement]] = defaultdict(list)
-    for measurement in dict.fromkeys(measurements):
+    for measurement in dict.fromkeys(assume_known_versions(measurements)):
         groups[measurement.position_method, measurement.train_length].append(measurement)
     ranks = _method_ranks(method for method, _ in groups)
     models = []

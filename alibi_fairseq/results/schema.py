@@ -81,6 +81,7 @@ class ResultRecord(JsonObject):
     name: NonEmptyStr = _ABSENT
     position_method: NonEmptyStr = _ABSENT
     display_name: NonEmptyStr = _ABSENT
+    plugin_sha256: Sha256 = _ABSENT
     train_length: PositiveCount = _ABSENT
     length: PositiveCount = _ABSENT
     stride: PositiveCount = _ABSENT

@@ -104,6 +104,7 @@ def _descriptions(measurements: list[Measurement]) -> list[tuple[str, ...]]:
                 f"dictionary of {measurement.vocabulary or 'unknown size'}",
                 f"lr {measurement.lr or 'unknown'}",
                 training,
+                _plugin_text(measurement),
             )
         )
     return descriptions
@@ -132,6 +133,13 @@ def _training_texts(measurements: list[Measurement]) -> list[str]:
                 parts.append(f"{name} {options[name]}".strip())
         texts.append(", ".join(parts))
     return texts
+
+
+def _plugin_text(measurement: Measurement) -> str:
+    """Describe the version of the plugin of a model."""
+    if measurement.plugin_sha256 is None:
+        return "plugin of unknown version"
+    return f"plugin {measurement.plugin_sha256[:8]}"
 
 
 def _updates_text(measurement: Measurement) -> str:

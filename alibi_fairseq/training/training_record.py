@@ -20,6 +20,7 @@ from ..errors import UserInputError
 from ..positions import MethodSpec
 from ..results.data_folder import DataFolder
 from ..results.labels import method_facts
+from ..results.plugin_versions import warn_of_unknown_version
 from ..results.provenance import collect_provenance
 from ..results.results_file import new_results_file, save_results_file
 from ..results.schema import TRAINING_FILE
@@ -35,6 +36,7 @@ class TrainingRecord:
 
     Attributes:
         cells: one result record per validation of a split.
+        plugin: hash of the plugin of the position method, or None without one.
         totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
             validation, saving and the first update after each start; ``timed_process_seconds``, the
@@ -53,11 +55,32 @@ class TrainingRecord:
             if self.cells:
                 processes = self.cells[-1]["processes"]
             self.totals["timed_process_seconds"] = self.totals["timed_seconds"] * processes
+        self.plugin = method_facts(MethodSpec.from_options(self.cfg.model)).get("plugin_sha256")
+        if state is not None:
+            self._check_plugin(state.get("plugin_sha256"))
         self.subset = "valid"
         self.last: float | None = None  # when the last update, validation or save ended
         self._counted = time.monotonic()
         self._memory = PeakMemory(trainer.device)
         self._provenance: dict | None = None
+
+    def _check_plugin(self, recorded: str | None) -> None:
+        """Check that a resumed training has the plugin of its position method that it began with.
+
+        A checkpoint of an earlier version does not record it.
+
+        Raises:
+            UserInputError: the plugin was edited.
+        """
+        if self.plugin is None or recorded == self.plugin:
+            return
+        if recorded is None:
+            warn_of_unknown_version(self.cfg.model.position_method)
+            return
+        raise UserInputError(
+            "The plugin of this model was edited since its training began. Choose another "
+            "--save-dir, or undo the edit."
+        )
 
     def updated(self, tokens: int) -> None:
         """Note the end of an update on a number of tokens in all processes."""
@@ -116,7 +139,7 @@ class TrainingRecord:
     def state(self) -> dict:
         """Return the state to save in a checkpoint."""
         self._count_time()
-        return {"cells": self.cells, "totals": dict(self.totals)}
+        return {"cells": self.cells, "totals": dict(self.totals), "plugin_sha256": self.plugin}
 
     def _facts(self) -> dict:
         common = self.cfg.common

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
-from alibi_fairseq.positions import METHODS
+from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.results_file import (
     find_results_files,
@@ -338,8 +339,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
 def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds, capsys):
     """The row has its name, a probe, and speeds relative to sinusoidal.
 
-    Another value of its option is another row. Another version of the method is another setting of
-    its training.
+    Another value of its option is another row.
     """
     monkeypatch.setattr(child_process, "execute_command", in_this_process)
     monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
@@ -380,7 +380,37 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     words[3] = f"{tmp_path}/./a_plugin"  # another name of the same folder
     words += ["--parallel", "1"]
     assert main([*map(str, words)]) == 0
-    with open(tmp_path / "a_plugin" / "__init__.py", "a", encoding="utf-8") as stream:
-        stream.write("# another version\n")
-    assert main([*map(str, words)]) == 2
-    assert "holds a training with other settings (plugin differs)" in capsys.readouterr().err
+
+
+def test_only_an_edited_plugin_is_trained_again(data_bin, tmp_path, monkeypatch):
+    """Edit a module that the class of the method is not in."""
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.setitem(METHODS, "mine", None)  # removed again after the test
+    del METHODS["mine"]
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    folder = tmp_path / "edited_plugin"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from alibi_fairseq.positions import PositionMethod, register_position_method\n"
+        "from . import slopes\n\n"
+        "class Mine(PositionMethod):\n    pass\n\n"
+        "register_position_method('mine', Mine)\n"
+    )
+    words = ["compare", data_bin, "--user-dir", folder, "--methods", "mine,none", "--seeds", "1,2"]
+    words += ["--train-lengths", "16", "--lengths", "16", "--updates", "2", *SMALL]
+    words += ["--out", tmp_path / "out"]
+
+    def trained_by_version(slope: int) -> list[str]:
+        """Return the folders of the trainings of a comparison with a version of the plugin."""
+        (folder / "slopes.py").write_text(f"SLOPE = {slope}\n")
+        plugin_sources._sha256_of.cache_clear()  # as in a new process
+        commands.trained.clear()
+        assert main([*map(str, words), "--parallel", "1"]) == 0
+        return sorted(Path(name).name.split("-")[0] for name, *_ in commands.trained)
+
+    assert trained_by_version(1) == ["mine", "mine", "none", "none"]
+    assert trained_by_version(1) == []
+    assert trained_by_version(2) == ["mine", "mine"]
+    assert trained_by_version(2) == []
+    assert trained_by_version(1) == []  # the first version is still there

@@ -8,7 +8,7 @@ import pytest
 from fakes import TINY
 from results_documents import cells_of, document, evaluation_cell
 
-from alibi_fairseq.compare import speeds
+from alibi_fairseq.compare import comparison_runs, speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.speeds import key_of, ratios, speed_columns
@@ -106,6 +106,24 @@ def test_speeds_are_measured_again_at_new_longest_length(data_bin, tmp_path, tim
     second = speed_columns(longer, tmp_path)
     assert speed_columns(longer, tmp_path) == second
     assert timed_lengths == [32, 64]
+
+
+def test_speeds_are_measured_again_after_an_edit(data_bin, tmp_path, timed_lengths, monkeypatch):
+    comparison = from_mapping(
+        {
+            "corpora": [{"name": "mine", "data": str(data_bin)}],
+            "methods": "alibi",
+            "train_lengths": 16,
+            "eval_lengths": 16,
+            "tokens_per_update": 128,
+            "train_flags": TINY,
+        }
+    )
+    for version in ("a" * 64, "a" * 64, "b" * 64):
+        version_of = {("alibi",): version}  # as if ALiBi came from a plugin
+        monkeypatch.setattr(comparison_runs, "plugin_sha256", version_of.get)
+        speed_columns(comparison, tmp_path)
+    assert timed_lengths == [16, 16]
 
 
 def test_variants_of_learned_are_timed_past_the_training_length(data_bin, tmp_path, timed_lengths):
