@@ -260,9 +260,7 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
 
 def has_speeds(records: Sequence[dict], runs: Sequence[Run], length: int) -> bool:
     """Return True if records hold the speeds of exactly these runs at an evaluation length."""
-    wanted = {
-        (options_of_any_corpus(command_of(run)), run.settings.get("plugin")) for run in runs
-    }
+    wanted = {(options_of_any_corpus(command_of(run)), run.settings.get("plugin")) for run in runs}
     measured = {(training_options_of(record), record.get("plugin_sha256")) for record in records}
     windows = [record for record in records if record["phase"] == "evaluate"]
     measured_lengths = {record.get("tokens") for record in windows}

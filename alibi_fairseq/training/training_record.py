@@ -7,6 +7,7 @@ and loaded with it, so a resumed run continues its results file at the checkpoin
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections import defaultdict
@@ -36,7 +37,6 @@ class TrainingRecord:
 
     Attributes:
         cells: one result record per validation of a split.
-        plugin: hash of the plugin of the position method, or None without one.
         totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
             validation, saving and the first update after each start; ``timed_process_seconds``, the
@@ -55,7 +55,6 @@ class TrainingRecord:
             if self.cells:
                 processes = self.cells[-1]["processes"]
             self.totals["timed_process_seconds"] = self.totals["timed_seconds"] * processes
-        self.plugin = method_facts(MethodSpec.from_options(self.cfg.model)).get("plugin_sha256")
         if state is not None:
             self._check_plugin(state.get("plugin_sha256"))
         self.subset = "valid"
@@ -63,6 +62,11 @@ class TrainingRecord:
         self._counted = time.monotonic()
         self._memory = PeakMemory(trainer.device)
         self._provenance: dict | None = None
+
+    @functools.cached_property
+    def plugin(self) -> str | None:
+        """Hash of the plugin of the position method, or None without one."""
+        return method_facts(MethodSpec.from_options(self.cfg.model)).get("plugin_sha256")
 
     def _check_plugin(self, recorded: str | None) -> None:
         """Check that a resumed training has the plugin of its position method that it began with.

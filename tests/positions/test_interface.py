@@ -97,6 +97,7 @@ def test_display_name_is_not_inherited(monkeypatch):
         return MethodSpec.from_options(OmegaConf.create(options))
 
     named = method_facts(spec_of("root"))
+    assert len(named.pop("plugin_sha256")) == 64
     assert named == {"position_method": "root", "display_name": "Root distance"}
     unnamed = method_facts(spec_of("root_half"))
     assert unnamed == {"position_method": "root_half"}
