@@ -263,7 +263,7 @@ def explain(exception: BaseException) -> str | None:
     if "HydraException" in bases and exception.__cause__ is not None:
         reason = str(exception.__cause__).partition("\n")[0]
         return f"{sentence} ({' '.join(reason.split())})."
-    if kind in ("UserInputError", "FairseqImportError") or "HydraException" in bases:
+    if {kind, *bases} & {"UserInputError", "FairseqImportError", "HydraException"}:
         return sentence
     if isinstance(exception, OSError) and exception.errno in _OF_THE_MACHINE:
         place = exception.filename or "The output"
