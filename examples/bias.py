@@ -26,6 +26,7 @@ for axes, name in zip(panels, ("alibi", "t5", "kerple", "sandwich")):
         axes.plot(distance, values, color=plt.cm.viridis(head / HEADS))
     axes.set(title=name, xlabel="distance in tokens")
 panels[0].set_ylabel("added to the score")
+figure.suptitle("Score biases before training")
 
 # %%
 folder = Path("runs/examples")
