@@ -121,7 +121,7 @@ def write_study_page(config: StudyConfig, folder: Path, results: Path) -> Path:
     if config.tests:
         from .gpu.page import write_gpu_page
 
-        return write_gpu_page(results, config.title, config.tests)
+        return write_gpu_page(results, config)
     from .small_models.page import write_small_models_page
 
     return write_small_models_page(folder)

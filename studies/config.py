@@ -28,6 +28,7 @@ class StudyConfig:
         parts: comparisons, in the order of training.
         training: keys of the training that all parts share.
         evaluation: keys of the evaluation that all parts share.
+        introduction: first paragraph of a separate page, in Markdown.
         tests: models of the six tests. The results then have a separate page. None, only for the
             configurations in ``small_models/``: they belong to the page of the small models.
     """
@@ -37,6 +38,7 @@ class StudyConfig:
     parts: list[dict]
     training: dict = field(default_factory=dict)
     evaluation: dict = field(default_factory=dict)
+    introduction: str = ""
     tests: StudiedModels | None = None
 
     def __post_init__(self):

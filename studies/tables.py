@@ -33,9 +33,10 @@ NOTATION = """\
 
 TESTS_HELP = """\
 A test's p value is the largest p value among its conditions, after Holm's correction for six tests.
-The test is supported if this p value is below 0.05. A test with k conditions is not supported if
-the interval of one of them at the level 1 - 0.05 / k lies outside its range. Otherwise the test is
-inconclusive. A large p value is not evidence against a statement.
+The test is supported if this p value is below 0.05, except that E6 also needs a trained baseline. A
+test with k conditions is not supported if the interval of one of them at the level 1 - 0.05 / k
+lies outside its range. Otherwise the test is inconclusive. A large p value is not evidence against
+a statement.
 
 A test is also not supported if ALiBi does better than the range allows, as its outcome then says.
 For E4 and E5, this is not a failure of extrapolation, which E1 tests."""
@@ -305,7 +306,7 @@ def origins_table(provenance: Mapping[str, Mapping]) -> str:
     for (processor, commit), names in sorted(names_by_origin.items()):
         hours = sum(provenance[name]["hours"] for name in names)
         rows.append([processor, commit, seeds_by_model(names), str(len(names)), f"{hours:.1f}"])
-    headers = ["processor", "commit", "models (seeds)", "number", "hours of training"]
+    headers = ["processor", "commit", "models (seeds)", "number", "hours of training (sum)"]
     return markdown.table(headers, rows, left=3)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from alibi_fairseq.files import atomic_write
 
 from ..added_methods import added_methods_sections
+from ..config import StudyConfig
 from ..context_gain import context_gain_sections
 from ..losses import (
     Losses,
@@ -34,19 +35,25 @@ from ..title_claim import title_claim_sections
 INTRODUCTION = """\
 This page applies the tests of `studies/small_models/protocol.md` to other models."""
 
+PUBLISHED_GAPS = """\
+Percentages are differences from ALiBi. Each row is one published model per method."""
 
-def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
+
+def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     """Write the page and its figures from the JSON of a study.
 
     Args:
         folder: results of the study; holds ``cells/`` and ``tuning/``.
-        models: the models of the six tests.
+        config: configuration of the study, with the models of the six tests.
 
     Returns:
         The path of the page.
     """
+    models = config.tests
+    assert models is not None
     losses = load_losses(folder)
-    sections = [f"# {title}", INTRODUCTION, "## How to read the tables", NOTATION]
+    introduction = config.introduction.strip() or INTRODUCTION
+    sections = [f"# {config.title}", introduction, "## How to read the tables", NOTATION]
     sections.append(f"The tests have L = {models.train_length}.")
     sections += title_claim_sections(folder, losses, models)
     sections += ["## The six tests", *tests_sections(losses, models)]
@@ -55,7 +62,8 @@ def write_gpu_page(folder: Path, title: str, models: StudiedModels) -> Path:
     sections += ["## Perplexity", *_perplexity_sections(losses, folder)]
     curves = load_curves(folder)
     sections += ranking_sections(folder, curves, models.corpus, models.train_length)
-    sections += ["## Published differences at the training length", published_gaps_table()]
+    gaps = [PUBLISHED_GAPS, published_gaps_table()]
+    sections += ["## Published differences at the training length", *gaps]
     sections += added_methods_sections(folder, models)
     provenance = load_provenance(folder)
     if provenance:
