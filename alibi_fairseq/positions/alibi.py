@@ -50,7 +50,7 @@ from torch import Tensor, nn
 from ..errors import UserInputError
 from ..options import option
 from .base import PositionConfig, PositionMethod, RelativeBias, ScoreBias
-from .options import positive, slope_divisor, slopes, slopes_option
+from .options import positive, read_slope_divisor, read_slopes, slopes_option
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
@@ -71,8 +71,6 @@ def alibi_slopes(num_heads: int, bias_max: float = BIAS_MAX) -> Tensor:
     Returns:
         (H,) float32 on the CPU.
     """
-    if num_heads < 1:
-        raise ValueError(f"ALiBi needs at least one attention head, not {num_heads}.")
     return torch.tensor(_slopes(num_heads, bias_max), dtype=torch.float32)
 
 
@@ -157,7 +155,7 @@ class AlibiOptions:
         "divide the slopes by a factor, or by tokens / training tokens (dynamic); for evaluation "
         "past the training length",
         "none",
-        parse=slope_divisor,
+        parse=read_slope_divisor,
     )
     alibi_bias_max: float = option(
         "largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX", 8.0, parse=positive
@@ -166,7 +164,7 @@ class AlibiOptions:
         "paper, trainable (one parameter per head), random (from an exponential distribution, by "
         "--seed), or numbers or a file with one number per head, 0 for a head without a bias",
         "paper",
-        parse=slopes,
+        parse=read_slopes,
         argument=slopes_option,
         metavar="paper|trainable|random|FILE",
     )

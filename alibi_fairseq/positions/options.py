@@ -122,7 +122,7 @@ def flag(text: Value) -> bool:
     return text == "true"
 
 
-def slope_divisor(text: Value) -> float | None:
+def read_slope_divisor(text: Value) -> float | None:
     """Read the divisor of ALiBi's slopes: None, if it depends on the length of the text."""
     if text == "none":
         return 1.0
@@ -134,7 +134,7 @@ def slope_divisor(text: Value) -> float | None:
         raise ValueError("must be none, dynamic or a positive number") from None
 
 
-def slopes(text: Value) -> str | tuple[float, ...]:
+def read_slopes(text: Value) -> str | tuple[float, ...]:
     """Read one of ``SLOPE_KINDS``, or slopes separated by commas or whitespace."""
     if text in SLOPE_KINDS:
         return str(text)
@@ -169,7 +169,7 @@ def slopes_option(value: str) -> str:
         ) from None
 
 
-def factors(text: Value) -> tuple[float, ...]:
+def read_factors(text: Value) -> tuple[float, ...]:
     """Read positive numbers separated by commas; none of them from ``none``."""
     if text == "none":
         return ()
@@ -181,7 +181,7 @@ def factors(text: Value) -> tuple[float, ...]:
     return values
 
 
-def rotary_scaling(text: Value) -> RotaryScaling | None:
+def read_rotary_scaling(text: Value) -> RotaryScaling | None:
     """Read ``none``, or KIND:F, KIND:F:L, or KIND:F:L:FEW:MANY."""
     if text == "none":
         return None
@@ -204,7 +204,7 @@ def with_length(text: str, train_length: int | None) -> str:
     The length of ``pi`` and ``ntk`` only matters with ``dynamic``. No ``dynamic`` scaling changes
     the rotation of a text as long as in training, so trainings at several lengths agree on it.
     """
-    scaling = rotary_scaling(text)
+    scaling = read_rotary_scaling(text)
     if scaling is None or scaling.original_length is not None or scaling.factor is None:
         return text
     return text if scaling.kind in ("pi", "ntk") else f"{text}:{train_length}"

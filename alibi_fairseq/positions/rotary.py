@@ -35,7 +35,7 @@ from torch import Tensor
 from ..errors import UserInputError
 from ..options import option
 from .base import PositionConfig, PositionMethod, Rotation
-from .options import RotaryScaling, above_one, factors, fraction, rotary_scaling
+from .options import RotaryScaling, above_one, fraction, read_factors, read_rotary_scaling
 from .rotary_frequencies import BASE, pair_frequencies, scaled_frequencies
 
 
@@ -76,16 +76,16 @@ class RotaryOptions:
         "a factor or, except for longrope, 'dynamic' (yarn:4, ntk:dynamic) and, to continue a "
         "training, its earlier training length (yarn:4:512)",
         "none",
-        parse=rotary_scaling,
+        parse=read_rotary_scaling,
     )
     longrope_short_factors: tuple[float, ...] = option(
         "with --rotary-scaling longrope, divisor of each frequency up to the training length, "
         "separated by commas",
         "none",
-        parse=factors,
+        parse=read_factors,
     )
     longrope_long_factors: tuple[float, ...] = option(
-        "the same for texts past the training length", "none", parse=factors
+        "the same for texts past the training length", "none", parse=read_factors
     )
 
 

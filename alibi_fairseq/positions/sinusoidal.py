@@ -17,8 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import UserInputError
-from .base import PositionConfig, PositionMethod
+from .base import PositionMethod
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -42,19 +41,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class Sinusoidal(PositionMethod):
-    """Sinusoidal positions, which are added to the token embeddings.
-
-    Raises:
-        UserInputError: the embeddings have fewer than 4 features, which have no two frequencies.
-    """
-
-    def __init__(self, config: PositionConfig):
-        super().__init__(config)
-        if config.embed_dim < 4:
-            raise UserInputError(
-                f"sinusoidal positions need at least 4 features, not {config.embed_dim}. Increase "
-                "--decoder-embed-dim, or choose another --position-method."
-            )
+    """Sinusoidal positions, which are added to the token embeddings."""
 
     def embed(self, positions: Tensor) -> Tensor:
         features = sinusoids(positions + self.config.padding_idx + 1, self.config.embed_dim)
