@@ -98,9 +98,10 @@ class DecoderLayer(TransformerDecoderLayerBase):
 def compiled_layer() -> Callable:
     """Return the computation of fairseq's layer, compiled once for all layers.
 
-    Attention is not compiled (:meth:`SelfAttention.forward`): the mask and the rotation are new
-    objects in each forward pass, so PyTorch would compile each pass anew.
+    Attention is not compiled: the mask and the rotation are new objects in each forward pass, so
+    PyTorch would compile each pass anew. This is set here, since it imports PyTorch's compiler.
     """
+    SelfAttention.forward = torch.compiler.disable(SelfAttention.forward)  # type: ignore[method-assign]
     return torch.compile(TransformerDecoderLayerBase.forward)
 
 

@@ -82,7 +82,6 @@ class SelfAttention(MultiheadAttention):
             self.q_norm = nn.RMSNorm(self.head_dim, rms_norm_eps)
             self.k_norm = nn.RMSNorm(self.head_dim, rms_norm_eps)
 
-    @torch.compiler.disable
     def forward(
         self,
         query: Tensor,

@@ -45,6 +45,12 @@ def test_training_imports_neither_scipy_nor_sklearn():
     assert {"scipy", "sklearn", "pandas"}.isdisjoint(imported_by("train", "--help"))
 
 
+def test_models_do_not_import_the_compiler():
+    script = "import sys, alibi_fairseq.models; print('torch._dynamo' in sys.modules)"
+    done = as_process("-c", script)
+    assert done.stdout.strip() == "False", done.stderr
+
+
 def test_deferred_function_calls_the_library():
     from fairseq.criterions import sentence_prediction
 
