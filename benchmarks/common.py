@@ -15,9 +15,35 @@ import torch
 from tqdm import tqdm
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.files import save_results_file
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.results_file import new_results_file, save_results_file
+from alibi_fairseq.results.record import Benchmark, BenchmarkFile, Provenance
 
+#: Values that identify a measurement. All others are measured.
+CASE = (
+    "variant",
+    "phase",
+    "model",
+    "weights",
+    "position_method",
+    "train_length",
+    "length",
+    "stride",
+    "batch",
+    "prompt",
+    "new_tokens",
+    "passes",
+    "attention_dropout",
+    "layers",
+    "heads",
+    "head_size",
+    "kept_share",
+    "vocabulary",
+    "threads",
+    "version",
+)
+#: Values of a record that are neither.
+HEAD = ("name", "baseline", "ratio")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
 #: Input of the models. Benchmarks need no data, so that they run from a bare checkout.
 CORPUS = "random tokens"
@@ -115,6 +141,14 @@ def compare(
     return records
 
 
+def make_record(values: dict) -> Benchmark:
+    """Return the record of a benchmark's values by name; those in ``CASE`` identify it."""
+    case = {key: value for key, value in values.items() if key in CASE}
+    measured = {key: value for key, value in values.items() if key not in (*CASE, *HEAD)}
+    head = {key: values[key] for key in HEAD}
+    return Benchmark(case=case, measured=measured, **head)
+
+
 def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
     """Return the FLOP/s of the fastest of several large matrix products."""
     size = 8192 if device.type == "cuda" else 2048
@@ -175,12 +209,13 @@ def run(
         seed=1,
         command=["python", "-m", f"benchmarks.{name}", *arguments_without_folders()],
     )
-    records = []
+    origin = Provenance(**provenance)
+    results = BenchmarkFile(corpus=CORPUS, provenance=origin, records=[])
     try:
-        for record in measure(args):
-            records.append(record)
-            provenance["seconds"] = round(time.time() - start, 3)
-            save_results_file(new_results_file("benchmark", CORPUS, provenance, records), path)
+        for values in measure(args):
+            results.records.append(make_record(values))
+            results.provenance.seconds = round(time.time() - start, 3)
+            save_results_file(results, path)
     except UserInputError as error:
         parser.error(str(error))
     print(f"written to {path}")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.record import Benchmark, BenchmarkFile, Provenance
 
 from .common import RESULTS
 from .paper_ratios import paper_ratios
@@ -147,49 +148,48 @@ def main() -> None:
     print(f"written to {PAGE}")
 
 
-def load_benchmark(name: str) -> dict[Path, dict]:
+def load_benchmark(name: str) -> dict[Path, BenchmarkFile]:
     """Return the results files of a benchmark, one per machine, by path."""
     files = {}
     for path in sorted(RESULTS.glob("*.json")):
         if path.stem.split("-")[0] == name:
-            files[path] = load_results_file(path)
-    if name == "methods":
-        for results in files.values():
-            results["cells"] = [_with_paper_ratios(record) for record in results["cells"]]
+            results = load_results_file(path)
+            assert isinstance(results, BenchmarkFile), f"{path} is not a benchmark"
+            files[path] = results
     return files
 
 
-def _with_paper_ratios(record: dict) -> dict:
-    """Return a record with the paper's ratios from the table; files may hold rounded ones."""
-    paper = paper_ratios().get((record["position_method"], record["train_length"]), {})
-    return {**record, **paper}
+def values_of(record: Benchmark) -> dict:
+    """Return all values of a record, and the paper's ratios; files may hold rounded ones."""
+    model = (str(record.case.get("position_method")), record.case.get("train_length"))
+    return {**record.values, **paper_ratios().get(model, {})}
 
 
-def machine(provenance: dict) -> str:
+def machine(provenance: Provenance) -> str:
     """Return the GPU, or the processor and the number of threads.
 
     The name of a processor such as "AMD EPYC" stands for many models, so its family and model
     follow where they were recorded.
     """
-    hardware = provenance["hardware"]
-    if hardware["gpu"]:
-        return hardware["gpu"]
-    parts = provenance.get("parts", [provenance])
-    counts = dict.fromkeys(str(part["threads"]) for part in parts)
+    hardware = provenance.hardware
+    if hardware.gpu:
+        return hardware.gpu
+    parts = provenance.parts or [provenance]
+    counts = dict.fromkeys(str(part.threads) for part in parts)
     threads = " and ".join(counts)
     unit = "thread" if threads == "1" else "threads"
     model = "model not recorded"
-    if hardware.get("cpu_family"):
-        model = f"family {hardware['cpu_family']}, model {hardware['cpu_model']}"
-    return f"{hardware['cpu']} ({model}), {threads} {unit}"
+    if hardware.cpu_family:
+        model = f"family {hardware.cpu_family}, model {hardware.cpu_model}"
+    return f"{hardware.cpu} ({model}), {threads} {unit}"
 
 
-def commits(provenance: dict) -> str:
+def commits(provenance: Provenance) -> str:
     """Return the commits of the measurements, with a mark if the tree had changes."""
     names = []
-    for part in provenance.get("parts", [provenance]):
-        commit = (part["git_commit"] or "unknown")[:7]
-        names.append(commit if part.get("git_clean") else f"{commit} with changes")
+    for part in provenance.parts or [provenance]:
+        commit = (part.git_commit or "unknown")[:7]
+        names.append(commit if part.git_clean else f"{commit} with changes")
     return "commit " + ", ".join(dict.fromkeys(names))
 
 
@@ -201,22 +201,23 @@ def rounds_of(records: list[dict]) -> str:
     return " or ".join(map(str, counts)) + (" round" if counts == [1] else " rounds")
 
 
-def section(table: Table, files: dict[Path, dict]) -> str:
+def section(table: Table, files: dict[Path, BenchmarkFile]) -> str:
     """Return heading and note, then the provenance and the table of each results file."""
     lines = [f"## {table.heading}", "", table.note, ""]
     for path, results in files.items():
-        provenance = results["provenance"]
+        provenance = results.provenance
+        records = [values_of(record) for record in results.records]
         link = f"[{path.name}](../results/benchmarks/{path.name})"
         facts = [
             machine(provenance),
-            provenance["precision"],
-            rounds_of(results["cells"]),
-            provenance["date"][:10],
+            provenance.precision,
+            rounds_of(records),
+            provenance.date[:10],
             commits(provenance),
             link,
         ]
         lines += ["; ".join(filter(None, facts)) + ":", ""]
-        lines += table_lines(table, results["cells"])
+        lines += table_lines(table, records)
         lines.append("")
     return "\n".join(lines)
 

@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write, read_json, sha256_file
+from alibi_fairseq.results.files import load_results_file, save_results_file
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.results_file import new_results_file, save_results_file
+from alibi_fairseq.results.record import EvaluationFile, Measurement, Provenance
 
 SHORT = 64
 LONG = 256
@@ -118,44 +119,46 @@ def main() -> None:
         "short": continue_training(start, data, args.out / "short", SHORT, args.updates),
         "long": continue_training(start, data, args.out / "long", LONG, args.updates),
     }
-    records = []
+    records: list[Measurement] = []
     for name, label, scale in ROWS:
         slopes = "slopes as is" if scale == "none" else f"slopes ÷ {scale}"
         results_path = args.out / f"{name}-{scale}.json"
         for record in evaluate(checkpoints[name], data, scale, results_path):
-            records.append({**record, "model": f"{label}, {slopes}"})
+            records.append(record.with_model(architecture=f"{label}, {slopes}"))
     provenance = collect_provenance(
         seconds=time.monotonic() - began, seed=SEED, data=data, subsets=["train", "valid"]
     )
-    results_file = new_results_file("evaluation", args.run.resolve().name, provenance, records)
-    save_results_file(results_file, args.out / "results.json")
+    results = EvaluationFile(
+        corpus=args.run.resolve().name, provenance=Provenance(**provenance), records=records
+    )
+    save_results_file(results, args.out / "results.json")
     with atomic_write(args.out / "table.md") as stream:
         stream.write(table(records))
     print(table(records))
     draw(records, args.out / "figure.png")
 
 
-def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> list[dict]:
+def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> list[Measurement]:
     """Evaluate a checkpoint at all lengths and return its records."""
     options = ["--lengths", ",".join(map(str, LENGTHS)), "--device", "cpu"]
     if scale != "none":
         options += ["--model-overrides", json.dumps({"alibi_scale": scale})]
     run_command("eval", data, "--path", checkpoint, *options, "--out", results_path)
-    records = json.loads(results_path.read_text(encoding="utf-8"))["cells"]
+    records = load_results_file(results_path).records
     # The file may also have results of other runs of the demonstration.
     checkpoint_sha256 = sha256_file(checkpoint)
-    return [record for record in records if record["checkpoint_sha256"] == checkpoint_sha256]
+    return [record for record in records if record.model.checkpoint_sha256 == checkpoint_sha256]
 
 
-def perplexities(records: list[dict]) -> dict[str, dict[int, float]]:
+def perplexities(records: list[Measurement]) -> dict[str, dict[int, float]]:
     """Return the perplexity by row and length."""
     rows: dict[str, dict[int, float]] = {}
     for record in records:
-        rows.setdefault(record["model"], {})[record["length"]] = record["perplexity"]
+        rows.setdefault(record.model.architecture, {})[record.length] = record.perplexity
     return rows
 
 
-def table(records: list[dict]) -> str:
+def table(records: list[Measurement]) -> str:
     """Return a Markdown table of perplexities by length."""
     lines = ["| perplexity at | " + " | ".join(map(str, LENGTHS)) + " |"]
     lines.append("|---|" + "--:|" * len(LENGTHS))
@@ -164,7 +167,7 @@ def table(records: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(records: list[dict], path: Path) -> None:
+def draw(records: list[Measurement], path: Path) -> None:
     """Plot perplexity by length, one line per row of the table."""
     import matplotlib
 

@@ -20,9 +20,13 @@ from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare_corpor
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.completion import check_settings, read_json_if_present
-from alibi_fairseq.results.merging import merge_results_files
-from alibi_fairseq.results.results_file import load_results_file, save_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.results.files import (
+    TRAINING_FILE,
+    load_training,
+    merge_results_files,
+    save_results_file,
+)
+from alibi_fairseq.results.record import ResultsFile
 from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import TunedRun
@@ -132,19 +136,20 @@ class StudyRun(TunedRun):
             return
         super().evaluate(slot)
         command = self.training_command().command_line
-        rate = float(self.flags[self.flags.index("--lr") + 1])
-        results_by_file: dict[str, list[dict]] = {}
+        results_by_file: dict[str, list[ResultsFile]] = {}
         for step in self.eval_steps:
             tested_on = step.name.removeprefix("on ") if step.data else self.corpus
-            facts = {"corpus": tested_on, "lr": rate}
             results = step.load_results(self)
-            records = [record | facts for record in results["cells"]]
+            named = {"corpus": tested_on}
+            records = [record.model_copy(update=named) for record in results.records]
             name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
-            results_by_file.setdefault(name, []).append({**results, "cells": records})
+            results_by_file.setdefault(name, []).append(
+                results.model_copy(update={"records": records})
+            )
         for name, parts in results_by_file.items():
             save_results_file(merge_results_files(parts), self.results_folder / name)
-        training = load_results_file(self.folder / TRAINING_FILE)
-        training["provenance"]["command"] = command  # without this machine's interpreter
+        training = load_training(self.folder)
+        training.provenance.command = command  # without this machine's interpreter
         save_results_file(training, self.results_folder / TRAINING_FILE)
         self._write_description()  # last, because it marks the results as complete
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.results_file import load_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.results.files import load_results_file, load_training
+from alibi_fairseq.results.record import EvaluationFile, Measurement
 
 #: File in a model's folder that is written last and has the model's name and settings.
 MODEL_FILE = "cell.json"
@@ -130,26 +130,28 @@ def load_losses(*folders: Path) -> dict[EvaluationKey, ArticleLosses]:
             dictionaries, or in different ranges, articles are fewer than two or have different
             numbers of scored tokens, or seeds of a model were trained with different options.
     """
-    records: dict[EvaluationKey, dict[int, dict]] = defaultdict(dict)
+    records: dict[EvaluationKey, dict[int, Measurement]] = defaultdict(dict)
     first_seeds: dict[tuple[str, str, int], FinishedModel] = {}
     first_evaluations: dict[tuple[str, str], _Evaluation] = {}  # by training corpus and tested text
     for model in itertools.chain(*map(finished_models, folders)):
         name = (model.corpus, model.method, model.train_length)
         _check_same_training(first_seeds.setdefault(name, model), model)
         for evaluation in _evaluations_of(model):
-            facts = evaluation.facts
-            first = first_evaluations.setdefault((model.corpus, facts["corpus"]), evaluation)
+            measurement = evaluation.measurement
+            tested_on = str(measurement.corpus)
+            first = first_evaluations.setdefault((model.corpus, tested_on), evaluation)
             _check_same_articles(first, evaluation)
             key = EvaluationKey(
                 corpus=model.corpus,
                 method=model.method,
                 train_length=model.train_length,
-                length=facts["length"],
-                stride=facts["stride"],
-                variant=facts.get("label", ""),
-                tested_on=facts["corpus"],
+                length=measurement.length,
+                stride=measurement.stride,
+                variant=measurement.model.label or "",
+                tested_on=tested_on,
             )
-            records[key][facts["seed"]] = facts
+            assert measurement.model.seed is not None, "a study seeds its models"
+            records[key][measurement.model.seed] = measurement
     return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
 
 
@@ -158,20 +160,24 @@ class _Evaluation(NamedTuple):
 
     Attributes:
         path: its results file.
-        facts: its result record, and the provenance of the file.
+        measurement: the measurement.
+        dictionary_sha256: hash of the dictionary of the data.
     """
 
     path: Path
-    facts: dict
+    measurement: Measurement
+    dictionary_sha256: str | None
 
 
 def _evaluations_of(model: FinishedModel) -> Iterator[_Evaluation]:
     """Yield the evaluations of a model that have the losses of each article."""
     for path in sorted(model.folder.glob("evaluation*.json")):
         results = load_results_file(path)
-        for record in results["cells"]:
-            if "document_bits" in record:
-                yield _Evaluation(path, {**results["provenance"], **record})
+        if not isinstance(results, EvaluationFile):
+            continue
+        for measurement in results.records:
+            if measurement.document_bits:
+                yield _Evaluation(path, measurement, results.provenance.dictionary_sha256)
 
 
 def _check_same_training(first: FinishedModel, other: FinishedModel) -> None:
@@ -197,36 +203,37 @@ def _training_settings(model: FinishedModel) -> tuple[list[str], str]:
 def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
     """Check that the articles of two evaluations can be paired.
 
-    Merged results have the hashes of all their parts, because results with different hashes cannot
-    be merged.
-
     Raises:
         UserInputError: the test data, the dictionaries, or the scored ranges differ.
     """
     for key, difference in _EQUAL_KEYS.items():
-        if first.facts.get(key) != other.facts.get(key):
+        if key == "dictionary_sha256":
+            is_equal = first.dictionary_sha256 == other.dictionary_sha256
+        else:
+            is_equal = getattr(first.measurement, key) == getattr(other.measurement, key)
+        if not is_equal:
             raise UserInputError(
                 f"{first.path} and {other.path} have {difference} ({key}). "
                 "Move the results of one of them to another folder."
             )
 
 
-def _article_losses(key: EvaluationKey, records: Mapping[int, dict]) -> ArticleLosses:
+def _article_losses(key: EvaluationKey, records: Mapping[int, Measurement]) -> ArticleLosses:
     """Return the losses of one evaluation, with a row per seed and a column per article.
 
     Args:
         key: the evaluation.
-        records: result record of each seed.
+        records: measurement of each seed.
     """
     seeds = tuple(sorted(records))
-    tokens = np.array([records[seed]["document_tokens"] for seed in seeds])
+    tokens = np.array([records[seed].document_tokens for seed in seeds])
     if tokens.shape[1] < 2:
         raise UserInputError(
             f"{key}: at least two documents are needed for the variance between them. Test on more."
         )
     if (tokens != tokens[0, 0]).any():
         raise UserInputError(f"{key}: all articles need the same number of scored tokens.")
-    bits = np.array([records[seed]["document_bits"] for seed in seeds])
+    bits = np.array([records[seed].document_bits for seed in seeds])
     return ArticleLosses(
         model=(key.corpus, key.method, key.train_length),
         seeds=seeds,
@@ -256,13 +263,12 @@ def load_curves(folder: Path) -> ValidationCurves:
     curves: dict[tuple[str, str, int], dict[int, ValidationPoint]] = {}
     for model in finished_models(folder):
         curve = curves.setdefault((model.corpus, model.method, model.train_length), {})
-        for record in load_results_file(model.folder / TRAINING_FILE)["cells"]:
-            if record["subset"] != "valid":  # --valid-subset can name several splits
+        for validation in load_training(model.folder).records:
+            if validation.subset != "valid":  # --valid-subset can name several splits
                 continue
-            updates = record["updates"]
-            if updates not in curve:
-                curve[updates] = ValidationPoint(record["trained_tokens"])
-            curve[updates].bits.append(record["loss_bits"])
+            if validation.updates not in curve:
+                curve[validation.updates] = ValidationPoint(validation.trained_tokens or 0)
+            curve[validation.updates].bits.append(validation.loss_bits)
     return curves
 
 
@@ -273,9 +279,10 @@ def load_provenance(folder: Path) -> dict[str, dict]:
     """
     provenance = {}
     for model in finished_models(folder):
-        training = load_results_file(model.folder / TRAINING_FILE)
-        hours = training["cells"][-1]["hours"]
-        provenance[model.folder.name] = {**training["provenance"], "hours": hours}
+        training = load_training(model.folder)
+        hours = training.records[-1].hours
+        origin = training.provenance.model_dump(exclude_unset=True)
+        provenance[model.folder.name] = {**origin, "hours": hours}
     return provenance
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
+from alibi_fairseq.results.files import load_training
 from alibi_fairseq.results.labels import method_name
-from alibi_fairseq.results.results_file import load_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
 
 from .estimates import estimate_change
 from .losses import Losses, finished_models, load_losses
@@ -72,11 +71,11 @@ def _introduction(results: Path, models: StudiedModels) -> str:
     wanted = (models.corpus, models.train_length)
     for model in finished_models(results):
         if (model.corpus, model.train_length) == wanted and model.method == "alibi":
-            last = load_results_file(model.folder / TRAINING_FILE)["cells"][-1]
+            last = load_training(model.folder).records[-1]
             return INTRODUCTION.format(
                 length=models.train_length,
-                parameters=last["parameters"] / 1e6,
-                tokens=last["trained_tokens"] / 1e6,
+                parameters=(last.model.parameters or 0) / 1e6,
+                tokens=(last.trained_tokens or 0) / 1e6,
                 corpus=CORPUS_NAMES.get(models.corpus, models.corpus),
             )
     raise UserInputError(f"{results} has no finished model of ALiBi. Train one first.")

@@ -14,6 +14,7 @@ from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.results.labels import method_name
+from alibi_fairseq.results.record import Hardware
 
 from .estimates import Estimate, nats_to_percent
 from .losses import ArticleLosses, Losses, ValidationCurves
@@ -301,7 +302,8 @@ def origins_table(provenance: Mapping[str, Mapping]) -> str:
     names_by_origin: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, facts in provenance.items():
         commit = facts["git_commit"] or "unknown"
-        names_by_origin[processor_name(facts["hardware"]), commit[:7]].append(name)
+        processor = processor_name(Hardware(**facts["hardware"]))
+        names_by_origin[processor, commit[:7]].append(name)
     rows = []
     for (processor, commit), names in sorted(names_by_origin.items()):
         hours = sum(provenance[name]["hours"] for name in names)

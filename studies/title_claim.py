@@ -11,8 +11,9 @@ from pathlib import Path
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel
+from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.labels import METHOD_NAMES, method_name
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.record import BenchmarkFile
 
 from .estimates import estimate_change
 from .losses import EvaluationKey, Losses
@@ -168,23 +169,26 @@ def _cost_sections(folder: Path, rows: list[EvaluationKey], costs: list[Training
     path = folder / BENCHMARK_FILE
     if not path.is_file():
         return [*sections, NO_BENCHMARK]
-    return [*sections, *_benchmark_sections(load_results_file(path))]
+    benchmark = load_results_file(path)
+    assert isinstance(benchmark, BenchmarkFile), f"{path} is not a benchmark"
+    return [*sections, *_benchmark_sections(benchmark)]
 
 
-def _benchmark_sections(benchmark: dict) -> list[str]:
+def _benchmark_sections(benchmark: BenchmarkFile) -> list[str]:
     """Return the speed and memory of single training steps, by method and training length."""
     rows = []
-    for record in benchmark["cells"]:
+    for record in benchmark.records:
+        values = record.values
         memory = markdown.NOTHING
-        if "peak_memory_mb" in record:
-            memory = f"{record['peak_memory_mb'] / 1000:.2f} GB"
-        row = [method_name(record["position_method"]), str(record["train_length"])]
-        rows.append([*row, markdown.thousands(record["tokens_per_second"]), memory])
-    provenance = benchmark["provenance"]
+        if "peak_memory_mb" in values:
+            memory = f"{values['peak_memory_mb'] / 1000:.2f} GB"
+        row = [method_name(values["position_method"]), str(values["train_length"])]
+        rows.append([*row, markdown.thousands(values["tokens_per_second"]), memory])
+    provenance = benchmark.provenance
     sentence = BENCHMARK.format(
-        model=benchmark["cells"][0]["model"],
-        processor=processor_name(provenance["hardware"]),
-        precision=provenance["precision"],
+        model=benchmark.records[0].values["model"],
+        processor=processor_name(provenance.hardware),
+        precision=provenance.precision,
     )
     return [sentence, markdown.table(["", "trained at", "tokens/s", "memory"], rows)]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from alibi_fairseq.results.results_file import load_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.results.files import load_training
+from alibi_fairseq.results.record import Hardware
 
 from .losses import finished_models
 
@@ -40,16 +40,16 @@ def load_training_costs(folder: Path) -> list[TrainingCost]:
     """Read the cost of each finished model of a study, in order of name."""
     costs = []
     for model in finished_models(folder):
-        training = load_results_file(model.folder / TRAINING_FILE)
-        last = training["cells"][-1]
-        hours = last["hours"]
-        end = datetime.fromisoformat(training["provenance"]["date"].replace("Z", "+00:00"))
+        training = load_training(model.folder)
+        last = training.records[-1]
+        hours = last.hours or 0.0
+        end = datetime.fromisoformat(training.provenance.date.replace("Z", "+00:00"))
         cost = TrainingCost(
             model=(model.corpus, model.method, model.train_length),
             hours=hours,
-            tokens_per_second=last["tokens_per_second"],
-            peak_memory_mb=last.get("peak_memory_mb"),
-            processor=processor_name(training["provenance"]["hardware"]),
+            tokens_per_second=last.tokens_per_second or 0.0,
+            peak_memory_mb=last.peak_memory_mb,
+            processor=processor_name(training.provenance.hardware),
             begin=end - timedelta(hours=hours),
             end=end,
         )
@@ -82,10 +82,10 @@ def trainings_at_a_time(costs: Iterable[TrainingCost], model: tuple[str, str, in
     return trainings / total
 
 
-def processor_name(hardware: Mapping) -> str:
+def processor_name(hardware: Hardware) -> str:
     """Return the name of the GPU, or of the processor if there was none."""
-    if hardware["gpu"]:
-        return hardware["gpu"]
-    if not hardware.get("cpu_family"):
-        return hardware["cpu"]
-    return f"{hardware['cpu']} (family {hardware['cpu_family']}, model {hardware['cpu_model']})"
+    if hardware.gpu:
+        return hardware.gpu
+    if not hardware.cpu_family:
+        return str(hardware.cpu)
+    return f"{hardware.cpu} (family {hardware.cpu_family}, model {hardware.cpu_model})"

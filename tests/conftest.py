@@ -22,6 +22,7 @@ from alibi_fairseq.checks.small_model import (  # noqa: F401  (tests import them
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.results import manifest
+from alibi_fairseq.results.record import Measurement
 
 # nohup and background jobs of a script ignore these signals, and child processes inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -46,7 +47,7 @@ def trained(tmp_path_factory) -> Trained:
 def sweep(trained, tmp_path):
     """Return a function that evaluates a model of ``trained`` or a checkpoint, with its records."""
 
-    def run(model="alibi", out="results", data=trained.data, **changes) -> list[dict]:
+    def run(model="alibi", out="results", data=trained.data, **changes) -> list[Measurement]:
         checkpoint = trained(model) if isinstance(model, str) else model
         settings = {"lengths": (16,), "device": "cpu"} | changes
         config = SweepConfig(**settings)
@@ -64,10 +65,10 @@ def describe(data, **splits: dict) -> None:
     manifest.save(described, data)
 
 
-def without_times(cell: dict) -> dict:
-    """Return a result record without keys that differ between runs."""
-    noise = ("seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb")
-    return {key: value for key, value in cell.items() if key not in noise}
+def without_times(record: Measurement) -> dict:
+    """Return a record without keys that differ between runs."""
+    noise = {"seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb"}
+    return record.model_dump(exclude=noise)
 
 
 def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **kwargs):

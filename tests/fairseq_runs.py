@@ -87,3 +87,10 @@ def same_training_state(first: dict, second: dict) -> bool:
         and equal(first["last_optimizer_state"], second["last_optimizer_state"])
         and equal(first["extra_state"]["train_iterator"], second["extra_state"]["train_iterator"])
     )
+
+
+def training_config(*flags: str):
+    """Return fairseq's configuration of a training on the folder ``data``, which is not read."""
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, ["data", "--task", "language_modeling", *flags])
+    return convert_namespace_to_omegaconf(args)

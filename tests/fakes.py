@@ -11,13 +11,13 @@ from pathlib import Path
 
 import torch
 from fairseq import checkpoint_utils
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_record, validation_record
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.results_file import load_results_file, save_results_file
+from alibi_fairseq.results.files import load_results_file, save_results_file
 from alibi_fairseq.runs import torchrun
 
 #: Flags of a model that trains in a moment.
@@ -115,11 +115,11 @@ class Commands:
             return 1
         trained_tokens = updates * int(value(words, "--max-tokens"))
         settings = {"position_method": method, "length": 16, "trained_tokens": trained_tokens}
-        cells = [
-            evaluation_cell(best + 1, updates=updates - 1, **settings),
-            evaluation_cell(best, updates=updates, **settings),
+        validations = [
+            validation_record(best + 1, updates=updates - 1, **settings),
+            validation_record(best, updates=updates, **settings),
         ]
-        save_results_file(document(*cells, kind="training"), folder / "training.json")
+        save_results_file(document(*validations, kind="training"), folder / "training.json")
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
             history = {"optimizer_history": [{"num_updates": updates}]}
             torch.save({**history, "of": str(folder), "name": name}, folder / name)
@@ -128,13 +128,13 @@ class Commands:
     def eval(self, words: list[str]) -> int:
         model = Path(value(words, "--path"))
         out = Path(value(words, "--out"))
-        cells = load_results_file(out)["cells"] if out.exists() else []
+        records = load_results_file(out).records if out.exists() else []
         method, train_length = model.parent.name.split("-")[:2]
         lengths = value(words, "--lengths").split(",")
         strides = value(words, "--strides").split(",")
         for length, stride in itertools.product(lengths, strides):
-            cells.append(
-                evaluation_cell(
+            records.append(
+                evaluation_record(
                     perplexity(model, int(length)),
                     position_method=method,
                     train_length=int(train_length) if train_length.isdigit() else 512,
@@ -148,7 +148,7 @@ class Commands:
                     device=find_device("auto").type,
                 )
             )
-        unique = {json.dumps(cell, sort_keys=True): cell for cell in cells}
+        unique = {record.key: record for record in records}
         save_results_file(
             document(*unique.values(), command=f"alibi-fairseq eval {shlex.join(words)}"), out
         )

@@ -8,6 +8,21 @@ from contextlib import contextmanager
 import pytest
 from matplotlib.figure import Figure
 
+from alibi_fairseq.results.record import (
+    FILE_CLASSES,
+    Benchmark,
+    Measurement,
+    Model,
+    ModelRecord,
+    ProbeMeasurement,
+    Provenance,
+    Record,
+    ResultsFile,
+    Validation,
+)
+
+#: Values of a benchmark that identify it.
+CASE = ("phase", "position_method", "train_length", "length", "model")
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",
     "git_commit": "0" * 40,
@@ -30,29 +45,90 @@ PROVENANCE = {
 }
 
 
-def evaluation_cell(perplexity: float = 16.0, **changes) -> dict:
-    cell = {
+def evaluation_record(perplexity: float = 16.0, **changes) -> Measurement:
+    """Return a measurement; fields of the model are given like the others."""
+    values = {
         "position_method": "alibi",
         "train_length": 64,
         "length": 128,
-        "stride": 128,
+        "stride": changes.get("length", 128),
         "subset": "valid",
         "tokens": 1000,
         "loss_bits": math.log2(perplexity),
-        "perplexity": perplexity,
     }
-    return cell | {"stride": changes.get("length", 128)} | changes
+    return make_record(Measurement, **values | changes)
 
 
-def document(*cells: dict, kind: str = "evaluation", corpus: str = "demo", **provenance) -> dict:
-    return {
-        "schema": "alibi_fairseq/results",
-        "version": 1,
-        "kind": kind,
-        "corpus": corpus,
-        "provenance": PROVENANCE | provenance,
-        "cells": list(cells),
+def validation_record(perplexity: float = 16.0, **changes) -> Validation:
+    """Return a validation; fields of the model are given like the others."""
+    values = {
+        "position_method": "alibi",
+        "train_length": 64,
+        "updates": 100,
+        "subset": "valid",
+        "loss_bits": math.log2(perplexity),
     }
+    return make_record(Validation, **values | changes)
+
+
+def make_record(record_class: type[ModelRecord], **values) -> ModelRecord:
+    """Return a record; fields of the model are given like the others."""
+    model = {key: values.pop(key) for key in Model.model_fields if key in values}
+    return record_class(model=Model(**model), **values)
+
+
+def changed(record: ModelRecord, **changes) -> ModelRecord:
+    """Return a record with other fields; fields of the model are given like the others.
+
+    A measurement of the paper becomes one of ours.
+    """
+    perplexity = changes.pop("perplexity", record.perplexity)
+    model = {key: changes.pop(key) for key in Model.model_fields if key in changes}
+    ours = {key: getattr(record, key) for key in Measurement.model_fields}
+    if perplexity is not None:
+        ours["loss_bits"] = math.log2(perplexity)
+    return Measurement(**ours).with_model(**model).model_copy(update=changes)
+
+
+def make_benchmark(values: dict) -> Benchmark:
+    """Return a record like those of ``benchmarks.methods``."""
+    case = {key: values.pop(key) for key in CASE if key in values}
+    head = {key: values.pop(key) for key in ("name", "baseline", "ratio")}
+    return Benchmark(case=case, measured=values, **head)
+
+
+def parse_flags(flags: str) -> dict[str, str]:
+    """Return the options of a training as a model records them."""
+    options: dict[str, str] = {}
+    for word in flags.replace("=", " ").split():
+        if word.startswith("--"):
+            name = word.removeprefix("--").replace("-", "_")
+            options[name] = ""
+        else:
+            options[name] = word
+    return options
+
+
+def document(
+    *records: Record, kind: str = "evaluation", corpus: str = "demo", **provenance
+) -> ResultsFile:
+    """Return a results file. Records get the seed, precision, and text that they lack."""
+    origin = Provenance(**PROVENANCE | provenance)
+    complete = []
+    for record in records:
+        if isinstance(record, ModelRecord):
+            record = record.with_model(
+                seed=origin.seed if record.model.seed is None else record.model.seed,
+                precision=record.model.precision or origin.precision,
+            )
+        if isinstance(record, (Measurement, ProbeMeasurement)):
+            text = {
+                "corpus": record.corpus or corpus,
+                "data_sha256": record.data_sha256 or origin.data_sha256,
+            }
+            record = record.model_copy(update=text)
+        complete.append(record)
+    return FILE_CLASSES[kind](corpus=corpus, provenance=origin, records=complete)
 
 
 def cells_of(text: str) -> list[list[str]]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from results_documents import cells_of, document
 
-from alibi_fairseq.results.results_file import load_results_file, save_results_file
+from alibi_fairseq.results.files import load_results_file, save_results_file
 from benchmarks import (
     attention,
     backends,
@@ -49,7 +49,10 @@ def bench(tmp_path, monkeypatch):
         module = importlib.import_module(f"benchmarks.{name}")
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         module.main()
-        return load_results_file(tmp_path / f"{name}-{common.device().type}.json")["cells"]
+        results = load_results_file(tmp_path / f"{name}-{common.device().type}.json")
+        # Equal keys are repeated measurements.
+        assert len({record.key for record in results.records}) == len(results.records)
+        return [{**record.values, "baseline": record.baseline} for record in results.records]
 
     return run
 
@@ -179,7 +182,7 @@ def test_records_are_saved_when_they_are_measured(bench, monkeypatch, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         bench("evaluate")
     (path,) = tmp_path.glob("evaluate-*.json")
-    assert [cell["name"] for cell in load_results_file(path)["cells"]] == ["first"]
+    assert [record.name for record in load_results_file(path).records] == ["first"]
 
 
 def test_generate(bench, monkeypatch):
@@ -325,7 +328,10 @@ def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
         "ratio": 1,
     }
     bloom = {**ours, "name": "step, bloom", "variant": "bloom", "ours_is_faster": 3.0}
-    save_results_file(document(ours, bloom, kind="benchmark"), tmp_path / "peers-cpu.json")
+    save_results_file(
+        document(common.make_record(ours), common.make_record(bloom), kind="benchmark"),
+        tmp_path / "peers-cpu.json",
+    )
     table.main()
     page = (tmp_path / "page.md").read_text()
     assert page.index("## Training steps\n") < page.index("## Training steps compared")
@@ -345,7 +351,9 @@ def test_page_rounds_the_ratios_of_the_paper_once(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
     alibi = {"position_method": "alibi", "train_length": 512, "length": 512, "baseline": "alibi"}
     record = {**alibi, "name": "table 1", "ratio": 1.0, "paper_evaluation_ratio": 1.045}
-    save_results_file(document(record, kind="benchmark"), tmp_path / "methods-cpu.json")
+    save_results_file(
+        document(common.make_record(record), kind="benchmark"), tmp_path / "methods-cpu.json"
+    )
     table.main()
     (_, row) = cells_of((tmp_path / "page.md").read_text())
     assert row == ["1.00", "0.99", "1.05", "1.00"]
@@ -357,7 +365,7 @@ def test_evaluation_is_recorded_in_fp32_on_gpu(bench, monkeypatch, tmp_path):
     monkeypatch.setattr(evaluate, "measure", lambda args: [record])
     bench("evaluate")
     results = load_results_file(tmp_path / f"evaluate-{common.device().type}.json")
-    assert results["provenance"]["precision"] == "fp32"
+    assert results.provenance.precision == "fp32"
 
 
 def test_committed_page_matches_committed_results(tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ def test_readme_commands_run(tmp_path, monkeypatch, capsys, caplog):
 
 def compare_evaluators(log: str, results: Path, window: int) -> None:
     """Compare fairseq's printed loss with ``alibi-fairseq eval`` at the same length."""
-    records = json.loads(results.read_text(encoding="utf-8"))["cells"]
+    records = json.loads(results.read_text(encoding="utf-8"))["records"]
     (loss,) = [record["loss_bits"] for record in records if record["length"] == window]
     (fairseq_loss,) = re.findall(r"Loss \(base 2\): ([\d.]+)", log)
     assert loss == pytest.approx(float(fairseq_loss), abs=1e-4)

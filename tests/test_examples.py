@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import runpy
 import sys
@@ -11,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, as_process
+from results_documents import document, evaluation_record
 from trained import binarize, make_sentencepiece, text_of, train
 
 from alibi_fairseq import cli
 from alibi_fairseq.files import sha256_file
+from alibi_fairseq.results.files import load_results_file, save_results_file
 
 sys.path.insert(0, str(ROOT / "examples"))
 import longer_context
@@ -81,10 +82,9 @@ def start(tmp_path):
 
 def write_records(results: Path, checkpoint: Path) -> None:
     """Write a results file with a record of the checkpoint and one of another checkpoint."""
-    record = {"length": 64, "checkpoint_sha256": sha256_file(checkpoint), "perplexity": 2.0}
-    other = {"length": 64, "checkpoint_sha256": "0" * 64, "perplexity": 9.0}
-    results.parent.mkdir(parents=True, exist_ok=True)
-    results.write_text(json.dumps({"cells": [record, other]}))
+    record = evaluation_record(2.0, checkpoint_sha256=sha256_file(checkpoint))
+    other = evaluation_record(9.0, checkpoint_sha256="0" * 64)
+    save_results_file(document(record, other), results)
 
 
 def run_interpolation(evaluate, start, monkeypatch):
@@ -115,7 +115,7 @@ def test_longer_context_returns_records_of_checkpoint(start, tmp_path, monkeypat
     write_records(results, start)
     monkeypatch.setattr(longer_context, "run_command", lambda *command: None)
     (record,) = longer_context.evaluate(start, tmp_path, "none", results)
-    assert record["perplexity"] == 2.0
+    assert record.perplexity == 2.0
 
 
 def test_longer_context_resumes_interrupted_training(start, tmp_path, monkeypatch):
@@ -173,8 +173,7 @@ def test_longer_context_example(trained_run, tmp_path):
     arguments = ["--out", tmp_path / "out", "--updates", "10"]
     done = as_process(script, run, *arguments, cwd=tmp_path, PYTHONPATH=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
-    document = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert len(document["cells"]) == 30
+    assert len(load_results_file(tmp_path / "out" / "results.json").records) == 30
     table = (tmp_path / "out" / "table.md").read_text()
     assert table.count("\n") == 8
     assert "continued at 256" in table
@@ -182,5 +181,5 @@ def test_longer_context_example(trained_run, tmp_path):
 
 def test_committed_table_matches_results():
     folder = ROOT / "results" / "examples" / "longer-context"
-    table = longer_context.table(json.loads((folder / "results.json").read_text())["cells"])
+    table = longer_context.table(load_results_file(folder / "results.json").records)
     assert table == (folder / "table.md").read_text()

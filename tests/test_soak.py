@@ -91,7 +91,7 @@ VARYING_KEYS = {
     "peak_memory_mb",
     "hours",
     "gpu_hours",
-    "train_command",
+    "options",
     "checkpoint",
     "checkpoint_sha256",
 }
@@ -192,8 +192,11 @@ def training_state(checkpoint: Path) -> list:
 def measured_values(results: dict) -> list[str]:
     """Return the result records of a results file without times, in a fixed order."""
     records = []
-    for record in results["cells"]:
+    for record in results["records"]:
         values = {key: value for key, value in record.items() if key not in VARYING_KEYS}
+        model = record.get("model")
+        if isinstance(model, dict):
+            values["model"] = {k: v for k, v in model.items() if k not in VARYING_KEYS}
         records.append(json.dumps(values, sort_keys=True))
     return sorted(records)
 
@@ -207,7 +210,7 @@ def comparable_output(folder: Path) -> dict:
             output[name] = training_state(path)
         elif path.suffix == ".json":
             content = json.loads(path.read_text())
-            if "cells" in content:
+            if "records" in content:
                 output[name] = measured_values(content)
         elif path.suffix in BYTES:
             output[name] = path.read_bytes()

@@ -8,6 +8,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,7 @@ from ..evaluation.config import (
 from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
-from ..results.measurements import is_chance, measurements_of
-from ..results.results_file import load_results_file
+from ..results.record import AnyMeasurement, Measurement, ProbeMeasurement
 from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
 
 FOLDERS = "only for Hugging Face folders"
@@ -143,29 +143,29 @@ class Eval(CliCommand):
             records = self._evaluate_folders()
         else:
             records = self._evaluate_checkpoints()
-        if "accuracy" in records[0]:
-            self._print_accuracies(records)
+        accuracies = [record for record in records if isinstance(record, ProbeMeasurement)]
+        if accuracies:
+            self._print_accuracies(accuracies)
             return
-        print(evaluation_table(records))
+        measurements = [record for record in records if isinstance(record, Measurement)]
+        print(evaluation_table(measurements))
         if percent is not None:
-            print(context_table(records, percent, self.config.strides))
+            print(context_table(measurements, percent, self.config.strides))
         if self.by_position:
-            self._print_loss_by_position(records)
-        _print_notes(records)
+            self._print_loss_by_position(measurements)
+        _print_notes(measurements)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
     # The next methods import matplotlib, fairseq, or transformers, each of which takes seconds.
 
-    def _print_accuracies(self, records: list[dict]) -> None:
+    def _print_accuracies(self, measurements: list[ProbeMeasurement]) -> None:
         from ..reporting.probes import accuracy_table
 
-        results = {**load_results_file(self.out), "cells": records}
-        print(f"{accuracy_table(results)}\nResults: {self.out}")
+        print(f"{accuracy_table(measurements)}\nResults: {self.out}")
 
-    def _print_loss_by_position(self, records: list[dict]) -> None:
+    def _print_loss_by_position(self, measurements: list[Measurement]) -> None:
         from ..reporting.loss_by_position import position_tables
 
-        measurements = measurements_of({**load_results_file(self.out), "cells": records})
         tables = position_tables(measurements)
         print(markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
 
@@ -202,7 +202,7 @@ class Eval(CliCommand):
                 "--by-position requires non-overlapping windows. Add 'full' to --strides."
             )
 
-    def _evaluate_checkpoints(self) -> list[dict]:
+    def _evaluate_checkpoints(self) -> list[AnyMeasurement]:
         """Evaluate fairseq checkpoints on a data folder."""
         from ..checkpoints.loading import require_file
         from ..evaluation.sweep import run_sweep
@@ -242,7 +242,7 @@ class Eval(CliCommand):
             )
         return run_sweep(data, self.checkpoints, self.config, self.out)
 
-    def _evaluate_folders(self) -> list[dict]:
+    def _evaluate_folders(self) -> list[AnyMeasurement]:
         """Evaluate folders of Hugging Face models on text files, offline."""
         for path in self.checkpoints:
             if not (path / "config.json").is_file():
@@ -270,18 +270,16 @@ class Eval(CliCommand):
         return evaluate_folders(texts, self.checkpoints, self.config, self.out, options)
 
 
-def _print_notes(records: list[dict]) -> None:
+def _print_notes(measurements: list[Measurement]) -> None:
     """Print notes on lengths that the text does not reach and on chance perplexities."""
     longest_windows = []
-    for record in records:
-        # Sliding windows can be short near the end of a longer text, too.
-        is_sliding = record.get("stride") != record["length"]
-        if not is_sliding and record.get("longest_window", math.inf) < record["length"]:
-            longest_windows.append(record["longest_window"])
+    for measurement in measurements:
+        if measurement.is_past_end and measurement.longest_window is not None:
+            longest_windows.append(measurement.longest_window)
     if longest_windows:
         longest = max(longest_windows)
         print(f"Some lengths exceed the text: the longest window has {longest:,} tokens.")
-    if any(is_chance(record["perplexity"], record.get("vocabulary")) for record in records):
+    if any(measurement.is_near_chance for measurement in measurements):
         print(f"Some perplexities are near or above {markdown.CHANCE_NOTE}")
 
 
@@ -295,57 +293,62 @@ NO_LOSS_BY_POSITION = (
     "No loss by position: every length exceeds the text, the models attend only within documents "
     "(--block-diagonal), or the results are of an earlier version."
 )
-#: Column title, key of the result record, format.
-_COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
-    ("checkpoint", "checkpoint", short_name),
-    ("positions", "position_method", str),
-    ("trained at", "train_length", str),
-    ("split", "subset", str),
-    ("L", "length", str),
-    ("S", "stride", str),
-    ("min ctx", "min_context", str),
-    ("mean ctx", "mean_context", "{:.1f}".format),
-    ("tokens", "tokens", "{:,}".format),
-    ("bits/token", "loss_bits", "{:.4f}".format),
-    ("perplexity", "perplexity", markdown.perplexity),
-    ("per word", "word_perplexity", markdown.perplexity),
-    ("bits/byte", "bits_per_byte", "{:.4f}".format),
-    ("tokens/s", "tokens_per_second", "{:,.0f}".format),
-    ("peak MB", "peak_memory_mb", "{:,.0f}".format),
+#: Column title, value of a measurement, format.
+_COLUMNS: list[tuple[str, Callable[[Measurement], Any], Callable[[Any], str]]] = [
+    ("checkpoint", attrgetter("model.checkpoint"), short_name),
+    ("positions", attrgetter("model.position_method"), str),
+    ("trained at", attrgetter("model.train_length"), str),
+    ("split", attrgetter("subset"), str),
+    ("L", attrgetter("length"), str),
+    ("S", attrgetter("stride"), str),
+    ("min ctx", attrgetter("min_context"), str),
+    ("mean ctx", attrgetter("mean_context"), "{:.1f}".format),
+    ("tokens", attrgetter("tokens"), "{:,}".format),
+    ("bits/token", attrgetter("loss_bits"), "{:.4f}".format),
+    ("perplexity", attrgetter("perplexity"), markdown.perplexity),
+    ("per word", attrgetter("word_perplexity"), markdown.perplexity),
+    ("bits/byte", attrgetter("bits_per_byte"), "{:.4f}".format),
+    ("tokens/s", attrgetter("tokens_per_second"), "{:,.0f}".format),
+    ("peak MB", attrgetter("peak_memory_mb"), "{:,.0f}".format),
 ]
 
 
-def evaluation_table(records: list[dict]) -> str:
-    """Return a Markdown table with the columns that the records have."""
-    keys = {key for record in records for key in record}
-    columns = [column for column in _COLUMNS if column[1] in keys]
-    rows = []
-    for record in records:
-        row = []
-        for _, key, format_value in columns:
-            row.append(format_value(record[key]) if key in record else markdown.NOTHING)
-        rows.append(row)
-    return markdown.table([title for title, _, _ in columns], rows)
+def evaluation_table(measurements: list[Measurement]) -> str:
+    """Return a Markdown table with the columns that any measurement has."""
+    titles = []
+    columns = []
+    for title, value_of, format_value in _COLUMNS:
+        values = [value_of(measurement) for measurement in measurements]
+        if any(value is not None for value in values):
+            titles.append(title)
+            columns.append(
+                [markdown.NOTHING if value is None else format_value(value) for value in values]
+            )
+    return markdown.table(titles, [list(row) for row in zip(*columns, strict=True)])
 
 
-def context_table(records: list[dict], percent: float, strides: Sequence[int | None]) -> str:
+def context_table(
+    measurements: list[Measurement], percent: float, strides: Sequence[int | None]
+) -> str:
     """Return a table of the shortest window whose loss is close to that of the longest.
 
-    There is a row for each checkpoint, split, and requested stride. A record whose stride is its
-    length counts for that number and for ``full``.
+    There is a row for each checkpoint, split, and requested stride. A measurement whose stride
+    is its length counts for that number and for ``full``.
 
     Args:
-        records: result records.
+        measurements: measurements of checkpoints.
         percent: largest difference of the losses.
         strides: requested strides, as in :class:`..evaluation.config.SweepConfig`.
     """
     losses: dict[tuple, dict[int, float]] = defaultdict(dict)
-    for record in records:
+    for measurement in measurements:
+        assert measurement.loss_bits is not None, "the evaluator measured it"
         for stride in strides:
-            tokens = record["length"] if stride is None else stride
-            if record["stride"] == tokens:
-                group = (record["checkpoint"], record["subset"], format_stride(stride))
-                losses[group][record["length"]] = record["loss_bits"]
+            tokens = measurement.length if stride is None else stride
+            if measurement.stride == tokens:
+                checkpoint = str(measurement.model.checkpoint)
+                group = (checkpoint, measurement.subset, format_stride(stride))
+                losses[group][measurement.length] = measurement.loss_bits
     rows = []
     for (checkpoint, subset, stride), loss in losses.items():
         limit = loss[max(loss)] * (1 + percent / 100)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
+from ..paper.comparability import incomparability_reason
 from ..paper.report_data import ReportData, collect
 from ..reporting.perplexity_by_length import MODEL_COLUMNS, available_columns
 from .options import CliCommand, names, option
@@ -64,9 +65,9 @@ class ReportCommand(CliCommand):
         page = write_report(
             report_data, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
-        measured = sum(len(results_file["cells"]) for _, results_file in report_data.files)
+        measured = sum(len(results_file.records) for _, results_file in report_data.files)
         comparable = sum(
-            not measurement.incomparability_reason for measurement in report_data.measurements
+            incomparability_reason(measurement) is None for measurement in report_data.measurements
         )
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -23,19 +24,17 @@ from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
-from ..results.measurements import measurements_of
-from ..results.merging import merge_provenance
-from ..results.provenance import own_command
-from ..results.results_file import (
+from ..results.files import (
     COMPARISON_FILE,
     REPORT_FILES,
-    load_results_file,
-    new_results_file,
+    load_training,
+    merge_provenance,
     read_report_files,
     save_results_file,
 )
-from ..results.schema import TRAINING_FILE
-from ..runs.run import EvalStep, Run, unfinished_trials
+from ..results.provenance import own_command
+from ..results.record import EvaluationFile, Measurement, ProbeFile
+from ..runs.run import EvalStep, Run, load_evaluation, unfinished_trials
 from ..runs.runner import Experiment
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
@@ -149,8 +148,8 @@ class ComparisonExperiment(Experiment):
         for corpus, steps in steps_by_corpus.items():
             results = self._save_results(corpus, steps)
             results_by_corpus[corpus] = results
-            if results["kind"] == "probe":
-                columns.update(probe_columns(corpus, results))
+            if isinstance(results, ProbeFile):
+                columns.update(probe_columns(corpus, results.records))
 
         summary = training_summary(self.comparison, [model.run for model in models])
         sections = [f"# {self.comparison.title}", summary]
@@ -158,14 +157,14 @@ class ComparisonExperiment(Experiment):
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
-            if results["kind"] == "probe":
-                sections.append(accuracy_table(results).rstrip())
+            if isinstance(results, ProbeFile):
+                sections.append(accuracy_table(results.records).rstrip())
             else:
-                warning = self._undertrained_warning(steps_by_corpus[corpus], results)
+                warning = self._undertrained_warning(steps_by_corpus[corpus], results.records)
                 if warning:
                     sections.append(warning)
-                sections.append(length_table(measurements_of(results), columns).rstrip())
-                sections += difference_sections(results)
+                sections.append(length_table(results.records, columns).rstrip())
+                sections += difference_sections(results.records)
             files += self._draw_figures(corpus, results)
         tunings = [model.run.tuning for model in models if model.run.tuning]
         for tuning in tunings:
@@ -187,7 +186,7 @@ class ComparisonExperiment(Experiment):
         with atomic_write(self.folder / REPORT_FILES) as file:
             json.dump(names, file, indent=1)
 
-    def _draw_figures(self, corpus: str, results: dict) -> list[Path]:
+    def _draw_figures(self, corpus: str, results: EvaluationFile | ProbeFile) -> list[Path]:
         """Draw the figures of a corpus.
 
         Returns:
@@ -195,10 +194,10 @@ class ComparisonExperiment(Experiment):
         """
         figures = self._figure_paths(corpus, "figure")
         files = [*figures, self._path(corpus, "results.json")]
-        if results["kind"] == "probe":
-            draw_heat_maps(results, f"Accuracy of the probe: {corpus}", *figures)
+        if isinstance(results, ProbeFile):
+            draw_heat_maps(results.records, f"Accuracy of the probe: {corpus}", *figures)
             return files
-        measurements = measurements_of(results)
+        measurements = results.records
         title = self.comparison.title
         if self._has_several_corpora:
             title += f": {corpus}"
@@ -227,21 +226,22 @@ class ComparisonExperiment(Experiment):
         """Return the paths of a figure, one per format."""
         return [self._path(corpus, f"{name}.{suffix}") for suffix in ("png", "svg", "pdf")]
 
-    def _save_results(self, corpus: str, steps: list[tuple[Run, EvalStep]]) -> dict:
+    def _save_results(
+        self, corpus: str, steps: list[tuple[Run, EvalStep]]
+    ) -> EvaluationFile | ProbeFile:
         """Write the results file of a corpus, and return its contents."""
         path = self._path(corpus, "results.json")
         results = merge_results(self.comparison, steps)
         if path.is_file():
-            existing = load_results_file(path)
-            data_sha256 = results["provenance"]["data_sha256"]
-            same_data = existing["provenance"]["data_sha256"] == data_sha256
-            same_records = existing["cells"] == results["cells"]
-            if same_data and same_records:
+            existing = load_evaluation(path)
+            if existing.records == results.records:
                 results = existing  # keep the provenance of the measurements
         save_results_file(results, path)
         return results
 
-    def _undertrained_warning(self, steps: list[tuple[Run, EvalStep]], results: dict) -> str | None:
+    def _undertrained_warning(
+        self, steps: list[tuple[Run, EvalStep]], measurements: list[Measurement]
+    ) -> str | None:
         """Return a warning about models that have barely trained, or None.
 
         Losses on a corpus other than the training corpus do not show how well a model has trained.
@@ -250,7 +250,7 @@ class ComparisonExperiment(Experiment):
         if step.data:
             return None
         entropy = unigram_entropy(Path(run.data), self.comparison.subset)
-        return undertrained_warning(measurements_of(results), entropy)
+        return undertrained_warning(measurements, entropy)
 
 
 def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
@@ -278,7 +278,7 @@ def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
 
 def trained_tokens(run: Run) -> int:
     """Return the number of tokens that a finished training has read."""
-    return load_results_file(run.folder / TRAINING_FILE)["cells"][-1]["trained_tokens"]
+    return load_training(run.folder).records[-1].trained_tokens or 0
 
 
 def eval_steps_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
@@ -298,18 +298,21 @@ def eval_steps_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Ru
     return steps_by_corpus
 
 
-def merge_results(comparison: ComparisonConfig, steps: list[tuple[Run, EvalStep]]) -> dict:
+def merge_results(
+    comparison: ComparisonConfig, steps: list[tuple[Run, EvalStep]]
+) -> EvaluationFile | ProbeFile:
     """Return the results of evaluations on the same data as one results file.
 
     It has the provenance of the evaluations, but the command of this process.
     """
-    records = []
+    records: list[Any] = []
     provenance_by_file = {}  # steps of a run share a file
     for run, step in steps:
         results = step.load_results(run)
-        records += results["cells"]
-        provenance_by_file[step.results_path] = results["provenance"]
+        records += results.records
+        provenance_by_file[step.results_path] = results.provenance
     provenance = merge_provenance(list(provenance_by_file.values()))
-    provenance["command"] = shlex.join(own_command())
-    provenance["seed"] = comparison.seeds[0] if len(comparison.seeds) == 1 else None
-    return new_results_file(results["kind"], results["corpus"], provenance, records)
+    seed = comparison.seeds[0] if len(comparison.seeds) == 1 else None
+    changes = {"command": shlex.join(own_command()), "seed": seed}
+    provenance = provenance.model_copy(update=changes)
+    return results.model_copy(update={"provenance": provenance, "records": records})

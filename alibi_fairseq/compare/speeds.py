@@ -9,28 +9,32 @@ use comes from the training records.
 
 from __future__ import annotations
 
-import shlex
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from ..errors import PROGRAM
 from ..machine import cores
 from ..positions import MethodSpec
 from ..progress_bar import make_progress_bar
 from ..reporting.perplexity_by_length import MEMORY, TRAINING_SPEED, Columns
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_folders
+from ..results.files import (
+    TRAINING_FILE,
+    load_results_file,
+    load_training,
+    save_results_file,
+)
+from ..results.labels import method_facts
 from ..results.model_groups import ModelKey
 from ..results.provenance import collect_provenance
-from ..results.results_file import load_results_file, new_results_file, save_results_file
-from ..results.schema import TRAINING_FILE
-from ..results.training_command import options_of_any_corpus
+from ..results.record import Benchmark, BenchmarkFile, Model, Provenance
 from ..runs.run import Run
 from .comparison_config import ComparisonConfig
 from .comparison_runs import list_runs
@@ -48,14 +52,11 @@ class TimedModel:
     """Model with its optimizer, on random tokens. The data of the run must be prepared."""
 
     def __init__(self, run: Run):
-        from fairseq import options, tasks
-        from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+        from fairseq import tasks
         from fairseq.trainer import Trainer
 
-        argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
-        args = options.parse_args_and_arch(options.get_training_parser(), argv)
-        self.cfg = convert_namespace_to_omegaconf(args)
-        self.method = MethodSpec.from_options(self.cfg.model).recorded_name
+        self.cfg = training_config(run)
+        self.record = model_of(self.cfg)
         # Windows may be longer than the table of learned positions. Training is not affected.
         learned = "learned" in self.cfg.model.position_method.split(",")
         self.cfg.model.clamp_learned_positions = learned
@@ -154,7 +155,29 @@ def time_in_turns(
     return update_seconds, window_seconds
 
 
-def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
+def training_config(run: Run) -> Any:
+    """Return fairseq's configuration of a run's training."""
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    argv = [run.data, *run.flags, "--save-dir", str(run.folder)]
+    args = options.parse_args_and_arch(options.get_training_parser(), argv)
+    return convert_namespace_to_omegaconf(args)
+
+
+def model_of(cfg: Any) -> Model:
+    """Return the record of a model that is not trained, for results of its speed."""
+    from ..models.description import training_options
+
+    values = {
+        "architecture": cfg.model._name,
+        "train_length": cfg.task.tokens_per_sample,
+        "options": training_options(cfg),
+    }
+    return Model(**{**method_facts(MethodSpec.from_options(cfg.model)), **values})
+
+
+def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> BenchmarkFile:
     """Time the models of runs on the same data, and write a results file.
 
     Args:
@@ -169,59 +192,44 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> dict:
     update_seconds, window_seconds = time_in_turns(models, length)
     records = []
     for number, (run, model) in enumerate(zip(runs, models)):
-        fields = {
-            "model": model.cfg.model._name,
-            "position_method": model.method,
-            "train_length": model.length,
-            "train_command": command_of(run),
-            "baseline": None,
-            "ratio": None,
-        }
-        if "plugin" in run.settings:
-            fields["plugin_sha256"] = run.settings["plugin"]
         records.append(
-            {
-                "name": "an update",
-                "phase": "train",
-                "tokens": model.tokens_per_update,
-                **fields,
-                "peak_memory_mb": peak_memory(run),
-                **speed(model.tokens_per_update, update_seconds[number]),
-            }
+            Benchmark(
+                name="an update",
+                case={"phase": "train", "tokens": model.tokens_per_update},
+                model=model.record,
+                measured={
+                    "peak_memory_mb": peak_memory(run),
+                    **speed(model.tokens_per_update, update_seconds[number]),
+                },
+            )
         )
         records.append(
-            {
-                "name": f"a window of {length}",
-                "phase": "evaluate",
-                "tokens": length,
-                **fields,
-                "peak_memory_mb": None,
-                **speed(length, window_seconds[number]),
-            }
+            Benchmark(
+                name=f"a window of {length}",
+                case={"phase": "evaluate", "tokens": length},
+                model=model.record,
+                measured=speed(length, window_seconds[number]),
+            )
         )
     data = data_folders(runs[0].data)[0]
     seconds = time.monotonic() - began
     provenance = collect_provenance(seconds=seconds, seed=None, data=data, subsets=["train"])
-    results = new_results_file("benchmark", DataFolder.open(data).corpus, provenance, records)
+    results = BenchmarkFile(
+        corpus=DataFolder.open(data).corpus, provenance=Provenance(**provenance), records=records
+    )
     save_results_file(results, path)
     return results
 
 
-def command_of(run: Run) -> str:
-    """Return the training command of a run, with the options that its results record."""
-    return shlex.join([PROGRAM, "train", run.data, *run.flags])
-
-
 def peak_memory(run: Run) -> float | None:
     """Return the peak memory of a run's training in MB, or None if it is not recorded."""
-    path = run.folder / TRAINING_FILE
-    if not path.is_file():
+    if not (run.folder / TRAINING_FILE).is_file():
         return None
-    return load_results_file(path)["cells"][-1].get("peak_memory_mb")
+    return load_training(run.folder).records[-1].peak_memory_mb
 
 
-def speed(tokens: int, seconds: Sequence[float]) -> dict:
-    """Return the fields of a result record that describe its speed."""
+def speed(tokens: int, seconds: Sequence[float]) -> dict[str, Any]:
+    """Return the measured values of a record of speed."""
     return {
         "tokens_per_second": round(tokens / statistics.median(seconds), 1),
         "round_seconds": [round(value, 7) for value in seconds],
@@ -248,26 +256,30 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
     for train_length in comparison.train_lengths:
         lengths += tokens_at(comparison.eval_lengths, train_length)
     longest = max(lengths)
-    results: dict | None = None
+    results: BenchmarkFile | None = None
     if path.is_file():
-        results = load_results_file(path)
-        if not has_speeds(results["cells"], runs, longest):
-            results = None
+        existing = load_results_file(path)
+        if isinstance(existing, BenchmarkFile) and has_speeds(existing.records, runs, longest):
+            results = existing
     if results is None:
         results = measure_speeds(runs, longest, path)
-    return ratios(results["cells"])
+    return ratios(results.records)
 
 
-def has_speeds(records: Sequence[dict], runs: Sequence[Run], length: int) -> bool:
+def has_speeds(records: Sequence[Benchmark], runs: Sequence[Run], length: int) -> bool:
     """Return True if records hold the speeds of exactly these runs at an evaluation length."""
-    wanted = {(options_of_any_corpus(command_of(run)), run.settings.get("plugin")) for run in runs}
-    measured = {(training_options_of(record), record.get("plugin_sha256")) for record in records}
-    windows = [record for record in records if record["phase"] == "evaluate"]
-    measured_lengths = {record.get("tokens") for record in windows}
-    return measured == wanted and measured_lengths == {length}
+    wanted = {timed_key(model_of(training_config(run))) for run in runs}
+    measured = {timed_key(record.model) for record in records if record.model is not None}
+    lengths = {record.case["tokens"] for record in records if record.case["phase"] == "evaluate"}
+    return measured == wanted and lengths == {length}
 
 
-def ratios(records: Sequence[dict]) -> Columns:
+def timed_key(model: Model) -> tuple:
+    """Return what the speed of a model depends on."""
+    return (model.position_method, model.plugin_sha256, model.options_of_any_corpus)
+
+
+def ratios(records: Sequence[Benchmark]) -> Columns:
     """Return speeds and memory relative to the baseline, as table columns.
 
     A speed is the median, over rounds, of the ratio within a round.
@@ -278,35 +290,41 @@ def ratios(records: Sequence[dict]) -> Columns:
         if base is None:
             continue
         key = key_of(record)
-        speedups = []
-        for base_seconds, seconds in zip(base["round_seconds"], record["round_seconds"]):
-            speedups.append(base_seconds / seconds)
-        columns[SPEED_TITLES[record["phase"]]][key] = f"{statistics.median(speedups):.2f}"
-        if base.get("peak_memory_mb") and record.get("peak_memory_mb"):
-            ratio = record["peak_memory_mb"] / base["peak_memory_mb"]
-            columns[MEMORY][key] = f"{ratio:.2f}"
+        base_seconds: Any = base.measured["round_seconds"]
+        seconds: Any = record.measured["round_seconds"]
+        speedups = [before / after for before, after in zip(base_seconds, seconds)]
+        title = SPEED_TITLES[str(record.case["phase"])]
+        columns[title][key] = f"{statistics.median(speedups):.2f}"
+        base_memory: Any = base.measured.get("peak_memory_mb")
+        memory: Any = record.measured.get("peak_memory_mb")
+        if base_memory and memory:
+            columns[MEMORY][key] = f"{memory / base_memory:.2f}"
     return columns
 
 
-def key_of(record: dict) -> ModelKey:
+def key_of(record: Benchmark) -> ModelKey:
     """Return the key of a timed model in tables of perplexity."""
-    return record["position_method"], record["train_length"], training_options_of(record)
+    assert record.model is not None
+    return record.model.position_method, record.model.train_length, options_of(record)
 
 
-def training_options_of(record: dict) -> tuple[tuple[str, str], ...]:
+def options_of(record: Benchmark) -> tuple[tuple[str, str], ...]:
     """Return the training options of a timed model that are the same for all corpora."""
-    return options_of_any_corpus(record.get("train_command") or "")
+    assert record.model is not None
+    return record.model.options_of_any_corpus
 
 
-def baseline_of(record: dict, records: Sequence[dict]) -> dict | None:
+def baseline_of(record: Benchmark, records: Sequence[Benchmark]) -> Benchmark | None:
     """Return the record of the baseline with the same phase and training length, or None.
 
     A model of the same name with more options, such as an attention window, is not the baseline.
     """
     candidates = []
     for candidate in records:
-        same_phase = candidate["phase"] == record["phase"]
-        same_length = candidate["train_length"] == record["train_length"]
-        if candidate["position_method"] == BASELINE and same_phase and same_length:
+        assert candidate.model is not None
+        assert record.model is not None
+        same_phase = candidate.case["phase"] == record.case["phase"]
+        same_length = candidate.model.train_length == record.model.train_length
+        if candidate.model.position_method == BASELINE and same_phase and same_length:
             candidates.append(candidate)
-    return min(candidates, key=lambda baseline: len(training_options_of(baseline)), default=None)
+    return min(candidates, key=lambda baseline: len(options_of(baseline)), default=None)

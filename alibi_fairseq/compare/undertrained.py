@@ -10,14 +10,11 @@ import numpy as np
 
 from ..evaluation.split import load_dictionary, load_split
 from ..results.data_folder import DataFolder
-from ..results.identity import Role, identity
-from ..results.measurements import Measurement
 from ..results.model_groups import group_by_model
+from ..results.record import Measurement
 
 #: Smallest gain of a trained model over the unigram entropy, as a fraction of that entropy.
 MIN_GAIN = 0.1
-#: Keys of a model's identity that can differ between evaluations of one training.
-_EVALUATION_KEYS = ("label", "model_overrides", "memory_length", "precision")
 
 
 def unigram_entropy(data: Path, subset: str) -> float:
@@ -46,7 +43,8 @@ def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> 
         for measurement in model.measurements:
             if measurement.perplexity is None:
                 continue
-            run = _run_identity(measurement)
+            # Evaluations with overridden options share the trained model.
+            run = (measurement.model.training_key, measurement.model.run_key)
             labels.setdefault(run, model.label)
             perplexities.setdefault(run, []).append(measurement.perplexity)
     max_loss = (1 - MIN_GAIN) * entropy
@@ -55,12 +53,6 @@ def undertrained_models(measurements: Iterable[Measurement], entropy: float) -> 
         if math.log2(min(values)) > max_loss and labels[run] not in undertrained:
             undertrained.append(labels[run])
     return undertrained
-
-
-def _run_identity(measurement: Measurement) -> tuple:
-    """Return the identity of the trained model, which its evaluations with overrides share."""
-    facts = {**vars(measurement), **dict.fromkeys(_EVALUATION_KEYS)}
-    return identity(facts, Role.MODEL, Role.RUN)
 
 
 def undertrained_warning(measurements: Iterable[Measurement], entropy: float) -> str | None:

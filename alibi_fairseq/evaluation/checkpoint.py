@@ -5,6 +5,7 @@ Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,17 @@ from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder
+from ..models.description import describe_model, recorded_train_length
 from ..models.output_projection import OutputProjection
-from ..positions import MethodSpec, all_options
+from ..positions import all_options
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
-from ..results.labels import method_facts
+from ..results.files import load_training
+from ..results.record import Model
 from .config import dtype_of
 from .scoring import Scorer
+
+logger = logging.getLogger(__name__)
 
 #: Memory budget of a forward pass on the CPU, in bytes.
 CPU_BUDGET = 2 * 10**9
@@ -45,20 +50,23 @@ class LoadedModel:
 
     Attributes:
         decoder: the fairseq decoder, on its device and in its precision.
-        facts: model, training, and size, by their keys in result records.
+        model: record of the model.
         max_length: longest window the model takes.
-        memory_length: past states per layer that the model attends to; 0 without a memory.
         shares_start: True if one pass may score all windows at the start of a split, because no
             score depends on the number of later tokens.
         bytes_per_input: estimated memory per input of a forward pass.
     """
 
     decoder: Any
-    facts: dict
+    model: Model
     max_length: int
-    memory_length: int
     shares_start: bool
     bytes_per_input: int
+
+    @property
+    def memory_length(self) -> int:
+        """Past states per layer that the model attends to; 0 without a memory."""
+        return self.model.memory_length or 0
 
     @property
     def attends_within_documents(self) -> bool:
@@ -79,9 +87,9 @@ class LoadedModel:
                     "'{\"clamp_learned_positions\": true}'."
                 )
             raise UserInputError(
-                f"'{self.facts['checkpoint']}' supports windows of at most {self.max_length} "
+                f"'{self.model.checkpoint}' supports windows of at most {self.max_length} "
                 f"tokens, not {length}, because of its positions "
-                f"({self.facts['position_method']}). {advice}"
+                f"({self.model.position_method}). {advice}"
             )
 
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
@@ -222,22 +230,23 @@ def load_checkpoint(
     inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
     if getattr(cfg.model, "ffn", "mlp") == "swiglu":
         inner *= 2  # the gate and the values
+    trained = recorded_model(path)
+    record = describe_model(
+        cfg,
+        model,
+        len(task.source_dictionary),
+        train_length=train_length,
+        options=None if trained is None else trained.options,
+        updates=updates,
+        checkpoint=str(path),
+        memory_length=getattr(model.decoder.embed_positions, "memory_length", 0) or None,
+    )
+    if trained is not None and trained.plugin_sha256 != record.plugin_sha256:
+        logger.warning("'%s' was trained with another version of its plugin.", path)
     return LoadedModel(
         decoder=model.decoder,
-        facts={
-            "model": cfg.model._name,
-            **method_facts(MethodSpec.from_options(cfg.model)),
-            "train_length": train_length,
-            "checkpoint": str(path),
-            "updates": updates,
-            "seed": cfg.common.seed,
-            "layers": len(model.decoder.layers),
-            "width": width,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "vocabulary": len(task.source_dictionary),
-        },
+        model=record,
         max_length=find_max_length(model),
-        memory_length=getattr(model.decoder.embed_positions, "memory_length", 0),
         # fairseq's own position embeddings do not depend on the number of keys.
         shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),
         # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
@@ -246,12 +255,13 @@ def load_checkpoint(
     )
 
 
-def recorded_train_length(cfg: Any) -> int:
-    """Return the training length that a checkpoint's configuration records, in tokens.
-
-    Only models of ours have it as an option.
-    """
-    return getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample
+def recorded_model(checkpoint: Path) -> Model | None:
+    """Return the model in the training record next to a checkpoint, or None without one."""
+    try:
+        validations = load_training(checkpoint.parent).records
+    except UserInputError:
+        return None
+    return validations[-1].model
 
 
 def apply_overrides(state: dict, overrides: dict, path: Path) -> None:

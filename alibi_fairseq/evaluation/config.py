@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..options import option
+from ..results.record import Measurement, ProbeMeasurement
 from .option_types import (
     find_device,
     format_stride,
@@ -195,19 +196,12 @@ class SweepConfig:
             return []
         return ["--model-overrides", json.dumps(self.overrides)]
 
-    def record_keys(self) -> dict:
-        """Return the keys that all result records of the sweep share.
-
-        Records leave out the keys whose value is None.
-        """
-        overrides = None
-        if self.overrides:
-            overrides = json.dumps(self.overrides, sort_keys=True)
-        return {
-            "precision": self.precision,
-            "device": find_device(self.device).type,
-            "model_overrides": overrides,
-            "documents": self.per_document,
-            "score_from": self.score_from,
-            "score_to": self.score_to,
-        }
+    def applies_to(self, record: Measurement | ProbeMeasurement) -> bool:
+        """Return True if a record was measured with these settings, at any length and stride."""
+        settings = (self.precision, self.overrides or None, find_device(self.device).type)
+        if (record.model.precision, record.model.overrides, record.device) != settings:
+            return False
+        if isinstance(record, ProbeMeasurement):
+            return True
+        documents = (self.per_document, self.score_from, self.score_to)
+        return (record.documents, record.score_from, record.score_to) == documents

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from ..results.record import AnyMeasurement
 from .checkpoint import LoadedModel
 
 
@@ -17,15 +18,15 @@ class Evaluator(Protocol):
         kind: kind of the results file.
         subsets: splits whose hash the results file records.
         corpus: name of the corpus in the results file.
-        cases: settings of each measurement, by their keys in result records.
-        documents_sha256: hash of the positions where documents begin; None if they do not matter.
+        cases: settings of each measurement, by their keys in its record.
+        settings: settings that all records share, by their keys.
     """
 
     kind: str
     subsets: Sequence[str]
     corpus: str
     cases: list[dict]
-    documents_sha256: str | None = None
+    settings: dict[str, Any]
 
     def num_inputs(self, case: dict) -> int:
         """Return the number of inputs of a case, for the progress bar."""
@@ -41,19 +42,16 @@ class Evaluator(Protocol):
         self,
         model: LoadedModel,
         case: dict,
-        earlier: list[dict],
+        earlier: list[Any],
         progress: Callable[[int], object],
-    ) -> dict:
+    ) -> AnyMeasurement:
         """Measure a case.
 
         Args:
             model: the model.
             case: an entry of ``cases``.
-            earlier: result records of the model.
+            earlier: records of the model.
             progress: called with the number of inputs computed since its last call.
-
-        Returns:
-            Measured values, by their keys in the result record.
 
         Raises:
             UserInputError: the model cannot compute the case.

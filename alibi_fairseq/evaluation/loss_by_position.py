@@ -62,7 +62,7 @@ class LossByPosition:
         self._last_position = max(self._last_position, last)
 
     def fields(self) -> dict:
-        """Return the fields of a result record: the buckets up to the last position, in bits."""
+        """Return the fields of a record: the buckets up to the last position, in bits."""
         ends = []
         tokens = []
         bits = []

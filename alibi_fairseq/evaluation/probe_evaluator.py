@@ -19,6 +19,7 @@ from ..data import probes
 from ..data.probe_data import load_probe
 from ..errors import UserInputError
 from ..results.data_folder import DataFolder
+from ..results.record import ProbeMeasurement
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator
@@ -47,6 +48,7 @@ class ProbeEvaluator(Evaluator):
         self.corpus = self._probe.name
         for length in config.lengths:
             self._probe.check(length)
+        self.settings = {"corpus": self.corpus, "device": self._device.type}
         self.cases = []
         for length, depth in product(dict.fromkeys(config.lengths), probes.DEPTHS):
             self.cases.append({"length": length, "depth": depth})
@@ -62,9 +64,9 @@ class ProbeEvaluator(Evaluator):
         self,
         model: LoadedModel,
         case: dict,
-        earlier: list[dict],
+        earlier: list[ProbeMeasurement],
         progress: Callable[[int], object],
-    ) -> dict:
+    ) -> ProbeMeasurement:
         """Measure a case. ``earlier`` is not used, because no other case has the same sequences.
 
         Raises:
@@ -80,12 +82,16 @@ class ProbeEvaluator(Evaluator):
         positions = self._probe.answer_positions(length)
         is_correct = correct_symbols(model, tokens, positions, self._memory_budget)
         progress(sequences.size)
-        return {
-            "gap": self._probe.gap(length, depth),
-            "trials": len(sequences),
-            "accuracy": is_correct.double().mean().item(),
-            "chance": self._probe.chance,
-        }
+        return ProbeMeasurement(
+            model=model.model,
+            **self.settings,
+            length=length,
+            depth=depth,
+            gap=self._probe.gap(length, depth),
+            trials=len(sequences),
+            accuracy=is_correct.double().mean().item(),
+            chance=self._probe.chance,
+        )
 
 
 @torch.no_grad()

@@ -13,8 +13,9 @@ from ..data.probe_data import PROBE_FILE
 from ..files import locked, sha256_file
 from ..progress_bar import make_progress_bar
 from ..results.data_folder import DataFolder
+from ..results.files import lock_path
 from ..results.provenance import collect_provenance
-from ..results.results_file import lock_path
+from ..results.record import AnyMeasurement
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig
 from .evaluator import Evaluator
@@ -24,7 +25,9 @@ from .sweep_results import SweepResults
 from .text_evaluator import TextEvaluator
 
 
-def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Path) -> list[dict]:
+def run_sweep(
+    data: Path, checkpoints: list[Path], config: SweepConfig, out: Path
+) -> list[AnyMeasurement]:
     """Make the measurements that are not in the output file yet.
 
     Args:
@@ -34,7 +37,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
         out: results file.
 
     Returns:
-        The result records of all measurements, including those of earlier sweeps.
+        The records of all measurements, including those of earlier sweeps.
 
     Raises:
         UserInputError: a measurement is impossible, or a checkpoint is replaced meanwhile.
@@ -50,8 +53,6 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
         provenance = collect_provenance(
             seconds=0, precision=config.precision, data=folder.path, subsets=evaluator.subsets
         )
-        if folder.text_summary is not None:
-            provenance["text"] = folder.text_summary
         hashes = {path: checkpoint_hashes(path) for path in checkpoints}
         results = SweepResults(out, hashes, config, evaluator, provenance)
 
@@ -80,7 +81,7 @@ def measure_missing(
     evaluator: Evaluator,
     results: SweepResults,
     load: Callable[[Path], LoadedModel],
-) -> list[dict]:
+) -> list[AnyMeasurement]:
     """Measure the cases of checkpoints that are not in the results, and add them.
 
     Args:
@@ -90,7 +91,7 @@ def measure_missing(
         load: loads a checkpoint. It is called once for each checkpoint that has a missing case.
 
     Returns:
-        The result records of all cases.
+        The records of all cases.
 
     Raises:
         UserInputError: a model cannot compute a case. None of its cases is measured then.
@@ -111,8 +112,7 @@ def measure_missing(
                 settings = ", ".join(f"{key} {value}" for key, value in case.items())
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {settings}")
                 earlier = results.of_checkpoint(checkpoint)
-                measured = evaluator.measure(model, case, earlier, bar.update)
-                results.add(checkpoint, {**model.facts, **case, **measured})
+                results.add(checkpoint, evaluator.measure(model, case, earlier, bar.update))
     records = []
     for checkpoint in dict.fromkeys(checkpoints):
         for case in evaluator.cases:

@@ -15,6 +15,7 @@ import torch
 
 from ..errors import UserInputError
 from ..results.data_folder import DataFolder
+from ..results.record import Measurement, TextSummary
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator
@@ -33,9 +34,6 @@ from .windows import (
     share_start,
     spans_of,
 )
-
-#: Largest integer whose exponential is a number of float64.
-MAX_EXPONENT = 709
 
 
 class EvaluatedSplit(Protocol):
@@ -60,6 +58,7 @@ class TextEvaluator(Evaluator):
         corpus: name of the corpus.
         splits: each split of the settings.
         starts: first position of each document of each split.
+        text: tokenizer and sizes of the data, if known.
 
     Raises:
         UserInputError: nothing in a split is scored.
@@ -73,13 +72,22 @@ class TextEvaluator(Evaluator):
         corpus: str,
         splits: Mapping[str, EvaluatedSplit],
         starts: Mapping[str, Sequence[int]],
+        text: TextSummary | None = None,
     ):
         self._config = config
         self._device = find_device(config.device)
         self.subsets = sorted(config.subsets)
         self.corpus = corpus
         self.cases = [case._asdict() for case in config.cases()]
+        self.settings = {
+            "corpus": corpus,
+            "device": self._device.type,
+            "documents": config.per_document,
+            "score_from": config.score_from,
+            "score_to": config.score_to,
+        }
         self._splits = splits
+        self._text = text
         self._spans: dict[str, list[Span]] = {}
         for name, split in splits.items():
             self._spans[name] = spans_of(
@@ -97,10 +105,10 @@ class TextEvaluator(Evaluator):
             starts[name] = [0]
             if config.per_document is not None:
                 starts[name] = find_document_starts(folder, splits[name], config.per_document)
-        evaluator = cls(config, folder.corpus, splits, starts)
+        evaluator = cls(config, folder.corpus, splits, starts, folder.text_summary)
         if config.per_document is not None:
             content = json.dumps(starts, sort_keys=True)
-            evaluator.documents_sha256 = hashlib.sha256(content.encode()).hexdigest()
+            evaluator.settings["documents_sha256"] = hashlib.sha256(content.encode()).hexdigest()
         return evaluator
 
     def num_inputs(self, case: dict) -> int:
@@ -112,7 +120,7 @@ class TextEvaluator(Evaluator):
         model.check_length(case["length"])
         if model.memory_length and case["stride"] < case["length"]:
             raise UserInputError(
-                f"'{model.facts['checkpoint']}' uses memory, which requires in-order windows. "
+                f"'{model.model.checkpoint}' uses memory, which requires in-order windows. "
                 "Pass --strides full."
             )
 
@@ -120,9 +128,9 @@ class TextEvaluator(Evaluator):
         self,
         model: LoadedModel,
         case: dict,
-        earlier: list[dict],
+        earlier: list[Measurement],
         progress: Callable[[int], object],
-    ) -> dict:
+    ) -> Measurement:
         """Measure a case, or repeat the ``earlier`` measurement that has the same windows.
 
         Lengths beyond the end of the text have the windows of a shorter length.
@@ -145,7 +153,7 @@ class TextEvaluator(Evaluator):
         repeated = self._find_earlier(model, case, earlier)
         if repeated is not None:
             progress(self.num_inputs(case))
-            return {**repeated, "longest_window": longest_window}
+            return repeated.model_copy(update={**case, "longest_window": longest_window})
 
         batch_size = model.windows_per_batch(length, self._device, self._config.memory_budget)
         if model.shares_start:
@@ -160,33 +168,40 @@ class TextEvaluator(Evaluator):
 
         tokens = [span.stop - span.first for span in spans]
         has_documents = self._config.per_document is not None
+        speed = round(sum(tokens) / seconds, 1)
         measured = loss_measures(nats, tokens, split.text_size_of(spans), has_documents)
         if not model.attends_within_documents:
             measured.update(loss_by_position.fields())
-        measured["longest_window"] = longest_window
-        measured["windows_per_batch"] = batch_size
-        measured["seconds"] = seconds
-        measured["tokens_per_second"] = round(measured["tokens"] / seconds, 1)
-        measured["peak_memory_mb"] = round(peak.mb(), 1)
-        if model.memory_length:
-            measured["memory_length"] = model.memory_length
-        elif stride == length:
-            speed = measured["tokens_per_second"]
+        if stride == length and not model.memory_length:
+            speed_1 = speed
             if batch_size > 1:
-                speed = speed_of_single_windows(model.scorer(), tensors, batches)
-            measured["tokens_per_second_batch_1"] = speed
+                speed_1 = speed_of_single_windows(model.scorer(), tensors, batches)
+            measured["tokens_per_second_batch_1"] = speed_1
         measured.update(self._context(model, case))
-        return measured
+        return Measurement(
+            model=model.model,
+            text=self._text,
+            **self.settings,
+            **case,
+            **measured,
+            longest_window=longest_window,
+            windows_per_batch=batch_size,
+            seconds=seconds,
+            tokens_per_second=speed,
+            peak_memory_mb=round(peak.mb(), 1),
+        )
 
-    def _find_earlier(self, model: LoadedModel, case: dict, earlier: list[dict]) -> dict | None:
-        """Return the values of an earlier record with the same windows, or None."""
-        for record in earlier:
-            if self._has_same_windows(record, case, model):
-                return {key: value for key, value in record.items() if key not in case}
+    def _find_earlier(
+        self, model: LoadedModel, case: dict, earlier: list[Measurement]
+    ) -> Measurement | None:
+        """Return an earlier measurement with the same windows, or None."""
+        for measurement in earlier:
+            if self._has_same_windows(measurement, case, model):
+                return measurement
         return None
 
     def _context(self, model: LoadedModel, case: dict) -> dict:
-        """Return the fields of a result record for the context of the scored tokens.
+        """Return the fields of a record for the context of the scored tokens.
 
         They are missing for a scored range and a model with a memory. Its windows then differ from
         the planned ones, which start anew in each document. They are also missing if a token
@@ -207,26 +222,23 @@ class TextEvaluator(Evaluator):
         spans = self._spans[subset] if self._config.has_scored_range else None
         return plan_windows(len(self._splits[subset].tokens), length, stride, spans)
 
-    def _has_same_windows(self, record: dict, case: dict, model: LoadedModel) -> bool:
-        """Return True if a result record was measured with the windows of a case."""
+    def _has_same_windows(self, measurement: Measurement, case: dict, model: LoadedModel) -> bool:
+        """Return True if a measurement was made with the windows of a case."""
         subset = case["subset"]
-        if record["subset"] != subset:
+        if measurement.subset != subset:
             return False
         if self._config.has_scored_range and not model.memory_length:
             spans = self._spans[subset]
         else:
             spans = [Span(0, 0, len(self._splits[subset].tokens))]
         requested = plan_key(case["length"], case["stride"], spans)
-        return requested == plan_key(record["length"], record["stride"], spans)
+        return requested == plan_key(measurement.length, measurement.stride, spans)
 
 
 def loss_measures(
     nats: list[Fraction], tokens: list[int], text_size: TextSize, per_document: bool
 ) -> dict:
-    """Return the measures of the loss, by their keys in result records.
-
-    ``word_perplexity`` is left out if it exceeds the largest number of float64, as for a text with
-    few spaces.
+    """Return the measures of the loss, by their keys in a record.
 
     Args:
         nats: sum of the losses of each document, in nats.
@@ -236,23 +248,15 @@ def loss_measures(
     """
     total_nats = float(sum(nats))
     total_tokens = sum(tokens)
-    mean = total_nats / total_tokens
     measures: dict = {
         "tokens": total_tokens,
-        "loss_bits": mean / math.log(2),
-        "perplexity": math.exp(mean),
+        "loss_bits": total_nats / total_tokens / math.log(2),
+        "words": text_size.words or None,
+        "bytes": text_size.bytes or None,
     }
     if per_document:
         measures["document_tokens"] = tokens
         measures["document_bits"] = [round(float(loss) / math.log(2), 4) for loss in nats]
-    if text_size.words:
-        measures["words"] = text_size.words
-        nats_per_word = total_nats / text_size.words
-        if nats_per_word <= MAX_EXPONENT:
-            measures["word_perplexity"] = math.exp(nats_per_word)
-    if text_size.bytes:
-        measures["bytes"] = text_size.bytes
-        measures["bits_per_byte"] = total_nats / math.log(2) / text_size.bytes
     return measures
 
 

@@ -16,9 +16,10 @@ from ..evaluation.sweep import measure_missing
 from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_evaluator import TextEvaluator
 from ..files import locked, sha256_files
+from ..results.files import lock_path
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, version_of
-from ..results.results_file import lock_path
+from ..results.record import AnyMeasurement, Measurement, TextSummary
 from .model_folder import ModelFolder
 from .text_file import TextFile, read_text_file
 from .transformers_model import load_transformers_model
@@ -47,26 +48,25 @@ class TextFileEvaluator(TextEvaluator):
         texts: text files by split.
     """
 
-    def __init__(self, config: SweepConfig, corpus: str, texts: dict[str, TextFile]):
+    def __init__(
+        self, config: SweepConfig, corpus: str, texts: dict[str, TextFile], summary: TextSummary
+    ):
         starts = {name: text.document_starts for name, text in texts.items()}
-        super().__init__(config, corpus, texts, starts)
+        super().__init__(config, corpus, texts, starts, summary)
         self.texts = texts
 
     def measure(
         self,
         model: LoadedModel,
         case: dict,
-        earlier: list[dict],
+        earlier: list[Measurement],
         progress: Callable[[int], object],
-    ) -> dict:
+    ) -> Measurement:
         """Measure a case, and add the hashes of the text and of its tokens."""
         text = self.texts[case["subset"]]
         measured = super().measure(model, case, earlier, progress)
-        return {
-            **measured,
-            "text_sha256": text.sha256,
-            "tokens_sha256": text.tokens_sha256,
-        }
+        hashes = {"data_sha256": text.sha256, "tokens_sha256": text.tokens_sha256}
+        return measured.model_copy(update=hashes)
 
 
 def evaluate_folders(
@@ -75,7 +75,7 @@ def evaluate_folders(
     config: SweepConfig,
     out: Path,
     options: FolderOptions = FolderOptions(),
-) -> list[dict]:
+) -> list[AnyMeasurement]:
     """Make the measurements that are not in the output file yet.
 
     Args:
@@ -86,7 +86,7 @@ def evaluate_folders(
         options: options that fairseq checkpoints do not have.
 
     Returns:
-        The result records of all measurements, including those of earlier sweeps.
+        The records of all measurements, including those of earlier sweeps.
 
     Raises:
         UserInputError: a measurement is impossible.
@@ -100,7 +100,7 @@ def evaluate_folders(
     if options.bos_per_window:
         # It changes the scores like an overridden option, so it is recorded with these.
         config = replace(config, overrides={**(config.overrides or {}), "bos_per_window": True})
-    records = []
+    records: list[AnyMeasurement] = []
     with locked(lock_path(out), f"--out {out}", "evaluation"):
         for folder in opened:
             records += _evaluate(folder, texts, config, out, options)
@@ -109,23 +109,24 @@ def evaluate_folders(
 
 def _evaluate(
     folder: ModelFolder, texts: list[Path], config: SweepConfig, out: Path, options: FolderOptions
-) -> list[dict]:
+) -> list[AnyMeasurement]:
     """Evaluate one model."""
     by_split = {}
     for path in texts:
         text = read_text_file(path, folder, config.per_document, config.has_scored_range)
         by_split[text.name] = text
-    evaluator = TextFileEvaluator(config, other_name(texts[0].resolve().parent), by_split)
+    summary = TextSummary(
+        tokenizer=type(folder.tokenizer).__name__,
+        vocabulary=len(folder.tokenizer),
+        train_tokens=None,
+    )
+    corpus = other_name(texts[0].resolve().parent)
+    evaluator = TextFileEvaluator(config, corpus, by_split, summary)
     provenance = collect_provenance(seconds=0, precision=config.precision)
     # The order of the command line does not matter.
     by_name = sorted(texts, key=lambda path: path.stem)
     provenance["data_sha256"] = sha256_files(by_name)
     provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
-    provenance["text"] = {
-        "tokenizer": type(folder.tokenizer).__name__,
-        "vocabulary": len(folder.tokenizer),
-        "train_tokens": None,
-    }
     results = SweepResults(out, {folder.path: folder.hashes()}, config, evaluator, provenance)
 
     def load(path: Path) -> LoadedModel:

@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -15,9 +14,8 @@ from ..files import sha256_file
 from ..reporting.markdown import literal
 from ..reporting.perplexity_by_length import length_table
 from ..results.data_folder import DataFolder
-from ..results.measurements import Measurement, measurements_of
-from ..results.results_file import load_results_file
-from ..results.schema import TRAINING_FILE
+from ..results.files import TRAINING_FILE, load_results_file, load_training
+from ..results.record import EvaluationFile, Measurement, Model
 from .conversion import Converted
 
 #: Template of the model card, below the metadata block.
@@ -47,33 +45,34 @@ def measurements_of_checkpoint(
         UserInputError: a file is invalid, or has no perplexity of the checkpoint.
     """
     sha256 = sha256_file(checkpoint) if results_paths else ""
-    measurements: dict[Measurement, None] = {}
+    measurements: dict[tuple, Measurement] = {}
     for path in results_paths:
         results = load_results_file(path)
-        records = []
-        for record in results["cells"]:
-            if "perplexity" in record and record.get("checkpoint_sha256") == sha256:
-                records.append(record)
+        records: list[Measurement] = []
+        if isinstance(results, EvaluationFile):
+            records = [
+                record for record in results.records if record.model.checkpoint_sha256 == sha256
+            ]
         if not records:
             raise UserInputError(
                 f"--results {path} has no perplexity of {checkpoint}. "
                 "Pass results that `alibi-fairseq eval` wrote for this checkpoint."
             )
-        measurements.update(dict.fromkeys(measurements_of({**results, "cells": records})))
-    return list(measurements)
+        for record in records:
+            measurements.setdefault(record.key, record)
+    return list(measurements.values())
 
 
-def trained_tokens(checkpoint: Path, updates: int) -> int | None:
+def trained_tokens(checkpoint: Path, updates: int | None) -> int | None:
     """Return the number of tokens a checkpoint was trained on, or None if it is not recorded.
 
     The number is in ``training.json`` next to the checkpoint if it was saved at a validation.
     """
-    path = checkpoint.parent / TRAINING_FILE
-    if not path.is_file():
+    if not (checkpoint.parent / TRAINING_FILE).is_file():
         return None
-    for record in load_results_file(path)["cells"]:
-        if record.get("updates") == updates:
-            return record.get("trained_tokens")
+    for validation in load_training(checkpoint.parent).records:
+        if validation.updates == updates:
+            return validation.trained_tokens
     return None
 
 
@@ -82,9 +81,9 @@ def describe_data(data: DataFolder) -> str:
     parts = [literal(data.corpus)]
     summary = data.text_summary
     if summary is not None:
-        if summary["train_tokens"] is not None:
-            parts.append(f"{summary['train_tokens']:,} tokens in the training split")
-        parts.append(f"tokenizer {literal(summary['tokenizer'])}")
+        if summary.train_tokens is not None:
+            parts.append(f"{summary.train_tokens:,} tokens in the training split")
+        parts.append(f"tokenizer {literal(str(summary.tokenizer))}")
     return ", ".join(parts)
 
 
@@ -103,7 +102,7 @@ def perplexity_section(measurements: Sequence[Measurement]) -> str:
 
 
 def model_card(
-    facts: dict[str, Any],
+    model: Model,
     converted: Converted,
     data: DataFolder,
     checkpoint: Path,
@@ -116,7 +115,7 @@ def model_card(
     """Return the text of the model card.
 
     Args:
-        facts: facts about the model (:class:`.LoadedModel`).
+        model: record of the model.
         converted: the converted model.
         data: data folder with the dictionary of the checkpoint.
         checkpoint: the exported checkpoint.
@@ -129,15 +128,15 @@ def model_card(
     metadata = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     if license_identifier is not None:
         metadata["license"] = license_identifier
-    tokens = trained_tokens(checkpoint, facts["updates"])
+    tokens = trained_tokens(checkpoint, model.updates)
     body = TEMPLATE.read_text(encoding="utf-8").format(
         run=literal(checkpoint.resolve().parent.name),
-        position_method=facts["position_method"],
-        train_length=facts["train_length"],
+        position_method=model.position_method,
+        train_length=model.train_length,
         # More than in the checkpoint if that ties its projections (--tie-adaptive-proj).
         parameters=converted.model.num_parameters(),
         data=describe_data(data),
-        updates=facts["updates"],
+        updates=model.updates,
         trained_tokens=UNKNOWN if tokens is None else f"{tokens:,}",
         license=license_identifier or "not stated",
         architecture=converted.architecture,

@@ -20,6 +20,7 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import dtype_of
 from ..evaluation.scoring import Scorer
+from ..results.record import Model
 from .configuration_alibi_lm import AlibiLmConfig
 from .model_folder import CONFIG_FILE, ModelFolder
 from .output_layer import OutputLayer
@@ -77,9 +78,9 @@ class TransformersModel(LoadedModel):
                 if self.has_overrides:
                     fix = "Correct --model-overrides, or reduce --lengths."
                 raise UserInputError(
-                    f"'{self.facts['checkpoint']}' cannot compute a window of {tokens.shape[1]} "
+                    f"'{self.model.checkpoint}' cannot compute a window of {tokens.shape[1]} "
                     f"tokens ({_reason(error)}); its {CONFIG_FILE} names a length of "
-                    f"{self.facts['train_length']}. {fix}"
+                    f"{self.model.train_length}. {fix}"
                 ) from error
 
         return score
@@ -150,24 +151,22 @@ def load_transformers_model(
         # Scores, weights, and a bias or mask: one fp32 value per head and key in each.
         heads = getattr(config, "num_attention_heads", 1)
         bytes_per_input += 3 * 4 * heads * longest
-    facts = {
-        "model": type(model).__name__,
-        "label": folder.path.resolve().name,
-        "position_method": find_position_method(config, model),
-        "train_length": find_train_length(folder),
-        "checkpoint": str(folder.path),
-        "layers": config.num_hidden_layers,
-        "width": width,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "vocabulary": config.vocab_size,
-        "tokenizer": type(folder.tokenizer).__name__,
-    }
+    record = Model(
+        architecture=type(model).__name__,
+        label=folder.path.resolve().name,
+        position_method=find_position_method(config, model),
+        train_length=find_train_length(folder),
+        checkpoint=str(folder.path),
+        layers=config.num_hidden_layers,
+        width=width,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        vocabulary=config.vocab_size,
+    )
     max_length = find_max_length(config, model)
     return TransformersModel(
         decoder=model,
-        facts=facts,
+        model=record,
         max_length=max_length,
-        memory_length=0,
         shares_start=not (has_own_code(model) or depends_on_length(config)),
         bytes_per_input=bytes_per_input,
         output_layer=_find_output_layer(folder, model, max_length),

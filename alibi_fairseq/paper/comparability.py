@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
-from ..results.measurements import Measurement
-from ..results.training_command import values_in_command
+from ..results.record import Measurement, Model
 from . import published
 from .recipe import RECIPES
 
@@ -55,22 +53,18 @@ MODEL_OPTIONS = {
 }
 
 
-def different_units_reason(corpus: str, text: dict | None) -> str | None:
-    """Return why perplexities on a text are in different units from the paper's, or None.
-
-    Args:
-        corpus: corpus of the results.
-        text: tokenizer and sizes of the text (``provenance.text``); None if not recorded.
-    """
-    setting = published.setting_of(corpus)
+def different_units_reason(measurement: Measurement) -> str | None:
+    """Return why a perplexity is in different units from the paper's, or None."""
+    setting = published.setting_of(measurement.corpus)
     if setting is None or setting["vocabulary"] is None:
         return None
-    if text is None:
+    if measurement.text is None:
         return "the results do not record the tokenizer of the text"
-    if text["tokenizer"] != setting["tokenizer"]:
-        return f"the tokenizer is {text['tokenizer']}, the paper's {setting['tokenizer']}"
+    tokenizer = measurement.text.tokenizer
+    if tokenizer != setting["tokenizer"]:
+        return f"the tokenizer is {tokenizer}, the paper's {setting['tokenizer']}"
     for key, (name, tolerance) in _SIZES.items():
-        size = text.get(key)
+        size = getattr(measurement.text, key)
         if size is None:
             return f"the results do not record the number of {name}"
         if abs(size - setting[key]) > tolerance * setting[key]:
@@ -78,62 +72,49 @@ def different_units_reason(corpus: str, text: dict | None) -> str | None:
     return None
 
 
-def incomparability_reason(corpus: str, measurement: Measurement) -> str | None:
-    """Return why a measurement is not comparable with the paper's, or None.
-
-    Args:
-        corpus: corpus of the results.
-        measurement: one of the results.
-    """
+def incomparability_reason(measurement: Measurement) -> str | None:
+    """Return why a measurement is not comparable with the paper's, or None."""
+    corpus = str(measurement.corpus)
+    model = measurement.model
     setting = published.setting_of(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
-    if measurement.model != setting["model"]:
+    if model.architecture != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
-    other_model = different_model_reason(
-        setting, measurement.layers, measurement.width, measurement.train_command or ""
-    )
+    other_model = different_model_reason(setting, model)
     if other_model is not None:
         return other_model
-    tokens = tokens_per_update(measurement.train_command or "", measurement.train_length)
-    other_batch = different_batch_reason(
-        corpus, measurement.position_method, measurement.train_length, tokens
-    )
+    other_batch = different_batch_reason(corpus, model, tokens_per_update(model))
     if other_batch is not None:
         return other_batch
-    overrides = json.loads(measurement.model_overrides or "{}")
-    if set(overrides) - _HARMLESS_OVERRIDES:
+    if set(model.overrides or {}) - _HARMLESS_OVERRIDES:
         return "options of the model were changed for the evaluation"
     if measurement.score_from is not None or measurement.score_to is not None:
         return "only a part of the tokens was scored"
     if setting["updates"] is None:
         return None
-    if measurement.updates is None:
+    if model.updates is None:
         return "the number of updates is not recorded"
-    if measurement.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
+    if model.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
         return f"the paper trains for {setting['updates']:,} updates"
     return None
 
 
-def different_model_reason(
-    setting: dict, layers: int | None, width: int | None, train_command: str
-) -> str | None:
+def different_model_reason(setting: dict, model: Model) -> str | None:
     """Return why a model differs from the paper's, or None. Unknown values are equal.
 
     Args:
         setting: the paper's setting.
-        layers: number of layers, or None if not recorded.
-        width: width of the model, or None if not recorded.
-        train_command: training command, or an empty text if not recorded.
+        model: the model.
     """
     paper_size = (setting["layers"], setting["width"])
-    size = (layers or setting["layers"], width or setting["width"])
+    size = (model.layers or setting["layers"], model.width or setting["width"])
     if size != paper_size:
         return (
             f"the model has {size[0]} layers of width {size[1]}, the paper's {paper_size[0]} of "
             f"width {paper_size[1]}"
         )
-    values = values_in_command(train_command)
+    values = model.options or {}
     paper_options = {**MODEL_OPTIONS, **size_options(setting)}
     for option, paper_value in paper_options.items():
         name = option.replace("_", "-")
@@ -145,18 +126,16 @@ def different_model_reason(
     return None
 
 
-def different_batch_reason(
-    corpus: str, position_method: str, train_length: int, tokens: float | None
-) -> str | None:
+def different_batch_reason(corpus: str, model: Model, tokens: float | None) -> str | None:
     """Return why the updates of a training differ from the paper's, or None.
 
     Args:
         corpus: corpus of the training.
-        position_method: position method of the model.
-        train_length: tokens per training sample.
+        model: the model.
         tokens: number of tokens per update, or None if unknown.
     """
-    recipe = RECIPES.get(f"{corpus}/{position_method.replace('_', '-')}-{train_length}")
+    method = model.position_method.replace("_", "-")
+    recipe = RECIPES.get(f"{corpus}/{method}-{model.train_length}")
     if recipe is None or tokens is None:
         return None
     paper_tokens = recipe.batch.tokens_per_update
@@ -165,21 +144,16 @@ def different_batch_reason(
     return f"{tokens:,.0f} tokens per update, the paper {paper_tokens:,}"
 
 
-def tokens_per_update(train_command: str, train_length: int) -> int | None:
-    """Return the tokens per update that a training command asks for; None if it does not say.
-
-    Args:
-        train_command: training command, or an empty text if not recorded.
-        train_length: tokens per training sample.
-    """
-    values = values_in_command(train_command)
+def tokens_per_update(model: Model) -> int | None:
+    """Return the tokens per update that the options of a training ask for; None if unknown."""
+    values = model.options or {}
     processes = _number(values.get("distributed_world_size", ""))
     passes = _number(values.get("update_freq", "1"))
     multiple = _number(values.get("required_batch_size_multiple", "8"))  # fairseq's default
     limits = []
     max_tokens = _number(values.get("max_tokens", ""))
     if max_tokens:
-        limits.append(max_tokens // train_length)
+        limits.append(max_tokens // model.train_length)
     for option in ("batch_size", "max_sentences"):
         sequences = _number(values.get(option, ""))
         if sequences:
@@ -189,7 +163,7 @@ def tokens_per_update(train_command: str, train_length: int) -> int | None:
     sequences = min(limits)
     if sequences > multiple:
         sequences -= sequences % multiple
-    return processes * passes * sequences * train_length
+    return processes * passes * sequences * model.train_length
 
 
 def _number(text: str) -> int | None:

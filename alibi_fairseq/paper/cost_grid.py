@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ..reporting import markdown
 from ..results.labels import model_label
+from ..results.record import Validation
 from . import published
 from .perplexity_grid import GridLine, format_grid
-from .report_data import of_longest_training, speed_per_process
+from .report_data import model_of, of_longest_training
 from .table_rows import has_update_count
 
 _LARGE_COSTS = {"memory": "train_memory_gb", "updates": "updates", "GPU hours": "gpu_hours"}
@@ -18,12 +19,12 @@ COSTS = {
 }
 
 
-def cost_grid(item: str, validations: list[dict]) -> str:
+def cost_grid(item: str, validations: list[Validation]) -> str:
     """Format the training costs of each model, a line of the paper's and a line of ours.
 
     Args:
         item: table of the paper.
-        validations: result records of validations during our trainings, in order of their updates.
+        validations: validations during our trainings, in order of their updates.
     """
     printed_costs = {}
     for row in published.rows(item):
@@ -53,7 +54,7 @@ def _cost_cells(item: str, costs: dict) -> list[str]:
     return cells
 
 
-def _recorded_costs(printed: dict, updates: int | None, validations: list[dict]) -> dict:
+def _recorded_costs(printed: dict, updates: int | None, validations: list[Validation]) -> dict:
     """Return the costs of our run at the paper's update count, with the paper's keys and units.
 
     Of runs with different options, only :func:`.of_longest_training` count.
@@ -61,25 +62,23 @@ def _recorded_costs(printed: dict, updates: int | None, validations: list[dict])
     Args:
         printed: the paper's row of the model.
         updates: the paper's update count.
-        validations: result records of validations during our trainings, in order of their updates.
+        validations: validations during our trainings, in order of their updates.
             The last one of the model counts.
     """
-    records = []
-    for record in validations:
-        is_same_model = (
-            record["position_method"] == printed["position_method"]
-            and record["train_length"] == printed["train_length"]
+    of_model = []
+    for validation in validations:
+        is_same_model = model_of(validation) == (
+            printed["position_method"],
+            printed["train_length"],
         )
-        if is_same_model and has_update_count(record["updates"], updates):
-            records.append(record)
-    if not records:
+        if is_same_model and has_update_count(validation.updates, updates):
+            of_model.append(validation)
+    if not of_model:
         return {}
-    last_record = of_longest_training(records)[-1]
-    costs = {key: last_record[key] for key in ("updates", "gpu_hours") if key in last_record}
-    memory = last_record.get("peak_memory_mb")
-    if memory:
-        costs["train_memory_gb"] = memory / 1000
-    speed = speed_per_process(last_record)
-    if speed:
-        costs["train_words_per_second"] = speed
-    return costs
+    last = of_longest_training(of_model)[-1]
+    return {
+        "updates": last.updates,
+        "gpu_hours": last.gpu_hours,
+        "train_memory_gb": last.peak_memory_mb / 1000 if last.peak_memory_mb else None,
+        "train_words_per_second": last.tokens_per_second_per_process,
+    }

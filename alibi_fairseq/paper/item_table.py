@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 
 from ..reporting.markdown import NOTHING
 from ..results.labels import model_label
-from ..results.measurements import Measurement
+from ..results.record import Measurement, Model
 from .datasets import PaperDataset
 from .perplexity_grid import perplexity_grid
+from .published import PrintedMeasurement
 from .scale import Scale
 from .table_rows import table_rows
 from .trainings import curve_evaluations, evaluations_of, recipes_and_measurements, title_of
@@ -70,26 +70,30 @@ def measurements_with_updates(item: str) -> list[Measurement]:
     Figure 5's curves are included at :data:`.trainings.CURVE_UPDATES`. The paper does not print
     these perplexities, so they are None, with a dash as their status.
     """
-    measurements = []
+    measurements: list[Measurement] = []
     for recipe, measurement in recipes_and_measurements(item):
-        updates = measurement.updates or recipe.updates
-        measurements.append(replace(measurement, updates=updates))
+        updates = measurement.model.updates or recipe.updates
+        measurements.append(measurement.with_model(updates=updates))
     if item != "figure05":
         return measurements
     for evaluation in curve_evaluations():
         for length in evaluation.lengths:
-            measurement = Measurement(
+            model = Model(
                 position_method=evaluation.recipe.position_method,
                 train_length=evaluation.recipe.train_length,
+                updates=evaluation.updates,
+            )
+            on_curve = PrintedMeasurement(
+                model=model,
                 length=length,
                 stride=length,
                 subset=evaluation.subset,
-                updates=evaluation.updates,
-                status=NOTHING,
+                printed=None,
+                failure=NOTHING,
             )
-            # The end of a curve is printed. Measurements are equal whatever their perplexity.
-            if measurement not in measurements:
-                measurements.append(measurement)
+            # The end of a curve is printed.
+            if on_curve.key not in {measurement.key for measurement in measurements}:
+                measurements.append(on_curve)
     return measurements
 
 
@@ -100,8 +104,8 @@ def row_label(recipe_updates: int, measurement: Measurement) -> str:
         recipe_updates: number of updates of the model's recipe.
         measurement: one of :func:`measurements_with_updates`.
     """
-    name = model_label(measurement.position_method, measurement.train_length)
-    if measurement.updates == recipe_updates:
+    name = model_label(measurement.model.position_method, measurement.model.train_length)
+    if measurement.model.updates == recipe_updates:
         return name
-    assert measurement.updates is not None  # measurements_with_updates sets it
-    return f"{name}, {measurement.updates / recipe_updates:.1%} trained"
+    assert measurement.model.updates is not None  # measurements_with_updates sets it
+    return f"{name}, {measurement.model.updates / recipe_updates:.1%} trained"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..reporting import markdown
-from ..results.measurements import Measurement
 from ..results.model_groups import ModelMeasurements
+from ..results.record import Measurement
 from .seed_noise import marked_difference
 from .table_rows import Row
 
@@ -89,7 +89,7 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
         rows: the models.
         name: source of our numbers.
     """
-    nothing_measured = ModelMeasurements("", None, ())
+    nothing_measured: ModelMeasurements[Measurement] = ModelMeasurements("", None, ())
     for row in rows:
         yield Side("paper", row.printed, row.printed)
         is_by_other_authors = not row.printed.position_method

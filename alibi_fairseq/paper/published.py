@@ -6,12 +6,34 @@ import csv
 import re
 from functools import cache
 
-from ..results.measurements import Measurement
+from ..results.record import Measurement, Model
 from . import packaged_folder
 
 FOLDER = packaged_folder("results/paper", "paper_data")
 OUT_OF_MEMORY = "OOM"
 SPLITS = ("valid", "test")
+
+
+class PrintedMeasurement(Measurement):
+    """Measurement of the paper.
+
+    Attributes:
+        printed: perplexity as printed. None: the paper's run failed.
+        failure: reason why there is no perplexity.
+    """
+
+    printed: float | None
+    failure: str = ""
+
+    @property
+    def perplexity(self) -> float | None:
+        """Perplexity as printed."""
+        return self.printed
+
+    @property
+    def status(self) -> str:
+        """Reason why there is no perplexity."""
+        return self.failure
 
 
 @cache
@@ -49,10 +71,10 @@ def notes(item: str) -> list[str]:
     return [row["note"] for row in rows("notes") if row["item"] == item]
 
 
-def setting_of(corpus: str) -> dict | None:
+def setting_of(corpus: str | None) -> dict | None:
     """Return the paper's model and update count on a corpus, or None for other corpora."""
     by_corpus = {row["corpus"]: row for row in rows("settings")}
-    return by_corpus.get(corpus)
+    return by_corpus.get(str(corpus))
 
 
 def model(corpus: str) -> str:
@@ -70,7 +92,7 @@ def updates(corpus: str) -> int | None:
 
 
 @cache
-def measurements(item: str) -> tuple[Measurement, ...]:
+def measurements(item: str) -> tuple[PrintedMeasurement, ...]:
     """Return the perplexities of a table or figure, without models by other authors."""
     printed = []
     for row in rows(item):
@@ -86,7 +108,7 @@ def measurements(item: str) -> tuple[Measurement, ...]:
 
 def _measurement(
     item: str, row: dict, prefix: str, perplexity: float | str | None
-) -> Measurement | None:
+) -> PrintedMeasurement | None:
     """Create the measurement of one column, or return None for a model by other authors.
 
     Args:
@@ -116,14 +138,13 @@ def _measurement(
     if perplexity == OUT_OF_MEMORY:
         perplexity = None
         status = OUT_OF_MEMORY
-    return Measurement(
-        position_method=method,
-        train_length=train_length,
+    model = Model(position_method=method, train_length=train_length, updates=row.get("updates"))
+    return PrintedMeasurement(
+        model=model,
         length=row["length"],
         stride=stride,
         subset=subset,
-        perplexity=perplexity,  # type: ignore[arg-type]
-        updates=row.get("updates"),
+        printed=perplexity,  # type: ignore[arg-type]
+        failure=status,
         tokens_per_second_batch_1=speed,
-        status=status,
     )

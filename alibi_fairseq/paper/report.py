@@ -16,8 +16,9 @@ from ..reporting.markdown import literal
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
 from ..results.labels import size_text
-from ..results.measurements import Measurement
+from ..results.record import Measurement, ProbeFile
 from . import published, report_tables
+from .comparability import incomparability_reason
 from .report_data import ReportData, machine_of
 from .report_figures import FIGURES
 from .report_writer import ReportWriter
@@ -69,7 +70,7 @@ def write_report(
 
 def tables_about(report_data: ReportData) -> list[str]:
     """Return the paper's tables on the corpora of results, and of speeds if there are any."""
-    corpora = {results_file["corpus"] for _, results_file in report_data.files}
+    corpora = {results_file.corpus for _, results_file in report_data.files}
     has_speeds = bool(report_data.speeds())
     tables = []
     for table in report_tables.TABLES:
@@ -84,23 +85,23 @@ def source_table(report_data: ReportData, out: Path) -> str:
     folder = out.resolve()
     rows = []
     for path, results_file in report_data.files:
-        provenance = results_file["provenance"]
+        provenance = results_file.provenance
         if path.is_relative_to(folder):
             name = os.fspath(path.relative_to(folder))
         else:
             name = os.path.join(*path.parts[-2:])
-        commit = (provenance["git_commit"] or "unknown")[:10]
-        if provenance["git_clean"] is False:
+        commit = (provenance.git_commit or "unknown")[:10]
+        if provenance.git_clean is False:
             commit += " with changes"
         rows.append(
             [
                 name,
-                results_file["kind"],
-                results_file["corpus"],
+                results_file.kind,
+                results_file.corpus,
                 machine_of(results_file),
                 commit,
-                provenance["date"],
-                f"{provenance['seconds']:.0f}",
+                provenance.date,
+                f"{provenance.seconds:.0f}",
             ]
         )
     headers = ["file", "kind", "corpus", "machine", "commit", "date", "seconds"]
@@ -154,7 +155,7 @@ def _by_corpus_and_model(
             corpus = first_names.setdefault(measurement.data_sha256, measurement.corpus)
             groups[corpus, None].append(measurement)
         else:
-            groups[measurement.corpus, measurement.model].append(measurement)
+            groups[measurement.corpus, measurement.model.architecture].append(measurement)
     return groups
 
 
@@ -224,18 +225,18 @@ def add_tables(
 def add_probes(report: ReportWriter, report_data: ReportData) -> None:
     """Add a section with the accuracies of each results file of a probe."""
     for path, results_file in report_data.files:
-        if results_file["kind"] != "probe" or not results_file["cells"]:
+        if not isinstance(results_file, ProbeFile) or not results_file.records:
             continue
-        corpus = results_file["corpus"]
+        corpus = results_file.corpus
         report.page.append(f"## {literal(corpus)}\n")
         title = f"{corpus}: accuracy ({os.path.join(*path.parts[-2:])})"
-        report.add_table(f"{corpus} accuracy", title, accuracy_table(results_file))
+        report.add_table(f"{corpus} accuracy", title, accuracy_table(results_file.records))
 
 
 def _section_title(corpus: str | None, model: str | None, measurements: list[Measurement]) -> str:
     """Return a title of corpus, model, and size. Unknown parts and differing sizes are left out."""
     parts = [corpus, model]
-    sizes = {(measurement.layers, measurement.width) for measurement in measurements}
+    sizes = {(measurement.model.layers, measurement.model.width) for measurement in measurements}
     if len(sizes) == 1:
         layers, width = sizes.pop()
         parts.append(size_text(layers, width, None))
@@ -252,7 +253,7 @@ def _caveat(corpus: str | None, measurements: list[Measurement]) -> str:
         )
     reasons: list[str] = []
     for measurement in measurements:
-        reason = measurement.incomparability_reason
+        reason = incomparability_reason(measurement)
         if reason and reason not in reasons:
             reasons.append(reason)
     if not reasons:

@@ -10,15 +10,21 @@ from pathlib import Path
 
 from ..errors import UserInputError
 from ..results.evaluation_groups import names_across_splits
-from ..results.measurements import Measurement, measurements_of
-from ..results.results_file import find_results_files, load_results_file
-from ..results.training_command import model_options
+from ..results.files import find_results_files, load_results_file
+from ..results.record import (
+    BenchmarkFile,
+    EvaluationFile,
+    Measurement,
+    ResultsFile,
+    TrainingFile,
+    Validation,
+)
 from . import comparability, published
 
 # Largest relative difference between two perplexities of one measurement in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
 
-# Keys of result records, by the name of the quantity in :data:`SpeedsAndMemory`.
+# Keys of benchmarks, by the name of the quantity in :data:`SpeedsAndMemory`.
 _SPEED_KEYS = {
     "train": "tokens_per_second",
     "evaluate": "evaluation_tokens_per_second",
@@ -39,7 +45,7 @@ class ReportData:
         measurements: every measurement of perplexity once.
     """
 
-    files: list[tuple[Path, dict]] = field(default_factory=list)
+    files: list[tuple[Path, ResultsFile]] = field(default_factory=list)
     measurements: list[Measurement] = field(default_factory=list)
 
     def comparable(self, corpus: str) -> list[Measurement]:
@@ -47,7 +53,8 @@ class ReportData:
         return [
             measurement
             for measurement in self.measurements
-            if measurement.corpus == corpus and not measurement.incomparability_reason
+            if measurement.corpus == corpus
+            and comparability.incomparability_reason(measurement) is None
         ]
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
@@ -59,7 +66,7 @@ class ReportData:
         model = published.model(corpus)
         texts = []
         for measurement in self.measurements:
-            if measurement.corpus == corpus and measurement.model == model:
+            if measurement.corpus == corpus and measurement.model.architecture == model:
                 texts.append(measurement.text_key)
         name_by_text = names_across_splits(texts)
         names = sorted(set(name_by_text.values()) - {""})
@@ -81,7 +88,7 @@ class ReportData:
 
     def _without_other_trainings(
         self, corpus: str, hashes: set[str | None], other_hashes: set[str | None]
-    ) -> list[tuple[Path, dict]]:
+    ) -> list[tuple[Path, ResultsFile]]:
         """Return the files without the trainings on other texts of a corpus.
 
         The hash of a training's validation data identifies its text. If each evaluation has several
@@ -94,45 +101,36 @@ class ReportData:
         """
         dictionaries = set()
         for _, results_file in self.files:
-            provenance = results_file["provenance"]
-            if results_file["kind"] == "evaluation" and provenance["data_sha256"] in hashes:
-                dictionaries.add(provenance["dictionary_sha256"])
+            provenance = results_file.provenance
+            if isinstance(results_file, EvaluationFile) and provenance.data_sha256 in hashes:
+                dictionaries.add(provenance.dictionary_sha256)
         files = []
         for path, results_file in self.files:
-            if results_file["kind"] == "training" and results_file["corpus"] == corpus:
-                data = results_file["provenance"]["data_sha256"]
-                dictionary = results_file["provenance"]["dictionary_sha256"]
+            if isinstance(results_file, TrainingFile) and results_file.corpus == corpus:
+                data = results_file.provenance.data_sha256
+                dictionary = results_file.provenance.dictionary_sha256
                 is_other_dictionary = dictionaries and dictionary not in dictionaries
                 if data in other_hashes or (data not in hashes and is_other_dictionary):
                     continue
             files.append((path, results_file))
         return files
 
-    def validations(self, corpus: str) -> list[dict]:
-        """Return the validation records of trainings of the paper's model, in order of updates.
-
-        Each has the ``seed`` of its training, which is None if unknown, and its ``train_command``.
-        """
+    def validations(self, corpus: str) -> list[Validation]:
+        """Return the validations of trainings of the paper's model, in order of updates."""
         setting = published.setting_of(corpus)
         assert setting is not None, f"{corpus} is not a corpus of the paper"
         validations = []
         for _, results_file in self.files:
-            if results_file["kind"] != "training" or results_file["corpus"] != corpus:
+            if not isinstance(results_file, TrainingFile) or results_file.corpus != corpus:
                 continue
-            for record in results_file["cells"]:
-                # In a merged file of several seeds, the records have the seeds.
-                provenance = results_file["provenance"]
-                training = {"seed": provenance["seed"], "train_command": provenance["command"]}
-                validation = {**training, **record}
-                if record["subset"] != "valid" or record.get("model") != setting["model"]:
+            for validation in results_file.records:
+                model = validation.model
+                if validation.subset != "valid" or model.architecture != setting["model"]:
                     continue
-                command = validation["train_command"]
-                layers = record.get("layers")
-                width = record.get("width")
-                reason = comparability.different_model_reason(setting, layers, width, command or "")
+                reason = comparability.different_model_reason(setting, model)
                 if reason is None and other_batch_reason(corpus, validation) is None:
                     validations.append(validation)
-        return sorted(validations, key=lambda record: record["updates"])
+        return sorted(validations, key=lambda validation: validation.updates)
 
     def speeds(self) -> dict[str, SpeedsAndMemory]:
         """Return the results of ``benchmarks.methods``, sorted by machine, precision, and model.
@@ -142,13 +140,16 @@ class ReportData:
         """
         by_machine: dict[str, dict[Path, dict]] = defaultdict(dict)
         for path, results_file in self.files:
+            if not isinstance(results_file, BenchmarkFile):
+                continue
             machine = machine_of(results_file)
-            for record in results_file["cells"]:
-                model = (record.get("position_method"), record.get("length"))
-                measured = {name: record.get(key) for name, key in _SPEED_KEYS.items()}
+            for record in results_file.records:
+                values = record.values
+                model = (values.get("position_method"), values.get("length"))
+                measured = {name: values.get(key) for name, key in _SPEED_KEYS.items()}
                 if None in (*model, *measured.values()):
                     continue  # not a record of Table 1
-                by_file = by_machine[f"{machine}, {record.get('model')}"]
+                by_file = by_machine[f"{machine}, {values.get('model')}"]
                 speeds = by_file.setdefault(path, {})
                 speeds[model] = measured
         speeds_by_title: dict[str, SpeedsAndMemory] = {}
@@ -163,71 +164,59 @@ class ReportData:
         return speeds_by_title
 
 
-def of_longest_training(validations: Sequence[dict]) -> list[dict]:
-    """Keep the validation records of one set of training options per method and training length.
+def of_longest_training(validations: Sequence[Validation]) -> list[Validation]:
+    """Keep the validations of one set of training options per method and training length.
 
     Trainings whose options differ in more than the seed, such as the learning rate, train different
-    models. The options of the record with the most updates count, and of several such records the
-    options of the first one.
+    models. The options of the validation with the most updates count, and of several such
+    validations the options of the first one.
 
     Args:
-        validations: records of :meth:`ReportData.validations`.
+        validations: validations of :meth:`ReportData.validations`.
     """
-    longest: dict[tuple[str, int], dict] = {}
-    for record in validations:
-        model = (record["position_method"], record["train_length"])
-        if model not in longest or record["updates"] > longest[model]["updates"]:
-            longest[model] = record
-    kept = []
-    for record in validations:
-        chosen = longest[record["position_method"], record["train_length"]]
-        if model_options(record["train_command"]) == model_options(chosen["train_command"]):
-            kept.append(record)
-    return kept
+    longest: dict[tuple[str, int], Validation] = {}
+    for validation in validations:
+        model = model_of(validation)
+        if model not in longest or validation.updates > longest[model].updates:
+            longest[model] = validation
+    return [
+        validation
+        for validation in validations
+        if validation.model.options == longest[model_of(validation)].model.options
+    ]
 
 
-def other_batch_reason(corpus: str, validation: dict) -> str | None:
+def model_of(record: Measurement | Validation) -> tuple[str, int]:
+    """Return position method and training length of the model of a record."""
+    return (record.model.position_method, record.model.train_length)
+
+
+def other_batch_reason(corpus: str, validation: Validation) -> str | None:
     """Return :func:`.comparability.different_batch_reason` of a validation during training."""
-    train_length = validation["train_length"]
     tokens: float | None
-    if validation.get("trained_tokens") and validation["updates"]:
-        tokens = validation["trained_tokens"] / validation["updates"]
+    if validation.trained_tokens and validation.updates:
+        tokens = validation.trained_tokens / validation.updates
     else:
-        tokens = comparability.tokens_per_update(validation["train_command"] or "", train_length)
-    return comparability.different_batch_reason(
-        corpus, validation["position_method"], train_length, tokens
-    )
+        tokens = comparability.tokens_per_update(validation.model)
+    return comparability.different_batch_reason(corpus, validation.model, tokens)
 
 
-def speed_per_process(validation: dict) -> float | None:
-    """Return the tokens per second and process of a training, or None if not recorded.
-
-    Records of earlier versions have only the speed of all processes. Their number may have changed
-    during the training, and the record has the last one.
-    """
-    if "tokens_per_second_per_process" in validation:
-        return validation["tokens_per_second_per_process"]
-    if "tokens_per_second" not in validation:
-        return None
-    return validation["tokens_per_second"] / validation.get("processes", 1)
-
-
-def machine_of(results_file: dict) -> str:
+def machine_of(results_file: ResultsFile) -> str:
     """Describe the machine of a results file: GPU, or processor and threads, and precision.
 
     If all records were computed on the CPU, the machine's GPU is left out.
     """
-    provenance = results_file["provenance"]
-    hardware = provenance["hardware"]
-    threads = provenance["threads"]
-    devices = {record.get("device") for record in results_file["cells"]}
-    gpu = None if devices == {"cpu"} else hardware["gpu"]
-    parts = [gpu or hardware["cpu"] or "an unknown machine"]
+    provenance = results_file.provenance
+    hardware = provenance.hardware
+    threads = provenance.threads
+    devices = {getattr(record, "device", None) for record in results_file.records}
+    gpu = None if devices == {"cpu"} else hardware.gpu
+    parts = [gpu or hardware.cpu or "an unknown machine"]
     if gpu is None and threads:
         unit = "thread" if threads == 1 else "threads"
         parts.append(f"{threads} {unit}")
-    if provenance["precision"]:
-        parts.append(provenance["precision"])
+    if provenance.precision:
+        parts.append(provenance.precision)
     return ", ".join(parts)
 
 
@@ -239,35 +228,20 @@ def collect(paths: Iterable[Path]) -> ReportData:
             each other.
     """
     report_data = ReportData()
-    # Measurements are equal whatever their perplexity. Each is the key of its first occurrence.
-    first_occurrences: dict[Measurement, tuple[Path, Measurement]] = {}
+    first_occurrences: dict[tuple, tuple[Path, Measurement]] = {}
     for path in _files(paths):
         results_file = load_results_file(path)
         report_data.files.append((path, results_file))
-        if results_file["kind"] != "evaluation":
+        if not isinstance(results_file, EvaluationFile):
             continue
-        for measurement in _annotated_measurements(results_file):
-            if measurement in first_occurrences:
-                first_path, first = first_occurrences[measurement]
+        for measurement in results_file.records:
+            if measurement.key in first_occurrences:
+                first_path, first = first_occurrences[measurement.key]
                 _check_agreement(path, measurement, first_path, first)
             else:
-                first_occurrences[measurement] = (path, measurement)
+                first_occurrences[measurement.key] = (path, measurement)
                 report_data.measurements.append(measurement)
     return report_data
-
-
-def _annotated_measurements(results_file: dict) -> Iterator[Measurement]:
-    """Yield the measurements of an evaluation, with the reasons against a comparison."""
-    corpus = results_file["corpus"]
-    text = results_file["provenance"].get("text")
-    units_reason = comparability.different_units_reason(corpus, text)
-    for measurement in measurements_of(results_file):
-        reason = comparability.incomparability_reason(corpus, measurement)
-        yield replace(
-            measurement,
-            different_units_reason=units_reason or "",
-            incomparability_reason=reason or "",
-        )
 
 
 def _check_agreement(
@@ -284,7 +258,6 @@ def _check_agreement(
     Raises:
         UserInputError: the perplexities differ.
     """
-    # The schema requires a perplexity in every record of an evaluation.
     assert measurement.perplexity is not None
     assert first.perplexity is not None
     relative_difference = abs(first.perplexity / measurement.perplexity - 1)
@@ -292,8 +265,8 @@ def _check_agreement(
         return
     raise UserInputError(
         f"{path} and {first_path} contain different perplexities ({measurement.perplexity:.4f} "
-        f"and {first.perplexity:.4f}) of one measurement: {measurement.position_method}, trained "
-        f"at {measurement.train_length}, evaluated at {measurement.length}, "
+        f"and {first.perplexity:.4f}) of one measurement: {measurement.model.position_method}, "
+        f"trained at {measurement.model.train_length}, evaluated at {measurement.length}, "
         f"{measurement.window_kind}, {measurement.subset}. Leave one file out."
     )
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..reporting import markdown
-from ..results.measurements import Measurement
 from ..results.model_groups import ModelMeasurements
+from ..results.record import Measurement, Model
 from . import published
+from .comparability import different_units_reason
 from .cost_grid import COSTS, cost_grid
 from .perplexity_grid import (
     GridLine,
@@ -84,10 +85,11 @@ def table(item: str, report_data: ReportData) -> str:
 
 def _other_text_note(ours: list[Measurement]) -> str:
     """Return the reasons for which differences have no mark, or an empty string."""
-    reasons = []
+    reasons: list[str] = []
     for measurement in ours:
-        if measurement.different_units_reason and measurement.different_units_reason not in reasons:
-            reasons.append(measurement.different_units_reason)
+        reason = different_units_reason(measurement)
+        if reason and reason not in reasons:
+            reasons.append(reason)
     if not reasons:
         return ""
     listed = markdown.literal("; ".join(reasons))
@@ -101,7 +103,7 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
     row_by_model = {}
     for row in rows:
         for measurement in row.printed.measurements:
-            row_by_model[measurement.position_method, measurement.train_length] = row
+            row_by_model[measurement.model.position_method, measurement.model.train_length] = row
     all_rows = []
     for printed in published.rows(item):
         model = (printed["position_method"], printed["train_length"])
@@ -118,7 +120,12 @@ def _row_as_printed(printed: dict) -> Row:
     for subset in published.SPLITS:
         perplexity = printed[f"{subset}_perplexity"]
         if perplexity:
-            measurements.append(Measurement("", 0, 0, 0, subset, perplexity))
+            model = Model(position_method="other", train_length=1)
+            measurements.append(
+                published.PrintedMeasurement(
+                    model=model, length=1, stride=1, subset=subset, printed=perplexity
+                )
+            )
     return Row(ModelMeasurements("", None, measurements, f"{printed['model']} (as printed)"))
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 from ..errors import UserInputError
 from ..files import atomic_write
-from ..results.identity import BEST_CHECKPOINT, names_file
-from ..results.measurements import Measurement, measurements_of
-from ..results.results_file import load_results_file
-from ..results.schema import TRAINING_FILE
+from ..results.files import TRAINING_FILE
+from ..results.record import BEST_CHECKPOINT, Measurement
 from ..runs import torchrun
-from ..runs.run import EvalStep, Run
+from ..runs.run import EvalStep, Run, load_evaluation
 from ..runs.runner import Experiment
 from .cost import cost_table, run_cost
 from .datasets import PaperDataset
@@ -234,10 +232,10 @@ class ReproductionExperiment(Experiment):
             return
         updates = self.scale.scale_updates(training.recipe, evaluation.updates)
         checkpoint = self.build_run(training).checkpoint_path(updates)
-        for measurement in measurements_of(load_results_file(results_path)):
-            if names_file(measurement.checkpoint, checkpoint):
-                yield replace(
-                    measurement,
+        for measurement in load_evaluation(results_path).records:
+            assert isinstance(measurement, Measurement), "the paper has no probes"
+            if measurement.model.checkpoint_name == checkpoint.name:
+                yield measurement.with_model(
                     position_method=training.recipe.position_method,
                     train_length=training.recipe.train_length,
                     updates=evaluation.updates,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..reporting import markdown
-from ..results.measurements import Measurement
+from ..results.record import Measurement
 from . import published
+from .comparability import different_units_reason
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def marked_difference(corpus: str, ours: Measurement | None, printed: Measuremen
     if ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
     gap = markdown.difference(ours.perplexity - printed.perplexity)
-    noise = noise_of(corpus, printed.train_length)
-    if noise is None or ours.different_units_reason:
+    noise = noise_of(corpus, printed.model.train_length)
+    if noise is None or different_units_reason(ours):
         return gap
     return f"{gap} {noise.mark(ours.perplexity, printed.perplexity)}".rstrip()
 

@@ -10,11 +10,11 @@ from itertools import cycle
 
 from ..reporting import plots
 from ..results.labels import METHOD_NAMES, method_name, method_order
-from ..results.measurements import Measurement
 from ..results.model_groups import average_by_model
+from ..results.record import Measurement
 from . import published
 from .method_line import method_line
-from .report_data import ReportData, SpeedsAndMemory, of_longest_training, speed_per_process
+from .report_data import ReportData, SpeedsAndMemory, model_of, of_longest_training
 from .speed_table import printed_speeds
 from .table_rows import has_update_count
 
@@ -127,7 +127,7 @@ def draw_figure08(report_data: ReportData, *paths: str | os.PathLike) -> None:
         )
     ]
     recorded = recorded_train_speeds(report_data)
-    printed_models = {_model_of(measurement) for measurement in printed}
+    printed_models = {model_of(measurement) for measurement in printed}
     usable = []
     for measurement in report_data.comparable("wikitext-103"):
         is_evaluation = (
@@ -135,7 +135,7 @@ def draw_figure08(report_data: ReportData, *paths: str | os.PathLike) -> None:
             and measurement.length == 3072
             and measurement.nonoverlapping
         )
-        model = _model_of(measurement)
+        model = model_of(measurement)
         if is_evaluation and model in printed_models and model in recorded:
             usable.append(measurement)
     ours: list[Measurement] = []
@@ -148,11 +148,6 @@ def draw_figure08(report_data: ReportData, *paths: str | os.PathLike) -> None:
     plots.draw("WikiText-103, validation", panels, *paths)
 
 
-def _model_of(measurement: Measurement) -> tuple[str, int]:
-    """Return position method and training length, the keys of :data:`ValuesByModel`."""
-    return (measurement.position_method, measurement.train_length)
-
-
 def recorded_train_speeds(report_data: ReportData) -> ValuesByModel:
     """Return the tokens per second and process of our runs on WikiText-103, averaged over seeds.
 
@@ -161,17 +156,16 @@ def recorded_train_speeds(report_data: ReportData) -> ValuesByModel:
     """
     corpus = "wikitext-103"
     finished = []
-    for record in report_data.validations(corpus):
-        is_finished = has_update_count(record["updates"], published.updates(corpus))
-        if is_finished and "tokens_per_second" in record:
-            finished.append(record)
+    for validation in report_data.validations(corpus):
+        is_finished = has_update_count(validation.updates, published.updates(corpus))
+        if is_finished and validation.tokens_per_second_per_process is not None:
+            finished.append(validation)
     speeds_by_model: dict[tuple[str, int], dict[int | None, float]] = defaultdict(dict)
-    for record in of_longest_training(finished):
-        model = (record["position_method"], record["train_length"])
-        # A record has the speed since the beginning, so the last one replaces those before it.
-        speed = speed_per_process(record)
+    for validation in of_longest_training(finished):
+        # It has the speed since the beginning, so the last one replaces those before it.
+        speed = validation.tokens_per_second_per_process
         assert speed is not None
-        speeds_by_model[model][record["seed"]] = speed
+        speeds_by_model[model_of(validation)][validation.model.seed] = speed
     means = {}
     for model, speed_by_seed in speeds_by_model.items():
         means[model] = statistics.fmean(speed_by_seed.values())
@@ -202,10 +196,10 @@ def _quality_panel(
         points: list[tuple[float, float]] = []
         notes = []
         for measurement in measurements:
-            if measurement.position_method != method or measurement.perplexity is None:
+            if measurement.model.position_method != method or measurement.perplexity is None:
                 continue
-            notes.append((len(points), f"L={measurement.train_length}"))
-            speed = speeds[_model_of(measurement)]
+            notes.append((len(points), f"L={measurement.model.train_length}"))
+            speed = speeds[model_of(measurement)]
             points.append((speed / 1000, measurement.perplexity))
         lines.append(method_line(method, points, label, hollow=is_printed, notes=notes))
     return plots.Panel(

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ..results.labels import method_name, model_label
-from ..results.measurements import Measurement
 from ..results.model_groups import ModelMeasurements, average_by_model
+from ..results.record import Measurement
 
 #: Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
 #: 46.7k and 50k updates.
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 def measurement_label(measurement: Measurement) -> str:
     """Return the name of a measurement's model, ``ALiBi, L=512``."""
-    return model_label(measurement.position_method, measurement.train_length)
+    return model_label(measurement.model.position_method, measurement.model.train_length)
 
 
 def table_rows(
@@ -51,8 +51,8 @@ def table_rows(
             ours_in_table.append(measurement)
     printed_by_row: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in printed:
-        if joined and measurement.position_method != "alibi":
-            name = f"{method_name(measurement.position_method)}, L = evaluation length"
+        if joined and measurement.model.position_method != "alibi":
+            name = f"{method_name(measurement.model.position_method)}, L = evaluation length"
         else:
             name = label(measurement)
         printed_by_row[name].append(measurement)
@@ -72,13 +72,13 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
         printed: the paper's measurements in the row. They have one position method.
         ours: our measurements of any model.
     """
-    method = printed[0].position_method
-    train_lengths = {measurement.train_length for measurement in printed}
+    method = printed[0].model.position_method
+    train_lengths = {measurement.model.train_length for measurement in printed}
     train_length = train_lengths.pop() if len(train_lengths) == 1 else None
     ours_in_row = []
     for measurement in ours:
         # A row of several training lengths has each model at its training length only.
-        if train_length is None and measurement.length != measurement.train_length:
+        if train_length is None and measurement.length != measurement.model.train_length:
             continue
         if any(_is_same_model(measurement, in_paper) for in_paper in printed):
             ours_in_row.append(measurement)
@@ -101,9 +101,9 @@ def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
         printed: one of the paper's.
     """
     return (
-        measurement.position_method == printed.position_method
-        and measurement.train_length == printed.train_length
-        and has_update_count(measurement.updates or 0, printed.updates)
+        measurement.model.position_method == printed.model.position_method
+        and measurement.model.train_length == printed.model.train_length
+        and has_update_count(measurement.model.updates or 0, printed.model.updates)
     )
 
 

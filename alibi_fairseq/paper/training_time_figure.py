@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from ..reporting import plots
 from ..results.labels import model_label
-from ..results.training_command import model_options
+from ..results.record import Model
 from . import published
 from .method_line import method_line
-from .report_data import ReportData, of_longest_training
+from .report_data import ReportData, model_of, of_longest_training
 
 
 class Checkpoint(NamedTuple):
@@ -71,21 +71,21 @@ def time_curve(report_data: ReportData, row: dict) -> list[tuple[float, float]]:
         row: row of the figure's data.
     """
     records = []
-    for record in report_data.validations(published.corpus_of("figure05")):
-        model = (record["position_method"], record["train_length"])
-        if model == (row["position_method"], row["train_length"]) and "gpu_hours" in record:
-            records.append(record)
+    for validation in report_data.validations(published.corpus_of("figure05")):
+        is_of_model = model_of(validation) == (row["position_method"], row["train_length"])
+        if is_of_model and validation.gpu_hours is not None:
+            records.append(validation)
     if not records:
         return []
     records = of_longest_training(records)
-    perplexities = _checkpoint_perplexities(report_data, row, records[0]["train_command"])
+    perplexities = _checkpoint_perplexities(report_data, row, records[0].model)
     hours = {}
-    for record in records:
-        checkpoint = Checkpoint(record["updates"], record["seed"])
-        hours[checkpoint] = record["gpu_hours"]
+    for validation in records:
+        checkpoint = Checkpoint(validation.updates, validation.model.seed)
+        hours[checkpoint] = validation.gpu_hours or 0.0
         # The training's own validation takes precedence over an evaluation of its checkpoint.
-        if record.get("length") == row["length"]:
-            perplexities[checkpoint] = 2 ** record["loss_bits"]
+        if validation.length == row["length"]:
+            perplexities[checkpoint] = 2**validation.loss_bits
     points_by_updates = defaultdict(list)
     for checkpoint in perplexities:
         if checkpoint in hours:
@@ -101,25 +101,24 @@ def time_curve(report_data: ReportData, row: dict) -> list[tuple[float, float]]:
 
 
 def _checkpoint_perplexities(
-    report_data: ReportData, row: dict, train_command: str
+    report_data: ReportData, row: dict, trained: Model
 ) -> dict[Checkpoint, float]:
     """Return our measured perplexities of a row of Figure 5, by checkpoint.
 
     Args:
         report_data: our results.
         row: row of the figure's data.
-        train_command: training command of the model, with any seed. Measurements without a recorded
-            command can be of any model.
+        trained: the model, with any seed. Measurements without recorded options can be of any
+            model.
     """
     corpus = published.corpus_of("figure05")
     perplexities = {}
     for measurement in report_data.measurements:
         is_of_model = (
             measurement.corpus == corpus
-            and measurement.model == published.model(corpus)
-            and measurement.position_method == row["position_method"]
-            and measurement.train_length == row["train_length"]
-            and measurement.model_overrides is None
+            and measurement.model.architecture == published.model(corpus)
+            and model_of(measurement) == (row["position_method"], row["train_length"])
+            and measurement.model.overrides is None
         )
         is_of_evaluation = (
             measurement.subset == "valid"
@@ -128,11 +127,10 @@ def _checkpoint_perplexities(
             and measurement.score_from is None
             and measurement.score_to is None
         )
-        command = measurement.train_command or train_command
-        is_of_training = model_options(command) == model_options(train_command)
+        is_of_training = measurement.model.options in (None, trained.options)
         if not is_of_model or not is_of_evaluation or not is_of_training:
             continue
-        if measurement.perplexity is not None and measurement.updates is not None:
-            checkpoint = Checkpoint(measurement.updates, measurement.seed)
+        if measurement.perplexity is not None and measurement.model.updates is not None:
+            checkpoint = Checkpoint(measurement.model.updates, measurement.model.seed)
             perplexities[checkpoint] = measurement.perplexity
     return perplexities

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
-from ..results.measurements import Measurement
+from ..results.record import Measurement
 from . import published
 from .recipe import RECIPES, Recipe
 
@@ -161,13 +161,13 @@ def title_of(item: str) -> str:
     return f"{row['name']}. {row['corpus']}: {row['content']}"
 
 
-def recipes_and_measurements(item: str) -> list[tuple[Recipe, Measurement]]:
+def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, Measurement]]:
     """Return the perplexities of a table or figure, each with the recipe of its model."""
     source = DRAWN.get(item, FigureSource((item,)))
     measurements = []
     for source_item in source.items:
         for measurement in published.measurements(source_item):
-            if source.methods is None or measurement.position_method in source.methods:
+            if source.methods is None or measurement.model.position_method in source.methods:
                 measurements.append((recipe_of(source_item, measurement), measurement))
     return measurements
 
@@ -175,8 +175,8 @@ def recipes_and_measurements(item: str) -> list[tuple[Recipe, Measurement]]:
 def recipe_of(item: str, measurement: Measurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
     corpus = published.corpus_of(item)
-    method = measurement.position_method.replace("_", "-")
-    return RECIPES[f"{corpus}/{method}-{measurement.train_length}"]
+    method = measurement.model.position_method.replace("_", "-")
+    return RECIPES[f"{corpus}/{method}-{measurement.model.train_length}"]
 
 
 @cache
@@ -184,7 +184,7 @@ def evaluations_of(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
     lengths_by_key: dict[SweepKey, list[int]] = defaultdict(list)
     for recipe, measurement in recipes_and_measurements(item):
-        updates = measurement.updates or recipe.updates
+        updates = measurement.model.updates or recipe.updates
         stride = None if measurement.nonoverlapping else measurement.stride
         lengths = lengths_by_key[SweepKey(recipe.path, updates, measurement.subset, stride)]
         if measurement.length not in lengths:
@@ -199,7 +199,7 @@ def curve_evaluations() -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of Figure 5's curves at lengths other than the training length."""
     curves = []
     for measurement in published.measurements("figure05"):
-        if measurement.length == measurement.train_length:
+        if measurement.length == measurement.model.train_length:
             continue
         recipe = recipe_of("figure05", measurement)
         for updates in CURVE_UPDATES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..results.labels import model_label, size_text
-from ..results.measurements import Measurement, is_chance
+from ..results.record import Measurement
 
 #: Largest number of values that a caption lists.
 MAX_LISTED = 4
@@ -26,14 +26,14 @@ def caption(measurements: Iterable[Measurement]) -> str:
         if measurement.corpus is None:
             continue
         corpora.add(measurement.corpus)
-        model_names.add(measurement.model)
-        sizes.add(size_text(measurement.layers, measurement.width, None))
-        if measurement.updates is not None:
-            update_counts.add(f"{measurement.updates:,}")
+        model_names.add(measurement.model.architecture)
+        sizes.add(size_text(measurement.model.layers, measurement.model.width, None))
+        if measurement.model.updates is not None:
+            update_counts.add(f"{measurement.model.updates:,}")
         seed_counts.add(measurement.seeds)
-        if is_chance(measurement.perplexity, measurement.vocabulary):
-            method = measurement.position_method
-            label = model_label(method, measurement.train_length, measurement.display_name)
+        if measurement.is_near_chance:
+            model = measurement.model
+            label = model_label(model.position_method, model.train_length, model.display_name)
             near_chance.add(label)
     if not corpora:
         return ""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ..results.estimates import Difference, difference
 from ..results.evaluation_groups import group_by_evaluation
-from ..results.measurements import Measurement, measurements_of
 from ..results.model_groups import ModelMeasurements, group_by_model
+from ..results.record import Measurement
 from . import markdown
 
 #: Method that others are compared with, if it is among them; otherwise the first one.
@@ -52,17 +52,15 @@ class _Losses(NamedTuple):
     tokens: np.ndarray
 
 
-def difference_sections(results: dict) -> list[str]:
+def difference_sections(measurements: Sequence[Measurement]) -> list[str]:
     """Return how far models are from a reference at each length, or why this is not known.
 
     Models are compared with the reference of the same training length, on windows that do not
     overlap. With one seed per model, the section states which differences mean nothing.
 
     Args:
-        results: results file of an evaluation.
+        measurements: measurements of an evaluation.
     """
-    measurements = measurements_of(results)
-    record_of = dict(zip(map(id, measurements), results["cells"], strict=True))
     sections = []
     for name, group in group_by_evaluation(measurements).items():
         without_overlap = [measured for measured in group if measured.nonoverlapping]
@@ -71,7 +69,7 @@ def difference_sections(results: dict) -> list[str]:
             continue
         if all(_num_seeds(model) < 2 for model in models):
             return [one_seed_note()]
-        sections += _group_sections(name, models, record_of)
+        sections += _group_sections(name, models)
     return sections
 
 
@@ -91,12 +89,10 @@ def seed_limit(spread: float) -> float:
 
 
 def _num_seeds(model: ModelMeasurements) -> int:
-    return len({measured.seed for measured in model.measurements})
+    return len({measured.model.seed for measured in model.measurements})
 
 
-def _group_sections(
-    name: str, models: Sequence[ModelMeasurements], record_of: Mapping[int, Mapping]
-) -> list[str]:
+def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]:
     """Return the table of the models that are evaluated alike, and its notes."""
     lengths = sorted({measured.length for model in models for measured in model.measurements})
     rows = []
@@ -109,8 +105,8 @@ def _group_sections(
                 continue
             row = [f"{model.label} vs. {reference.label}"]
             for length in lengths:
-                first = _losses(model.measurements, length, record_of)
-                second = _losses(reference.measurements, length, record_of)
+                first = _losses(model.measurements, length)
+                second = _losses(reference.measurements, length)
                 row.append(_difference_text(first, second))
                 if first is not None:
                     num_documents.append(len(first.tokens))
@@ -134,22 +130,19 @@ def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
     return models[0]
 
 
-def _losses(
-    measurements: Iterable[Measurement], length: int, record_of: Mapping[int, Mapping]
-) -> _Losses | None:
+def _losses(measurements: Iterable[Measurement], length: int) -> _Losses | None:
     """Return the losses of a model's seeds at a length, or None if it was not evaluated there."""
     nats = []
     tokens: list[int] = []
     for measured in measurements:
         if measured.length != length:
             continue
-        record = record_of[id(measured)]
-        if "document_bits" in record:
-            tokens = record["document_tokens"]
-            bits = np.array(record["document_bits"]) / tokens  # (K,)
+        if measured.document_bits:
+            tokens = measured.document_tokens
+            bits = np.array(measured.document_bits) / tokens  # (K,)
         else:
-            tokens = [record["tokens"]]
-            bits = np.array([record["loss_bits"]])
+            tokens = [measured.tokens or 1]
+            bits = np.array([measured.loss_bits])
         nats.append(bits * math.log(2))
     if not nats:
         return None

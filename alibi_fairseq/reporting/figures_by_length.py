@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
-from ..results.measurements import Measurement
 from ..results.model_groups import ModelMeasurements, average_by_model
+from ..results.record import Measurement
 from . import plots
 from .caption import caption
 from .line_styles import method_style
@@ -180,8 +180,8 @@ def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[ModelMeas
     panels = {}
     for name, group in groups.items():
         models = average_by_model(group)
-        train_lengths = sorted({measurement.train_length for measurement in group})
-        methods = {measurement.position_method for measurement in group}
+        train_lengths = sorted({measurement.model.train_length for measurement in group})
+        methods = {measurement.model.position_method for measurement in group}
         has_one_kind = len(train_lengths) == 1 or len(methods) == 1
         if has_one_kind or group[0].is_raw_text:
             panels[name] = models

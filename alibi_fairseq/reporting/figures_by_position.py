@@ -6,8 +6,8 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 
-from ..results.measurements import Measurement
 from ..results.model_groups import ModelMeasurements
+from ..results.record import Measurement
 from .figures_by_length import draw_panels, panels_of
 from .line_styles import method_style
 from .loss_by_position import bucket_ranges, longest_windows

@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from ..results.evaluation_groups import group_by_evaluation
-from ..results.identity import Role
-from ..results.measurements import Measurement
 from ..results.model_groups import average_by_model
+from ..results.record import Measurement
 from .table import Table
 
 
@@ -27,7 +26,7 @@ def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
         has_losses = bool(measurement.position_ends)
         if not has_losses or measurement.is_past_end or not measurement.nonoverlapping:
             continue
-        run_and_text = (measurement.identity(Role.MODEL, Role.RUN), measurement.text_key)
+        run_and_text = (measurement.model.key, measurement.model.run_key, measurement.text_key)
         if run_and_text in longest and longest[run_and_text].length >= measurement.length:
             continue
         longest[run_and_text] = measurement

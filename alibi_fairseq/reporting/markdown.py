@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from ..results.measurements import Measurement, is_chance
+from ..results.record import Measurement
 from .table import Table
 
 #: Table cell of a measurement that is possible but has not been made.
@@ -123,7 +123,7 @@ def measurement(measured: Measurement | None) -> str:
         text += f" ± {perplexity(measured.spread)} ({measured.seeds} seeds)"
     if measured.is_past_end:
         text += f" {PAST_END}"
-    if is_chance(measured.perplexity, measured.vocabulary):
+    if measured.is_near_chance:
         text += f" {CHANCE}"
     return text
 
@@ -132,7 +132,7 @@ def difference(value: float) -> str:
     """Format a difference of perplexities with its sign."""
     if abs(value) >= 1000:
         return f"{value:+.2g}"
-    return f"{value:+.2f}"
+    return f"{round(value, 2) + 0.0:+.2f}"  # +0.00 also for a negative rounding error
 
 
 def thousands(value: float) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
-from ..results.measurements import Measurement
 from ..results.model_groups import ModelKey, ModelMeasurements, average_by_model
+from ..results.record import Measurement
 from . import markdown
 from .table import Table
 
@@ -117,7 +117,7 @@ def _length_table(
                 row.append(MODEL_COLUMNS[name](model))
             else:
                 row.append(_at_length(model, int(name), show))
-        is_variant = model.measurements[0].label is not None
+        is_variant = model.measurements[0].model.label is not None
         for header, texts in extra_columns.items():
             if is_variant and header not in TRAINING_COLUMNS:
                 row.append(markdown.NOTHING)
@@ -150,7 +150,7 @@ def _at_length(
 
 def _parameters(model: ModelMeasurements) -> str:
     """Format the number of parameters of a model."""
-    count = model.measurements[0].parameters
+    count = model.measurements[0].model.parameters
     if count is None:
         return markdown.NOTHING
     return f"{count / 1e6:.1f}M"
@@ -160,8 +160,8 @@ def _updates(model: ModelMeasurements) -> str:
     """Format the update counts of a model's checkpoints."""
     counts = set()
     for measurement in model.measurements:
-        if measurement.updates is not None:
-            counts.add(measurement.updates)
+        if measurement.model.updates is not None:
+            counts.add(measurement.model.updates)
     if not counts:
         return markdown.NOTHING
     return ", ".join(f"{count:,}" for count in sorted(counts))

@@ -7,7 +7,7 @@ import os
 import statistics
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -16,9 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from ..results.identity import Role
-from ..results.measurements import Measurement, measurements_of
 from ..results.model_groups import ModelKey, ModelMeasurements, group_by_model
+from ..results.record import ProbeMeasurement
 from . import markdown, plots
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
@@ -42,32 +41,31 @@ class ProbedModel:
 
     key: ModelKey
     label: str
-    measurements: Sequence[Measurement]
+    measurements: Sequence[ProbeMeasurement]
     accuracies: dict[float, list[float]]
 
 
-def probed_models(results: dict) -> list[ProbedModel]:
-    """Return the models of a probe's results file, in table order.
+def probed_models(measurements: Iterable[ProbeMeasurement]) -> list[ProbedModel]:
+    """Return the models of measurements of a probe, in table order.
 
     As in tables of perplexity, only seeds of the same model share a row.
     """
     models = []
-    for model in group_by_model(measurements_of(results)):
+    for model in group_by_model(measurements):
         accuracies = _accuracies(model)
         models.append(ProbedModel(model.key, model.label, model.measurements, accuracies))
     return models
 
 
-def _accuracies(model: ModelMeasurements) -> dict[float, list[float]]:
+def _accuracies(model: ModelMeasurements[ProbeMeasurement]) -> dict[float, list[float]]:
     """Return the accuracies of each seed by multiple of the training length.
 
     They are averaged over depths.
     """
     over_depths: dict[tuple[int, tuple], list[float]] = defaultdict(list)  # by length and run
     for measurement in model.measurements:
-        if measurement.accuracy is not None:
-            length_and_run = (measurement.length, measurement.identity(Role.RUN))
-            over_depths[length_and_run].append(measurement.accuracy)
+        length_and_run = (measurement.length, measurement.model.run_key)
+        over_depths[length_and_run].append(measurement.accuracy)
     by_length: dict[int, list[float]] = defaultdict(list)
     for (length, _), accuracies in over_depths.items():
         by_length[length].append(statistics.fmean(accuracies))
@@ -103,7 +101,9 @@ def is_learned(models: Sequence[ProbedModel]) -> bool:
     return max(at_train_length) >= MIN_LEARNED_ACCURACY
 
 
-def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]:
+def probe_columns(
+    name: str, measurements: Iterable[ProbeMeasurement]
+) -> dict[str, Mapping[ModelKey, str]]:
     """Return columns for a table of models: header → model → text.
 
     There are no columns if no model has learned the task. A cell for several models with the same
@@ -111,9 +111,9 @@ def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]
 
     Args:
         name: name of the probe.
-        results: results file of the probe.
+        measurements: measurements of the probe.
     """
-    models = probed_models(results)
+    models = probed_models(measurements)
     if not models or not is_learned(models):
         return {}
     columns: dict[str, Mapping[ModelKey, str]] = {}
@@ -128,15 +128,15 @@ def probe_columns(name: str, results: dict) -> dict[str, Mapping[ModelKey, str]]
     return columns
 
 
-def accuracy_table(results: dict) -> str:
+def accuracy_table(measurements: Sequence[ProbeMeasurement]) -> str:
     """Format the accuracies of a probe in Markdown, with a note on the task below the table.
 
     The table has a row per model and a column per multiple of the training length L.
 
     Args:
-        results: results file of a probe.
+        measurements: measurements of a probe.
     """
-    models = probed_models(results)
+    models = probed_models(measurements)
     distinct_multiples: set[float] = set()
     for model in models:
         distinct_multiples.update(model.accuracies)
@@ -151,19 +151,19 @@ def accuracy_table(results: dict) -> str:
             row.append(format_accuracy(model.accuracies.get(multiple)))
         rows.append(row)
     table = markdown.table(headers, rows)
-    return f"{table}\n{_task_note(results['cells'], models)}"
+    return f"{table}\n{_task_note(measurements, models)}"
 
 
-def _task_note(records: list[dict], models: Sequence[ProbedModel]) -> str:
+def _task_note(measurements: Sequence[ProbeMeasurement], models: Sequence[ProbedModel]) -> str:
     """Describe the test sequences of a probe, and state whether no model has learned the task.
 
     Args:
-        records: result records of the probe.
-        models: models of these records.
+        measurements: measurements of the probe.
+        models: models of these measurements.
     """
-    sequences = records[0]["trials"]
-    chance = records[0]["chance"]
-    depths = len({record["depth"] for record in records})
+    sequences = measurements[0].trials
+    chance = measurements[0].chance
+    depths = len({measurement.depth for measurement in measurements})
     note = (
         f"Symbols predicted correctly, over {depths} depths of {sequences} sequences "
         f"each; guessing: {100 * chance:.0f}%.\n"
@@ -176,16 +176,18 @@ def _task_note(records: list[dict], models: Sequence[ProbedModel]) -> str:
     return note
 
 
-def draw_heat_maps(results: dict, title: str, *paths: str | os.PathLike) -> None:
+def draw_heat_maps(
+    measurements: Sequence[ProbeMeasurement], title: str, *paths: str | os.PathLike
+) -> None:
     """Draw one heat map per model of the accuracy by length and depth, averaged over seeds.
 
     Args:
-        results: results file of a probe.
+        measurements: measurements of a probe.
         title: title of the figure.
         paths: files to write.
     """
-    models = probed_models(results)
-    all_depths = sorted({record["depth"] for record in results["cells"]})
+    models = probed_models(measurements)
+    all_depths = sorted({measurement.depth for measurement in measurements})
     columns = min(len(models), 3)
     rows = math.ceil(len(models) / columns)
     with matplotlib.rc_context({**plots.SETTINGS, "axes.grid": False}):
@@ -210,10 +212,9 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
         model: the model.
         depths: depths of all models.
     """
-    over_seeds: dict[tuple[float | None, int], list[float]] = defaultdict(list)
+    over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
     for measurement in model.measurements:
-        if measurement.accuracy is not None:
-            over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)
+        over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)
     lengths = sorted({length for _, length in over_seeds})
     grid = []
     for depth in depths:

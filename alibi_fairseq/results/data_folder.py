@@ -13,6 +13,7 @@ from ..errors import UserInputError
 from ..files import read_json, sha256_file
 from . import manifest as manifests
 from .data_hashes import data_folders, dictionary_sha256
+from .record import TextSummary
 
 #: File in a data folder with the first positions of each split's documents.
 DOCUMENTS_FILE = "documents.json"
@@ -69,7 +70,7 @@ class DataFolder:
         return folder.name
 
     @property
-    def text_summary(self) -> dict | None:
+    def text_summary(self) -> TextSummary | None:
         """The tokenizer and the sizes of dictionary and training text; None without a manifest.
 
         Perplexities of two texts are in the same units only if their tokenizers and dictionaries
@@ -78,12 +79,12 @@ class DataFolder:
         if self.manifest is None:
             return None
         train = self.manifest["splits"].get("train", {})
-        return {
-            "tokenizer": self.manifest["tokenizer"].get("kind"),
-            "vocabulary": self.manifest["dictionary"].get("entries"),
-            "train_tokens": train.get("tokens"),
-            "train_bytes": train.get("bytes"),
-        }
+        return TextSummary(
+            tokenizer=self.manifest["tokenizer"].get("kind"),
+            vocabulary=self.manifest["dictionary"].get("entries"),
+            train_tokens=train.get("tokens"),
+            train_bytes=train.get("bytes"),
+        )
 
     @property
     def tokenizer(self) -> dict:

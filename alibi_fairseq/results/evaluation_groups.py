@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from .measurements import Measurement, TextKey
+from .record import Measurement, TextKey
 
 
 def group_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:

@@ -17,7 +17,7 @@ from ..errors import UserInputError
 from ..files import atomic_write, is_plain_name, json_text, read_json, sha256_file
 from .data_hashes import dictionary_sha256
 from .provenance import collect_provenance, version_of
-from .schema import JsonObject, check_json
+from .record import JsonObject, parse_json
 
 FILE_NAME = "manifest.json"
 # Parts of names that are reserved for the paper's corpora.
@@ -83,7 +83,7 @@ def read_manifest(path: Path) -> dict:
     """
     try:
         manifest = read_json(path)
-        check_json(Manifest, manifest, str(path))
+        parse_json(Manifest, manifest, str(path))
     except UserInputError as error:
         raise UserInputError(f"{error} Prepare the data again.") from error
     return manifest
@@ -92,7 +92,7 @@ def read_manifest(path: Path) -> dict:
 def save(manifest: dict, folder: str | os.PathLike) -> None:
     """Write a manifest made by :func:`describe` into a folder."""
     path = Path(folder) / FILE_NAME
-    check_json(Manifest, manifest, str(path))
+    parse_json(Manifest, manifest, str(path))
     with atomic_write(path) as stream:
         stream.write(json_text(manifest))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
 from .labels import METHOD_NAMES, method_order, model_label
-from .measurements import Measurement
-from .plugin_versions import assume_known_versions
-from .seeds import average_seeds
-from .training_command import options_of_any_corpus
+from .record import Measurement
+from .seeds import AnyMeasurement, average_seeds
 from .variants import split_variants
 
 #: Position method, training length, and training options that are the same for all corpora.
@@ -18,7 +17,7 @@ ModelKey = tuple[str, int | None, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
-class ModelMeasurements:
+class ModelMeasurements(Generic[AnyMeasurement]):
     """Measurements of one model: a row of a table or a line of a figure.
 
     Attributes:
@@ -31,7 +30,7 @@ class ModelMeasurements:
 
     position_method: str
     train_length: int | None
-    measurements: Sequence[Measurement]
+    measurements: Sequence[AnyMeasurement]
     name: str = ""
     variant: str = ""
     is_printed: bool = False
@@ -39,7 +38,7 @@ class ModelMeasurements:
     @property
     def key(self) -> ModelKey:
         """Key of the model, which is the same for results on all corpora."""
-        options = options_of_any_corpus(self.measurements[0].train_command or "")
+        options = self.measurements[0].model.options_of_any_corpus
         return self.position_method, self.train_length, options
 
     @property
@@ -48,7 +47,9 @@ class ModelMeasurements:
         return f"{self.name} ({self.variant})" if self.variant else self.name
 
 
-def average_by_model(measurements: Iterable[Measurement]) -> list[ModelMeasurements]:
+def average_by_model(
+    measurements: Iterable[Measurement],
+) -> list[ModelMeasurements[Measurement]]:
     """Group measurements by model as :func:`group_by_model` does, and average over seeds."""
     averaged = []
     for model in group_by_model(measurements):
@@ -56,7 +57,9 @@ def average_by_model(measurements: Iterable[Measurement]) -> list[ModelMeasureme
     return averaged
 
 
-def group_by_model(measurements: Iterable[Measurement]) -> list[ModelMeasurements]:
+def group_by_model(
+    measurements: Iterable[AnyMeasurement],
+) -> list[ModelMeasurements[AnyMeasurement]]:
     """Group measurements by model, in table order. Of equal measurements, the first is kept.
 
     Methods without a place in that order, such as those of a plugin, follow the method that comes
@@ -64,14 +67,18 @@ def group_by_model(measurements: Iterable[Measurement]) -> list[ModelMeasurement
     named by the difference. Runs also have separate groups unless they are known to have different
     seeds and the same text.
     """
-    groups: dict[tuple[str, int], list[Measurement]] = defaultdict(list)
-    for measurement in dict.fromkeys(assume_known_versions(measurements)):
-        groups[measurement.position_method, measurement.train_length].append(measurement)
+    by_key: dict[tuple, AnyMeasurement] = {}
+    for measurement in measurements:
+        by_key.setdefault(measurement.key, measurement)
+    groups: dict[tuple[str, int], list[AnyMeasurement]] = defaultdict(list)
+    for measurement in by_key.values():
+        model = measurement.model
+        groups[model.position_method, model.train_length].append(measurement)
     ranks = _method_ranks(method for method, _ in groups)
     models = []
     for method, train_length in sorted(groups, key=lambda group: (ranks[group[0]], group[1])):
         for variant, members in split_variants(groups[method, train_length]).items():
-            name = model_label(method, train_length, members[0].display_name)
+            name = model_label(method, train_length, members[0].model.display_name)
             models.append(ModelMeasurements(method, train_length, members, name, variant))
     return models
 

@@ -5,58 +5,59 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from .identity import Role, is_best_checkpoint
 from .labels import size_text
-from .measurements import Measurement
-from .seeds import are_seeds
-from .training_command import model_options
+from .record import Model
+from .seeds import AnyMeasurement, are_seeds
 
 
-def split_variants(measurements: list[Measurement]) -> dict[str, list[Measurement]]:
+def split_variants(measurements: list[AnyMeasurement]) -> dict[str, list[AnyMeasurement]]:
     """Group measurements of one method and training length by model, and name the differences.
 
     Returns:
         The measurements of each model by name, in alphabetical order. A single model has an empty
         name.
     """
-    descriptions = _descriptions(measurements)
-    num_models = len({measurement.identity(Role.MODEL) for measurement in measurements})
-    has_labels = any(measurement.label for measurement in measurements)
+    models = [measurement.model for measurement in measurements]
+    descriptions = _descriptions(models)
+    num_models = len({model.key for model in models})
+    has_labels = any(model.label for model in models)
     # The first part, which labels evaluations with overridden options, is always shown.
     shown = _distinguishing_parts(descriptions, num_models, [0] if has_labels else [])
-    by_name: dict[str, list[Measurement]] = defaultdict(list)
+    by_name: dict[str, list[AnyMeasurement]] = defaultdict(list)
     for measurement, parts in zip(measurements, descriptions, strict=True):
         name = _joined(parts[index] for index in shown)
         by_name[name].append(measurement)
     by_name = _split_by_exact_size(by_name)
-    variants: dict[str, list[Measurement]] = defaultdict(list)
+    variants: dict[str, list[AnyMeasurement]] = defaultdict(list)
     for name, members in by_name.items():
         if are_seeds(members):
             variants[name] += members
             continue
         # They may not be seeds of one model on one text, so they are not averaged.
-        run_names = _run_names(members)
+        run_names = _run_names(member.model for member in members)
         for measurement in members:
-            run_name = run_names[measurement.identity(Role.RUN)]
+            run_name = run_names[measurement.model.run_key]
             variants[_joined([name, run_name])].append(measurement)
     return dict(sorted(variants.items()))
 
 
-def _split_by_exact_size(by_name: dict[str, list[Measurement]]) -> dict[str, list[Measurement]]:
+def _split_by_exact_size(
+    by_name: dict[str, list[AnyMeasurement]],
+) -> dict[str, list[AnyMeasurement]]:
     """Add the number of parameters to the names that models of different sizes share.
 
     Names contain rounded numbers.
     """
-    split: dict[str, list[Measurement]] = defaultdict(list)
+    split: dict[str, list[AnyMeasurement]] = defaultdict(list)
     for name, members in by_name.items():
-        sizes = {member.parameters for member in members}
+        sizes = {member.model.parameters for member in members}
         if len(sizes) == 1:
             split[name] += members
             continue
         for member in members:
             size = "of unknown size"
-            if member.parameters is not None:
-                size = f"{member.parameters:,} parameters"
+            if member.model.parameters is not None:
+                size = f"{member.model.parameters:,} parameters"
             split[_joined([name, size])].append(member)
     return split
 
@@ -87,84 +88,82 @@ def _distinguishing_parts(
     return shown
 
 
-def _descriptions(measurements: list[Measurement]) -> list[tuple[str, ...]]:
-    """Describe the model of each measurement in parts, the most readable part first."""
+def _descriptions(models: Sequence[Model]) -> list[tuple[str, ...]]:
+    """Describe each model in parts, the most readable part first."""
     descriptions: list[tuple[str, ...]] = []
-    for measurement, training in zip(measurements, _training_texts(measurements), strict=True):
-        size = size_text(measurement.layers, measurement.width, measurement.parameters)
+    for model, training in zip(models, _training_texts(models), strict=True):
         descriptions.append(
             (
-                measurement.label or "",
-                size or "of unknown size",
-                _updates_text(measurement),
-                str(measurement.precision),
-                measurement.model_overrides or "as trained",
-                f"memory of {measurement.memory_length or 0}",
-                measurement.model or "of unknown architecture",
-                f"dictionary of {measurement.vocabulary or 'unknown size'}",
-                f"lr {measurement.lr or 'unknown'}",
+                model.label or "",
+                size_text(model.layers, model.width, model.parameters) or "of unknown size",
+                _updates_text(model),
+                str(model.precision),
+                model.overrides_text or "as trained",
+                f"memory of {model.memory_length or 0}",
+                model.architecture or "of unknown architecture",
+                f"dictionary of {model.vocabulary or 'unknown size'}",
                 training,
-                _plugin_text(measurement),
+                _plugin_text(model),
             )
         )
     return descriptions
 
 
-def _training_texts(measurements: list[Measurement]) -> list[str]:
-    """Return the training options of each measurement's model that differ between the models."""
-    all_options = [
-        dict(model_options(measurement.train_command or "")) for measurement in measurements
-    ]
+def _training_texts(models: Sequence[Model]) -> list[str]:
+    """Return the training options of each model that differ between the models, as flags."""
+    all_options = [model.options or {} for model in models]
     names: set[str] = set()
     for options in all_options:
         names.update(options)
     different = []
-    for name in sorted(names):
+    for name in sorted(names, key=lambda name: (name != "data", name)):
         if len({options.get(name) for options in all_options}) > 1:
             different.append(name)
     texts = []
-    for measurement, options in zip(measurements, all_options, strict=True):
-        if not measurement.train_command:
-            texts.append("trained by an unknown command")
+    for model in models:
+        if model.options is None:
+            texts.append("trained with unknown options")
             continue
         parts = []
         for name in different:
-            if name in options:
-                parts.append(f"{name} {options[name]}".strip())
+            if name in model.options:
+                # The data folder is the positional argument.
+                flag = "" if name == "data" else "--" + name.replace("_", "-")
+                parts.append(f"{flag} {model.options[name]}".strip())
         texts.append(", ".join(parts))
     return texts
 
 
-def _plugin_text(measurement: Measurement) -> str:
+def _plugin_text(model: Model) -> str:
     """Describe the version of the plugin of a model."""
-    if measurement.plugin_sha256 is None:
+    if model.plugin_sha256 is None:
         return "plugin of unknown version"
-    return f"plugin {measurement.plugin_sha256[:8]}"
+    return f"plugin {model.plugin_sha256[:8]}"
 
 
-def _updates_text(measurement: Measurement) -> str:
+def _updates_text(model: Model) -> str:
     """Describe the update count of a model, which differs between seeds of the best checkpoint."""
-    if is_best_checkpoint(measurement.checkpoint):
+    if model.is_best_checkpoint:
         return "best checkpoint"
-    return f"{measurement.updates} updates"
+    return f"{model.updates} updates"
 
 
-def _run_names(members: Iterable[Measurement]) -> dict[tuple, str]:
+def _run_names(models: Iterable[Model]) -> dict[tuple, str]:
     """Name each run of a model by its differences from the other runs.
 
     Returns:
-        The name of each run by its identity. The name of the only run is empty.
+        The name of each run by its key. The name of the only run is empty.
     """
     descriptions: dict[tuple, tuple[str, ...]] = {}
-    for member in members:
-        seed = "unknown seed" if member.seed is None else f"seed {member.seed}"
+    for model in models:
+        seed = "unknown seed" if model.seed is None else f"seed {model.seed}"
         description = (
-            member.checkpoint or "unnamed",
+            model.checkpoint or "unnamed",
             seed,
-            f"{member.updates} updates",
-            f"checkpoint hash {(member.checkpoint_sha256 or 'unknown')[:8]}",
+            f"{model.updates} updates",
+            f"checkpoint hash {(model.checkpoint_sha256 or 'unknown')[:8]}",
         )
-        descriptions.setdefault(member.identity(Role.RUN), description)
+        descriptions.setdefault(model.run_key, description)
     shown = _distinguishing_parts(list(descriptions.values()), len(descriptions))
     names = {}
     for run, parts in descriptions.items():

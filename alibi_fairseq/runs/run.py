@@ -35,8 +35,8 @@ from ..results.completion import (
     write_settings,
 )
 from ..results.data_hashes import data_folders
-from ..results.identity import names_file
-from ..results.results_file import load_results_file
+from ..results.files import load_results_file
+from ..results.record import AnyMeasurement, EvaluationFile, ProbeFile, ProbeMeasurement
 from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
@@ -331,10 +331,8 @@ class EvalStep:
         splits = {case_of(record).subset for record in records}
         if not splits.issubset(self.config.subsets):
             return True
-        shared_keys = self.config.record_keys()
-        for record in records:
-            if any(record.get(key) != value for key, value in shared_keys.items()):
-                return True
+        if not all(self.config.applies_to(record) for record in records):
+            return True
         return not self._match_checkpoint(run, records)
 
     def delete_results(self, run: Run) -> None:
@@ -370,45 +368,41 @@ class EvalStep:
         path = run.folder / f"{'-'.join(name_parts)}.json"
         return CompletionMarker(path, self.settings, sources)
 
-    def _match_checkpoint(self, run: Run, records: list[dict]) -> bool:
+    def _match_checkpoint(self, run: Run, records: list[AnyMeasurement]) -> bool:
         """Return True if all records were measured with the checkpoint that the run wrote."""
         sha256 = run.training_marker(self.updates).output_sha256
-        return all(record["checkpoint_sha256"] == sha256 for record in records)
+        return all(record.model.checkpoint_sha256 == sha256 for record in records)
 
-    def _records(self, run: Run) -> list[dict]:
+    def _records(self, run: Run) -> list[AnyMeasurement]:
         """Return the records in the results file that name the run's checkpoint."""
         if not self.results_path.is_file():
             return []
-        return self._records_of(run, load_results_file(self.results_path))
+        return self._records_of(run, load_evaluation(self.results_path))
 
-    def _records_of(self, run: Run, results: dict) -> list[dict]:
+    def _records_of(self, run: Run, results: EvaluationFile | ProbeFile) -> list[AnyMeasurement]:
         """Return the records that name the run's checkpoint. A results file belongs to one run."""
-        checkpoint = run.checkpoint_path(self.updates)
-        return [
-            record
-            for record in results["cells"]
-            if names_file(record.get("checkpoint"), checkpoint)
-        ]
+        name = run.checkpoint_path(self.updates).name
+        return [record for record in results.records if record.model.checkpoint_name == name]
 
     @property
     def cases(self) -> set[TextCase]:
         """Split, length, and stride of each measurement."""
         return set(self.config.cases())
 
-    def load_results(self, run: Run) -> dict:
+    def load_results(self, run: Run) -> EvaluationFile | ProbeFile:
         """Return the results file without the records of other steps.
 
-        The records have the present training command of the run, whose folder may have been moved.
-        The records of a step with overridden options are labeled with its name.
+        The records have the present data folder of the run, which may have been moved. The records
+        of a step with overridden options are labeled with its name.
         """
-        results = load_results_file(self.results_path)
-        records = self._records_of(run, results)
-        records = [record for record in records if case_of(record) in self.cases]
-        facts = {"train_command": run.training_command().command_line}
-        if self.is_variant:
-            facts["label"] = self.name
-        records = [{**record, **facts} for record in records]
-        return {**results, "cells": records}
+        results = load_evaluation(self.results_path)
+        records = []
+        for record in self._records_of(run, results):
+            if case_of(record) in self.cases:
+                options = {**(record.model.options or {}), "data": run.data}
+                label = self.name if self.is_variant else None
+                records.append(record.with_model(options=options, label=label))
+        return results.model_copy(update={"records": records})
 
 
 class ProbeEvalStep(EvalStep):
@@ -422,13 +416,21 @@ class ProbeEvalStep(EvalStep):
         return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results_path])
 
 
-def case_of(record: dict) -> TextCase:
-    """Return split, length, and stride of a result record. Probes have no split or stride."""
-    length = record["length"]
-    return TextCase(record.get("subset", "valid"), length, record.get("stride", length))
+def load_evaluation(path: Path) -> EvaluationFile | ProbeFile:
+    """Read the results file of an evaluation step."""
+    results = load_results_file(path)
+    assert isinstance(results, (EvaluationFile, ProbeFile)), "evaluation steps write no others"
+    return results
 
 
-def summary(records: Iterable[dict]) -> str:
+def case_of(record: AnyMeasurement) -> TextCase:
+    """Return split, length, and stride of a record. Probes have no split or stride."""
+    if isinstance(record, ProbeMeasurement):
+        return TextCase("valid", record.length, record.length)
+    return TextCase(record.subset, record.length, record.stride)
+
+
+def summary(records: Iterable[AnyMeasurement]) -> str:
     """Return the results of an evaluation in one line: ``perplexity 47.23 at 128, 43.98 at 512``.
 
     The accuracy of a probe is the mean over all depths.
@@ -436,12 +438,13 @@ def summary(records: Iterable[dict]) -> str:
     accuracies: dict[int, list[float]] = defaultdict(list)
     perplexities = []
     for record in records:
-        length = record["length"]
-        if "accuracy" in record:
-            accuracies[length].append(record["accuracy"])
+        if isinstance(record, ProbeMeasurement):
+            accuracies[record.length].append(record.accuracy)
             continue
-        stride = "" if record["stride"] == length else f" (S = {record['stride']})"
-        perplexities.append(f"{markdown.perplexity(record['perplexity'])} at {length}{stride}")
+        assert record.perplexity is not None, "the evaluation measured it"
+        stride = "" if record.nonoverlapping else f" (S = {record.stride})"
+        text = markdown.perplexity(record.perplexity)
+        perplexities.append(f"{text} at {record.length}{stride}")
     if perplexities:
         return f"perplexity {', '.join(perplexities)}"
     means = [f"{mean(values):.0%} at {length}" for length, values in accuracies.items()]

@@ -15,8 +15,7 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..reporting import markdown
 from ..results.completion import CompletionMarker
-from ..results.results_file import load_results_file
-from ..results.schema import TRAINING_FILE
+from ..results.files import TRAINING_FILE, load_training
 from .execution import DEFAULT_SLOT, Slot
 from .run import Run
 
@@ -142,15 +141,14 @@ def _lowest_loss(trial: Run) -> float | None:
     """
     if trial.diverged:
         return None
-    path = trial.folder / TRAINING_FILE
     losses = []
-    for record in load_results_file(path)["cells"]:
-        if record["subset"] == "valid":  # --valid-subset can name several splits
-            losses.append(record["loss_bits"])
+    for validation in load_training(trial.folder).records:
+        if validation.subset == "valid":  # --valid-subset can name several splits
+            losses.append(validation.loss_bits)
     if not losses:
         raise UserInputError(
-            f"{path} has no loss on the split valid, which --lr requires for tuning. "
-            "Add valid to --valid-subset in --train-flags, or pass one learning rate."
+            f"{trial.folder / TRAINING_FILE} has no loss on the split valid, which --lr requires "
+            "for tuning. Add valid to --valid-subset in --train-flags, or pass one learning rate."
         )
     return min(losses)
 
@@ -159,7 +157,7 @@ def _provenance(trial: Run) -> dict | None:
     """Return the provenance of a trial, without this machine's interpreter; None if it diverged."""
     if trial.diverged:
         return None
-    provenance = load_results_file(trial.folder / TRAINING_FILE)["provenance"]
+    provenance = load_training(trial.folder).provenance.model_dump(exclude_unset=True)
     return {**provenance, "command": trial.training_command().command_line}
 
 

@@ -1,8 +1,8 @@
 """Record of a training: the results file ``training.json`` in its save folder.
 
-Each validation adds a result record: loss, updates, tokens trained on, hours, GPU hours, speed and
-peak memory, all from the beginning of the run. What has been recorded is saved in every checkpoint
-and loaded with it, so a resumed run continues its results file at the checkpoint.
+Each validation adds a record: the model, the loss, and, all from the beginning of the run, tokens
+trained on, hours, GPU hours, speed and peak memory. What has been recorded is saved in every
+checkpoint and loaded with it, so a resumed run continues its results file at the checkpoint.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from fairseq.logging.meters import MetersDict
 from ..errors import UserInputError
 from ..positions import MethodSpec
 from ..results.data_folder import DataFolder
+from ..results.files import TRAINING_FILE, save_results_file
 from ..results.labels import method_facts
-from ..results.plugin_versions import warn_of_unknown_version
-from ..results.provenance import collect_provenance
-from ..results.results_file import new_results_file, save_results_file
-from ..results.schema import TRAINING_FILE
+from ..results.provenance import collect_provenance, utc_time
+from ..results.record import Model, Provenance, TrainingFile, Validation
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class TrainingRecord:
     """Measurements of one training so far.
 
     Attributes:
-        cells: one result record per validation of a split.
+        validations: one record per validation of a split.
         totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
             validation, saving and the first update after each start; ``timed_process_seconds``, the
@@ -48,15 +47,12 @@ class TrainingRecord:
 
         self.trainer = trainer
         self.cfg = trainer.cfg
-        self.cells: list[dict] = list(state["cells"] if state else [])
-        self.totals = defaultdict(float, state["totals"] if state else {})
-        if "timed_process_seconds" not in self.totals:  # of an earlier version
-            processes = trainer.data_parallel_world_size
-            if self.cells:
-                processes = self.cells[-1]["processes"]
-            self.totals["timed_process_seconds"] = self.totals["timed_seconds"] * processes
+        self.validations: list[Validation] = []
+        self.totals: dict[str, float] = defaultdict(float)
         if state is not None:
-            self._check_plugin(state.get("plugin_sha256"))
+            self.validations = [Validation(**record) for record in state["validations"]]
+            self.totals.update(state["totals"])
+            self._check_plugin(state["plugin_sha256"])
         self.subset = "valid"
         self.last: float | None = None  # when the last update, validation or save ended
         self._counted = time.monotonic()
@@ -71,20 +67,14 @@ class TrainingRecord:
     def _check_plugin(self, recorded: str | None) -> None:
         """Check that a resumed training has the plugin of its position method that it began with.
 
-        A checkpoint of an earlier version does not record it.
-
         Raises:
             UserInputError: the plugin was edited.
         """
-        if self.plugin is None or recorded == self.plugin:
-            return
-        if recorded is None:
-            warn_of_unknown_version(self.cfg.model.position_method)
-            return
-        raise UserInputError(
-            "The plugin of this model was edited since its training began. Choose another "
-            "--save-dir, or undo the edit."
-        )
+        if recorded != self.plugin:
+            raise UserInputError(
+                "The plugin of this model was edited since its training began. Choose another "
+                "--save-dir, or undo the edit."
+            )
 
     def updated(self, tokens: int) -> None:
         """Note the end of an update on a number of tokens in all processes."""
@@ -113,29 +103,28 @@ class TrainingRecord:
     def validated(self, loss_bits: float, tokens: int) -> None:
         """Note the end of a validation on ``subset``, and write the results file."""
         self._count_time()
-        updates = self.trainer.get_num_updates()
-        cell = {
-            **self._facts(),
-            "updates": updates,
-            "subset": self.subset,
-            "length": self.cfg.task.tokens_per_sample,
-            "tokens": tokens,
-            "loss_bits": loss_bits,
-            "trained_tokens": int(self.totals["tokens"]),
-            "hours": round(self.totals["seconds"] / 3600, 6),
-            "peak_memory_mb": round(self.totals["peak_memory_mb"], 1),
-        }
+        validation = Validation(
+            model=self._model(),
+            subset=self.subset,
+            length=self.cfg.task.tokens_per_sample,
+            tokens=tokens,
+            loss_bits=loss_bits,
+            trained_tokens=int(self.totals["tokens"]),
+            hours=round(self.totals["seconds"] / 3600, 6),
+            peak_memory_mb=round(self.totals["peak_memory_mb"], 1),
+            processes=self.trainer.data_parallel_world_size,
+            device=self.trainer.device.type,
+        )
         if self.totals["gpu_seconds"]:
-            cell["gpu_hours"] = round(self.totals["gpu_seconds"] / 3600, 6)
+            validation.gpu_hours = round(self.totals["gpu_seconds"] / 3600, 6)
         if self.totals["timed_seconds"]:
             speed = self.totals["timed_tokens"] / self.totals["timed_seconds"]
-            cell["tokens_per_second"] = round(speed, 1)
+            validation.tokens_per_second = round(speed, 1)
             process_speed = self.totals["timed_tokens"] / self.totals["timed_process_seconds"]
-            cell["tokens_per_second_per_process"] = round(process_speed, 1)
+            validation.tokens_per_second_per_process = round(process_speed, 1)
         # A resumed training repeats the validations after its checkpoint.
-        key = (updates, self.subset)
-        self.cells = [old for old in self.cells if (old["updates"], old["subset"]) != key]
-        self.cells.append(cell)
+        self.validations = [old for old in self.validations if old.key != validation.key]
+        self.validations.append(validation)
         self.last = time.perf_counter()
         if self.trainer.is_data_parallel_master:
             self._write()
@@ -143,23 +132,25 @@ class TrainingRecord:
     def state(self) -> dict:
         """Return the state to save in a checkpoint."""
         self._count_time()
-        return {"cells": self.cells, "totals": dict(self.totals), "plugin_sha256": self.plugin}
-
-    def _facts(self) -> dict:
-        common = self.cfg.common
-        task = self.cfg.task
+        validations = [record.model_dump(exclude_defaults=True) for record in self.validations]
         return {
-            "model": self.cfg.model._name,
-            **method_facts(MethodSpec.from_options(self.cfg.model)),
-            "train_length": task.tokens_per_sample,
-            "seed": common.seed,
-            "precision": precision_of(common, self.trainer.device),
-            "device": self.trainer.device.type,
-            "parameters": sum(weight.numel() for weight in self.trainer.model.parameters()),
-            "layers": getattr(self.cfg.model, "decoder_layers", 6),
-            "width": getattr(self.cfg.model, "decoder_embed_dim", 512),
-            "processes": self.trainer.data_parallel_world_size,
+            "validations": validations,
+            "totals": dict(self.totals),
+            "plugin_sha256": self.plugin,
         }
+
+    def _model(self) -> Model:
+        """Return the record of the model after the last update."""
+        from ..models.description import describe_model, training_options
+
+        return describe_model(
+            self.cfg,
+            self.trainer.model,
+            len(self.trainer.task.source_dictionary),
+            options=training_options(self.cfg),
+            precision=precision_of(self.cfg.common, self.trainer.device),
+            updates=self.trainer.get_num_updates(),
+        )
 
     def _count_time(self) -> None:
         now = time.monotonic()
@@ -178,22 +169,22 @@ class TrainingRecord:
         except (UserInputError, OSError) as error:  # not worth losing the run for
             logger.warning(f"{path} could not be written ({error})")
 
-    def _results_file(self) -> dict:
+    def _results_file(self) -> TrainingFile:
         folder = Path(self.cfg.task.data.split(":")[0])
         if self._provenance is None:
             subsets = self.cfg.dataset.valid_subset.split(",")
             self._provenance = collect_provenance(
                 seconds=0,
-                precision=self.cells[-1]["precision"],
+                precision=self.validations[-1].model.precision,
                 seed=self.cfg.common.seed,
                 data=folder,
                 subsets=subsets,
             )
-        date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        seconds = round(self.totals["seconds"], 3)
-        provenance = self._provenance | {"date": date, "seconds": seconds}
+        self._provenance["date"] = utc_time()
+        self._provenance["seconds"] = round(self.totals["seconds"], 3)
         corpus = DataFolder.open(folder).corpus
-        return new_results_file("training", corpus, provenance, self.cells)
+        provenance = Provenance(**self._provenance)
+        return TrainingFile(corpus=corpus, provenance=provenance, records=self.validations)
 
 
 def precision_of(common, device: torch.device) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
+from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.labels import method_name
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.record import EvaluationFile
 
 from ..context_gain import context_gain_sections
 from ..estimates import estimate_change
@@ -273,13 +274,15 @@ def _test_text(folder: Path) -> list[str]:
     if not models:
         return []
     evaluation = load_results_file(models[0].folder / EVALUATION_FILE)
-    record = evaluation["cells"][0]
+    assert isinstance(evaluation, EvaluationFile), "a study evaluates its models on text"
+    measurement = evaluation.records[0]
+    assert measurement.score_to is not None, "a study scores a range of each article"
     sentence = TEST_TEXT.format(
-        tokens=record["tokens"],
-        begin=record["score_from"],
-        end=record["score_to"] - 1,
-        articles=len(record["document_bits"]),
-        digest=evaluation["provenance"]["data_sha256"],
+        tokens=measurement.tokens,
+        begin=measurement.score_from,
+        end=measurement.score_to - 1,
+        articles=len(measurement.document_bits),
+        digest=measurement.data_sha256,
     )
     return ["### Test text", sentence]
 

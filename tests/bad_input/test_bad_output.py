@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
 
 import pytest
 from commands import SHORT, as_process
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_record
 
 from alibi_fairseq.errors import print_error
+from alibi_fairseq.results.files import save_results_file
 
 
 def test_impossible_output_path_is_rejected(tmp_path, refuse):
-    (tmp_path / "results.json").write_text(json.dumps(document(evaluation_cell())))
+    save_results_file(document(evaluation_record()), tmp_path / "results.json")
     file = tmp_path / "results.json"
     for out in (file, file / "below", tmp_path / ("x" * 300)):
         assert str(out)[:200] in refuse("report", tmp_path / "results.json", "--out", out)

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from bad_input_cases import without
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_record
 
 from alibi_fairseq import cli
+from alibi_fairseq.results.files import save_results_file
 
 
-def results_with(**values) -> str:
-    """Return a results file whose record has other values."""
-    return json.dumps(document(evaluation_cell() | values))
+def results_text() -> str:
+    """Return the text of a valid results file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "results.json")
+        save_results_file(document(evaluation_record(tokens=5, architecture="a model")), path)
+        return path.read_text()
 
 
+TEXT = results_text()
 #: Contents of results files.
 RESULTS = {
-    "a missing key": json.dumps(without(document(evaluation_cell()), "corpus")),
-    "a missing key of a cell": json.dumps(document(without(evaluation_cell(), "tokens"))),
-    "a huge number": results_with(tokens=10**400),
-    "too many digits": results_with(tokens=5).replace(": 5", ": " + "9" * 5000),
+    "a missing key": TEXT.replace('"corpus": "demo",', "", 1),
+    "an unknown key": TEXT.replace('"tokens": 5', '"tokens": 5, "words_per_minute": 5'),
+    "a huge number": TEXT.replace('"tokens": 5', '"tokens": ' + str(10**400)),
+    "too many digits": TEXT.replace('"tokens": 5', '"tokens": ' + "9" * 5000),
     "deep nesting": '{"a":' * 3000,
-    "half a surrogate pair": results_with(model="\ud800"),
-    "NaN": results_with(seconds=float("nan")),
-    "overrides that are not JSON": results_with(model_overrides="{'a': 1}"),
-    "text that is not an object": json.dumps(document(evaluation_cell(), text=5)),
-    "a speed that is text": results_with(evaluation_tokens_per_second="fast"),
-    "a speed of zero": results_with(evaluation_tokens_per_second=0),
-    "a number of tokens that is text": results_with(trained_tokens="many"),
+    "half a surrogate pair": TEXT.replace("a model", "\\ud800"),
+    "NaN": TEXT.replace('"tokens": 5', '"tokens": 5, "seconds": NaN'),
+    "an earlier version": TEXT.replace('"version": 2', '"version": 1'),
     "not JSON": "hello",
     "latin-1": "n\u00e4".encode("latin-1"),
     "another document": "[]",
@@ -49,8 +50,8 @@ MARKUP = "<script>x</script> | **b** ![i](http://e) `c` $x^{$ " + "long" * 100
 
 
 def test_results_text_is_escaped(tmp_path, arguments_of_pytest_stay):
-    cells = [evaluation_cell(16.0, length=length, model=MARKUP) for length in (64, 128)]
-    (tmp_path / "results.json").write_text(json.dumps(document(*cells, corpus=MARKUP)))
+    records = [evaluation_record(length=length, architecture=MARKUP) for length in (64, 128)]
+    save_results_file(document(*records, corpus=MARKUP), tmp_path / "results.json")
     out = tmp_path / "out"
     assert cli.main(["report", str(tmp_path / "results.json"), "--out", str(out)]) == 0
     pages = list(out.rglob("*.md"))

@@ -21,7 +21,7 @@ from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
-from alibi_fairseq.results.results_file import (
+from alibi_fairseq.results.files import (
     find_results_files,
     load_results_file,
 )
@@ -59,7 +59,8 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert "<!-- Loss by position -->" in figure
     results = load_results_file(out / "results.json")
     measured = [
-        (cell["position_method"], cell["length"], cell["updates"]) for cell in results["cells"]
+        (record.model.position_method, record.length, record.model.updates)
+        for record in results.records
     ]
     assert measured == [
         ("alibi", 16, 4),
@@ -68,10 +69,10 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
         ("learned", 48, 4),
     ]
     folder = next(out.glob("*/learned-16-seed1"))
-    for cell in load_results_file(folder / "results.json")["cells"]:
-        command = cell["train_command"]
-        assert "--position-method learned" in command
-        assert command.startswith("alibi-fairseq train ")
+    (validation, *_) = load_results_file(folder / "training.json").records
+    assert validation.model.options["max_update"] == "4"
+    for record in load_results_file(folder / "results.json").records:
+        assert record.model.training_key == validation.model.training_key
 
     assert main(["report", str(out), "--out", str(tmp_path / "report")]) == 0
     assert "4 measurements" in capsys.readouterr().out
@@ -367,11 +368,11 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     probe, other_probe = cells_of(text.split("## copy")[1])[1:]
     assert [probe[0], other_probe[0]] == [row[0], other[0]]
     assert probe[1].endswith("%")
-    measured = load_results_file(tmp_path / "out" / "speeds.json")["cells"]
-    cases = [(cell["position_method"], cell["phase"]) for cell in measured]
+    measured = load_results_file(tmp_path / "out" / "speeds.json").records
+    cases = [(record.model.position_method, record.case["phase"]) for record in measured]
     models = ("root", "root_exponent_0.75", "sinusoidal")
     assert sorted(cases) == [(name, phase) for name in models for phase in ("evaluate", "train")]
-    assert all(len(cell["round_seconds"]) == 3 for cell in measured)
+    assert all(len(record.measured["round_seconds"]) == 3 for record in measured)
     probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")
     assert '"display_name": "Root distance"' in probed
     names = {path.name for path in find_results_files(tmp_path / "out")}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fakes import Commands, value
-from results_documents import PROVENANCE, document, evaluation_cell
+from results_documents import PROVENANCE, document, evaluation_record, validation_record
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.compare.comparison_runs import list_runs
@@ -13,7 +13,7 @@ from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
-from alibi_fairseq.results.results_file import (
+from alibi_fairseq.results.files import (
     find_results_files,
     load_results_file,
     save_results_file,
@@ -67,8 +67,8 @@ def test_seconds_of_shared_results_file_count_once(sliding_comparison, tmp_path,
     out = tmp_path / "out"
     assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
     results = load_results_file(out / "results.json")
-    assert len(results["cells"]) == 6
-    assert results["provenance"]["seconds"] == 2 * PROVENANCE["seconds"]
+    assert len(results.records) == 6
+    assert results.provenance.seconds == 2 * PROVENANCE["seconds"]
 
 
 def test_results_have_provenance_of_evaluations(sliding_comparison, tmp_path, monkeypatch):
@@ -76,11 +76,11 @@ def test_results_have_provenance_of_evaluations(sliding_comparison, tmp_path, mo
     monkeypatch.setattr(child_process, "execute_command", Commands())
     out = tmp_path / "out"
     assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
-    provenance = load_results_file(out / "results.json")["provenance"]
+    provenance = load_results_file(out / "results.json").provenance
     for key in ("git_commit", "hardware", "versions", "threads", "date"):
-        assert provenance[key] == PROVENANCE[key]
-    assert provenance["command"] != PROVENANCE["command"]
-    assert len(provenance["parts"]) == 2
+        assert provenance.model_dump(exclude_unset=True)[key] == PROVENANCE[key]
+    assert provenance.command != PROVENANCE["command"]
+    assert len(provenance.parts) == 2
 
 
 def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch)
         code = train(words, log, watch)
         path = Path(value(words, "--save-dir")) / "training.json"
         training = load_results_file(path)
-        training["cells"][-1]["trained_tokens"] = 300
+        training.records[-1].trained_tokens = 300
         save_results_file(training, path)
         return code
 
@@ -114,13 +114,13 @@ def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, mon
     out = tmp_path / "out"
     command = ["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]
     assert main(command) == 0
-    first = load_results_file(out / "results.json")["cells"]
+    first = load_results_file(out / "results.json").records
     config = yaml.safe_load(sliding_comparison.read_text())
     sliding_comparison.write_text(yaml.safe_dump({**config, "score_from": 8}))
     commands.ran.clear()
     assert main(command) == 0
     assert commands.ran == ["eval"] * 4
-    assert load_results_file(out / "results.json")["cells"] == first
+    assert load_results_file(out / "results.json").records == first
     commands.ran.clear()
     assert main(command) == 0
     assert commands.ran == []
@@ -138,13 +138,14 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     )
     models = list_runs(config, tmp_path)
     for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
-        measured = evaluation_cell(perplexity, length=64, stride=64, train_length=64, seed=seed)
-        measured["checkpoint"] = str(model.run.checkpoint_path())
-        measured["checkpoint_sha256"] = f"{seed:064}"
+        run = {"seed": seed, "checkpoint_sha256": f"{seed:064}"}
+        checkpoint = str(model.run.checkpoint_path())
+        measured = evaluation_record(perplexity, length=64, checkpoint=checkpoint, **run)
         # From an earlier request, before the folder was moved
-        moved = {"checkpoint": f"elsewhere/seed{seed}/checkpoint_last.pt"}
-        longer = {**measured, **moved, "length": 128, "stride": 128, "train_command": f"a{seed}"}
-        not_requested = {**longer, "length": 256, "stride": 256}
+        moved = f"elsewhere/seed{seed}/checkpoint_last.pt"
+        options = {"data": f"elsewhere/{seed}"}
+        longer = evaluation_record(perplexity, checkpoint=moved, options=options, **run)
+        not_requested = longer.model_copy(update={"length": 256, "stride": 256})
         provenance = {
             "data_sha256": data_sha256(data_bin, ["valid"]),
             "dictionary_sha256": dictionary_sha256(data_bin),
@@ -153,7 +154,7 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
             document(longer, not_requested, measured, **provenance),
             model.run.folder / "results.json",
         )
-        last = evaluation_cell(perplexity, updates=config.updates, trained_tokens=config.tokens)
+        last = validation_record(perplexity, updates=config.updates, trained_tokens=config.tokens)
         save_results_file(document(last, kind="training"), model.run.folder / "training.json")
     ComparisonExperiment(config, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
@@ -163,6 +164,6 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     assert "seeds 1, 2." in text
     assert "| 256" not in text
     results = load_results_file(tmp_path / "results.json")
-    assert [record["seed"] for record in results["cells"]] == [1, 1, 2, 2]
+    assert [record.model.seed for record in results.records] == [1, 1, 2, 2]
     # The text is that of an evaluation of the split on its own.
-    assert results["provenance"]["data_sha256"] == data_sha256(data_bin, ["valid"])
+    assert results.provenance.data_sha256 == data_sha256(data_bin, ["valid"])

@@ -18,7 +18,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
 from alibi_fairseq.evaluation.split import load_dictionary
-from alibi_fairseq.results.results_file import find_results_files, load_results_file
+from alibi_fairseq.results.files import find_results_files, load_results_file
 from alibi_fairseq.runs import child_process
 
 COPY = PROBES["copy"]
@@ -225,9 +225,9 @@ def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch
     assert main(words) == 0
     assert "none has learned the task" in capsys.readouterr().out
     document = load_results_file(out / "results.json")
-    assert document["kind"] == "probe"
-    assert document["corpus"] == "copy"
-    measured = [(cell["length"], cell["depth"]) for cell in document["cells"]]
+    assert document.kind == "probe"
+    assert document.corpus == "copy"
+    measured = [(record.length, record.depth) for record in document.records]
     assert measured == [(48 * n, depth) for n in (1, 2, 4, 8, 16) for depth in DEPTHS]
     assert (out / "figure.svg").stat().st_size > 1000
     assert (out / "table.md").is_file()
@@ -282,7 +282,7 @@ def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, mon
     assert "## passkey" in printed
     header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
     assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]
-    kinds = [load_results_file(path)["kind"] for path in find_results_files(tmp_path / "out")]
+    kinds = [load_results_file(path).kind for path in find_results_files(tmp_path / "out")]
     assert sorted(kinds) == ["evaluation", "probe"]
 
 

@@ -2,49 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from fakes import TINY
-from results_documents import cells_of, document, evaluation_cell
+from results_documents import cells_of, document, evaluation_record
 
-from alibi_fairseq.compare import comparison_runs, speeds
+from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.speeds import key_of, ratios, speed_columns
 from alibi_fairseq.reporting.perplexity_by_length import length_table
-from alibi_fairseq.results.measurements import measurements_of
+from alibi_fairseq.results import labels
+from alibi_fairseq.results.record import Benchmark, Measurement, Model
 
-WINDOW = "--attention-window 8"
-CLAMPED = '{"clamp_learned_positions": true}'
-CLAMPED_WINDOW = '{"attention_window": 8, "clamp_learned_positions": true}'
+WINDOW = {"attention_window": "8"}
+CLAMPED = {"clamp_learned_positions": True}
 
 
-def timed(method: str, seconds: float, flags: str = "", phase: str = "train") -> dict:
+def timed(
+    method: str,
+    seconds: float,
+    options: Mapping[str, str] = MappingProxyType({}),
+    phase: str = "train",
+    **measured,
+) -> Benchmark:
     """Return the record of a timed model."""
-    return {
-        "phase": phase,
-        "position_method": method,
-        "train_length": 64,
-        "train_command": f"alibi-fairseq train data --position-method {method} {flags}",
-        "round_seconds": [seconds, seconds],
-    }
+    options = {"data": "data", **options}
+    return Benchmark(
+        name="an update",
+        case={"phase": phase},
+        model=Model(position_method=method, train_length=64, options=options),
+        measured={"round_seconds": [seconds, seconds], **measured},
+    )
 
 
-def trained(method: str, flags: str, lr: float) -> dict:
-    """Return a result record of a model, trained on another corpus with another learning rate."""
-    command = f"alibi-fairseq train other --position-method {method} {flags} --lr {lr} --seed 7"
-    return evaluation_cell(position_method=method, train_length=64, train_command=command)
+def trained(method: str, options: Mapping[str, str], lr: float, **changes) -> Measurement:
+    """Return a measurement of a model, trained on another corpus with another learning rate."""
+    options = {"data": "other", "lr": str(lr), **options}
+    return evaluation_record(position_method=method, seed=7, options=options, **changes)
 
 
 def test_models_of_one_name_have_separate_speeds():
     records = [timed("sinusoidal", 6.0), timed("alibi", 3.0), timed("alibi", 2.0, WINDOW)]
-    results = document(trained("alibi", "", 0.1), trained("alibi", WINDOW, 0.2))
-    table = cells_of(length_table(measurements_of(results), ratios(records)))
+    results = document(trained("alibi", {}, 0.1), trained("alibi", WINDOW, 0.2))
+    table = cells_of(length_table(results.records, ratios(records)))
     column = table[0].index("training speed")
     speeds = {row[0]: row[column] for row in table[1:]}
     assert sorted(speeds.values()) == ["2.00", "3.00"]
-    (windowed,) = [name for name in speeds if WINDOW in name]
+    (windowed,) = [name for name in speeds if "--attention-window 8" in name]
     assert speeds[windowed] == "3.00"
 
 
@@ -52,12 +60,13 @@ def test_variants_lack_speeds_of_evaluation():
     records = []
     for phase in ("train", "evaluate"):
         for method in ("sinusoidal", "learned"):
-            memory = {"peak_memory_mb": 5.0 if phase == "train" else None}
-            records.append({**timed(method, 1.0, phase=phase), **memory})
-    as_trained = {**trained("learned", "", 0.1), "model_overrides": CLAMPED}
-    variant = {**as_trained, "model_overrides": CLAMPED_WINDOW, "label": "limited"}
+            memory = 5.0 if phase == "train" else None
+            records.append(timed(method, 1.0, phase=phase, peak_memory_mb=memory))
+    as_trained = trained("learned", {}, 0.1, overrides=CLAMPED)
+    limited = {**CLAMPED, "attention_window": 8}
+    variant = as_trained.with_model(overrides=limited, label="limited")
     columns = {**ratios(records), "copy at 4 L": {key_of(records[1]): "75%"}}
-    table = cells_of(length_table(measurements_of(document(as_trained, variant)), columns))
+    table = cells_of(length_table(document(as_trained, variant).records, columns))
     assert table[0][-4:] == ["training speed", "evaluation speed", "memory", "copy at 4 L"]
     assert table[1][0] == "Learned, L=64"
     assert table[1][-4:] == ["1.00", "1.00", "1.00", "75%"]
@@ -121,7 +130,7 @@ def test_speeds_are_measured_again_after_an_edit(data_bin, tmp_path, timed_lengt
     )
     for version in ("a" * 64, "a" * 64, "b" * 64):
         version_of = {("alibi",): version}  # as if ALiBi came from a plugin
-        monkeypatch.setattr(comparison_runs, "plugin_sha256", version_of.get)
+        monkeypatch.setattr(labels, "plugin_sha256", version_of.get)
         speed_columns(comparison, tmp_path)
     assert timed_lengths == [16, 16]
 

@@ -6,13 +6,12 @@ import pytest
 import torch
 from fairseq_runs import write_corpus
 from fakes import TINY, in_this_process
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_record
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.compare.undertrained import undertrained_warning, unigram_entropy
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.runs import child_process
 
 
@@ -26,45 +25,44 @@ def test_unigram_entropy_matches_torch(data_bin):
 def test_warning_names_undertrained_models():
     """The entropy is 10 bits, so a trained model has a loss of at most 9 bits per token."""
     records = [
-        evaluation_cell(2**9.2, position_method="alibi", length=64),
-        evaluation_cell(2**8.9, position_method="alibi", length=128),
-        evaluation_cell(2**9.2, position_method="rotary", length=64),
-        evaluation_cell(2**10.9, position_method="rotary", length=128),
+        evaluation_record(2**9.2, position_method="alibi", length=64),
+        evaluation_record(2**8.9, position_method="alibi", length=128),
+        evaluation_record(2**9.2, position_method="rotary", length=64),
+        evaluation_record(2**10.9, position_method="rotary", length=128),
     ]
-    warning = undertrained_warning(measurements_of(document(*records)), entropy=10.0)
+    warning = undertrained_warning(document(*records).records, entropy=10.0)
     assert "Rotary, L=64" in warning
     assert "perplexity of 1,024.0" in warning
     assert "ALiBi" not in warning
-    assert undertrained_warning(measurements_of(document(*records[:2])), entropy=10.0) is None
+    assert undertrained_warning(document(*records[:2]).records, entropy=10.0) is None
 
 
 def test_warning_counts_each_seed():
     results = [
-        document(evaluation_cell(2**8.5, seed=1), seed=1),
-        document(evaluation_cell(2**9.5, seed=2), seed=2),
+        document(evaluation_record(2**8.5, seed=1), seed=1),
+        document(evaluation_record(2**9.5, seed=2), seed=2),
     ]
-    assert "ALiBi" in undertrained_warning(measurements_of(*results), entropy=10.0)
+    measurements = [record for file in results for record in file.records]
+    assert "ALiBi" in undertrained_warning(measurements, entropy=10.0)
 
 
 def test_warning_distinguishes_models_of_one_name():
-    """Both are called alibi in results. They differ in the training command only."""
-    command = "alibi-fairseq train data --position-method alibi"
-    window = "--attention-window 8"
+    """Both are called alibi in results. They differ in an option of the training only."""
     records = [
-        evaluation_cell(2**8.5, train_command=command),
-        evaluation_cell(2**9.5, train_command=f"{command} {window}"),
+        evaluation_record(2**8.5, options={}),
+        evaluation_record(2**9.5, options={"attention_window": "8"}),
     ]
-    warning = undertrained_warning(measurements_of(document(*records)), entropy=10.0)
-    assert f"barely trained: ALiBi, L=64 ({window})." in warning
+    warning = undertrained_warning(document(*records).records, entropy=10.0)
+    assert "barely trained: ALiBi, L=64 (--attention-window 8)." in warning
 
 
 def test_overrides_do_not_make_a_model_undertrained():
     """One trained model is evaluated as trained, and with a window that hides the context."""
     records = [
-        evaluation_cell(2**8.5),
-        evaluation_cell(2**9.5, label="limited", model_overrides='{"attention_window": 1}'),
+        evaluation_record(2**8.5),
+        evaluation_record(2**9.5, label="limited", overrides={"attention_window": 1}),
     ]
-    measurements = measurements_of(document(*records))
+    measurements = document(*records).records
     assert undertrained_warning(measurements, entropy=10.0) is None
     warning = undertrained_warning(measurements, entropy=9.0)
     assert "barely trained: ALiBi, L=64." in warning

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from results_documents import cells_of
+from results_documents import cells_of, evaluation_record
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
 from alibi_fairseq.data.probe_data import PROBE_FILE
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.files import load_results_file
 
 
 def test_eval_prints_table_of_records(trained, tmp_path, capsys):
@@ -16,8 +16,8 @@ def test_eval_prints_table_of_records(trained, tmp_path, capsys):
     command += ["--lengths", "16,48", "--strides", "full,4", "--subset", "valid,test"]
     command += ["--effective-context", "50"]
     assert main([*command, "--out", str(tmp_path / "results.json")]) == 0
-    cells = load_results_file(tmp_path / "results.json")["cells"]
-    measured = [(cell["subset"], cell["length"], cell["stride"]) for cell in cells]
+    cells = load_results_file(tmp_path / "results.json").records
+    measured = [(cell.subset, cell.length, cell.stride) for cell in cells]
     assert measured == [
         ("valid", 16, 16),
         ("valid", 16, 4),
@@ -36,8 +36,8 @@ def test_eval_prints_table_of_records(trained, tmp_path, capsys):
     contexts = printed.out.split("\n\n")[1].splitlines()[2:]
     assert [line.split()[-2] for line in contexts] == 4 * ["16"]
     for cell, line in zip(cells, table[2 : 2 + len(cells)], strict=True):
-        assert f"{cell['perplexity']:.2f}" in line
-        assert f"{cell['mean_context']:.1f}" in line
+        assert f"{cell.perplexity:.2f}" in line
+        assert f"{cell.mean_context:.1f}" in line
 
 
 def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
@@ -45,14 +45,12 @@ def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
     command += ["--lengths", "16,48", "--strides", "full,4", "--by-position"]
     out = tmp_path / "results.json"
     assert main([*command, "--out", str(out)]) == 0
-    record = load_results_file(out)["cells"][2]
-    assert record["length"] == record["stride"] == 48
+    record = load_results_file(out).records[2]
+    assert record.length == record.stride == 48
     rows = cells_of(capsys.readouterr().out.split("\n\n")[2])[1:]
     assert rows[0][0] == "1"
     assert rows[-1][0] == "33–48"
-    for row, tokens, bits in zip(
-        rows, record["position_tokens"], record["position_bits"], strict=True
-    ):
+    for row, tokens, bits in zip(rows, record.position_tokens, record.position_bits, strict=True):
         assert row[1:] == [f"{tokens:,}", f"{bits / tokens:.3f}"]
     command[command.index("16,48")] = "90000"
     assert main([*command, "--out", str(tmp_path / "long.json")]) == 0
@@ -90,17 +88,16 @@ def test_eval_rejects_training_split_of_several_shards(trained, tmp_path, refuse
 @pytest.mark.parametrize(("percent", "expected"), [(0, 512), (1, 128), (5, 64), (100, 16)])
 def test_effective_context_is_shortest_window_in_tolerance(percent, expected):
     losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
-    model = {"checkpoint": "run/model.pt", "subset": "valid", "stride": 8}
-    cells = [{**model, "length": length, "loss_bits": loss} for length, loss in losses.items()]
+    model = {"checkpoint": "run/model.pt", "stride": 8}
+    cells = [evaluation_record(2**loss, length=length, **model) for length, loss in losses.items()]
     line = context_table(cells[1:] + cells[:1], percent, [8]).splitlines()[-1]
     assert line.split()[-2] == str(expected)
 
 
 def test_effective_context_of_each_requested_stride():
     cases = {(64, 64): 5.0, (128, 64): 5.0, (128, 128): 4.0}
-    model = {"checkpoint": "run/model.pt", "subset": "valid"}
     cells = [
-        {**model, "length": length, "stride": stride, "loss_bits": loss}
+        evaluation_record(2**loss, length=length, stride=stride, checkpoint="run/model.pt")
         for (length, stride), loss in cases.items()
     ]
     rows = context_table(cells, 1.0, [None, 64]).splitlines()[2:]

@@ -18,8 +18,8 @@ BUCKET_ENDS = sorted({2**n for n in range(14)} | {3 * 2**n for n in range(13)})
 
 def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
     """Return tokens and bits of a record by the last position of each bucket."""
-    values = zip(record["position_tokens"], record["position_bits"], strict=True)
-    return dict(zip(record["position_ends"], values, strict=True))
+    values = zip(record.position_tokens, record.position_bits, strict=True)
+    return dict(zip(record.position_ends, values, strict=True))
 
 
 def expected_buckets(positions: Counter, nats: Counter) -> dict[int, tuple[int, float]]:
@@ -86,9 +86,9 @@ def test_buckets_match_naive_loop(sweep, trained, name, length, stride, changes)
 @pytest.mark.parametrize("stride", [None, 7])
 def test_buckets_add_up_to_total_loss(sweep, stride):
     (record,) = sweep(lengths=[48], strides=[stride])
-    assert sum(record["position_tokens"]) == record["tokens"]
-    total = record["loss_bits"] * record["tokens"]
-    assert math.fsum(record["position_bits"]) == pytest.approx(total, rel=1e-14)
+    assert sum(record.position_tokens) == record.tokens
+    total = record.loss_bits * record.tokens
+    assert math.fsum(record.position_bits) == pytest.approx(total, rel=1e-14)
 
 
 def test_memory_of_all_tokens_equals_one_window(sweep):
@@ -107,13 +107,13 @@ def test_memory_of_all_tokens_equals_one_window(sweep):
 def test_position_includes_memory(sweep):
     (record,) = sweep("transformer-xl", lengths=[16])
     positions: Counter = Counter()
-    for token in range(record["tokens"]):
+    for token in range(record.tokens):
         in_memory = min(token // 16 * 16, 24)
         in_segment = token % 16 + 1
         positions[in_memory + in_segment] += 1
     expected = expected_buckets(positions, Counter())
-    assert record["position_ends"] == list(expected)
-    assert record["position_tokens"] == [tokens for tokens, _ in expected.values()]
+    assert record.position_ends == list(expected)
+    assert record.position_tokens == [tokens for tokens, _ in expected.values()]
 
 
 def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
@@ -133,16 +133,18 @@ def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     resumed = sweep(**case)
     for record, expected in zip(resumed, uninterrupted, strict=True):
         for key in ("position_ends", "position_tokens", "position_bits"):
-            assert record[key] == expected[key]
+            assert getattr(record, key) == getattr(expected, key)
 
 
 def test_length_past_the_end_repeats_buckets(sweep):
     shorter, longer = sweep(lengths=[5000, 7000])
-    assert longer["position_bits"] == shorter["position_bits"]
-    assert shorter["position_ends"][-1] == shorter["longest_window"] == shorter["tokens"]
+    assert longer.position_bits == shorter.position_bits
+    assert shorter.position_ends[-1] == shorter.longest_window == shorter.tokens
 
 
 def test_attention_within_documents_has_no_positions(sweep):
     (record,) = sweep("alibi", overrides={"block_diagonal": "eos"})
-    assert "perplexity" in record
-    assert not {"position_ends", "position_bits", "min_context", "mean_context"} & set(record)
+    assert record.perplexity
+    assert record.position_ends == record.position_bits == []
+    assert record.min_context is None
+    assert record.mean_context is None

@@ -19,9 +19,7 @@ from alibi_fairseq.evaluation.split import Split, find_document_starts
 from alibi_fairseq.evaluation.text_size import TextSize
 from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.identity import Role
-from alibi_fairseq.results.measurements import measurements_of
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.files import load_results_file
 
 STARTS = [0, 120, 240, 260]
 
@@ -108,9 +106,7 @@ def test_document_losses_match_model_scores(
     tokens = torch.cat([line["target"] for line in task.dataset("valid")])
     inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
     ends = [*STARTS[1:], len(tokens)]
-    documents_of_cell = zip(
-        STARTS, ends, cell["document_tokens"], cell["document_bits"], strict=True
-    )
+    documents_of_cell = zip(STARTS, ends, cell.document_tokens, cell.document_bits, strict=True)
     for begin, end, count, bits in documents_of_cell:
         end = min(end, begin + 100)
         nats = 0.0
@@ -123,31 +119,31 @@ def test_document_losses_match_model_scores(
             nats -= scores[chosen].sum().item()
         assert count == max(0, end - begin - score_from)
         assert bits == pytest.approx(nats / np.log(2), abs=1e-3)
-    assert cell["tokens"] == sum(cell["document_tokens"])
-    assert cell["loss_bits"] * cell["tokens"] == pytest.approx(sum(cell["document_bits"]))
+    assert cell.tokens == sum(cell.document_tokens)
+    assert cell.loss_bits * cell.tokens == pytest.approx(sum(cell.document_bits))
 
 
 def test_documents_without_range_keep_total_loss(documents):
     whole_text = documents(out="whole", per_document=None)
     for cell, whole in zip(documents(), whole_text, strict=True):
-        assert cell["loss_bits"] == pytest.approx(whole["loss_bits"], rel=1e-12)
-        assert cell["mean_context"] == whole["mean_context"]
-        assert cell["bits_per_byte"] == pytest.approx(whole["bits_per_byte"], rel=1e-12)
-        assert cell["document_tokens"][:3] == [120, 120, 20]
+        assert cell.loss_bits == pytest.approx(whole.loss_bits, rel=1e-12)
+        assert cell.mean_context == whole.mean_context
+        assert cell.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-12)
+        assert cell.document_tokens[:3] == [120, 120, 20]
         assert "document_tokens" not in whole
 
 
 def test_lengths_strides_and_memories_share_their_tokens(documents):
     cells = documents(score_from=48)
-    counts = [cell["document_tokens"] for cell in cells]
+    counts = [cell.document_tokens for cell in cells]
     assert counts == 4 * [counts[0]]
     assert counts[0][:3] == [72, 72, 0]
-    assert [cell["min_context"] for cell in cells] == [1, 13, 1, 45]
-    assert len({cell["bytes"] for cell in cells}) == 1
+    assert [cell.min_context for cell in cells] == [1, 13, 1, 45]
+    assert len({cell.bytes for cell in cells}) == 1
     (with_memory,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
-    assert with_memory["document_tokens"] == counts[0]
-    assert with_memory["memory_length"] == 24
-    assert with_memory["loss_bits"] != cells[0]["loss_bits"]
+    assert with_memory.document_tokens == counts[0]
+    assert with_memory.model.memory_length == 24
+    assert with_memory.loss_bits != cells[0].loss_bits
 
 
 WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
@@ -186,9 +182,9 @@ def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
         assert wrong[0] in refuse(*command, *wrong)
         assert not list(tmp_path.iterdir())
     assert main([*command, "--per-document", "--score-from", "32"]) == 0
-    for cell in load_results_file(out)["cells"]:
-        assert (cell["documents"], cell["score_from"]) == ("empty-lines", 32)
-    assert f'"document_tokens": [{", ".join(map(str, cell["document_tokens"]))}]' in out.read_text()
+    for cell in load_results_file(out).records:
+        assert (cell.documents, cell.score_from) == ("empty-lines", 32)
+    assert f'"document_tokens": [{", ".join(map(str, cell.document_tokens))}]' in out.read_text()
     assert "score_from" in refuse(*command, "--per-document", "--score-from", "16")
 
 
@@ -199,19 +195,6 @@ def test_changed_boundaries_need_another_output(documents, data, tmp_path):
     (folder / "documents.json").write_text(json.dumps({"valid": [0, 50]}))
     with pytest.raises(UserInputError, match="documents_sha256"):
         documents(data=folder)
-
-
-def test_results_without_hash_of_boundaries_are_resumed(documents, tmp_path):
-    (first,) = documents(lengths=[16], strides=[4])
-    path = tmp_path / "results.json"
-    results = json.loads(path.read_text())
-    del results["cells"][0]["documents_sha256"]
-    path.write_text(json.dumps(results))
-    old, new = documents(lengths=[16, 48], strides=[4])
-    assert "documents_sha256" not in old
-    assert new["documents_sha256"] == first["documents_sha256"]
-    measurements = measurements_of(load_results_file(path))
-    assert len({measured.identity(Role.MODEL) for measured in measurements}) == 1
 
 
 @pytest.mark.parametrize(

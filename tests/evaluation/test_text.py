@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import shutil
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from fairseq.data import Dictionary
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
-from alibi_fairseq.evaluation.text_evaluator import loss_measures
 from alibi_fairseq.evaluation.text_size import WORD_MARK, TextSize, measure_text_size
 from alibi_fairseq.results.data_folder import DataFolder
 
@@ -119,13 +116,3 @@ def test_text_size_of_manifest_takes_precedence(trained, tmp_path):
     describe(data, valid={**counts, "tokens": 7})
     with pytest.raises(UserInputError, match="its manifest says 7"):
         load_split(DataFolder.open(data), "valid", dictionary)
-
-
-def test_perplexity_per_word_beyond_float64_is_left_out():
-    text_size = TextSize(words=2, bytes=600)
-    measures = loss_measures([Fraction(1418)], [300], text_size, per_document=False)
-    assert measures["word_perplexity"] == math.exp(709)
-    measures = loss_measures([Fraction(2000)], [300], text_size, per_document=False)
-    assert "word_perplexity" not in measures
-    assert measures["words"] == 2
-    assert measures["bits_per_byte"] == pytest.approx(2000 / math.log(2) / 600)

@@ -6,7 +6,7 @@ import pytest
 from folders import TEXT
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.files import load_results_file
 
 
 @pytest.fixture
@@ -29,6 +29,6 @@ def evaluate(text, tmp_path):
             if value is not True:
                 command.append(value)
         assert main([str(word) for word in command]) == 0
-        return load_results_file(tmp_path / f"{out}.json")["cells"]
+        return load_results_file(tmp_path / f"{out}.json").records
 
     return run

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, Gemma3Config
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface import evaluation
 from alibi_fairseq.huggingface.transformers_model import find_max_length, find_position_method
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.files import load_results_file
 
 pytest_plugins = ["evaluate_text"]
 
@@ -24,22 +24,22 @@ def test_records_identify_model_and_text(evaluate, text, tmp_path):
     folder = make_folder(tmp_path / "my-model")
     (record,) = evaluate(folder, lengths="16", strides="full")
     document = load_results_file(tmp_path / "results.json")
-    provenance = document["provenance"]
+    provenance = document.provenance
 
     def sha256(*files):
         return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
-    assert provenance["data_sha256"] == record["text_sha256"] == sha256(text)
-    assert record["config_sha256"] == sha256(folder / "config.json")
-    assert record["weights_sha256"] == sha256(folder / "model.safetensors")
-    assert record["tokenizer_sha256"] == sha256(
+    assert provenance.data_sha256 == record.data_sha256 == sha256(text)
+    assert record.model.config_sha256 == sha256(folder / "config.json")
+    assert record.model.weights_sha256 == sha256(folder / "model.safetensors")
+    assert record.model.tokenizer_sha256 == sha256(
         folder / "tokenizer.json", folder / "tokenizer_config.json"
     )
-    assert (record["model"], record["label"]) == ("LlamaForCausalLM", "my-model")
-    assert (record["subset"], document["corpus"]) == ("sample", tmp_path.name.split(".")[0])
-    assert {"transformers", "tokenizers", "safetensors", "torch"} <= provenance["versions"].keys()
-    bits = record["loss_bits"] * record["tokens"]
-    assert record["bits_per_byte"] == pytest.approx(bits / record["bytes"])
+    assert (record.model.architecture, record.model.label) == ("LlamaForCausalLM", "my-model")
+    assert (record.subset, document.corpus) == ("sample", tmp_path.name.split(".")[0])
+    assert {"transformers", "tokenizers", "safetensors", "torch"} <= provenance.versions.keys()
+    bits = record.loss_bits * record.tokens
+    assert record.bits_per_byte == pytest.approx(bits / record.bytes)
 
 
 def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch, refuse, text):
@@ -58,7 +58,7 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch, refuse,
         patch.setattr(evaluation.TextFileEvaluator, "measure", interrupt)
         with pytest.raises(AssertionError):
             evaluate(folder)
-    assert len(load_results_file(tmp_path / "results.json")["cells"]) == 2
+    assert len(load_results_file(tmp_path / "results.json").records) == 2
     resumed = evaluate(folder)
     assert list(map(without_times, resumed)) == list(map(without_times, whole))
     monkeypatch.setattr(evaluation.TextFileEvaluator, "measure", pytest.fail)
@@ -75,8 +75,8 @@ def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
     unigram = make_folder(tmp_path / "unigram", "gpt-neox", unigram_tokenizer())
     byte_level_records = evaluate(byte_level, out="results/one", strides="full")
     unigram_records = evaluate(unigram, out="results/two", strides="full")
-    byte_level_tokens = byte_level_records[0]["tokens"]
-    unigram_tokens = unigram_records[0]["tokens"]
+    byte_level_tokens = byte_level_records[0].tokens
+    unigram_tokens = unigram_records[0].tokens
     assert byte_level_tokens != unigram_tokens
     report = tmp_path / "report"
     assert main(["report", str(tmp_path / "results"), "--out", str(report)]) == 0
@@ -89,7 +89,7 @@ def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
     ]
     shared = tables[tables.index(titles[2]) + 1]
     for record in byte_level_records + unigram_records:
-        assert f"{record['bits_per_byte']:.4f}" in shared
+        assert f"{record.bits_per_byte:.4f}" in shared
     assert list((report / "figures").glob("*.png"))
 
 
@@ -111,7 +111,7 @@ def test_overrides_change_the_configuration(evaluate, tmp_path, refuse, text):
     assert "at most 128 tokens" in refuse(*command, "--lengths", "8,129")
     overrides = '{"max_seq_len": 256}'
     (record,) = evaluate(folder, lengths="200", strides="full", model_overrides=overrides)
-    assert record["train_length"] == 128
+    assert record.model.train_length == 128
     assert "'other'" in refuse(*command, "--lengths", "8", "--model-overrides", '{"other": 1}')
 
 
@@ -128,8 +128,8 @@ def test_overrides_change_derived_values(evaluate, tmp_path):
     (overridden,) = evaluate(folder, model_overrides=json.dumps(window), **options)
     (folder / "config.json").write_text(json.dumps({**config, **window}))
     (edited,) = evaluate(folder, out="edited", **options)
-    assert listed["loss_bits"] == overridden["loss_bits"] == edited["loss_bits"]
-    assert edited["loss_bits"] != full["loss_bits"]
+    assert listed.loss_bits == overridden.loss_bits == edited.loss_bits
+    assert edited.loss_bits != full.loss_bits
 
 
 def test_vision_tower_does_not_limit_windows():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from huggingface_hub import ModelCard
-from results_documents import document
+from results_documents import document, validation_record
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface.model_card import trained_tokens
-from alibi_fairseq.results.results_file import save_results_file
+from alibi_fairseq.results.files import load_results_file, save_results_file
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +42,17 @@ def test_card_has_license_and_results(export, results, tmp_path):
     assert card.data.license == "apache-2.0"
     assert card.data.library_name == "transformers"
     assert card.data.pipeline_tag == "text-generation"
-    for record in json.loads(results.read_text())["cells"]:
-        assert f"{record['perplexity']:.2f}" in card.text
+    for record in load_results_file(results).records:
+        assert f"{record.perplexity:.2f}" in card.text
     assert "| trained ↓ evaluated at → |" in card.text
     assert "- License: apache-2.0" in card.text
     assert "tokens: not recorded" in card.text  # this training did not validate
 
 
 def test_trained_tokens_are_those_of_update_count(tmp_path):
-    facts = {"position_method": "alibi", "train_length": 32, "subset": "valid", "loss_bits": 5.0}
     records = []
     for updates in (100, 200):
-        records.append({**facts, "updates": updates, "trained_tokens": 512 * updates})
+        records.append(validation_record(updates=updates, trained_tokens=512 * updates))
     save_results_file(document(*records, kind="training"), tmp_path / "training.json")
     checkpoint = tmp_path / "checkpoint_best.pt"
     assert trained_tokens(checkpoint, 100) == 51200
@@ -79,11 +76,11 @@ def test_card_counts_parameters_of_exported_model(export, tmp_path):
 
 
 def test_results_of_other_checkpoint_are_rejected(export, results, tmp_path, capsys):
-    contents = json.loads(results.read_text())
-    for record in contents["cells"]:
-        record["checkpoint_sha256"] = "0" * 64
+    contents = load_results_file(results)
+    for record in contents.records:
+        record.model.checkpoint_sha256 = "0" * 64
     other_results = tmp_path / "other.json"
-    other_results.write_text(json.dumps(contents))
+    save_results_file(contents, other_results)
     assert export("--results", str(other_results)) == 2
     assert f"--results {other_results} has no perplexity of" in capsys.readouterr().err
     assert not (tmp_path / "model").exists()

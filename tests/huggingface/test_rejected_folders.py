@@ -68,7 +68,7 @@ def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path)
     assert "--trust-remote-code" in refuse(*command)
     assert not witness.exists()
     (record,) = evaluate(folder, lengths="8", strides="full", trust_remote_code=True)
-    assert record["model"] == "MyModel"
+    assert record.model.architecture == "MyModel"
     assert witness.exists()
 
 
@@ -120,7 +120,7 @@ def test_ignored_weights_are_accepted(evaluate, tmp_path):
     weights["gpt_neox.layers.0.attention.masked_bias"] = torch.ones(())
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (record,) = evaluate(folder, lengths="8", strides="full")
-    assert record["loss_bits"] == before["loss_bits"]
+    assert record.loss_bits == before.loss_bits
 
 
 def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path):
@@ -133,7 +133,7 @@ def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path):
         weights[f"{prefix}.bias"] = torch.ones(1, 1, 32, 32).tril().to(dtype)
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
         (record,) = evaluate(folder, out=str(dtype), lengths="8", strides="full")
-        assert record["loss_bits"] == before["loss_bits"]
+        assert record.loss_bits == before.loss_bits
     weights[f"{prefix}.bias"] = torch.ones(1, 1, 32, 32, dtype=torch.bool)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "out.json"]
@@ -143,7 +143,7 @@ def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path):
 def test_short_positions_are_accepted(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model", "gpt2", n_positions=8)
     (record,) = evaluate(folder, lengths="8", strides="full")
-    assert record["train_length"] == 8
+    assert record.model.train_length == 8
 
 
 def test_errors_of_the_forward_pass_are_one_sentence(refuse, text, tmp_path, monkeypatch):

@@ -217,13 +217,13 @@ def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, cap
     in_process("train", data_bin, *flags, "--max-update", 5)
     checkpoint = tmp_path / "checkpoint_last.pt"
     (record,) = sweep(checkpoint, data=data_bin, lengths=[32])
-    assert record["position_method"] == "rotary@8+none"
-    assert record["updates"] == 5
+    assert record.model.position_method == "rotary@8+none"
+    assert record.model.updates == 5
     (unlimited,) = sweep(
         checkpoint, out="full", data=data_bin, lengths=[32], overrides={"attention_window": 0}
     )
-    assert unlimited["position_method"] == "rotary+none"
-    assert unlimited["perplexity"] != record["perplexity"]
+    assert unlimited.model.position_method == "rotary+none"
+    assert unlimited.perplexity != record.perplexity
 
 
 def test_integer_window_of_old_checkpoints_is_read(checkpoint, data_bin, tmp_path):
@@ -233,5 +233,5 @@ def test_integer_window_of_old_checkpoints_is_read(checkpoint, data_bin, tmp_pat
     save_dir.mkdir()
     torch.save(state, save_dir / "checkpoint_last.pt")
     loaded = load_checkpoint(save_dir / "checkpoint_last.pt", data_bin)
-    assert loaded.facts["position_method"] == "alibi"
+    assert loaded.model.position_method == "alibi"
     in_process("train", data_bin, *SHORT, "--save-dir", save_dir, "--max-update", 4)

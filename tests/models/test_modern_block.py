@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import build_model, random_tokens, small_model
+from fairseq_runs import training_config
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.models.description import training_options
 from alibi_fairseq.positions import METHODS
-from alibi_fairseq.results.identity import identity
 
 PAD = 1
 VOCABULARY = 64
@@ -206,8 +207,8 @@ def test_activation_checkpointing_keeps_gradients(part, checkpointing):
 def test_models_with_different_parts_have_different_identities():
     identities = set()
     for part in ["", *PARTS]:
-        command = f"fairseq-train data --arch alibi_lm --position-method alibi {part}"
-        identities.add(identity({"position_method": "alibi", "train_command": command}))
+        cfg = training_config("--arch", "alibi_lm", *part.split())
+        identities.add(tuple(training_options(cfg).items()))
     assert len(identities) == len(PARTS) + 1
 
 

@@ -10,7 +10,14 @@ import itertools
 import re
 
 import pytest
-from results_documents import cells_of, document, evaluation_cell, figures_as_svg
+from results_documents import (
+    cells_of,
+    document,
+    evaluation_record,
+    figures_as_svg,
+    make_benchmark,
+    validation_record,
+)
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
@@ -18,7 +25,8 @@ from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.paper.trainings import CURVE_UPDATES, curve_evaluations
-from alibi_fairseq.results.results_file import save_results_file
+from alibi_fairseq.results.files import save_results_file
+from alibi_fairseq.results.record import ResultsFile, TextSummary
 
 GPU = {"cpu": "a processor", "cores": 8, "memory_gb": 64.0, "gpu": "a GPU"}
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
@@ -37,7 +45,7 @@ OURS = {
 }
 
 
-def evaluations(corpus: str) -> dict:
+def evaluations(corpus: str) -> ResultsFile:
     """Return results for every printed perplexity of a corpus and the curves of Figure 5."""
     records = {}  # by settings, because several items print the same perplexity
     for item in (*report_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
@@ -45,15 +53,15 @@ def evaluations(corpus: str) -> dict:
             continue
         for measurement in paper.measurements(item):
             settings = {
-                "position_method": measurement.position_method,
-                "train_length": measurement.train_length,
+                "position_method": measurement.model.position_method,
+                "train_length": measurement.model.train_length,
                 "length": measurement.length,
                 "stride": measurement.stride,
                 "subset": measurement.subset,
-                "updates": measurement.updates or UPDATES[corpus],
+                "updates": measurement.model.updates or UPDATES[corpus],
             }
             perplexity = measurement.perplexity or 99.0
-            record = evaluation_cell(perplexity, **settings, **SPEEDS)
+            record = evaluation_record(perplexity, **settings, **SPEEDS)
             records.setdefault(tuple(settings.values()), record)
     if corpus == "cc100-roberta":
         for evaluation in curve_evaluations():
@@ -66,46 +74,44 @@ def evaluations(corpus: str) -> dict:
                 "subset": "valid",
                 "updates": evaluation.updates,
             }
-            record = evaluation_cell(9.0 + 5_000 / evaluation.updates, **settings)
+            record = evaluation_record(9.0 + 5_000 / evaluation.updates, **settings)
             records.setdefault(tuple(settings.values()), record)
     for record in records.values():
-        record["model"] = paper.model(corpus)
+        record.model.architecture = paper.model(corpus)
     return document(*records.values(), corpus=corpus)
 
 
-def trainings(corpus: str) -> dict:
+def trainings(corpus: str) -> ResultsFile:
     """Return a training record of every evaluated run, with validations up to its end."""
     models = set()
-    for record in evaluations(corpus)["cells"]:
-        models.add((record["position_method"], record["train_length"]))
+    for record in evaluations(corpus).records:
+        models.add((record.model.position_method, record.model.train_length))
     update_counts = sorted({*CURVE_UPDATES, 44_200, 46_700, UPDATES[corpus]})
     records = []
     for (method, train_length), updates in itertools.product(sorted(models), update_counts):
-        record = {
-            "model": paper.model(corpus),
-            "position_method": method,
-            "train_length": train_length,
-            "length": train_length,
-            "subset": "valid",
-            "updates": updates,
-            "loss_bits": 3.2 + 1_000 / updates,
-            "gpu_hours": updates / 9,
-            "peak_memory_mb": 25_000.0,
-            "tokens_per_second": 8 * 25_000.0,
-            "processes": 8,
-        }
+        record = validation_record(
+            architecture=paper.model(corpus),
+            position_method=method,
+            train_length=train_length,
+            length=train_length,
+            updates=updates,
+            loss_bits=3.2 + 1_000 / updates,
+            gpu_hours=updates / 9,
+            peak_memory_mb=25_000.0,
+            tokens_per_second_per_process=25_000.0,
+        )
         records.append(record)
     return document(*records, kind="training", corpus=corpus)
 
 
-def speeds() -> dict:
+def speeds() -> ResultsFile:
     """Return results like those of ``benchmarks.methods`` for Table 1 and Figure 7."""
     models = set()
     for row in (*paper.rows("table01"), *paper.rows("figure07")):
         models.add((row["position_method"], row["train_length"]))
     records = []
     for method, length in sorted(models):
-        record = {
+        values = {
             "name": f"table 1, {method}",
             "phase": "train",
             "position_method": method,
@@ -117,7 +123,7 @@ def speeds() -> dict:
             "evaluation_tokens_per_second": 80_000.0,
             "peak_memory_mb": 15_000.0,
         }
-        records.append(record)
+        records.append(make_benchmark(values))
     return document(
         *records, kind="benchmark", corpus="random tokens", hardware=GPU, precision="bf16"
     )
@@ -186,7 +192,8 @@ def test_marks_require_text_like_the_papers(tmp_path, changes, reason):
     }
     text.update(changes)
     results_file = evaluations("bookcorpus")
-    results_file["provenance"] = {**results_file["provenance"], "text": text}
+    for record in results_file.records:
+        record.text = TextSummary(**text)
     results = collect([saved(tmp_path, results_file)])
     for item in ("table08", "table09", "table10"):
         shown = report_tables.table(item, results)

@@ -2,14 +2,14 @@
 
 import dataclasses
 import itertools
-import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fairseq_runs import training_config
+from results_documents import changed, parse_flags
 
 import alibi_fairseq.paper
 from alibi_fairseq.blocks import BlockOptions
@@ -19,6 +19,7 @@ from alibi_fairseq.models.config import (
     LargeConfig,
     Wiki103Config,
 )
+from alibi_fairseq.models.description import training_options
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.comparability import MODEL_OPTIONS, incomparability_reason, size_options
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
@@ -32,8 +33,8 @@ SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
 def model_and_evaluation(measurement):
     """Return method, training length, evaluation length, and split of a measurement."""
     return (
-        measurement.position_method,
-        measurement.train_length,
+        measurement.model.position_method,
+        measurement.model.train_length,
         measurement.length,
         measurement.subset,
     )
@@ -56,7 +57,7 @@ def by_model(item):
 
 def lengths_of(measurements):
     """Return the pairs of training length and evaluation length."""
-    return {(measurement.train_length, measurement.length) for measurement in measurements}
+    return {(measurement.model.train_length, measurement.length) for measurement in measurements}
 
 
 def longer_pairs(train_lengths, lengths):
@@ -107,9 +108,9 @@ def test_sweeps_state_where_t5_ran_out_of_memory(item, count):
     first = paper.rows(item)[0]["length"]
     for measurement in paper.measurements(item):
         assert measurement.nonoverlapping
-        assert measurement.train_length == first
+        assert measurement.model.train_length == first
         is_long = measurement.length > 13000 and measurement.length != 13072
-        failed = measurement.position_method == "t5" and is_long
+        failed = measurement.model.position_method == "t5" and is_long
         assert measurement.status == ("OOM" if failed else "")
         assert (measurement.perplexity is None) == failed
         assert (measurement.tokens_per_second_batch_1 is None) == failed
@@ -125,7 +126,7 @@ def test_sweeps_match_table_5(item, count):
 def test_table_5_is_complete():
     measurements = paper.measurements("table05")
     of_alibi = [
-        measurement for measurement in measurements if measurement.position_method == "alibi"
+        measurement for measurement in measurements if measurement.model.position_method == "alibi"
     ]
     assert lengths_of(of_alibi) == longer_pairs(GRID, GRID)
     assert len(measurements) == 36 + 8 + 3 + 3
@@ -207,7 +208,7 @@ def test_stride_1_tables_are_complete(item, method):
     train_lengths = (512, 1024, 3072)
     lengths = (512, 1024, 1536, 2048, 3072)
     measurements = paper.measurements(item)
-    assert {measurement.position_method for measurement in measurements} == {method}
+    assert {measurement.model.position_method for measurement in measurements} == {method}
     assert {measurement.stride for measurement in measurements} == {1}
     assert lengths_of(measurements) == longer_pairs(train_lengths, lengths)
     for length in train_lengths:
@@ -258,9 +259,9 @@ def test_models_that_fail_have_no_mark():
     assert Noise(0.24, 0.9, 37.0).mark(400.1, 400.0) == ""
 
 
-def trained_with(options: str, command: str = "train data-bin") -> dict[str, str]:
-    """Return the training command of a measurement."""
-    return {"train_command": f"alibi-fairseq {command} {options}"}
+def trained_with(flags: str) -> dict[str, dict[str, str]]:
+    """Return the options of the training of a model."""
+    return {"options": parse_flags(flags)}
 
 
 EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size-multiple 1"
@@ -270,8 +271,8 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
     ("corpus", "changes", "why"),
     [
         ("wikitext-103", {}, None),
-        ("wikitext-103", {"model_overrides": '{"attention_backend": "eager"}'}, None),
-        ("bookcorpus", {"model": "alibi_lm_bookcorpus", "updates": None}, None),
+        ("wikitext-103", {"overrides": {"attention_backend": "eager"}}, None),
+        ("bookcorpus", {"architecture": "alibi_lm_bookcorpus", "updates": None}, None),
         ("wikitext-103", {"layers": 16, "width": 1024}, None),
         ("wikitext-103", {"layers": 2, "width": 64}, "2 layers of width 64, the paper's 16"),
         ("wikitext-103", {"width": 64}, "16 layers of width 64"),
@@ -291,18 +292,14 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
             None,
         ),
         ("demo", {}, "not a corpus"),
-        ("wikitext-103", {"model": "alibi_lm_tiny"}, "alibi_lm_wiki103"),
+        ("wikitext-103", {"architecture": "alibi_lm_tiny"}, "alibi_lm_wiki103"),
         ("wikitext-103", {"updates": None}, "not recorded"),
         ("wikitext-103", {"updates": 1000}, "286,000"),
-        ("wikitext-103", {"model_overrides": '{"alibi_scale": 2}'}, "options of the model"),
+        ("wikitext-103", {"overrides": {"alibi_scale": 2}}, "options of the model"),
         ("wikitext-103", {"score_from": 512}, "only a part of the tokens"),
         ("wikitext-103", {"score_to": 512}, "only a part of the tokens"),
         ("wikitext-103", trained_with("--alibi-bias-max 8 --attention-window 0"), None),
-        (
-            "wikitext-103",
-            trained_with("model.alibi_bias_max=8.0 model.mem_len=512", "hydra-train"),
-            None,
-        ),
+        ("wikitext-103", trained_with("--alibi-bias-max 8.0 --mem-len 512"), None),
         ("wikitext-103", trained_with(EIGHT_GPUS), None),
         (
             "wikitext-103",
@@ -322,15 +319,15 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
         ("wikitext-103", trained_with("--alibi-scale 4"), "--alibi-scale 4"),
         ("wikitext-103", trained_with("--rotary-scaling pi:4"), "--rotary-scaling pi:4"),
         ("wikitext-103", trained_with("--clamp-learned-positions"), "--clamp-learned-positions"),
-        ("wikitext-103", trained_with("model.alibi_scale=4", "hydra-train"), "--alibi-scale 4"),
         ("wikitext-103", trained_with("--ffn swiglu"), "--ffn swiglu"),
         ("wikitext-103", trained_with("--no-linear-biases"), "--no-linear-biases"),
         ("wikitext-103", trained_with("--normalize-queries-keys"), "--normalize-queries-keys"),
     ],
 )
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
-    ours = replace(paper.measurements("table05")[0], model="alibi_lm_wiki103", updates=286000)
-    reason = incomparability_reason(corpus, replace(ours, **changes))
+    settings = {"architecture": "alibi_lm_wiki103", "updates": 286000, "corpus": corpus}
+    ours = changed(paper.measurements("table05")[0], **settings | changes)
+    reason = incomparability_reason(ours)
     if why is None:
         assert reason is None
     else:
@@ -342,16 +339,17 @@ WIKITEXT = [recipe for recipe in RECIPES.values() if recipe.folder == "wikitext-
 
 @pytest.mark.parametrize("recipe", WIKITEXT, ids=lambda recipe: recipe.name)
 def test_recipes_of_paper_are_comparable(recipe):
-    ours = replace(
+    ours = changed(
         paper.measurements("table05")[0],
-        model="alibi_lm_wiki103",
+        corpus="wikitext-103",
+        architecture="alibi_lm_wiki103",
         updates=286000,
         position_method=recipe.position_method,
         train_length=recipe.train_length,
     )
     for gpus in (recipe.batch.gpus, 1):
-        command = "fairseq-train data " + shlex.join(flags(recipe.settings(gpus)))
-        reason = incomparability_reason("wikitext-103", replace(ours, train_command=command))
+        config = training_config(*flags(recipe.settings(gpus)))
+        reason = incomparability_reason(ours.with_model(options=training_options(config)))
         if recipe.name.endswith("-corrected"):
             assert reason == "73,728 tokens per update, the paper 65,536"
         else:

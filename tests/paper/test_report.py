@@ -1,18 +1,24 @@
 """Reports: the page, its tables and figures, and contradicting results files."""
 
-import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from results_documents import cells_of, document, evaluation_cell, figures_as_svg
+from results_documents import (
+    cells_of,
+    changed,
+    document,
+    evaluation_record,
+    figures_as_svg,
+    make_record,
+)
 
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published
 from alibi_fairseq.paper.report_data import collect
-from alibi_fairseq.results.results_file import save_results_file
+from alibi_fairseq.results.files import save_results_file
+from alibi_fairseq.results.record import ProbeMeasurement, ResultsFile
 
 TABLES = {f"table{number:02d}.md" for number in range(1, 16)}
 FIGURES = {f"figure{number:02d}" for number in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
@@ -35,17 +41,18 @@ def file_names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def paper_results(shift: float = 0.1) -> dict:
+def paper_results(shift: float = 0.1) -> ResultsFile:
     """Return ALiBi's results of Table 5, each perplexity shifted by the same amount."""
     records = []
     for measurement in published.measurements("table05"):
-        if measurement.position_method != "alibi":
+        if measurement.model.position_method != "alibi":
             continue
-        values = asdict(measurement)
-        settings = {key: values[key] for key in ("train_length", "length", "stride", "subset")}
-        record = evaluation_cell(measurement.perplexity + shift, **settings)
-        record["model"] = "alibi_lm_wiki103"
-        record["updates"] = 286000
+        record = changed(
+            measurement,
+            perplexity=measurement.perplexity + shift,
+            architecture="alibi_lm_wiki103",
+            updates=286000,
+        )
         records.append(record)
     return document(*records, corpus="wikitext-103")
 
@@ -66,8 +73,8 @@ def test_report_without_results_has_every_table_and_figure(tmp_path, capsys):
 @pytest.mark.usefixtures("svg")
 def test_report_compares_only_paper_corpora(tmp_path, capsys):
     save_results_file(paper_results(), tmp_path / "in" / "paper.json")
-    short = evaluation_cell(12.34, train_length=512, length=512)
-    long = evaluation_cell(56.78, train_length=512, length=3072)
+    short = evaluation_record(12.34, train_length=512, length=512)
+    long = evaluation_record(56.78, train_length=512, length=3072)
     save_results_file(document(short, long), tmp_path / "in" / "demo.json")
     out = write_report(tmp_path / "in", tmp_path / "out")
     assert "38 measurements, 36 comparable with the paper" in capsys.readouterr().out
@@ -105,25 +112,11 @@ def test_collect_compares_checkpoints_of_two_paths(tmp_path):
     perplexities = {"a": 10.0, "b": 10.0, "c": 11.0}
     for name, perplexity in perplexities.items():
         run = {"checkpoint": f"{name}/last.pt", "checkpoint_sha256": "d" * 64}
-        save_results_file(document(evaluation_cell(perplexity, **run)), tmp_path / f"{name}.json")
+        save_results_file(document(evaluation_record(perplexity, **run)), tmp_path / f"{name}.json")
     results = collect([tmp_path / "a.json", tmp_path / "b.json"])
-    assert [measurement.checkpoint for measurement in results.measurements] == ["a/last.pt"]
+    assert [measurement.model.checkpoint for measurement in results.measurements] == ["a/last.pt"]
     with pytest.raises(UserInputError, match="contain different perplexities"):
         collect([tmp_path])
-
-
-@pytest.mark.parametrize("change", ["remove", "null"])
-def test_collect_requires_perplexities_of_evaluations(tmp_path, change):
-    results = paper_results()
-    record = results["cells"][0]
-    if change == "remove":
-        del record["perplexity"]
-    else:
-        record["perplexity"] = None
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(results))
-    with pytest.raises(UserInputError, match=r"results\.json: cells\[0\]\.perplexity is"):
-        collect([path])
 
 
 def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
@@ -139,7 +132,7 @@ def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
 @pytest.mark.usefixtures("svg")
 def test_report_of_other_corpus_omits_paper(tmp_path):
     results = tmp_path / "mine.json"
-    save_results_file(document(evaluation_cell(12.34)), results)
+    save_results_file(document(evaluation_record(12.34)), results)
     out = write_report(results, tmp_path / "out")
     page = (out / "report.md").read_text()
     assert "12.34" in page
@@ -151,8 +144,9 @@ def test_report_of_other_corpus_omits_paper(tmp_path):
 
 
 def test_report_has_accuracies_of_probes(tmp_path):
-    probe = {"position_method": "alibi", "train_length": 64, "length": 64, "depth": 0.5}
-    probe |= {"gap": 5, "trials": 64, "chance": 0.1, "accuracy": 0.75}
+    values = {"position_method": "alibi", "train_length": 64, "length": 64, "depth": 0.5}
+    values |= {"gap": 5, "trials": 64, "chance": 0.1, "accuracy": 0.75}
+    probe = make_record(ProbeMeasurement, **values)
     save_results_file(document(probe, kind="probe", corpus="copy"), tmp_path / "probe.json")
     out = write_report(tmp_path / "probe.json", tmp_path / "out")
     table = (out / "tables" / "copy-accuracy.md").read_text()
@@ -179,7 +173,7 @@ def test_report_requires_results(tmp_path, name):
 
 @pytest.mark.usefixtures("svg")
 def test_report_has_loss_by_position(tmp_path):
-    record = evaluation_cell(
+    record = evaluation_record(
         16.0,
         length=2,
         position_ends=[1, 2],
@@ -203,8 +197,13 @@ def test_report_has_loss_by_position(tmp_path):
 @pytest.mark.usefixtures("svg")
 def test_report_titles_include_model_size(tmp_path):
     for name, layers in (("deep", 6), ("flat", 2)):
-        model = {"model": "alibi_lm_tiny", "layers": layers, "width": 64, "checkpoint": "best.pt"}
-        records = [evaluation_cell(10.0 + layers, length=length, **model) for length in (64, 128)]
+        model = {
+            "architecture": "alibi_lm_tiny",
+            "layers": layers,
+            "width": 64,
+            "checkpoint": "best.pt",
+        }
+        records = [evaluation_record(10.0 + layers, length=length, **model) for length in (64, 128)]
         save_results_file(document(*records), tmp_path / "in" / f"{name}.json")
     out = write_report(tmp_path / "in", tmp_path / "out")
     page = (out / "report.md").read_text()
@@ -222,7 +221,9 @@ def test_report_titles_include_model_size(tmp_path):
     assert "<!-- Deep or flat" in figure.read_text()
 
 
-def write_report_of_two_texts(folder: Path, results: dict, other_results: dict) -> Path:
+def write_report_of_two_texts(
+    folder: Path, results: ResultsFile, other_results: ResultsFile
+) -> Path:
     """Write a report of results on two texts of one name, and return its folder."""
     save_results_file(results, folder / "in" / "one.json")
     save_results_file(other_results, folder / "in" / "two.json")
@@ -238,10 +239,10 @@ def write_report_of_two_texts(folder: Path, results: dict, other_results: dict) 
 )
 @pytest.mark.usefixtures("svg")
 def test_report_separates_texts_of_one_name(tmp_path, other_tokens, other_data, names):
-    results = document(evaluation_cell(12.0, length=64), evaluation_cell(12.0, length=128))
+    results = document(evaluation_record(12.0, length=64), evaluation_record(12.0, length=128))
     other_results = document(
-        evaluation_cell(12.0, length=64, tokens=other_tokens),
-        evaluation_cell(12.0, length=128, tokens=other_tokens),
+        evaluation_record(12.0, length=64, tokens=other_tokens),
+        evaluation_record(12.0, length=128, tokens=other_tokens),
         data_sha256=other_data,
     )
     out = write_report_of_two_texts(tmp_path, results, other_results)
@@ -259,8 +260,12 @@ def test_report_separates_texts_of_one_name(tmp_path, other_tokens, other_data, 
 @pytest.mark.usefixtures("svg")
 def test_paper_tables_separate_texts_of_one_name(tmp_path):
     results = paper_results()
-    other_provenance = {**results["provenance"], "data_sha256": "c" * 64}
-    other_results = {**results, "provenance": other_provenance}
+    other_data = {"data_sha256": "c" * 64}
+    other_results = document(
+        *[record.model_copy(update=other_data) for record in results.records],
+        corpus="wikitext-103",
+        **other_data,
+    )
     out = write_report_of_two_texts(tmp_path, results, other_results)
     first_table, second_table = (out / "tables").glob("table05*.md")
     for table in (first_table, second_table):

@@ -1,10 +1,16 @@
 """Speeds and training times in the report: Table 1, Figures 5, 7, and 8."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from results_documents import cells_of, document, evaluation_cell
+from results_documents import (
+    cells_of,
+    changed,
+    document,
+    evaluation_record,
+    make_benchmark,
+    make_record,
+)
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import speed_figures, speed_table
@@ -12,13 +18,18 @@ from alibi_fairseq.paper.report import write_report
 from alibi_fairseq.paper.report_data import ReportData, collect, machine_of
 from alibi_fairseq.paper.training_time_figure import draw_figure05, time_curve
 from alibi_fairseq.reporting import plots
-from alibi_fairseq.results.measurements import Measurement
-from alibi_fairseq.results.results_file import save_results_file
+from alibi_fairseq.results.files import save_results_file
+from alibi_fairseq.results.record import Benchmark, Validation
+
+
+def approx(points):
+    """Return points that equal others up to rounding."""
+    return [pytest.approx(point) for point in points]
 
 
 def speed_record(method="alibi", length=512, speed=1000.0, **changes):
-    """Return a result record like those of ``benchmarks.methods``."""
-    record = {
+    """Return a record like those of ``benchmarks.methods``."""
+    values = {
         "name": f"table 1, {method}",
         "phase": "train",
         "position_method": method,
@@ -30,13 +41,13 @@ def speed_record(method="alibi", length=512, speed=1000.0, **changes):
         "peak_memory_mb": 480.0,
         "model": "alibi_lm",
     }
-    return record | changes
+    return make_benchmark(values | changes)
 
 
 def speed_without(key):
-    """Return a result record that lacks a key of ``benchmarks.methods``."""
+    """Return a record that lacks a key of ``benchmarks.methods``."""
     record = speed_record()
-    del record[key]
+    del record.case[key]
     return record
 
 
@@ -78,7 +89,7 @@ def test_printed_speed_ratios_use_printed_sinusoidal_model():
 
 def test_speeds_separate_machines():
     gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
-    attention = {"name": "attention", "baseline": "dense", "ratio": 1.5, "length": 16384}
+    attention = Benchmark(name="attention", baseline="dense", case={"length": 1}, measured={})
     documents = [
         document(speed_record(), kind="benchmark"),
         document(speed_record(speed=5000.0), kind="benchmark", hardware=gpu, precision="bf16"),
@@ -106,8 +117,8 @@ def test_speed_ratios_stay_within_a_file():
 
 def test_machine_is_the_device_of_all_records():
     gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
-    on_cpu = evaluation_cell(device="cpu")
-    on_gpu = evaluation_cell(length=256, device="cuda")
+    on_cpu = evaluation_record(device="cpu")
+    on_gpu = evaluation_record(length=256, device="cuda")
     assert machine_of(document(on_cpu, hardware=gpu)) == "a processor, 2 threads, fp32"
     assert machine_of(document(on_cpu, on_gpu, hardware=gpu)) == "a GPU, fp32"
 
@@ -133,9 +144,9 @@ def curve_row(length=2048):
 
 
 def validation(updates, **changes):
-    """Return a validation record of ALiBi trained at 1024."""
-    record = {
-        "model": "alibi_lm_1b3",
+    """Return a validation of ALiBi trained at 1024."""
+    values = {
+        "architecture": "alibi_lm_1b3",
         "position_method": "alibi",
         "train_length": 1024,
         "length": 1024,
@@ -144,20 +155,17 @@ def validation(updates, **changes):
         "updates": updates,
         "gpu_hours": updates / 9,
     }
-    return record | changes
+    return make_record(Validation, **values | changes)
 
 
 def evaluation(updates, perplexity, seed=1, **changes):
     """Return an evaluation of a checkpoint at 2048 tokens."""
-    return Measurement(
-        "alibi",
-        1024,
-        2048,
-        2048,
-        "valid",
+    return evaluation_record(
         perplexity,
+        train_length=1024,
+        length=2048,
         corpus="cc100-roberta",
-        model="alibi_lm_1b3",
+        architecture="alibi_lm_1b3",
         updates=updates,
         seed=seed,
         **changes,
@@ -179,11 +187,11 @@ def test_time_curve_uses_hours_of_same_updates():
         validations.append(validation(updates))
         curve.append((updates / 9, perplexity))
     results = ReportData(files=[training(*validations)], measurements=evaluations)
-    assert time_curve(results, curve_row()) == curve
+    assert time_curve(results, curve_row()) == approx(curve)
     curve_at_train_length = [(hours, 8.0) for hours, _ in curve]
     assert time_curve(results, curve_row(length=1024)) == curve_at_train_length
-    for record in validations:
-        del record["gpu_hours"]
+    for record in results.files[0][1].records:
+        record.gpu_hours = None
     assert time_curve(results, curve_row()) == []
 
 
@@ -194,11 +202,11 @@ def test_time_curve_averages_seeds():
     ]
     evaluations = [evaluation(30_000, 9.0, seed=1), evaluation(30_000, 10.0, seed=2)]
     results = ReportData(files=trainings, measurements=evaluations)
-    assert time_curve(results, curve_row()) == [(4000.0, 9.5)]
+    assert time_curve(results, curve_row()) == approx([(4000.0, 9.5)])
     assert time_curve(results, curve_row(length=1024)) == [(4000.0, 12.0)]
     # Seed 3 was evaluated, but its training is not among the results.
     results.measurements.append(evaluation(30_000, 99.0, seed=3))
-    assert time_curve(results, curve_row()) == [(4000.0, 9.5)]
+    assert time_curve(results, curve_row()) == approx([(4000.0, 9.5)])
 
 
 def test_time_curve_ignores_scored_ranges():
@@ -210,8 +218,8 @@ def test_time_curve_ignores_scored_ranges():
 def test_time_curve_ignores_other_splits_and_changed_models():
     checkpoint = evaluation(30_000, 5.0)
     ignored = [
-        replace(checkpoint, subset="test"),
-        replace(checkpoint, model_overrides='{"alibi_scale": "dynamic"}'),
+        changed(checkpoint, subset="test"),
+        changed(checkpoint, overrides={"alibi_scale": "dynamic"}),
     ]
     results = ReportData(files=[training(validation(30_000))], measurements=ignored)
     assert time_curve(results, curve_row()) == []
@@ -224,19 +232,19 @@ def test_time_curve_ignores_validations_of_other_splits():
 
 
 def test_time_curve_has_only_longest_of_different_trainings():
-    slow = "fairseq-train data --lr 0.1"
-    fast = "fairseq-train data --lr 0.3"
+    slow = {"lr": "0.1"}
+    fast = {"lr": "0.3"}
     trainings = [
-        training(validation(30_000, gpu_hours=3000.0, loss_bits=3.0), command=slow),
-        training(validation(20_000, gpu_hours=1000.0, loss_bits=4.0), command=fast),
-        training(validation(30_000, gpu_hours=1500.0, loss_bits=4.0), command=fast),
+        training(validation(30_000, gpu_hours=3000.0, loss_bits=3.0, options=slow)),
+        training(validation(20_000, gpu_hours=1000.0, loss_bits=4.0, options=fast)),
+        training(validation(30_000, gpu_hours=1500.0, loss_bits=4.0, options=fast)),
     ]
     evaluations = [
-        evaluation(30_000, 9.0, train_command=slow),
-        evaluation(30_000, 7.0, train_command=fast),
+        evaluation(30_000, 9.0, options=slow),
+        evaluation(30_000, 7.0, options=fast),
     ]
     results = ReportData(files=trainings, measurements=evaluations)
-    assert time_curve(results, curve_row()) == [(3000.0, 9.0)]
+    assert time_curve(results, curve_row()) == approx([(3000.0, 9.0)])
     assert time_curve(results, curve_row(length=1024)) == [(3000.0, 8.0)]
 
 
@@ -257,39 +265,50 @@ def test_trainings_belong_to_their_text(other_data):
     curves = []
     for _, results in ReportData(files, evaluations).by_text("cc100-roberta"):
         curves.append(time_curve(results, curve_row()))
-    assert curves == [[(3000.0, 9.0)], [(5000.0, 10.0)]]
+    assert curves == [approx([(3000.0, 9.0)]), approx([(5000.0, 10.0)])]
 
 
 def test_training_speed_is_that_of_the_last_validation_averaged_over_seeds():
-    wiki = {"model": "alibi_lm_wiki103", "processes": 8}
+    wiki = {"architecture": "alibi_lm_wiki103", "processes": 8}
     trainings = [
         training(
-            validation(285_000, tokens_per_second=100.0, **wiki),
-            validation(286_000, tokens_per_second=160.0, **wiki),
+            validation(285_000, tokens_per_second_per_process=10.0, **wiki),
+            validation(286_000, tokens_per_second_per_process=20.0, **wiki),
             corpus="wikitext-103",
             seed=1,
         ),
         training(
-            validation(
-                286_000, tokens_per_second=100.0, tokens_per_second_per_process=40.0, **wiki
-            ),
+            validation(286_000, tokens_per_second_per_process=40.0, **wiki),
             corpus="wikitext-103",
             seed=2,
         ),
-        training(validation(10, tokens_per_second=8000.0, **wiki), corpus="wikitext-103", seed=3),
         training(
-            validation(286_000, tokens_per_second=8000.0, layers=2, width=64, **wiki),
+            validation(10, tokens_per_second_per_process=1000.0, **wiki),
+            corpus="wikitext-103",
+            seed=3,
+        ),
+        training(
+            validation(286_000, tokens_per_second_per_process=1000.0, layers=2, width=64, **wiki),
             corpus="wikitext-103",
             seed=4,
         ),
         training(
-            validation(286_000, tokens_per_second=8000.0, **wiki),
+            validation(
+                286_000,
+                tokens_per_second_per_process=1000.0,
+                options={"decoder_attention_heads": "4"},
+                **wiki,
+            ),
             corpus="wikitext-103",
             seed=5,
-            command="fairseq-train data --decoder-attention-heads 4",
         ),
         training(
-            validation(286_000, tokens_per_second=8000.0, trained_tokens=286_000 * 9_216, **wiki),
+            validation(
+                286_000,
+                tokens_per_second_per_process=1000.0,
+                trained_tokens=286_000 * 9_216,
+                **wiki,
+            ),
             corpus="wikitext-103",
             seed=6,
         ),

@@ -25,7 +25,7 @@ from alibi_fairseq.files import locked
 from alibi_fairseq.paper import datasets, reproduction
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.trainings import ITEMS, UNTRAINED, trainings_for
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.runner import execute_experiment
 
@@ -352,12 +352,12 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     )
     assert execute_experiment(experiment) == 0
     results = load_results_file(experiment.results_path(training, "valid"))
-    assert results["corpus"] == "generated-smoke"
+    assert results.corpus == "generated-smoke"
     measured = set()
-    for record in results["cells"]:
-        assert record["position_method"] == "sinusoidal"
-        assert 2 < record["perplexity"] < 5000
-        measured.add((record["updates"], record["length"]))
+    for record in results.records:
+        assert record.model.position_method == "sinusoidal"
+        assert 2 < record.perplexity < 5000
+        measured.add((record.model.updates, record.length))
     assert measured == {(9, 1024), (10, 1024), (10, 2048)}
     assert "generated-smoke is not a text of the paper" in experiment.page.read_text()
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.pt")}

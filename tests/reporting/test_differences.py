@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from results_documents import cells_of, document, evaluation_cell
+from results_documents import cells_of, document, evaluation_record
 from scipy import stats
 
 from alibi_fairseq.reporting.differences import (
@@ -16,23 +16,24 @@ from alibi_fairseq.reporting.differences import (
     one_seed_note,
     seed_limit,
 )
+from alibi_fairseq.results.record import Measurement
 from studies.losses import load_losses
 
 ROOT = Path(__file__).parents[2]
 PERPLEXITIES = {"alibi": [16.0, 16.4, 16.2], "rotary": [18.0, 19.0, 18.6]}
 
 
-def results_of(seeds: int = 3, **changes) -> dict:
-    """Return a results file of two methods at two lengths, with the perplexities above."""
+def results_of(seeds: int = 3, **changes) -> list[Measurement]:
+    """Return the measurements of two methods at two lengths, with the perplexities above."""
     records = []
     for method, perplexities in PERPLEXITIES.items():
         for seed, perplexity in enumerate(perplexities[:seeds], start=1):
             for length, factor in ((64, 1.0), (128, 1.1 if method == "rotary" else 1.0)):
-                record = evaluation_cell(
+                record = evaluation_record(
                     factor * perplexity, position_method=method, length=length, seed=seed, **changes
                 )
                 records.append(record)
-    return document(*records)
+    return document(*records).records
 
 
 def rows_of(sections: list[str]) -> dict[str, list[str]]:
@@ -59,10 +60,10 @@ def test_documents_narrow_what_they_share():
     """Two documents of different difficulty; the note says that they are part of the interval."""
     documents = {"documents": "empty-lines", "document_tokens": [400, 600]}
     results = results_of()
-    for record in results["cells"]:
-        bits = record["loss_bits"]
-        total = bits * 1000
-        record.update(documents, document_bits=[total * 0.3, total * 0.7])
+    for index, record in enumerate(results):
+        total = record.loss_bits * 1000
+        documents["document_bits"] = [total * 0.3, total * 0.7]
+        results[index] = record.model_copy(update=documents)
     sections = difference_sections(results)
     assert "over seeds and documents" in sections[2]
     assert "--per-document" not in sections[2]
@@ -81,15 +82,15 @@ def test_one_seed_states_what_means_nothing():
 
 def test_single_model_has_no_differences():
     results = results_of()
-    results["cells"] = [cell for cell in results["cells"] if cell["position_method"] == "alibi"]
+    results = [record for record in results if record.model.position_method == "alibi"]
     assert difference_sections(results) == []
 
 
 def test_first_method_is_the_reference_without_alibi():
     results = results_of()
-    for cell in results["cells"]:
-        if cell["position_method"] == "alibi":
-            cell["position_method"] = "sinusoidal"
+    for record in results:
+        if record.model.position_method == "alibi":
+            record.model.position_method = "sinusoidal"
     assert list(rows_of(difference_sections(results))) == [
         "Rotary, L=64 vs. Sinusoidal, L=64",
     ]
@@ -97,10 +98,9 @@ def test_first_method_is_the_reference_without_alibi():
 
 def test_sliding_windows_are_left_out():
     results = results_of()
-    sliding = [dict(cell, stride=16, loss_bits=9.0) for cell in results["cells"]]
-    assert difference_sections(document(*results["cells"], *sliding)) == difference_sections(
-        document(*results["cells"])
-    )
+    changes = {"stride": 16, "loss_bits": 9.0}
+    sliding = [record.model_copy(update=changes) for record in results]
+    assert difference_sections([*results, *sliding]) == difference_sections(results)
 
 
 def test_spread_over_seeds_is_that_of_the_committed_models():

@@ -2,21 +2,24 @@
 
 import itertools
 
+import numpy as np
 import pytest
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_record
 
+from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.results.labels import METHOD_NAMES
-from alibi_fairseq.results.measurements import Measurement, measurements_of
 from alibi_fairseq.results.model_groups import ModelMeasurements, average_by_model
+from alibi_fairseq.results.record import Model
+from alibi_fairseq.results.seeds import MeanMeasurement
 
 
 def draw(measured, path):
     """Draw a results file."""
-    draw_lengths(measurements_of(measured), "demo", path)
+    draw_lengths(measured.records, "demo", path)
 
 
 def axes_of(*lines):
@@ -27,7 +30,8 @@ def axes_of(*lines):
 
 def axes_of_results(*results_files):
     """Return the axes of a figure with a line per model of results files."""
-    models = average_by_model(measurements_of(*results_files))
+    measurements = [record for results in results_files for record in results.records]
+    models = average_by_model(measurements)
     return axes_of(*[perplexity_line(model) for model in models])
 
 
@@ -39,8 +43,8 @@ def two_methods(**perplexities):
     """
     records = []
     for method, (short, long) in perplexities.items():
-        records.append(evaluation_cell(short, position_method=method, length=64))
-        records.append(evaluation_cell(long, position_method=method, length=128))
+        records.append(evaluation_record(short, position_method=method, length=64))
+        records.append(evaluation_record(long, position_method=method, length=128))
     return document(*records)
 
 
@@ -64,8 +68,9 @@ def test_figure_files_are_reproducible(tmp_path, suffix, start):
 def test_lines_have_measured_points_and_axes_units():
     axes = axes_of_results(MEASURED)
     lines = {line.get_label(): line for line in axes.get_lines()}
-    assert lines["ALiBi, L=64"].get_xydata().tolist() == [[64, 60], [128, 58]]
-    assert lines["Sinusoidal, L=64"].get_xydata().tolist() == [[64, 61], [128, 400]]
+    points = {label: line.get_xydata() for label, line in lines.items()}
+    assert points["ALiBi, L=64"] == pytest.approx(np.array([[64, 60], [128, 58]]))
+    assert points["Sinusoidal, L=64"] == pytest.approx(np.array([[64, 61], [128, 400]]))
     assert "tokens" in axes.get_xlabel()
     assert "Perplexity" in axes.get_ylabel()
     assert axes.get_yscale() == "log"  # 58 to 400 would flatten ALiBi's line
@@ -95,7 +100,7 @@ def records_by(**values):
     records = []
     for combination in itertools.product(*values.values()):
         settings = dict(zip(values, combination))
-        records.append(evaluation_cell(**settings))
+        records.append(evaluation_record(**settings))
     return records
 
 
@@ -137,10 +142,16 @@ def test_ticks_are_round():
     assert axes_of(line).get_xticks().tolist() == [96, 120]  # no power of two in between
 
 
+def printed(length: int, **values) -> PrintedMeasurement:
+    """Return a measurement of the paper's T5 bias model."""
+    model = Model(position_method="t5", train_length=512)
+    return PrintedMeasurement(model=model, length=length, stride=length, subset="valid", **values)
+
+
 def test_failed_evaluation_is_noted_at_line_end():
     measurements = [
-        Measurement("t5", 512, 512, 512, "valid", 19.65),
-        Measurement("t5", 512, 13512, 13512, "valid", None, status="OOM"),
+        printed(length=512, printed=19.65),
+        printed(length=13512, printed=None, failure="OOM"),
     ]
     axes = axes_of(perplexity_line(ModelMeasurements("t5", 512, measurements)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
@@ -149,14 +160,14 @@ def test_failed_evaluation_is_noted_at_line_end():
 
 def test_seeds_have_one_line_with_standard_deviation_band():
     seeds = [
-        document(evaluation_cell(20.0, length=64), seed=1),
-        document(evaluation_cell(18.0, length=128), seed=1),
-        document(evaluation_cell(22.0, length=64), seed=2),
-        document(evaluation_cell(20.0, length=128), seed=2),
+        document(evaluation_record(20.0, length=64), seed=1),
+        document(evaluation_record(18.0, length=128), seed=1),
+        document(evaluation_record(22.0, length=64), seed=2),
+        document(evaluation_record(20.0, length=128), seed=2),
     ]
     axes = axes_of_results(*seeds)
     [line] = axes.get_lines()
-    assert line.get_xydata().tolist() == [[64, 21.0], [128, 19.0]]
+    assert line.get_xydata() == pytest.approx(np.array([[64, 21.0], [128, 19.0]]))
     [band] = axes.collections
     corners = band.get_paths()[0].vertices[:, 1]
     assert corners.min() == pytest.approx(19.0 - 2**0.5)
@@ -166,7 +177,8 @@ def test_seeds_have_one_line_with_standard_deviation_band():
 def test_caption_lists_numbers_of_seeds():
     measured = []
     for method, seeds in (("alibi", 3), ("rotary", 2), ("t5", 1)):
-        measured.append(Measurement(method, 64, 64, 64, "valid", 20.0, corpus="demo", seeds=seeds))
+        repeats = [evaluation_record(20.0, position_method=method) for _ in range(seeds)]
+        measured.append(MeanMeasurement.of(document(*repeats).records))
     text = "mean and standard deviation of 2 or 3 seeds; a single seed for some models"
     assert caption(measured).endswith(text)
 
@@ -187,9 +199,9 @@ def test_axis_does_not_magnify_noise():
 
 
 def test_figure_has_title_and_caption(tmp_path):
-    facts = {"model": "alibi_lm_tiny", "updates": 5000, "vocabulary": 40}
-    short = evaluation_cell(39.0, length=64, **facts)
-    long = evaluation_cell(39.0, length=128, **facts)
+    facts = {"architecture": "alibi_lm_tiny", "updates": 5000, "vocabulary": 40}
+    short = evaluation_record(39.0, length=64, **facts)
+    long = evaluation_record(39.0, length=128, **facts)
     draw(document(short, long), tmp_path / "figure.svg")
     text = (tmp_path / "figure.svg").read_text()
     for part in ("demo", "alibi_lm_tiny", "5,000 updates", "a single seed", "near chance: ALiBi"):

@@ -7,12 +7,12 @@ import shutil
 import subprocess
 
 import pytest
-from results_documents import cells_of, document, evaluation_cell, figures_as_svg
+from results_documents import cells_of, document, evaluation_record, figures_as_svg
 
 from alibi_fairseq import cli
 from alibi_fairseq.reporting import latex
 from alibi_fairseq.reporting.table import Table
-from alibi_fairseq.results.results_file import save_results_file
+from alibi_fairseq.results.files import save_results_file
 
 
 def test_tabular_matches_pandas():
@@ -56,7 +56,7 @@ def report(tmp_path):
     records = []
     for length, value in ((64, 60.0), (256, 59.0), (512, 58.5)):
         facts = {"parameters": 700_000, "updates": 1000, "display_name": "50%_off"}
-        records.append(evaluation_cell(value, length=length, **facts))
+        records.append(evaluation_record(value, length=length, **facts))
     save_results_file(document(*records), tmp_path / "mine.json")
 
     def run(*options: str) -> int:

@@ -6,21 +6,21 @@ import math
 import re
 
 import pytest
-from results_documents import cells_of, document, evaluation_cell
+from results_documents import cells_of, document, evaluation_record
 
 from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable, position_line
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
-from alibi_fairseq.results.measurements import measurements_of
 from alibi_fairseq.results.model_groups import average_by_model
+from alibi_fairseq.results.record import Measurement
 
 ENDS = [1, 2, 3, 4, 6]
 TOKENS = [200, 200, 200, 50, 400]
 
 
-def record_of(*losses: float, length: int = 6, **changes) -> dict:
-    """Return a result record with these mean losses by position, in bits per token."""
+def record_of(*losses: float, length: int = 6, **changes) -> Measurement:
+    """Return a measurement with these mean losses by position, in bits per token."""
     bits = [tokens * loss for tokens, loss in zip(TOKENS, losses, strict=True)]
     loss_bits = math.fsum(bits) / sum(TOKENS)
     values = {
@@ -32,12 +32,12 @@ def record_of(*losses: float, length: int = 6, **changes) -> dict:
         "position_bits": bits,
         "loss_bits": loss_bits,
     }
-    return evaluation_cell(2**loss_bits, **{**values, **changes})
+    return evaluation_record(2**loss_bits, **{**values, **changes})
 
 
-def measurements_in(*records: dict) -> list:
-    """Return the measurements of result records."""
-    return measurements_of(document(*records))
+def measurements_in(*records: Measurement) -> list[Measurement]:
+    """Return the measurements of a results file."""
+    return document(*records).records
 
 
 def position_table(measurements) -> str:
@@ -68,7 +68,7 @@ def test_table_has_longest_non_overlapping_windows_only():
     shorter = record_of(9, 8, 7, 6, 1, length=4)
     sliding = record_of(9, 8, 7, 6, 2, length=12, stride=1)
     past_end = record_of(9, 8, 7, 6, 3, length=24, longest_window=12)
-    earlier_version = evaluation_cell(length=48, tokens=1050)
+    earlier_version = evaluation_record(length=48, tokens=1050)
     measurements = measurements_in(shorter, sliding, ALIBI, past_end, earlier_version)
     assert [measurement.length for measurement in longest_windows(measurements)] == [6]
     assert position_table(measurements) == position_table(measurements_in(ALIBI))
@@ -78,8 +78,9 @@ def test_table_has_longest_non_overlapping_windows_only():
 def test_moved_checkpoint_has_one_table():
     shorter = record_of(9, 8, 7, 6, 1, length=4, checkpoint="runs/last.pt")
     longer = record_of(9, 8, 7, 6, 5, checkpoint="/moved/runs/last.pt")
+    sha256 = "d" * 64
     measurements = measurements_in(
-        *[r | {"checkpoint_sha256": "d" * 64} for r in (shorter, longer)]
+        *[record.with_model(checkpoint_sha256=sha256) for record in (shorter, longer)]
     )
     assert [measurement.length for measurement in longest_windows(measurements)] == [6]
 
@@ -98,7 +99,7 @@ def test_lengths_and_splits_have_separate_tables():
 
 def test_buckets_without_tokens_are_omitted():
     tokens = [0, 0, 0, 650, 400]
-    record = {**record_of(0, 0, 0, 78, 5), "position_tokens": tokens}
+    record = record_of(0, 0, 0, 78, 5, position_tokens=tokens)
     assert [row[0] for row in cells_of(position_table(measurements_in(record)))[1:]] == ["4", "5–6"]
 
 
@@ -111,10 +112,10 @@ def test_seeds_are_averaged_with_spread():
     line = position_line(model)
     assert line.y == pytest.approx([9, 8, 7, 5.25])
     assert line.spread == pytest.approx([0, 0, 0, spread])
-    for key in ("position_ends", "position_tokens", "position_bits"):
-        del seeds[1][key]
+    lacking = {"position_ends": [], "position_tokens": [], "position_bits": []}
+    seeds[1] = seeds[1].model_copy(update=lacking)
     (model,) = average_by_model(measurements_in(*seeds))
-    assert model.measurements[0].position_ends == ()
+    assert model.measurements[0].position_ends == []
 
 
 def test_line_has_positions_of_buckets_with_enough_tokens():
@@ -126,16 +127,18 @@ def test_line_has_positions_of_buckets_with_enough_tokens():
     assert line.uncertain == [True] * 4
     assert line.style == method_style("alibi")
     few = [tokens // 5 for tokens in TOKENS]
-    bits = [bits / 5 for bits in ALIBI["position_bits"]]
-    short_text = {**ALIBI, "position_tokens": few, "position_bits": bits, "tokens": sum(few)}
+    bits = [bits / 5 for bits in ALIBI.position_bits]
+    changes = {"position_tokens": few, "position_bits": bits, "tokens": sum(few)}
+    short_text = ALIBI.model_copy(update=changes)
     assert drawable(measurements_in(ALIBI))
     assert not drawable(measurements_in(short_text))
 
 
 def test_points_of_many_tokens_are_certain():
     many = [tokens * 10 for tokens in TOKENS]
-    bits = [10 * bits for bits in ALIBI["position_bits"]]
-    record = {**ALIBI, "position_tokens": many, "position_bits": bits, "tokens": sum(many)}
+    bits = [10 * bits for bits in ALIBI.position_bits]
+    changes = {"position_tokens": many, "position_bits": bits, "tokens": sum(many)}
+    record = ALIBI.model_copy(update=changes)
     (model,) = average_by_model(measurements_in(record))
     line = position_line(model)
     assert line.uncertain == [10 * tokens < 1000 for tokens in TOKENS]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from results_documents import cells_of, document
+from results_documents import cells_of, document, make_record
 
 from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
+from alibi_fairseq.results.record import ProbeMeasurement
 
 
-def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> dict:
-    """Return a result record of a probe."""
+def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> ProbeMeasurement:
+    """Return a measurement of a probe."""
     values = {
         "position_method": method,
         "train_length": 64,
@@ -21,12 +22,12 @@ def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> 
         "chance": 0.1,
         "accuracy": accuracy,
     }
-    return {**values, **changes}
+    return make_record(ProbeMeasurement, **values | changes)
 
 
-def probe_results(*records: dict) -> dict:
-    """Return a results file of a probe."""
-    return document(*records, kind="probe", corpus="copy")
+def probe_records(*records: ProbeMeasurement) -> list[ProbeMeasurement]:
+    """Return the measurements of a results file of a probe."""
+    return document(*records, kind="probe", corpus="copy", seed=None).records
 
 
 def test_table_averages_depths_then_seeds():
@@ -35,7 +36,7 @@ def test_table_averages_depths_then_seeds():
         records.append(record("alibi", 64, 0.0, accuracy, seed))
         records.append(record("alibi", 64, 1.0, 1.0, seed))
         records.append(record("alibi", 256, 0.0, 0.25, seed))
-    results = probe_results(*records)
+    results = probe_records(*records)
     text = accuracy_table(results)
     assert cells_of(text)[1:] == [
         ["ALiBi, L=64", "85% ± 14", "25% ± 0"],
@@ -49,10 +50,14 @@ def test_table_averages_depths_then_seeds():
 @pytest.mark.parametrize(
     ("first", "second", "names"),
     [
-        ({"lr": 0.001}, {"lr": 0.002}, ["lr 0.001", "lr 0.002"]),
         (
-            {"train_command": "fairseq-train data-1 --seed 1 --lr 0.1"},
-            {"train_command": "fairseq-train data-2 --seed 2 --lr 0.1"},
+            {"options": {"lr": "0.001"}},
+            {"options": {"lr": "0.002"}},
+            ["--lr 0.001", "--lr 0.002"],
+        ),
+        (
+            {"options": {"data": "data-1"}},
+            {"options": {"data": "data-2"}},
             ["data-1", "data-2"],
         ),
         ({"updates": 10}, {"updates": 20}, ["10 updates", "20 updates"]),
@@ -61,11 +66,10 @@ def test_table_averages_depths_then_seeds():
     ids=["learning rate", "training data", "updates", "unknown seed"],
 )
 def test_different_models_are_not_averaged(first, second, names):
-    results = probe_results(
+    results = probe_records(
         record("alibi", 64, 0.0, 0.5, **{"seed": 1, **first}),
         record("alibi", 64, 0.0, 0.9, **{"seed": 2, **second}),
     )
-    results["provenance"]["seed"] = None
     rows = cells_of(accuracy_table(results))[1:]
     assert [row[0] for row in rows] == [f"ALiBi, L=64 ({name})" for name in names]
     assert {row[1] for row in rows} == {"50%", "90%"}
@@ -78,11 +82,11 @@ def test_moved_checkpoint_is_one_run():
     for depth, folder in ((0.0, "runs"), (1.0, "/moved/runs")):
         checkpoint = {"checkpoint": f"{folder}/1/last.pt", "checkpoint_sha256": "d" * 64}
         records.append(record("alibi", 64, depth, 0.5 + depth / 2, **checkpoint))
-    assert cells_of(accuracy_table(probe_results(*records)))[1:] == [["ALiBi, L=64", "75%"]]
+    assert cells_of(accuracy_table(probe_records(*records)))[1:] == [["ALiBi, L=64", "75%"]]
 
 
 def test_unlearned_probe_is_reported_and_dropped():
     """Repeating the symbols in any order is above chance but is not copying."""
-    results = probe_results(record("none", 64, 0.0, 0.49), record("none", 256, 0.0, 0.9))
+    results = probe_records(record("none", 64, 0.0, 0.49), record("none", 256, 0.0, 0.9))
     assert "none has learned" in accuracy_table(results)
     assert probe_columns("copy", results) == {}

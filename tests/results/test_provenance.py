@@ -7,8 +7,9 @@ from fairseq.data import Dictionary
 
 from alibi_fairseq import __version__
 from alibi_fairseq.errors import FOLDER, UserInputError
-from alibi_fairseq.results import provenance, results_file
+from alibi_fairseq.results import provenance
 from alibi_fairseq.results.data_hashes import dictionary_sha256, symbols_sha256
+from alibi_fairseq.results.record import Provenance
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
@@ -28,7 +29,7 @@ def test_provenance_is_valid_and_has_command(tmp_path):
     collected = provenance.collect_provenance(
         seconds=1.5, precision="bf16", seed=3, data=folder, subsets=["valid"], command=["a", "b c"]
     )
-    results_file.new_results_file("evaluation", "demo", collected, [])
+    Provenance(**collected)
     assert collected["command"] == "a 'b c'"
     assert (collected["seed"], collected["precision"], collected["seconds"]) == (3, "bf16", 1.5)
     assert collected["data_sha256"] == hashlib.sha256(b"index\x01\x02").hexdigest()

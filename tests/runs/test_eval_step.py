@@ -1,11 +1,11 @@
 """Results of an evaluation step that exist already."""
 
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_record
 
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.evaluation.option_types import find_device
-from alibi_fairseq.results.results_file import save_results_file
+from alibi_fairseq.results.files import save_results_file
 
 
 def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
@@ -21,7 +21,7 @@ def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
     run.folder.mkdir(parents=True)
     run.checkpoint_path().write_bytes(b"weights")
     run.training_marker().write()
-    measured = evaluation_cell(
+    measured = evaluation_record(
         length=64,
         subset="valid",
         checkpoint=str(run.checkpoint_path()),

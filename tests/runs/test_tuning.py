@@ -14,7 +14,8 @@ from results_documents import cells_of
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.positions import METHODS
-from alibi_fairseq.results.results_file import load_results_file, save_results_file
+from alibi_fairseq.results.files import load_results_file, save_results_file
+from alibi_fairseq.results.record import Validation
 from alibi_fairseq.runs import child_process
 
 RATES = ("0.002", "0.004", "0.008")
@@ -168,15 +169,16 @@ def test_divergence_at_every_rate_is_an_error(data_bin, tmp_path, commands, caps
     assert "--lr: Rotary, L=16 diverged at 0.002, 0.004, 0.008. Try smaller" in message
 
 
-def change_validations(commands: Commands, change: Callable[[list[dict]], list[dict]]) -> None:
-    """Change the result records that each training of the fake commands writes."""
+def change_validations(commands: Commands, change: Callable) -> None:
+    """Change the validations that each training of the fake commands writes."""
     train = commands.train
 
     def train_and_change(words, log, watch) -> int:
         code = train(words, log, watch)
         path = Path(value(words, "--save-dir")) / "training.json"
         results = load_results_file(path)
-        save_results_file({**results, "cells": change(results["cells"])}, path)
+        results.records = change(results.records)
+        save_results_file(results, path)
         return code
 
     commands.train = train_and_change
@@ -185,14 +187,12 @@ def change_validations(commands: Commands, change: Callable[[list[dict]], list[d
 def test_other_validated_splits_do_not_choose_the_rate(data_bin, tmp_path, commands):
     """The rates have the opposite order on the split ``test``, where losses are lower."""
 
-    def add_test_split(records: list[dict]) -> list[dict]:
+    def add_test_split(validations: list[Validation]) -> list[Validation]:
         added = []
-        for record in records:
-            perplexity = 100 / record["perplexity"]
-            loss_bits = math.log2(perplexity)
-            changes = {"subset": "test", "perplexity": perplexity, "loss_bits": loss_bits}
-            added.append({**record, **changes})
-        return records + added
+        for validation in validations:
+            changes = {"subset": "test", "loss_bits": math.log2(100) - validation.loss_bits}
+            added.append(validation.model_copy(update=changes))
+        return validations + added
 
     change_validations(commands, add_test_split)
     assert main(compare_command(data_bin, tmp_path, methods="alibi")) == 0
@@ -202,7 +202,10 @@ def test_other_validated_splits_do_not_choose_the_rate(data_bin, tmp_path, comma
 
 
 def test_trial_without_validation_is_an_error(data_bin, tmp_path, commands, capsys):
-    change_validations(commands, lambda records: [{**r, "subset": "test"} for r in records])
+    on_test = {"subset": "test"}
+    change_validations(
+        commands, lambda records: [record.model_copy(update=on_test) for record in records]
+    )
     assert main(compare_command(data_bin, tmp_path, methods="alibi")) == 2
     message = capsys.readouterr().err
     assert "alibi-16-seed1-lr0.002/training.json has no loss on the split valid" in message
@@ -241,9 +244,9 @@ def test_tuning_end_to_end(data_bin, tmp_path):
     assert outcome["updates"] == 20
 
     (trial_file,) = tmp_path.rglob("*lr0.01/training.json")
-    records = load_results_file(trial_file)["cells"]
-    assert outcome["trials"][1]["loss_bits"] == min(record["loss_bits"] for record in records)
+    records = load_results_file(trial_file).records
+    assert outcome["trials"][1]["loss_bits"] == min(record.loss_bits for record in records)
 
     (training_file,) = tmp_path.rglob("alibi-16-seed2/training.json")
-    command_line = load_results_file(training_file)["provenance"]["command"]
+    command_line = load_results_file(training_file).provenance.command
     assert "--lr 0.01 " in command_line

@@ -19,8 +19,7 @@ from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.document_beginnings import documents_in
 from alibi_fairseq.data.document_sampling import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.results_file import load_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.runs import child_process
 from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import execute_experiment, make_work_items
@@ -377,18 +376,20 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     name = "tales-alibi-16-seed1"
     first = Path(f"results-one/study/cells/{name}")
     second = Path(f"results-two/study/cells/{name}")
-    keys = ("corpus", "label", "length", "stride", "loss_bits", "document_bits", "lr")
     for file in ("evaluation.json", "evaluation-on-wiki.json"):
-        records = load_results_file(first / file)["cells"]
-        repeated = load_results_file(second / file)["cells"]
+        records = load_results_file(first / file).records
+        repeated = load_results_file(second / file).records
         assert records
         for record, repeated_record in zip(records, repeated, strict=True):
-            for key in keys:
-                assert record.get(key) == repeated_record.get(key)
-        assert {record["tokens"] for record in records} == {3 * 256}
-    last = load_results_file(first / TRAINING_FILE)["cells"][-1]
-    assert last["updates"] == 4
-    assert last["trained_tokens"] == 4 * 64
+            assert record.case_key == repeated_record.case_key
+            assert record.model.label == repeated_record.model.label
+            assert record.model.options == repeated_record.model.options
+            assert record.loss_bits == repeated_record.loss_bits
+            assert record.document_bits == repeated_record.document_bits
+        assert {record.tokens for record in records} == {3 * 256}
+    last = load_results_file(first / TRAINING_FILE).records[-1]
+    assert last.updates == 4
+    assert last.trained_tokens == 4 * 64
     losses = load_losses(Path("results-one/study"))
     cases = {(key.tested_on, key.length, key.stride, key.variant) for key in losses}
     expected = {("tales", length, 2, "") for length in (16, 32, 64)}

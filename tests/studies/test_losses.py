@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from results_documents import document, evaluation_cell
+from results_documents import document, evaluation_record, validation_record
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.results_file import save_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.results.files import TRAINING_FILE, save_results_file
 from studies.losses import ValidationPoint, finished_models, load_curves, load_losses
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +30,7 @@ def save_evaluation(
     """Write the evaluation of a model such as ``wiki-alibi-16-seed1``; return its path."""
     _, method, _, seed = model.split("-")
     losses = {"document_tokens": TOKENS, "document_bits": BITS}
-    record = evaluation_cell(
+    record = evaluation_record(
         position_method=method,
         seed=int(seed.removeprefix("seed")),
         corpus=tested_on,
@@ -116,7 +115,7 @@ def test_curves_have_the_split_valid_only(tmp_path):
         records = []
         for subset, factor in (("valid", 1), ("test", 2)):
             validated = {"subset": subset, "updates": 10, "trained_tokens": 640}
-            records.append(evaluation_cell(factor * perplexity, **validated))
+            records.append(validation_record(factor * perplexity, **validated))
         path = tmp_path / "cells" / f"wiki-alibi-16-seed{seed}" / TRAINING_FILE
         save_results_file(document(*records, kind="training"), path)
         finish(path.parent)

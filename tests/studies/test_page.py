@@ -73,17 +73,17 @@ def read_losses(part: str) -> dict[Evaluation, dict]:
     losses: dict = {}
     for path in (RESULTS / part / "cells").glob("*/evaluation.json"):
         corpus, method, trained, _ = path.parent.name.split("-")
-        for record in json.loads(path.read_text())["cells"]:
+        for record in json.loads(path.read_text())["records"]:
             evaluation = Evaluation(
                 corpus,
                 method,
                 int(trained),
                 record["length"],
                 record["stride"],
-                record.get("label", ""),
+                record["model"].get("label", ""),
             )
             bits = np.array(record["document_bits"]) / np.array(record["document_tokens"])
-            losses.setdefault(evaluation, {})[record["seed"]] = bits * math.log(2)
+            losses.setdefault(evaluation, {})[record["model"]["seed"]] = bits * math.log(2)
     return losses
 
 

@@ -71,7 +71,7 @@ def test_table_has_the_mean_cost_over_seeds(results):
     last = []
     for seed in (1, 2, 3):
         path = results / f"cells/wikipedia-sinusoidal-512-seed{seed}/training.json"
-        last.append(json.loads(path.read_text())["cells"][-1])
+        last.append(json.loads(path.read_text())["records"][-1])
     minutes, speed, memory = row[3:6]
     assert float(minutes) == pytest.approx(sum(x["hours"] for x in last) * 20, abs=0.06)
     assert float(speed.rstrip("k")) * 1000 == pytest.approx(
@@ -131,9 +131,9 @@ def test_separate_benchmark_is_shown(results):
     (table,) = [table for table in tables if table[0] == ["", "trained at", "tokens/s", "memory"]]
     record = next(
         record
-        for record in benchmark["cells"]
-        if (record["position_method"], record["train_length"]) == ("alibi", 3072)
-    )
+        for record in benchmark["records"]
+        if record["case"]["position_method"] == "alibi" and record["case"]["train_length"] == 3072
+    )["measured"]
     (row,) = [row for row in table if row[:2] == ["ALiBi", "3072"]]
     assert float(row[3].split()[0]) == pytest.approx(record["peak_memory_mb"] / 1000, abs=0.006)
     assert float(row[2].rstrip("k")) * (1000 if row[2].endswith("k") else 1) == pytest.approx(

@@ -16,7 +16,7 @@ from fairseq.data import Dictionary
 from alibi_fairseq.checkpoints.loading import updates_of
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
-from alibi_fairseq.results.results_file import load_results_file
+from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.training import save_dir
 from alibi_fairseq.training.resume import check_same_model, compared_options, loading_into
 
@@ -233,8 +233,8 @@ def test_pruned_training_resumes_and_is_evaluated(data_bin, tmp_path):
     assert state["optimizer_history"][-1]["num_updates"] == 5
     assert state["cfg"]["model"]["decoder_layers"] == 2
     in_process("eval_lm", data_bin, "--path", last, "--cpu", "--tokens-per-sample", 16)
-    records = load_results_file(tmp_path / "pruned" / "training.json")["cells"]
-    assert {record["layers"] for record in records} == {2}
+    records = load_results_file(tmp_path / "pruned" / "training.json").records
+    assert {record.model.layers for record in records} == {2}
 
 
 def test_hours_of_other_training_do_not_count(data_bin, checkpoint, tmp_path):

@@ -14,8 +14,7 @@ from fairseq_cli.train import should_stop_early
 from fairseq_runs import run_train, same_training_state, write_corpus
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.results_file import load_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.training import shutdown
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
@@ -243,8 +242,8 @@ def interval_flags(interval: str) -> tuple[str, ...]:
 
 def validation_losses(folder: Path) -> list[tuple[int, float]]:
     """Return the number of updates and the loss of each validation."""
-    cells = load_results_file(folder / TRAINING_FILE)["cells"]
-    return [(cell["updates"], cell["loss_bits"]) for cell in cells]
+    cells = load_results_file(folder / TRAINING_FILE).records
+    return [(cell.model.updates, cell.loss_bits) for cell in cells]
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from fairseq.trainer import Trainer
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.results_file import load_results_file
-from alibi_fairseq.results.schema import TRAINING_FILE
+from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
+from alibi_fairseq.results.record import Validation
 from alibi_fairseq.training import training_record
 from alibi_fairseq.training.training_record import TrainingRecord, precision_of
 
@@ -26,7 +26,7 @@ FLAGS = (
     *("--validate-interval-updates", "10", "--position-method", "alibi"),
 )
 #: Keys that depend on the load of the machine or on a restart.
-TIMES = ("hours", "tokens_per_second", "tokens_per_second_per_process", "peak_memory_mb")
+TIMES = {"hours", "tokens_per_second", "tokens_per_second_per_process", "peak_memory_mb"}
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +47,16 @@ def folder(data, tmp_path_factory):
     return folder
 
 
-def records_of(folder) -> list[dict]:
-    return load_results_file(folder / TRAINING_FILE)["cells"]
+def records_of(folder) -> list[Validation]:
+    return load_results_file(folder / TRAINING_FILE).records
 
 
 def test_training_record_describes_data_and_seed(data, folder):
     document = load_results_file(folder / TRAINING_FILE)
-    assert document["kind"] == "training"
-    assert document["corpus"] == data.name
-    assert document["provenance"]["seed"] == 5
-    assert document["provenance"]["data_sha256"]
+    assert document.kind == "training"
+    assert document.corpus == data.name
+    assert document.provenance.seed == 5
+    assert document.provenance.data_sha256
 
 
 @pytest.mark.parametrize("error", [UserInputError("no split"), FileNotFoundError("no file")])
@@ -82,34 +82,36 @@ def test_task_receives_path_of_saved_checkpoint(data, tmp_path, monkeypatch):
 
 def test_each_validation_adds_record(folder):
     first, second = records_of(folder)
-    assert first["updates"] == 10
-    assert second["updates"] == 20
-    assert first["trained_tokens"] == 10 * 64
-    assert second["trained_tokens"] == 20 * 64
-    assert first["hours"] < second["hours"]
+    assert first.model.updates == 10
+    assert second.model.updates == 20
+    assert first.trained_tokens == 10 * 64
+    assert second.trained_tokens == 20 * 64
+    assert first.hours < second.hours
 
 
 def test_record_describes_model_and_validation(folder):
     for record in records_of(folder):
-        assert record["model"] == "alibi_lm"
-        assert record["device"] == "cpu"
-        assert record["position_method"] == "alibi"
-        assert record["train_length"] == 16
-        assert record["length"] == 16
-        assert record["subset"] == "valid"
-        assert record["tokens"] == 200
-        assert record["peak_memory_mb"] > 10
-        assert record["tokens_per_second"] > 0
-        assert "gpu_hours" not in record
+        assert record.model.architecture == "alibi_lm"
+        assert record.device == "cpu"
+        assert record.model.position_method == "alibi"
+        assert record.model.train_length == 16
+        assert record.length == 16
+        assert record.subset == "valid"
+        assert record.tokens == 200
+        assert record.peak_memory_mb > 10
+        assert record.tokens_per_second > 0
+        assert record.gpu_hours is None
+        assert record.model.options["max_tokens"] == "64"
+        assert "save_dir" not in record.model.options
 
 
 def test_record_agrees_with_log(data, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         document = run(data, tmp_path / "run", 20, "--log-format", "json")
     logged = [json.loads(record.message) for record in caplog.records if record.name == "valid"]
-    for record, line in zip(document["cells"], logged, strict=True):
-        assert record["loss_bits"] == pytest.approx(float(line["valid_loss"]), abs=6e-4)
-    parameters = document["cells"][0]["parameters"]
+    for record, line in zip(document.records, logged, strict=True):
+        assert record.loss_bits == pytest.approx(float(line["valid_loss"]), abs=6e-4)
+    parameters = document.records[0].model.parameters
     assert f"num. shared model params: {parameters:,} " in caplog.text
 
 
@@ -118,44 +120,43 @@ def test_recorded_loss_equals_fairseq_evaluator(data, folder):
     checkpoint = folder / "checkpoint_last.pt"
     measured = run_eval_lm(data, checkpoint, "--gen-subset", "valid", *flags)
     last = records_of(folder)[-1]
-    assert last["loss_bits"] == pytest.approx(float(measured["loss"]), abs=1e-4)
+    assert last.loss_bits == pytest.approx(float(measured["loss"]), abs=1e-4)
 
 
-def without_times(record: dict) -> dict:
-    return {key: value for key, value in record.items() if key not in TIMES}
+def without_times(record: Validation) -> dict:
+    return record.with_model(options=None).model_dump(exclude=TIMES)
 
 
 def test_resumed_run_continues_results_file(data, tmp_path):
-    uninterrupted = run(data, tmp_path / "uninterrupted", 30)["cells"]
-    begun = run(data, tmp_path / "resumed", 13)["cells"]
-    assert [record["updates"] for record in begun] == [10, 13]
-    resumed = run(data, tmp_path / "resumed", 30)["cells"]
-    assert [record["updates"] for record in resumed] == [10, 13, 20, 30]
-    hours = [record["hours"] for record in resumed]
+    uninterrupted = run(data, tmp_path / "uninterrupted", 30).records
+    begun = run(data, tmp_path / "resumed", 13).records
+    assert [record.model.updates for record in begun] == [10, 13]
+    resumed = run(data, tmp_path / "resumed", 30).records
+    assert [record.model.updates for record in resumed] == [10, 13, 20, 30]
+    hours = [record.hours for record in resumed]
     assert hours == sorted(hours)
     assert hours[0] > 0
-    shared = [without_times(record) for record in resumed if record["updates"] != 13]
+    shared = [without_times(record) for record in resumed if record.model.updates != 13]
     assert shared == [without_times(record) for record in uninterrupted]
 
 
 def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
     """The first ten updates are recorded as those of four processes."""
-    (first,) = run(data, tmp_path, 10)["cells"]
-    assert first["tokens_per_second_per_process"] == first["tokens_per_second"]
+    (first,) = run(data, tmp_path, 10).records
+    assert first.tokens_per_second_per_process == first.tokens_per_second
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     record = state["extra_state"]["training_record"]
-    record["cells"][-1]["processes"] = 4
-    del record["totals"]["timed_process_seconds"]  # as in an earlier version
     seconds = record["totals"]["timed_seconds"]
+    record["totals"]["timed_process_seconds"] = 4 * seconds
     torch.save(state, tmp_path / "checkpoint_last.pt")
 
-    last = run(data, tmp_path, 20)["cells"][-1]
+    last = run(data, tmp_path, 20).records[-1]
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     totals = state["extra_state"]["training_record"]["totals"]
     process_seconds = totals["timed_seconds"] + 3 * seconds
     assert totals["timed_process_seconds"] == pytest.approx(process_seconds)
     expected = totals["timed_tokens"] / process_seconds
-    assert last["tokens_per_second_per_process"] == pytest.approx(expected, abs=0.1)
+    assert last.tokens_per_second_per_process == pytest.approx(expected, abs=0.1)
 
 
 def test_seconds_of_an_update_count_for_each_process():
@@ -171,7 +172,7 @@ def test_run_from_other_weights_starts_new_record(data, tmp_path):
     run(data, tmp_path / "first", 10)
     restore = ("--finetune-from-model", str(tmp_path / "first" / "checkpoint_last.pt"))
     second = run(data, tmp_path / "second", 10, *restore)
-    assert [record["trained_tokens"] for record in second["cells"]] == [640]
+    assert [record.trained_tokens for record in second.records] == [640]
 
 
 def test_record_after_stop_matches_checkpoint(data, tmp_path):
@@ -181,8 +182,8 @@ def test_record_after_stop_matches_checkpoint(data, tmp_path):
     early = folder / "checkpoint_1_5.pt"
     early.replace(folder / "checkpoint_last.pt")
     document = run(data, folder, 15)
-    assert [record["updates"] for record in document["cells"]] == [5, 10, 15]
-    assert [record["trained_tokens"] for record in document["cells"]] == [320, 640, 960]
+    assert [record.model.updates for record in document.records] == [5, 10, 15]
+    assert [record.trained_tokens for record in document.records] == [320, 640, 960]
 
 
 def test_tokens_of_repeated_updates_count_once(data, tmp_path, monkeypatch):
@@ -199,7 +200,7 @@ def test_tokens_of_repeated_updates_count_once(data, tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "clip_grad_norm", overflow_twice)
     document = run(data, tmp_path / "run", 10, "--amp")
     assert calls == 12
-    assert document["cells"][-1]["trained_tokens"] == 10 * 64
+    assert document.records[-1].trained_tokens == 10 * 64
 
 
 @pytest.mark.parametrize(
@@ -238,9 +239,9 @@ def test_peak_memory_on_gpu_includes_updates(data, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 29.3e9)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     document = run(data, tmp_path / "run", 10)
-    assert document["cells"][-1]["peak_memory_mb"] == 29_300
+    assert document.records[-1].peak_memory_mb == 29_300
 
 
 def test_trained_tokens_are_no_sequences(data, tmp_path):
     document = run(data, tmp_path / "run", 10, "--sentence-avg")
-    assert document["cells"][-1]["trained_tokens"] == 10 * 64
+    assert document.records[-1].trained_tokens == 10 * 64

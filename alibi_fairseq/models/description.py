@@ -1,0 +1,134 @@
+"""Record of a model, from fairseq's configuration of its training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, get_type_hints
+
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
+from fairseq.registry import REGISTRIES
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+from ..positions import MethodSpec
+from ..results.labels import method_facts
+from ..results.record import Model
+
+_GROUPS = ("common", "dataset", "optimization", "checkpoint")
+_COMPONENTS = ("criterion", "optimizer", "lr_scheduler")
+# Options that are fields of the record.
+_FIELDS = {"position_method", "tokens_per_sample", "train_length", "seed"}
+# Options that name the run or concern the machine: where files go, how often is logged, which
+# checkpoints are deleted. Options that change the tokens of an update are not among them.
+_IGNORED = {
+    "aim_repo",
+    "aim_run_hash",
+    "azureml_logging",
+    "cpu",
+    "data_buffer_size",
+    "keep_best_checkpoints",
+    "keep_interval_updates",
+    "keep_last_epochs",
+    "log_file",
+    "log_format",
+    "log_interval",
+    "no_epoch_checkpoints",
+    "no_last_checkpoints",
+    "no_progress_bar",
+    "num_workers",
+    "save_dir",
+    "stop_time_hours",
+    "tensorboard_logdir",
+    "user_dir",
+    "wandb_project",
+}
+
+
+def describe_model(cfg: Any, model: Any, vocabulary: int, **facts: Any) -> Model:
+    """Return the record of a fairseq model.
+
+    Args:
+        cfg: configuration of its training.
+        model: the model.
+        vocabulary: size of its dictionary.
+        facts: further fields of the record.
+    """
+    values = {
+        "architecture": cfg.model._name,
+        "train_length": recorded_train_length(cfg),
+        "layers": len(model.decoder.layers),
+        "width": getattr(cfg.model, "decoder_embed_dim", 512),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "vocabulary": vocabulary,
+        "seed": cfg.common.seed,
+    }
+    return Model(**{**method_facts(MethodSpec.from_options(cfg.model)), **values, **facts})
+
+
+def recorded_train_length(cfg: Any) -> int:
+    """Return the training length that a training's configuration records, in tokens.
+
+    Only models of ours have it as an option.
+    """
+    return getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample
+
+
+def training_options(cfg: Any) -> dict[str, str]:
+    """Return the options that determine a trained model, as text, by the name of their field.
+
+    Options with fairseq's default are left out, except for the number of processes. The text of a
+    flag is empty.
+
+    Args:
+        cfg: configuration of the training.
+    """
+    processes = cfg.distributed_training.distributed_world_size
+    options = {"distributed_world_size": str(processes), "task": str(cfg.task._name)}
+    for group, defaults in _groups_of(cfg):
+        name = cfg[group].get("_name")
+        if group in _COMPONENTS and name is not None:
+            options[group] = str(name)
+        for field in dataclasses.fields(defaults):
+            default = _default_of(field)
+            # An option of another group has a reference to it as its default.
+            is_reference = isinstance(default, str) and default.startswith("${")
+            is_recorded = field.name not in _IGNORED | _FIELDS
+            if is_reference or not is_recorded or field.name.startswith("_"):
+                continue
+            value = cfg[group].get(field.name)
+            if value != default:
+                options[field.name] = _option_text(value)
+    return dict(sorted(options.items()))
+
+
+def _groups_of(cfg: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the groups of options that determine a model, each with the class of its defaults."""
+    classes = get_type_hints(FairseqConfig)
+    for group in _GROUPS:
+        yield group, classes[group]
+    name = cfg.model._name
+    yield "model", MODEL_DATACLASS_REGISTRY[ARCH_MODEL_NAME_REGISTRY.get(name, name)]
+    yield "task", TASK_DATACLASS_REGISTRY[cfg.task._name]
+    for group in _COMPONENTS:
+        component = cfg.get(group)
+        name = None if component is None else component.get("_name")
+        defaults = REGISTRIES[group]["dataclass_registry"].get(name)
+        if defaults is not None:
+            yield group, defaults
+
+
+def _default_of(field: dataclasses.Field) -> Any:
+    """Return the default of an option."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _option_text(value: Any) -> str:
+    """Return the value of an option as on the command line; a flag that is set is empty."""
+    if value is True:
+        return ""
+    if isinstance(value, (list, tuple)) or type(value).__name__ == "ListConfig":
+        return ",".join(str(element) for element in value)
+    return str(value)

@@ -1,0 +1,205 @@
+"""Reading, writing, merging, and finding of results files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import UserInputError
+from ..files import atomic_write, json_text, read_json
+from .record import FILE_CLASSES, Provenance, ResultsFile, TrainingFile, parse_json
+
+#: Results file that a training writes into its save folder.
+TRAINING_FILE = "training.json"
+#: Configuration that ``compare`` writes into its output folder.
+COMPARISON_FILE = "comparison.yaml"
+#: File in the same folder that lists the files of the comparison's report.
+REPORT_FILES = "report-files.json"
+
+#: Values of the keys ``schema`` and ``version`` of every results file.
+SCHEMA = "alibi_fairseq/results"
+VERSION = 2
+_HEADER = ("schema", "version", "kind")
+
+AnyFile = TypeVar("AnyFile", bound=ResultsFile)
+
+
+def save_results_file(results: ResultsFile, path: str | os.PathLike) -> None:
+    """Write results; the file is complete or absent."""
+    content = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "kind": results.kind,
+        "corpus": results.corpus,
+        "provenance": results.provenance.model_dump(exclude_unset=True),
+        "records": [record.model_dump(exclude_defaults=True) for record in results.records],
+    }
+    with atomic_write(path) as stream:
+        stream.write(json_text(content))
+
+
+def load_results_file(path: str | os.PathLike) -> ResultsFile:
+    """Read a results file of any kind; see :func:`read_json`.
+
+    Raises:
+        UserInputError: naming the first key that is wrong, or the file is another JSON file, such
+            as the settings of a run.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise UserInputError(
+            f"{path} is not a results file. Pass results files, such as the results.json of a "
+            "comparison, or folders that contain no other *.json files."
+        )
+    kind = content.get("kind")
+    if content.get("version") != VERSION or kind not in FILE_CLASSES:
+        raise UserInputError(
+            f"{path} has version {content.get('version')} and kind {kind}. This release reads "
+            f"version {VERSION} of {', '.join(FILE_CLASSES)}."
+        )
+    fields = {key: value for key, value in content.items() if key not in _HEADER}
+    return parse_json(FILE_CLASSES[kind], fields, str(path))
+
+
+def load_training(folder: Path) -> TrainingFile:
+    """Read the record of the training in a save folder.
+
+    Raises:
+        UserInputError: as :func:`load_results_file`.
+    """
+    path = folder / TRAINING_FILE
+    results = load_results_file(path)
+    if not isinstance(results, TrainingFile):
+        raise UserInputError(f"{path} is not the record of a training.")
+    return results
+
+
+def lock_path(path: Path) -> Path:
+    """Return the path of the lock that an evaluation holds while it writes a results file."""
+    return path.with_name(f".{path.name}.lock")
+
+
+def read_report_files(folder: Path) -> list[str]:
+    """Return the names of the files of a comparison's report; empty if none was written.
+
+    Raises:
+        UserInputError: ``report-files.json`` has other contents.
+    """
+    path = folder / REPORT_FILES
+    if not path.is_file():
+        return []
+    names = read_json(path)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UserInputError(f"{path} is not a list of file names. Remove it.")
+    return [Path(name).name for name in names]
+
+
+def find_results_files(folder: Path) -> list[Path]:
+    """Return the results files of a folder.
+
+    In the output folder of a comparison, these are ``results.json`` or, with several corpora,
+    ``CORPUS-results.json``, as listed in ``report-files.json``. Its other JSON files are settings,
+    completion markers, and the results of each run. In any other folder, all JSON files must be
+    results files, including those in linked subfolders.
+    """
+    if (folder / REPORT_FILES).is_file():
+        names = read_report_files(folder)
+        return sorted(folder / name for name in names if name.endswith("results.json"))
+    if (folder / COMPARISON_FILE).is_file():  # copied without that file
+        return sorted(folder.glob("*results.json"))
+    files = []
+    visited = set()
+    for parent, subfolders, names in os.walk(folder, followlinks=True):
+        real_path = os.path.realpath(parent)
+        if real_path in visited:  # a link to a folder above it, or a second link
+            subfolders.clear()
+            continue
+        visited.add(real_path)
+        for name in names:
+            if name.endswith(".json"):
+                files.append(Path(parent, name))
+    return sorted(files)
+
+
+def merge_results_files(files: Sequence[AnyFile]) -> AnyFile:
+    """Merge results files of the same kind, corpus, text, and dictionary.
+
+    A record that appears twice is kept once, even if the checkpoint's folder was moved between two
+    measurements.
+
+    Raises:
+        UserInputError: the files do not belong together, or two records contradict each other.
+    """
+    first = files[0]
+    for other in files[1:]:
+        _check_same_text(first, other)
+    records: dict[tuple, Any] = {}
+    for results in files:
+        for record in results.records:
+            merged = records.setdefault(record.key, record)
+            if record.outcome != merged.outcome:
+                raise UserInputError(
+                    f"Two results to be merged differ for the same measurement ({record.key}). "
+                    "Leave one out."
+                )
+    provenance = merge_provenance([results.provenance for results in files])
+    return type(first)(corpus=first.corpus, provenance=provenance, records=list(records.values()))
+
+
+def _check_same_text(first: ResultsFile, other: ResultsFile) -> None:
+    """Check that two results files belong together.
+
+    Raises:
+        UserInputError: they have different kinds, corpora, texts, or dictionaries.
+    """
+    _check_equal("kind", first.kind, other.kind)
+    _check_equal("corpus", first.corpus, other.corpus)
+    for key in ("data_sha256", "dictionary_sha256"):
+        _check_equal(key, getattr(first.provenance, key), getattr(other.provenance, key))
+
+
+def _check_equal(key: str, first: str | None, other: str | None) -> None:
+    if first != other:
+        raise UserInputError(
+            f"Results with different {key} cannot be merged ({first} and {other})."
+        )
+
+
+def merge_provenance(origins: Sequence[Provenance]) -> Provenance:
+    """Merge the provenance of several results files, some of which may be merged already.
+
+    ``seconds`` is the sum, ``date`` the latest date, and ``command`` has a command per line. Other
+    values that differ between the files are null. ``parts`` has the provenance of each file. Equal
+    ones count once, because several files can contain the same measurements.
+    """
+    parts: list[Provenance] = []
+    for origin in origins:
+        for part in origin.parts or [origin]:
+            if part not in parts:
+                parts.append(part)
+    if len(parts) == 1:
+        return parts[0]
+    merged = _common([part.model_dump(exclude_unset=True) for part in parts])
+    merged["command"] = "\n".join(dict.fromkeys(part.command for part in parts))
+    merged["date"] = max(part.date for part in parts)
+    merged["seconds"] = sum(part.seconds for part in parts)
+    return Provenance(**merged, parts=parts)
+
+
+def _common(parts: Sequence[dict]) -> dict:
+    """Return the values that all parts share, and None for values that differ.
+
+    Nested objects are compared key by key.
+    """
+    common: dict = {}
+    for key in parts[0]:
+        values: list[Any] = [part.get(key) for part in parts]
+        if all(isinstance(value, dict) for value in values):
+            common[key] = _common(values)
+        elif values.count(values[0]) == len(values):
+            common[key] = values[0]
+        else:
+            common[key] = None
+    return common
