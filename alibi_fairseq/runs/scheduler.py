@@ -47,6 +47,7 @@ class _ProgressLog:
     start_time: float = field(default_factory=time.monotonic)
     started: int = 0
     finished_updates: int = 0
+    failed_updates: int = 0
 
     def start(self, item: WorkItem) -> None:
         """Log the start of a work item."""
@@ -56,14 +57,19 @@ class _ProgressLog:
         if self.finished_updates:
             # The remaining updates are assumed to take as long as the finished ones.
             seconds_per_update = (time.monotonic() - self.start_time) / self.finished_updates
-            remaining_updates = sum(item.updates for item in self.items) - self.finished_updates
+            remaining_updates = sum(item.updates for item in self.items)
+            remaining_updates -= self.finished_updates + self.failed_updates
             remaining = tqdm.format_interval(seconds_per_update * remaining_updates)
             line += f" (about {remaining} left)"
         tqdm.write(line, file=sys.stdout)
 
     def finish(self, item: WorkItem) -> None:
-        """Count the updates of a work item that has finished or failed."""
+        """Count the updates of a work item that has finished."""
         self.finished_updates += item.updates
+
+    def fail(self, item: WorkItem) -> None:
+        """Count the updates of a work item that has failed, which say nothing about the speed."""
+        self.failed_updates += item.updates
 
 
 @dataclass
@@ -135,7 +141,9 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot], completed: int = 0
                 item.execute(slots[0])
             except (CommandFailedError, UserInputError) as error:
                 failures.add(item, error)
-            log.finish(item)
+                log.fail(item)
+            else:
+                log.finish(item)
     failures.raise_any()
 
 
@@ -172,7 +180,7 @@ def _run_concurrently(
                     log.finish(item)
                 elif isinstance(error, CommandFailedError | UserInputError):
                     failures.add(item, error)
-                    log.finish(item)
+                    log.fail(item)
                 else:
                     errors.append(error)
                     stop.request()
