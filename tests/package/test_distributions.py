@@ -17,7 +17,7 @@ from alibi_fairseq import __version__
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from setuptools import build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
 #: Packages in the folder of PyTorch that it needs to be imported.
 TORCH = (
