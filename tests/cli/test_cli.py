@@ -72,7 +72,7 @@ def test_error_prints_one_line(monkeypatch, capsys, error, code, message):
 
 
 class TestFairseqCommands:
-    @pytest.mark.slow  # tests/test_signals.py also trains in a process
+    @pytest.mark.slow  # tests/training/test_signals.py also trains in a process
     def test_train_in_separate_process(self, data_bin, tmp_path):
         command = ["-m", "alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path]
         done = as_process(*command, cwd=PACKAGE.parent)

@@ -20,7 +20,7 @@ def train(folder, *overrides):
     return as_process(*command, "--config-name", "small", *overrides, cwd=folder, PYTHONPATH=ROOT)
 
 
-@pytest.mark.slow  # like all runs of hydra-train in tests/test_signals.py
+@pytest.mark.slow  # like all runs of hydra-train in tests/training/test_signals.py
 def test_paths_are_relative_to_start_folder(folder):
     done = train(folder)
     assert done.returncode == 0, done.stderr[-2000:]

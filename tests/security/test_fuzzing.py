@@ -4,7 +4,7 @@ Each case corrupts one file of a valid folder at random and passes the folder to
 command may succeed, report an error, or raise an exception. ``FUZZ_CASES`` sets the number of cases
 per reader::
 
-    FUZZ_CASES=1000 pytest -m slow tests/test_fuzzing.py
+    FUZZ_CASES=1000 pytest -m slow tests/security/test_fuzzing.py
 """
 
 from __future__ import annotations
