@@ -6,7 +6,8 @@ Variants:
 - ``materialised``: the authors' ALiBi in ``transformer_lm``, a (B·H, T, T) mask with +m·j added.
 - ``no bias``: our decoder without positions, the ideal of a dense causal kernel.
 - Any of our position methods, with the backend selected by ``auto``. With the suffix ``COMPILED``,
-  the layers are compiled (``--compile-layers``).
+  the layers are compiled (``--compile-layers``). With the suffix ``MODERN``, they have the modern
+  block, with two thirds of the feed-forward width, because SwiGLU has three matrices.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from . import common
 
 #: Suffix of variants with ``--compile-layers``.
 COMPILED = ", compiled layers"
+#: Suffix of variants with the modern block.
+MODERN = ", modern block"
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,12 @@ class Shape:
     stock_flags: tuple[str, ...]
     criterion: str
     tokens: int
+
+    @property
+    def modern_ffn_width(self) -> int:
+        """Feed-forward width of the modern block: two thirds, rounded to a multiple of 32."""
+        width = int(self.flags[self.flags.index("--decoder-ffn-embed-dim") + 1])
+        return max(1, round(width * 2 / 3 / 32)) * 32
 
     def batch(self, length: int) -> int:
         """Return the number of sequences per update."""
@@ -179,12 +188,16 @@ def build(
     if name in stock_architectures:
         flags += ["--arch", stock_architectures[name], *shape.stock_flags]
     else:
-        method = name.removesuffix(COMPILED)
+        method = name.removesuffix(COMPILED).removesuffix(MODERN)
         method = "none" if method == "no bias" else method
         assert method in METHODS, name
-        flags += ["--arch", "alibi_lm", "--position-method", method]
+        architecture = "alibi_lm"
         if name.endswith(COMPILED):
             flags += ["--compile-layers"]
+        if name.endswith(MODERN):
+            architecture = "alibi_lm_modern"
+            flags += ["--decoder-ffn-embed-dim", str(shape.modern_ffn_width)]
+        flags += ["--arch", architecture, "--position-method", method]
         if "--adaptive-input" in shape.flags:
             flags += ["--no-share-decoder-input-output-embed"]
     device = common.device()

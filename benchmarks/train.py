@@ -8,8 +8,8 @@ random. The scores that can be skipped depend on them: ``benchmarks.attention --
 trained ones.
 
 On the CPU: 4 layers, d=512, 8 heads, FFN 2048, 8,192 words, 3,072 tokens per step, fp32. On a GPU:
-the paper's WikiText-103 model, 9,216 tokens per step, bf16, with and without attention dropout,
-and without ``--quick`` also with ``--compile-layers``.
+the paper's WikiText-103 model, 9,216 tokens per step, bf16, with and without attention dropout.
+Without ``--quick``, also with the modern block, and on a GPU with ``--compile-layers``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from . import common, models
 
 VARIANTS = ("stock", "materialised", "no bias", "sinusoidal", "alibi")
+#: Further variants without ``--quick``.
+MODERN_VARIANTS = ("no bias" + models.MODERN, "alibi" + models.MODERN)
 #: Further variants on a GPU without ``--quick``, which take longer to compile.
-COMPILED_VARIANTS = ("no bias, compiled layers", "alibi, compiled layers")
+COMPILED_VARIANTS = ("no bias" + models.COMPILED, "alibi" + models.COMPILED)
 
 
 def main() -> None:
@@ -41,6 +43,8 @@ def measure(args) -> Iterator[dict]:
     if not common.on_gpu() and not args.quick:
         lengths += [8192]
     names = VARIANTS
+    if not args.quick:
+        names += MODERN_VARIANTS
     if common.on_gpu() and not args.quick:
         names += COMPILED_VARIANTS
     dropouts = [0.0, 0.1] if common.on_gpu() else [0.0]

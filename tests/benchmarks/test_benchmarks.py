@@ -23,7 +23,7 @@ from benchmarks import (
     table,
 )
 from benchmarks.paper_ratios import paper_ratios
-from benchmarks.train import COMPILED_VARIANTS
+from benchmarks.train import COMPILED_VARIANTS, MODERN_VARIANTS
 
 SHAPE = (
     "--decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16 "
@@ -128,7 +128,7 @@ def test_attention_at_gpu_sizes(monkeypatch):
 @pytest.mark.slow  # models of 57 million parameters
 def test_train_at_gpu_sizes(gpu_sizes):
     cells = gpu_sizes("train", "--rounds", "1", "--lengths", "16", "--no-memory")
-    variants = VARIANTS | set(COMPILED_VARIANTS)
+    variants = VARIANTS | {*MODERN_VARIANTS, *COMPILED_VARIANTS}
     check(cells, variants)
     count = len(variants)
     assert [cell["attention_dropout"] for cell in cells] == count * [0.0] + count * [0.1]
@@ -145,7 +145,8 @@ def test_methods_at_gpu_sizes(gpu_sizes):
 
 def test_generate_at_gpu_sizes(gpu_sizes, monkeypatch):
     monkeypatch.setattr(generate, "PROMPTS", {"quick": ((8, 2), (12, 2))})
-    check(gpu_sizes("generate", "--quick", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})
+    cells = gpu_sizes("generate", "--quick", "--rounds", "1")
+    check(cells, {"stock", "sinusoidal", "alibi", "alibi, modern block"})
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
@@ -187,7 +188,9 @@ def test_records_are_saved_when_they_are_measured(bench, monkeypatch, tmp_path):
 
 def test_generate(bench, monkeypatch):
     monkeypatch.setattr(generate, "PROMPTS", {"quick": ((8, 4),), "full": ((8, 4),)})
-    check(bench("generate", "--rounds", "1"), {"stock", "sinusoidal", "alibi"})
+    check(
+        bench("generate", "--rounds", "1"), {"stock", "sinusoidal", "alibi", "alibi, modern block"}
+    )
 
 
 @pytest.mark.slow  # starts two processes that import fairseq
