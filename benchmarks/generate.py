@@ -1,10 +1,10 @@
 """Generation with cached keys: ``python -m benchmarks.generate [--quick]``.
 
 Measures tokens per second of greedy decoding after a prompt, in alternation: stock fairseq's
-sinusoidal model, and ours with sinusoidal positions, with ALiBi, and with ALiBi in the modern block,
-whose shared key and value heads need less cache. Weights are random. Ours read
-the prompt in one call. fairseq's own generator, which ``fairseq-generate`` uses, does not do this:
-it feeds every model one token at a time.
+sinusoidal model, and ours with sinusoidal positions, with ALiBi, and with ALiBi in the modern
+block, whose heads share keys and values. Weights are random. Ours read the prompt in one call.
+fairseq's own generator, which ``fairseq-generate`` uses, does not do this: it feeds every model one
+token at a time.
 """
 
 from __future__ import annotations
