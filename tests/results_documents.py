@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from alibi_fairseq.results.record import (
     FILE_CLASSES,
-    Benchmark,
     Measurement,
     Model,
     ModelRecord,
@@ -21,8 +20,6 @@ from alibi_fairseq.results.record import (
     Validation,
 )
 
-#: Values of a benchmark that identify it.
-CASE = ("phase", "position_method", "train_length", "length", "model")
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",
     "git_commit": "0" * 40,
@@ -88,13 +85,6 @@ def changed(record: ModelRecord, **changes) -> ModelRecord:
     if perplexity is not None:
         ours["loss_bits"] = math.log2(perplexity)
     return Measurement(**ours).with_model(**model).model_copy(update=changes)
-
-
-def make_benchmark(values: dict) -> Benchmark:
-    """Return a record like those of ``benchmarks.methods``."""
-    case = {key: values.pop(key) for key in CASE if key in values}
-    head = {key: values.pop(key) for key in ("name", "baseline", "ratio")}
-    return Benchmark(case=case, measured=values, **head)
 
 
 def parse_flags(flags: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ class GridLine(NamedTuple):
     cells: list[str]
 
 
-def format_grid(lines: list[GridLine], columns: Sequence, corner: str = markdown.CORNER) -> str:
+def format_grid(lines: list[GridLine], columns: Sequence) -> str:
     """Format lines in Markdown, each under the name of its model.
 
     A grid of many columns is transposed.
@@ -31,11 +31,10 @@ def format_grid(lines: list[GridLine], columns: Sequence, corner: str = markdown
     Args:
         lines: lines of the grid; the lines of one model are consecutive.
         columns: evaluation lengths, or other titles of the columns.
-        corner: header of the column of models.
     """
     if len(columns) > _MAX_COLUMNS:
         return _format_transposed(lines, columns)
-    headers = [corner, ""]
+    headers = [markdown.CORNER, ""]
     for column in columns:
         headers.append(str(column))
     rows = []

@@ -84,13 +84,6 @@ def model(corpus: str) -> str:
     return setting["model"]
 
 
-def updates(corpus: str) -> int | None:
-    """Return the paper's update count on one of its corpora, or None if it does not state it."""
-    setting = setting_of(corpus)
-    assert setting is not None, f"{corpus} is not a corpus of the paper"
-    return setting["updates"]
-
-
 @cache
 def measurements(item: str) -> tuple[PrintedMeasurement, ...]:
     """Return the perplexities of a table or figure, without models by other authors."""

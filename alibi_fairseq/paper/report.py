@@ -20,7 +20,7 @@ from ..results.record import Measurement, ProbeFile
 from . import published, report_tables
 from .comparability import incomparability_reason
 from .report_data import ReportData, machine_of
-from .report_figures import FIGURES
+from .report_figures import FIGURES, draw_figure
 from .report_writer import ReportWriter
 
 
@@ -69,15 +69,9 @@ def write_report(
 
 
 def tables_about(report_data: ReportData) -> list[str]:
-    """Return the paper's tables on the corpora of results, and of speeds if there are any."""
+    """Return the paper's tables on the corpora of results."""
     corpora = {results_file.corpus for _, results_file in report_data.files}
-    has_speeds = bool(report_data.speeds())
-    tables = []
-    for table in report_tables.TABLES:
-        is_on_corpus = published.corpus_of(table) in corpora
-        if is_on_corpus or (table == "table01" and has_speeds):
-            tables.append(table)
-    return tables
+    return [table for table in report_tables.TABLES if published.corpus_of(table) in corpora]
 
 
 def source_table(report_data: ReportData, out: Path) -> str:
@@ -273,8 +267,7 @@ def add_paper_items(report: ReportWriter, report_data: ReportData, items: list[s
     report.page.append("## Comparison with the paper\n")
     for item in items:
         row = published.index_row(item)
-        corpus = f"{row['corpus']}: " if item != "table01" else ""
-        title = f"{row['name']}. {corpus}{row['content']}"
+        title = f"{row['name']}. {row['corpus']}: {row['content']}"
         for text, data_on_text in report_data.by_text(row["corpus"]):
             suffix = f" ({text})" if text else ""
             body = report_tables.table(item, data_on_text)
@@ -282,7 +275,7 @@ def add_paper_items(report: ReportWriter, report_data: ReportData, items: list[s
             for name, figure in FIGURES.items():
                 if figure.table == item:
                     paths = report.figure_paths(f"{name} {text}")
-                    figure.draw(data_on_text, *paths)
+                    draw_figure(figure, data_on_text, *paths)
                     report.add_figure(paths, _figure_caption(name, suffix))
 
 

@@ -1,18 +1,35 @@
-"""Figures of the paper (:data:`FIGURES`), with hollow points for the paper's values."""
+"""Figures of the paper (:data:`FIGURES`), with hollow points for the paper's values.
+
+They show perplexity by evaluation length. Figures 2, 5, 7, and 8 are left out: they show speed,
+memory, and training time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+import os
 from typing import NamedTuple
 
-from .length_figures import LengthPanel, draw_length_figure
-from .speed_figures import draw_figure02, draw_figure07, draw_figure08
-from .training_time_figure import draw_figure05
+from ..reporting.figures_by_length import draw_panels, without_length
+from ..results.model_groups import ModelMeasurements
+from . import published
+from .report_data import ReportData
+from .report_tables import JOINED
+from .table_rows import table_rows
 
-WIKITEXT = "WikiText-103, validation"
-BOOKS = "Toronto BookCorpus, validation"
-LARGE = "CC100+RoBERTa, 1.3B parameters, validation"
+
+class LengthPanel(NamedTuple):
+    """Panel of a figure.
+
+    Attributes:
+        title: title of the panel.
+        items: tables or figures of the paper whose rows are lines of the panel.
+        train_length: training length of the lines, of all methods. If None, the panel has all
+            training lengths, but only of ALiBi and sinusoidal.
+    """
+
+    title: str
+    items: tuple[str, ...]
+    train_length: int | None = None
 
 
 class PaperFigure(NamedTuple):
@@ -21,69 +38,83 @@ class PaperFigure(NamedTuple):
     Attributes:
         table: table that the figure follows in the report.
         caption: caption of the figure.
-        draw: function of our results and the paths to write.
+        title: title in the figure.
+        panels: panels of the figure.
     """
 
     table: str
     caption: str
-    draw: Callable[..., None]
+    title: str
+    panels: tuple[LengthPanel, ...]
 
 
+_WIKITEXT = "WikiText-103, validation"
+_BOOKS = "Toronto BookCorpus, validation"
+_LARGE = "CC100+RoBERTa, 1.3B parameters, validation"
 #: Figures with data, by item.
-FIGURES: dict[str, PaperFigure] = {
+FIGURES = {
     "figure01": PaperFigure(
         "table04",
         "Figure 1: perplexity beyond the training length",
-        partial(
-            draw_length_figure,
-            WIKITEXT,
-            [
-                LengthPanel("trained at L=512", ("table02",), 512),
-                LengthPanel("trained at L=1024", ("table03",), 1024),
-            ],
+        _WIKITEXT,
+        (
+            LengthPanel("trained at L=512", ("table02",), 512),
+            LengthPanel("trained at L=1024", ("table03",), 1024),
         ),
     ),
-    "figure02": PaperFigure("table01", "Figure 2: speed and memory", draw_figure02),
     "figure04": PaperFigure(
         "table05",
         "Figure 4: perplexity of ALiBi by training length",
-        partial(draw_length_figure, WIKITEXT, [LengthPanel("non-overlapping", ("table05",))]),
-    ),
-    "figure05": PaperFigure(
-        "table11",
-        "Figure 5: perplexity of 1.3B parameters by training time; the paper's end points",
-        draw_figure05,
+        _WIKITEXT,
+        (LengthPanel("non-overlapping", ("table05",)),),
     ),
     "figure06": PaperFigure(
         "table12",
         "Figure 6: perplexity of 1.3B parameters beyond the training length",
-        partial(
-            draw_length_figure,
-            LARGE,
-            [
-                LengthPanel("trained at L=512", ("figure06",), 512),
-                LengthPanel("trained at L=1024", ("figure06",), 1024),
-            ],
+        _LARGE,
+        (
+            LengthPanel("trained at L=512", ("figure06",), 512),
+            LengthPanel("trained at L=1024", ("figure06",), 1024),
         ),
-    ),
-    "figure07": PaperFigure(
-        "table05", "Figure 7: training speed by training length", draw_figure07
-    ),
-    "figure08": PaperFigure(
-        "table05", "Figure 8: quality at length 3072 by training speed", draw_figure08
     ),
     "figure09": PaperFigure(
         "table08",
         "Figure 9: perplexity of ALiBi by training length on books",
-        partial(draw_length_figure, BOOKS, [LengthPanel("non-overlapping", ("table08",))]),
+        _BOOKS,
+        (LengthPanel("non-overlapping", ("table08",)),),
     ),
     "figure11": PaperFigure(
         "table15",
         "Figure 11: perplexity beyond the training length with a sliding window, S=1",
-        partial(
-            draw_length_figure,
-            WIKITEXT,
-            [LengthPanel("sliding window, S=1", ("table15", "table13"))],
-        ),
+        _WIKITEXT,
+        (LengthPanel("sliding window, S=1", ("table15", "table13")),),
     ),
 }
+
+
+def draw_figure(figure: PaperFigure, report_data: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw perplexity by evaluation length, the paper's lines and ours.
+
+    Args:
+        figure: one of :data:`FIGURES`.
+        report_data: our measurements.
+        paths: files to write.
+    """
+    drawn = {panel.title: _panel_models(panel, report_data) for panel in figure.panels}
+    draw_panels(figure.title, drawn, *paths)
+
+
+def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[ModelMeasurements]:
+    """Return the lines of a panel, for each item the paper's and then ours."""
+    models: list[ModelMeasurements] = []
+    for item in panel.items:
+        ours = report_data.comparable(published.corpus_of(item))
+        rows = table_rows(published.measurements(item), ours, joined=item in JOINED)
+        for row in rows:
+            models.append(row.printed)
+        for row in rows:
+            models += row.ours
+    if panel.train_length is None:
+        return [model for model in models if model.position_method in ("alibi", "sinusoidal")]
+    same_length = [model for model in models if model.train_length == panel.train_length]
+    return without_length(same_length)

@@ -12,7 +12,6 @@ from ..results.model_groups import ModelMeasurements
 from ..results.record import Measurement, Model
 from . import published
 from .comparability import different_units_reason
-from .cost_grid import COSTS, cost_grid
 from .perplexity_grid import (
     GridLine,
     by_column,
@@ -22,7 +21,6 @@ from .perplexity_grid import (
 )
 from .report_data import ReportData
 from .seed_noise import legend
-from .speed_table import speed_table
 from .table_rows import Row, table_rows
 
 #: Tables of perplexity and evaluation speed by evaluation length.
@@ -32,10 +30,8 @@ TEST_SETS = ("table06", "table07", "table09", "table10")
 #: Tables with one row for all models of a method, each evaluated at its training length. Only ALiBi
 #: has a row per model.
 JOINED = ("table05", "table08")
-#: Tables of perplexities.
-PERPLEXITY_TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
-#: All tables of the paper, in its order.
-TABLES = ("table01", *PERPLEXITY_TABLES)
+#: Tables of perplexities: all of the paper's but Table 1, which has speed and memory.
+TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
 
 #: Attribute of a measurement by kind of evaluation speed. The paper has only the first.
 _SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
@@ -45,15 +41,13 @@ def table(item: str, report_data: ReportData) -> str:
     """Format a table of the paper as Markdown; without results, our numbers are missing.
 
     Each model has a line of the paper's numbers, one of ours, and one of their difference. Columns
-    are evaluation lengths, or the validation and the test split. Some tables have further grids of
-    training costs or evaluation speeds.
+    are evaluation lengths, or the validation and the test split. Some tables have a further grid of
+    evaluation speeds.
 
     Args:
         item: one of :data:`TABLES`, e.g. ``table05``.
         report_data: our results.
     """
-    if item == "table01":
-        return speed_table(report_data.speeds())
     corpus = published.corpus_of(item)
     printed = published.measurements(item)
     ours = report_data.comparable(corpus)
@@ -63,12 +57,6 @@ def table(item: str, report_data: ReportData) -> str:
         columns = published.SPLITS
         rows = _with_other_authors(item, rows)
     parts = [perplexity_grid(rows, columns, corpus=corpus)]
-    if item in COSTS:
-        parts.append(
-            "Training: the paper on V100s, speed in words; ours on the machine named in the "
-            "sources, in tokens:\n"
-        )
-        parts.append(cost_grid(item, report_data.validations(corpus)))
     if item in SWEEPS or item == "table06":
         parts.append(
             "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; "

@@ -103,11 +103,11 @@ def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
     return (
         measurement.model.position_method == printed.model.position_method
         and measurement.model.train_length == printed.model.train_length
-        and has_update_count(measurement.model.updates or 0, printed.model.updates)
+        and _has_update_count(measurement.model.updates or 0, printed.model.updates)
     )
 
 
-def has_update_count(updates: int, printed: int | None) -> bool:
+def _has_update_count(updates: int, printed: int | None) -> bool:
     """Return True if an update count equals the printed one within a tolerance.
 
     Args:

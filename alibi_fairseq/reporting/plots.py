@@ -90,8 +90,6 @@ class Panel:
         x: title of the x axis.
         y: title of the y axis.
         over_length: True if the x values are lengths in tokens, on a logarithmic axis.
-        from_zero: True for a linear y axis from zero. Otherwise the values decide whether the axis
-            is logarithmic.
         trained_at: training length of all lines, marked by a vertical line.
     """
 
@@ -100,7 +98,6 @@ class Panel:
     x: str = EVALUATION_LENGTH
     y: str = PERPLEXITY
     over_length: bool = True
-    from_zero: bool = False
     trained_at: int | None = None
 
 
@@ -191,10 +188,7 @@ def plot(axes: Axes, panel: Panel) -> None:
         axes.margins(x=0.15)
     if panel.over_length and all_x:
         length_axis(axes, min(all_x), max(all_x))
-    if panel.from_zero:
-        axes.set_ylim(bottom=0)
-    else:
-        perplexity_axis(axes, [(line.x, line.y) for line in panel.lines])
+    perplexity_axis(axes, [(line.x, line.y) for line in panel.lines])
 
 
 def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:

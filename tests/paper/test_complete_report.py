@@ -10,45 +10,32 @@ import itertools
 import re
 
 import pytest
-from results_documents import (
-    cells_of,
-    document,
-    evaluation_record,
-    figures_as_svg,
-    make_benchmark,
-    validation_record,
-)
+from results_documents import cells_of, document, evaluation_record, figures_as_svg
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.paper.report_figures import FIGURES
-from alibi_fairseq.paper.trainings import CURVE_UPDATES, curve_evaluations
 from alibi_fairseq.results.files import save_results_file
 from alibi_fairseq.results.record import ResultsFile, TextSummary
 
-GPU = {"cpu": "a processor", "cores": 8, "memory_gb": 64.0, "gpu": "a GPU"}
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}
 #: Label of one of our lines in each figure of the paper.
 OURS = {
     "figure01": "ALiBi",
-    "figure02": "a GPU, bf16, alibi_lm_wiki103",
     "figure04": "ALiBi, L=64",
-    "figure05": "ALiBi, L=1024",
     "figure06": "Sinusoidal",
-    "figure07": "ALiBi / sinusoidal, a GPU, bf16, alibi_lm_wiki103 (tokens)",
-    "figure08": "ours, per process",
     "figure09": "ALiBi, L=512",
     "figure11": "ALiBi, L=3072",
 }
 
 
 def evaluations(corpus: str) -> ResultsFile:
-    """Return results for every printed perplexity of a corpus and the curves of Figure 5."""
+    """Return results for every printed perplexity of a corpus."""
     records = {}  # by settings, because several items print the same perplexity
-    for item in (*report_tables.PERPLEXITY_TABLES, "figure06", "figure08"):
+    for item in (*report_tables.TABLES, "figure06"):
         if paper.corpus_of(item) != corpus:
             continue
         for measurement in paper.measurements(item):
@@ -63,70 +50,9 @@ def evaluations(corpus: str) -> ResultsFile:
             perplexity = measurement.perplexity or 99.0
             record = evaluation_record(perplexity, **settings, **SPEEDS)
             records.setdefault(tuple(settings.values()), record)
-    if corpus == "cc100-roberta":
-        for evaluation in curve_evaluations():
-            [length] = evaluation.lengths
-            settings = {
-                "position_method": evaluation.recipe.position_method,
-                "train_length": evaluation.recipe.train_length,
-                "length": length,
-                "stride": length,
-                "subset": "valid",
-                "updates": evaluation.updates,
-            }
-            record = evaluation_record(9.0 + 5_000 / evaluation.updates, **settings)
-            records.setdefault(tuple(settings.values()), record)
     for record in records.values():
         record.model.architecture = paper.model(corpus)
     return document(*records.values(), corpus=corpus)
-
-
-def trainings(corpus: str) -> ResultsFile:
-    """Return a training record of every evaluated run, with validations up to its end."""
-    models = set()
-    for record in evaluations(corpus).records:
-        models.add((record.model.position_method, record.model.train_length))
-    update_counts = sorted({*CURVE_UPDATES, 44_200, 46_700, UPDATES[corpus]})
-    records = []
-    for (method, train_length), updates in itertools.product(sorted(models), update_counts):
-        record = validation_record(
-            architecture=paper.model(corpus),
-            position_method=method,
-            train_length=train_length,
-            length=train_length,
-            updates=updates,
-            loss_bits=3.2 + 1_000 / updates,
-            gpu_hours=updates / 9,
-            peak_memory_mb=25_000.0,
-            tokens_per_second_per_process=25_000.0,
-        )
-        records.append(record)
-    return document(*records, kind="training", corpus=corpus)
-
-
-def speeds() -> ResultsFile:
-    """Return results like those of ``benchmarks.methods`` for Table 1 and Figure 7."""
-    models = set()
-    for row in (*paper.rows("table01"), *paper.rows("figure07")):
-        models.add((row["position_method"], row["train_length"]))
-    records = []
-    for method, length in sorted(models):
-        values = {
-            "name": f"table 1, {method}",
-            "phase": "train",
-            "position_method": method,
-            "model": "alibi_lm_wiki103",
-            "length": length,
-            "baseline": "sinusoidal",
-            "ratio": 1.0,
-            "tokens_per_second": 30_000.0,
-            "evaluation_tokens_per_second": 80_000.0,
-            "peak_memory_mb": 15_000.0,
-        }
-        records.append(make_benchmark(values))
-    return document(
-        *records, kind="benchmark", corpus="random tokens", hardware=GPU, precision="bf16"
-    )
 
 
 def saved(folder, *results_files):
@@ -140,10 +66,7 @@ def saved(folder, *results_files):
 def complete(tmp_path_factory):
     """Folder of the complete report, written by the command."""
     folder = tmp_path_factory.mktemp("complete")
-    results_files = [speeds()]
-    for corpus in UPDATES:
-        results_files += [evaluations(corpus), trainings(corpus)]
-    saved(folder / "in", *results_files)
+    saved(folder / "in", *[evaluations(corpus) for corpus in UPDATES])
     with figures_as_svg():
         assert cli.main(["report", str(folder / "in"), "--out", str(folder / "out")]) == 0
     return folder / "out"
@@ -154,17 +77,16 @@ def test_table_has_ours_for_every_printed_perplexity(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()
     shown = list(itertools.chain(*cells_of(text)))
     printed = []
-    if item != "table01":
-        for measurement in paper.measurements(item):
-            if measurement.perplexity is not None:
-                printed.append(f"{measurement.perplexity:.2f}")
+    for measurement in paper.measurements(item):
+        if measurement.perplexity is not None:
+            printed.append(f"{measurement.perplexity:.2f}")
     assert set(printed) <= set(shown)
     assert sum(cell.startswith("+0.00") for cell in shown) == len(printed)
     assert "missing" not in text
 
 
 def test_figures_draw_ours(complete):
-    assert set(FIGURES) == set(OURS) == {f"figure{n:02d}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
+    assert set(FIGURES) == set(OURS) == {f"figure{n:02d}" for n in (1, 4, 6, 9, 11)}
     for item, label in OURS.items():
         text = (complete / "figures" / f"{item}.svg").read_text()
         assert f"<!-- {label} -->" in text, item

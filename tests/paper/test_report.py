@@ -16,12 +16,12 @@ from results_documents import (
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published
-from alibi_fairseq.paper.report_data import collect
+from alibi_fairseq.paper.report_data import collect, machine_of
 from alibi_fairseq.results.files import save_results_file
 from alibi_fairseq.results.record import ProbeMeasurement, ResultsFile
 
-TABLES = {f"table{number:02d}.md" for number in range(1, 16)}
-FIGURES = {f"figure{number:02d}" for number in (1, 2, 4, 5, 6, 7, 8, 9, 11)}
+TABLES = {f"table{number:02d}.md" for number in range(2, 16)}
+FIGURES = {f"figure{number:02d}" for number in (1, 4, 6, 9, 11)}
 
 
 @pytest.fixture
@@ -152,6 +152,14 @@ def test_report_has_accuracies_of_probes(tmp_path):
     table = (out / "tables" / "copy-accuracy.md").read_text()
     assert ["ALiBi, L=64", "75%"] in cells_of(table)
     assert "75%" in (out / "report.md").read_text()
+
+
+def test_machine_is_the_device_of_all_records():
+    gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
+    on_cpu = evaluation_record(device="cpu")
+    on_gpu = evaluation_record(length=256, device="cuda")
+    assert machine_of(document(on_cpu, hardware=gpu)) == "a processor, 2 threads, fp32"
+    assert machine_of(document(on_cpu, on_gpu, hardware=gpu)) == "a GPU, fp32"
 
 
 def test_collect_follows_linked_folders(tmp_path):
