@@ -7,14 +7,18 @@ stride removes this effect, and limited attention removes most of the longer con
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
+from alibi_fairseq.results.files import load_training
 
-from .estimates import estimate_change
-from .losses import Losses
+from .estimates import Estimate, estimate_change
+from .losses import Losses, finished_models, load_losses
 from .primary_tests import StudiedModels
-from .tables import percent
+from .tables import estimate_cells, percent
 
 #: Evaluation lengths, in training lengths.
 MULTIPLES = (2, 4, 16)
@@ -33,6 +37,24 @@ PAPER_DIFFERS = """\
 The paper's perplexity at 4 L, of a model trained at {length}, differs from that at L by {change}.
 This is outside the range of E4 as well, and in the other direction. The paper has one model for
 each value, and no intervals."""
+
+BY_BUDGET = """\
+The changes at 4 L, by size and tokens of the models, with 95% intervals. E4 is about S = L/8, and
+E5 about the last column. The sets of models also differ in text, L, vocabulary, and learning-rate
+schedule, so the table shows how much such results depend on the models, and not on which
+property."""
+
+
+class ModelSet(NamedTuple):
+    """Models of one size and budget.
+
+    Attributes:
+        folder: results of the models.
+        models: text and training length.
+    """
+
+    folder: Path
+    models: StudiedModels
 
 
 def context_gain_sections(losses: Losses, models: StudiedModels) -> list[str]:
@@ -61,6 +83,43 @@ def context_gain_sections(losses: Losses, models: StudiedModels) -> list[str]:
     return sections
 
 
+def context_gain_by_budget(sets: Iterable[ModelSet]) -> list[str]:
+    """Return a table of ALiBi's changes at 4 L in several sets of models; empty without any."""
+    rows = []
+    for folder, models in sets:
+        losses = load_losses(folder)
+        full = _estimate(losses, models, 4)
+        sliding = _estimate(losses, models, 4, stride=models.train_length // 8)
+        limited = None
+        keys = models.key("alibi", 4, variant="limited"), models.key("alibi", 4)
+        if all(key in losses for key in keys):
+            limited = estimate_change(losses[keys[0]], losses[keys[1]])
+        if full is None:
+            continue
+        row = _describe(folder, models)
+        for estimate in (full, sliding, limited):
+            row += estimate_cells(estimate)[:2]
+        rows.append(row)
+    if not rows:
+        return []
+    headers = ["parameters", "tokens", "text", "L", "4 L vs. L, no overlap", "95% interval"]
+    headers += ["4 L vs. L, S = L/8", "95% interval"]
+    headers += ["attention limited to L vs. unlimited", "95% interval"]
+    title = "### How the use of longer context depends on size and tokens"
+    return [title, BY_BUDGET, markdown.table(headers, rows, left=0)]
+
+
+def _describe(folder: Path, models: StudiedModels) -> list[str]:
+    """Return the size, tokens, text, and training length of the ALiBi models of a set."""
+    wanted = (models.corpus, "alibi", models.train_length)
+    for model in finished_models(folder):
+        if (model.corpus, model.method, model.train_length) == wanted:
+            last = load_training(model.folder).records[-1]
+    parameters = f"{(last.model.parameters or 0) / 1e6:.3g}M"
+    tokens = f"{(last.trained_tokens or 0) / 1e6:.3g}M"
+    return [parameters, tokens, models.corpus, str(models.train_length)]
+
+
 def _change(
     losses: Losses,
     models: StudiedModels,
@@ -68,7 +127,19 @@ def _change(
     stride: int | None = None,
     variant: str = "",
 ) -> float | None:
-    """Return ALiBi's change from L in nats, with the same stride; None if it is not known.
+    """Return ALiBi's change from L in nats, as :func:`_estimate`; None if it is not known."""
+    estimate = _estimate(losses, models, multiple, stride, variant)
+    return estimate.value if estimate else None
+
+
+def _estimate(
+    losses: Losses,
+    models: StudiedModels,
+    multiple: int,
+    stride: int | None = None,
+    variant: str = "",
+) -> Estimate | None:
+    """Estimate ALiBi's change from L, with the same stride; None if it is not known.
 
     Attention limited to L tokens is the same as unlimited attention at L.
     """
@@ -76,8 +147,7 @@ def _change(
     short = models.key("alibi", 1, stride)
     if longer not in losses or short not in losses:
         return None
-    estimate = estimate_change(losses[longer], losses[short])
-    return estimate.value if estimate else None
+    return estimate_change(losses[longer], losses[short])
 
 
 def _paper_change(train_length: int, multiple: int) -> float | None:

@@ -8,7 +8,7 @@ from alibi_fairseq.files import atomic_write
 
 from ..added_methods import added_methods_sections
 from ..config import StudyConfig
-from ..context_gain import context_gain_sections
+from ..context_gain import ModelSet, context_gain_by_budget, context_gain_sections
 from ..losses import (
     Losses,
     diverged_models,
@@ -19,6 +19,8 @@ from ..losses import (
 )
 from ..primary_tests import StudiedModels
 from ..ranking import ranking_sections
+from ..small_models.groups import MODELS
+from ..small_models.page import PRIMARY, SECONDARY
 from ..tables import (
     NOTATION,
     at_train_length,
@@ -31,6 +33,9 @@ from ..tables import (
     trials_table,
 )
 from ..title_claim import title_claim_sections
+
+#: Published results of the small models, which this page compares with its own.
+SMALL_MODELS = Path(__file__).resolve().parents[2] / "results" / "small_models"
 
 INTRODUCTION = """\
 This page applies the tests of `studies/small_models/protocol.md` to other models."""
@@ -58,6 +63,14 @@ def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     sections += title_claim_sections(folder, losses, models)
     sections += ["## The six tests", *tests_sections(losses, models)]
     sections += context_gain_sections(losses, models)
+    sections += context_gain_by_budget(
+        [
+            ModelSet(SMALL_MODELS / SECONDARY, StudiedModels("books", 128)),
+            ModelSet(SMALL_MODELS / SECONDARY, MODELS),
+            ModelSet(SMALL_MODELS / PRIMARY, MODELS),
+            ModelSet(folder, models),
+        ]
+    )
     sections += divergence_section(diverged_models(folder))
     sections += ["## Perplexity", *_perplexity_sections(losses, folder)]
     curves = load_curves(folder)

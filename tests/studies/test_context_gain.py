@@ -1,0 +1,49 @@
+"""Test of the changes at 4 L against the losses of the documents in the JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from studies.context_gain import ModelSet, context_gain_by_budget
+from studies.primary_tests import StudiedModels
+
+HOUR = Path(__file__).parents[2] / "results" / "gpu" / "hour"
+
+
+def mean_nats(length: int, stride: int, label: str | None = None) -> float:
+    """Return the mean loss of the ALiBi models of 512 tokens, from the JSON alone."""
+    losses = []
+    for seed in (1, 2, 3):
+        folder = HOUR / "cells" / f"books-alibi-512-seed{seed}"
+        for path in folder.glob("evaluation*.json"):
+            for record in json.loads(path.read_text())["records"]:
+                case = (record["length"], record["stride"], record["model"].get("label"))
+                if case == (length, stride, label):
+                    for bits, tokens in zip(
+                        record["document_bits"], record["document_tokens"], strict=True
+                    ):
+                        losses.append(bits * math.log(2) / tokens)
+    assert len(losses) == 3 * 30
+    return sum(losses) / len(losses)
+
+
+def test_changes_at_four_times_the_length_follow_from_the_documents():
+    _, _, table = context_gain_by_budget([ModelSet(HOUR, StudiedModels("books", 512))])
+    _, _, row = table.strip().splitlines()
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:4] == ["23M", "49.1M", "books", "512"]
+    changes = [
+        mean_nats(2048, 2048) - mean_nats(512, 512),
+        mean_nats(2048, 64) - mean_nats(512, 64),
+        mean_nats(2048, 2048, "limited") - mean_nats(2048, 2048),
+    ]
+    for cell, change in zip(cells[4::2], changes, strict=True):
+        assert float(cell.removesuffix("%")) == pytest.approx(100 * math.expm1(change), rel=0.02)
+
+
+def test_sets_without_results_are_left_out(tmp_path):
+    assert context_gain_by_budget([ModelSet(tmp_path, StudiedModels("books", 512))]) == []
