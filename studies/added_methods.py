@@ -11,8 +11,8 @@ from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.labels import method_name
 
 from .estimates import estimate_change
 from .losses import (

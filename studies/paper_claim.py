@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from alibi_fairseq.paper import published
+from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.results.labels import method_name
 
 from .tables import percent
 

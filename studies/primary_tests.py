@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from alibi_fairseq.results.labels import METHOD_NAMES
+from alibi_fairseq.positions.spec import method_name
 
 from .estimates import Estimate, estimate_change, percent_to_nats
 from .losses import EvaluationKey, Losses
@@ -242,7 +242,7 @@ def _missing_models(losses: Losses, keys: Iterable[EvaluationKey]) -> tuple[str,
             count = f"{seeds} of {SEEDS} seeds"
             if _trained_seeds(losses, key) > seeds:
                 count += f" evaluated at {evaluation_name(key)}"
-            models.append(f"{METHOD_NAMES[key.method]}, L = {key.train_length} ({count})")
+            models.append(f"{method_name(key.method)}, L = {key.train_length} ({count})")
     return tuple(dict.fromkeys(models))
 
 
@@ -281,7 +281,7 @@ def baselines_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
     conditions = []
     for method in ("sinusoidal", "rotary"):
         longer = models.key(method, 4)
-        description = f"{METHOD_NAMES[method]} at 4 L vs. L"
+        description = f"{method_name(method)} at 4 L vs. L"
         low = percent_to_nats(5)
         conditions.append(_condition(losses, description, longer, models.key(method), low=low))
     statement = "Sinusoidal and rotary embeddings at 4 L are more than 5% worse than at L"
@@ -296,7 +296,7 @@ def methods_are_ordered(losses: Losses, models: StudiedModels) -> PrimaryTest:
     for worse, better in zip(order, order[1:]):
         first = models.key(worse, 4)
         second = models.key(better, 4)
-        description = f"{METHOD_NAMES[worse]} vs. {METHOD_NAMES[better]} at 4 L"
+        description = f"{method_name(worse)} vs. {method_name(better)} at 4 L"
         conditions.append(_condition(losses, description, first, second, low=percent_to_nats(2)))
     statement = (
         "At 4 L, perplexity falls from sinusoidal to rotary to T5 bias to ALiBi, each step over 2%"

@@ -6,10 +6,10 @@ import statistics
 from pathlib import Path
 
 from alibi_fairseq.paper import published
+from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.results.labels import method_name
 
 from .losses import ValidationCurves
 from .tables import training_gaps_table

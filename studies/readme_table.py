@@ -8,9 +8,9 @@ from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_training
-from alibi_fairseq.results.labels import method_name
 
 from .estimates import estimate_change
 from .losses import Losses, finished_models, load_losses

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from alibi_fairseq.paper import published
+from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.results.labels import method_name
 from alibi_fairseq.results.record import Hardware
 
 from .estimates import Estimate, nats_to_percent

@@ -8,11 +8,11 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
+from alibi_fairseq.positions.spec import RECORDED_METHODS, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.labels import METHOD_NAMES, method_name
 from alibi_fairseq.results.record import BenchmarkFile
 
 from .estimates import estimate_change
@@ -114,7 +114,7 @@ def _outcome(losses: Losses, models: StudiedModels) -> str:
 def _trained_long(losses: Losses, models: StudiedModels) -> list[EvaluationKey]:
     """Return the evaluations at 4 L of the models trained at 4 L, in the order of method names."""
     keys = []
-    known = list(METHOD_NAMES)
+    known = list(RECORDED_METHODS)
     methods = {key.method for key in losses}
     for method in sorted(methods, key=lambda name: (name not in known, name)):
         key = models.key(method, 4, trained_multiple=4)

@@ -15,7 +15,7 @@ from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
 from ..positions.plugin_sources import plugin_sha256
-from ..results.labels import model_label
+from ..results.names import model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
@@ -168,7 +168,7 @@ def tuning_of(
         folder: output folder of the comparison.
         tuned: folder of the tuning outcomes.
     """
-    label = model_label(spec.method.recorded_name, spec.train_length, spec.method.label)
+    label = model_label(spec.method.label, spec.train_length)
     if len(comparison.corpora) > 1:
         label += f" ({spec.corpus})"
     trial_updates = max(1, round(comparison.tune_share * comparison.updates))

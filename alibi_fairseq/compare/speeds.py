@@ -31,8 +31,8 @@ from ..results.files import (
     load_training,
     save_results_file,
 )
-from ..results.labels import method_facts
-from ..results.model_groups import ModelKey
+from ..results.groups import ModelKey
+from ..results.names import method_facts
 from ..results.provenance import collect_provenance
 from ..results.record import Benchmark, BenchmarkFile, Model, Provenance
 from ..runs.run import Run

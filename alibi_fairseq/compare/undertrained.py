@@ -10,7 +10,7 @@ import numpy as np
 
 from ..evaluation.split import load_dictionary, load_split
 from ..results.data_folder import DataFolder
-from ..results.model_groups import group_by_model
+from ..results.groups import group_by_model
 from ..results.record import Measurement
 
 #: Smallest gain of a trained model over the unigram entropy, as a fraction of that entropy.

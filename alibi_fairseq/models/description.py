@@ -12,7 +12,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 from ..positions import MethodSpec
-from ..results.labels import method_facts
+from ..results.names import method_facts
 from ..results.record import Model
 
 _GROUPS = ("common", "dataset", "optimization", "checkpoint")

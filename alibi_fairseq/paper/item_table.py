@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from ..reporting.markdown import NOTHING
-from ..results.labels import model_label
+from ..results.names import model_label
 from ..results.record import Measurement, Model
 from .datasets import PaperDataset
 from .perplexity_grid import perplexity_grid
@@ -104,7 +104,7 @@ def row_label(recipe_updates: int, measurement: Measurement) -> str:
         recipe_updates: number of updates of the model's recipe.
         measurement: one of :func:`measurements_with_updates`.
     """
-    name = model_label(measurement.model.position_method, measurement.model.train_length)
+    name = model_label(measurement.model.method_name, measurement.model.train_length)
     if measurement.model.updates == recipe_updates:
         return name
     assert measurement.model.updates is not None  # measurements_with_updates sets it

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..reporting import markdown
-from ..results.model_groups import ModelMeasurements
+from ..results.groups import ModelMeasurements
 from ..results.record import Measurement
 from .seed_noise import marked_difference
 from .table_rows import Row

@@ -15,7 +15,7 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
-from ..results.labels import size_text
+from ..results.names import size_text
 from ..results.record import Measurement, ProbeFile
 from . import published, report_tables
 from .comparability import incomparability_reason

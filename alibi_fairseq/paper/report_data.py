@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserInputError
-from ..results.evaluation_groups import names_across_splits
 from ..results.files import find_results_files, load_results_file
+from ..results.names import names_across_splits
 from ..results.record import EvaluationFile, Measurement, ResultsFile
 from . import comparability, published
 

@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 from ..reporting.figures_by_length import draw_panels, without_length
-from ..results.model_groups import ModelMeasurements
+from ..results.groups import ModelMeasurements
 from . import published
 from .report_data import ReportData
 from .report_tables import JOINED

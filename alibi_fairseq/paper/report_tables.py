@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..reporting import markdown
-from ..results.model_groups import ModelMeasurements
+from ..results.groups import ModelMeasurements
 from ..results.record import Measurement, Model
 from . import published
 from .comparability import different_units_reason

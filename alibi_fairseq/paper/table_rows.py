@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ..results.labels import method_name, model_label
-from ..results.model_groups import ModelMeasurements, average_by_model
+from ..results.groups import ModelMeasurements, average_by_model
+from ..results.names import model_label
 from ..results.record import Measurement
 
 #: Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 def measurement_label(measurement: Measurement) -> str:
     """Return the name of a measurement's model, ``ALiBi, L=512``."""
-    return model_label(measurement.model.position_method, measurement.model.train_length)
+    return model_label(measurement.model.method_name, measurement.model.train_length)
 
 
 def table_rows(
@@ -52,7 +52,7 @@ def table_rows(
     printed_by_row: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in printed:
         if joined and measurement.model.position_method != "alibi":
-            name = f"{method_name(measurement.model.position_method)}, L = evaluation length"
+            name = f"{measurement.model.method_name}, L = evaluation length"
         else:
             name = label(measurement)
         printed_by_row[name].append(measurement)

@@ -40,8 +40,16 @@ METHOD_NAMES = {
 #: Names in tables of those of their options that make a method another one. Other options, such as
 #: a distance that grows with the training length, are not part of the name.
 OPTION_NAMES = {"rotary_base": "base", "rotary_percent": "percent", "p_rope": "p-RoPE"}
-#: Kinds of slopes in tables. Slopes that are given as numbers are other slopes.
-SLOPE_NAMES = {"trainable": "trainable slopes", "random": "random slopes"}
+#: Kinds of ALiBi's slopes in tables. Slopes that are given as numbers are ``given``.
+SLOPE_NAMES = {
+    "trainable": "trainable slopes",
+    "random": "random slopes",
+    "given": "other slopes",
+}
+#: Names in tables of methods as results record them, in the order of tables.
+RECORDED_METHODS = METHOD_NAMES | {
+    f"alibi_{kind}_slopes": f"ALiBi, {name}" for kind, name in SLOPE_NAMES.items()
+}
 #: Values of ``--score-scaling``, and their names in tables.
 SCALING_NAMES = {"logn": "logn", "ssmax": "SSMax"}
 
@@ -70,7 +78,7 @@ class LayerMethod:
         shown = [self.display_name or METHOD_NAMES.get(self.name, self.name)]
         for option, value in self._naming_options().items():
             if option == "alibi_slopes":
-                shown.append(SLOPE_NAMES.get(str(value), "other slopes"))
+                shown.append(SLOPE_NAMES.get(str(value), SLOPE_NAMES["given"]))
             else:
                 shown.append(f"{OPTION_NAMES.get(option, option.replace('_', ' '))} {short(value)}")
         return ", ".join(shown)
@@ -311,10 +319,13 @@ class MethodSpec:
             names.append(name)
         return [(name, len(list(run))) for name, run in groupby(_repeated_part(names))]
 
-    @property
-    def display_name(self) -> str | None:
-        """The label if a plugin names one of the methods, which results then record; else None."""
-        return self.label if any(layer.display_name for layer in self.layers) else None
+
+def method_name(recorded: str) -> str:
+    """Return the name in tables of a method without options, as results record it.
+
+    A record of any other method has its name.
+    """
+    return RECORDED_METHODS.get(recorded, recorded)
 
 
 def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:

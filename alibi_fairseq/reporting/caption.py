@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..results.labels import model_label, size_text
+from ..results.names import model_label, size_text
 from ..results.record import Measurement
 
 #: Largest number of values that a caption lists.
@@ -33,7 +33,7 @@ def caption(measurements: Iterable[Measurement]) -> str:
         seed_counts.add(measurement.seeds)
         if measurement.is_near_chance:
             model = measurement.model
-            label = model_label(model.position_method, model.train_length, model.display_name)
+            label = model_label(model.method_name, model.train_length)
             near_chance.add(label)
     if not corpora:
         return ""

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..results.estimates import Difference, difference
-from ..results.evaluation_groups import group_by_evaluation
-from ..results.model_groups import ModelMeasurements, group_by_model
+from ..results.groups import ModelMeasurements, group_by_evaluation, group_by_model
 from ..results.record import Measurement
 from . import markdown
 

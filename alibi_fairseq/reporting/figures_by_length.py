@@ -7,8 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
-from ..results.model_groups import ModelMeasurements, average_by_model
+from ..results.groups import (
+    ModelMeasurements,
+    average_by_model,
+    group_by_evaluation,
+    group_by_raw_text,
+)
 from ..results.record import Measurement
 from . import plots
 from .caption import caption

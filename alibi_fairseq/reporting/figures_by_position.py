@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 
-from ..results.model_groups import ModelMeasurements
+from ..results.groups import ModelMeasurements
 from ..results.record import Measurement
 from .figures_by_length import draw_panels, panels_of
 from .line_styles import method_style

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from ..results.evaluation_groups import group_by_evaluation
-from ..results.model_groups import average_by_model
+from ..results.groups import average_by_model, group_by_evaluation
 from ..results.record import Measurement
 from .table import Table
 

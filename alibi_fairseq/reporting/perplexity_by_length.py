@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..results.evaluation_groups import group_by_evaluation, group_by_raw_text
-from ..results.model_groups import ModelKey, ModelMeasurements, average_by_model
+from ..results.groups import (
+    ModelKey,
+    ModelMeasurements,
+    average_by_model,
+    group_by_evaluation,
+    group_by_raw_text,
+)
 from ..results.record import Measurement
 from . import markdown
 from .table import Table

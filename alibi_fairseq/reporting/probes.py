@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from ..results.model_groups import ModelKey, ModelMeasurements, group_by_model
+from ..results.groups import ModelKey, ModelMeasurements, group_by_model
 from ..results.record import ProbeMeasurement
 from . import markdown, plots
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import UserInputError, requirement
+from ..positions.spec import method_name
 
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
@@ -96,7 +97,7 @@ class Model(Record):
 
     Attributes:
         position_method: position method of all layers.
-        display_name: name that a plugin gives its method in tables.
+        display_name: name of a method with options or of a plugin in tables.
         plugin_sha256: hash of the source files of the plugin; None for a method of this package.
         architecture: registered name of the architecture.
         train_length: training length in tokens.
@@ -134,6 +135,11 @@ class Model(Record):
     overrides: dict[str, Any] | None = None
     memory_length: PositiveCount | None = None
     label: NonEmptyStr | None = None
+
+    @property
+    def method_name(self) -> str:
+        """Name of the position method in tables."""
+        return self.display_name or method_name(self.position_method)
 
     @property
     def key(self) -> tuple:

@@ -21,7 +21,7 @@ from ..errors import UserInputError
 from ..positions import MethodSpec
 from ..results.data_folder import DataFolder
 from ..results.files import TRAINING_FILE, save_results_file
-from ..results.labels import method_facts
+from ..results.names import method_facts
 from ..results.provenance import collect_provenance, utc_time
 from ..results.record import Model, Provenance, TrainingFile, Validation
 

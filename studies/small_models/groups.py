@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from alibi_fairseq.results.labels import METHOD_NAMES
+from alibi_fairseq.positions.spec import method_name
 
 from ..losses import EvaluationKey
 from ..primary_tests import StudiedModels
@@ -47,7 +47,7 @@ def key(
 def _at_train_length(method: str, other: str, lengths: Iterable[int]) -> list[tuple]:
     return [
         (
-            f"{METHOD_NAMES[method]} vs. {METHOD_NAMES[other]}, L = {n}, at L",
+            f"{method_name(method)} vs. {method_name(other)}, L = {n}, at L",
             key(method, n, n),
             key(other, n, n),
         )
@@ -58,7 +58,7 @@ def _at_train_length(method: str, other: str, lengths: Iterable[int]) -> list[tu
 def _beyond(method: str, trained: int, multiples: Iterable[int]) -> list[tuple]:
     return [
         (
-            f"{METHOD_NAMES[method]}, L = {trained}, at {multiple} L vs. L",
+            f"{method_name(method)}, L = {trained}, at {multiple} L vs. L",
             key(method, trained, multiple * trained),
             key(method, trained, trained),
         )
@@ -124,7 +124,7 @@ GROUPS = (
         "test the paper's models, which were trained on many more tokens.",
         tuple(
             (
-                f"{METHOD_NAMES[method]}, L = {long} vs. {short}, each at its training length",
+                f"{method_name(method)}, L = {long} vs. {short}, each at its training length",
                 key(method, long, long),
                 key(method, short, short),
             )
@@ -192,7 +192,7 @@ GROUPS = (
         "does not replicate them.",
         tuple(
             (
-                f"{METHOD_NAMES[method]} vs. ALiBi, L = 128, at 512",
+                f"{method_name(method)} vs. ALiBi, L = 128, at 512",
                 key(method, 128, 512),
                 key("alibi", 128, 512),
             )

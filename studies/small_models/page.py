@@ -9,9 +9,9 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.paper import published
+from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.labels import method_name
 from alibi_fairseq.results.record import EvaluationFile
 
 from ..context_gain import context_gain_sections

@@ -15,7 +15,7 @@ from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.speeds import key_of, ratios, speed_columns
 from alibi_fairseq.reporting.perplexity_by_length import length_table
-from alibi_fairseq.results import labels
+from alibi_fairseq.results import names
 from alibi_fairseq.results.record import Benchmark, Measurement, Model
 
 WINDOW = {"attention_window": "8"}
@@ -130,7 +130,7 @@ def test_speeds_are_measured_again_after_an_edit(data_bin, tmp_path, timed_lengt
     )
     for version in ("a" * 64, "a" * 64, "b" * 64):
         version_of = {("alibi",): version}  # as if ALiBi came from a plugin
-        monkeypatch.setattr(labels, "plugin_sha256", version_of.get)
+        monkeypatch.setattr(names, "plugin_sha256", version_of.get)
         speed_columns(comparison, tmp_path)
     assert timed_lengths == [16, 16]
 

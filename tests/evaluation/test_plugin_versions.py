@@ -8,9 +8,9 @@ from results_documents import document, evaluation_record
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import sweep_results
-from alibi_fairseq.results import labels
+from alibi_fairseq.results import names
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.model_groups import average_by_model
+from alibi_fairseq.results.groups import average_by_model
 
 FIRST = "a" * 64
 SECOND = "b" * 64
@@ -21,7 +21,7 @@ def plugin(monkeypatch):
     """Return a function that makes ``alibi`` a method of a plugin of a version."""
 
     def set_version(version):
-        monkeypatch.setattr(labels, "plugin_sha256", lambda names: version)
+        monkeypatch.setattr(names, "plugin_sha256", lambda names: version)
         monkeypatch.setattr(sweep_results, "plugin_sha256_of_record", lambda name: version)
 
     return set_version

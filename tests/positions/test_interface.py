@@ -22,7 +22,7 @@ from alibi_fairseq.positions import (
     build_position_method,
     register_position_method,
 )
-from alibi_fairseq.results.labels import method_facts
+from alibi_fairseq.results.names import method_facts
 
 #: Methods without a bias, or (``transformer_xl``) with a separate one in each call.
 WITHOUT_EQUAL_BIASES = {"sinusoidal", "learned", "rotary", "xpos", "none", "transformer_xl"}

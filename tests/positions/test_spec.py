@@ -13,7 +13,8 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
 from alibi_fairseq.positions.spec import METHOD_NAMES, LayerMethod
-from alibi_fairseq.results.labels import method_name
+from alibi_fairseq.results.names import method_facts
+from alibi_fairseq.results.record import Model
 
 #: Notation, name in results, and name in tables.
 NAMES = [
@@ -43,13 +44,14 @@ def test_notation_names_and_json_agree(notation, recorded, label):
     assert spec.notation == notation
     assert spec.recorded_name == recorded
     assert spec.label == label
-    assert spec.display_name is None
     assert MethodSpec.from_json(json.loads(json.dumps(spec.as_json()))) == spec
 
 
 @pytest.mark.parametrize(("notation", "recorded", "label"), NAMES)
-def test_names_in_results_have_the_same_label(notation, recorded, label):
-    assert method_name(recorded) == label
+def test_tables_have_the_same_label(notation, recorded, label):
+    model = Model(train_length=64, **method_facts(MethodSpec.parse(notation)))
+    assert model.position_method == recorded
+    assert model.method_name == label
 
 
 @pytest.mark.parametrize("layers", [4, 8])

@@ -7,14 +7,13 @@ import pytest
 from results_documents import document, evaluation_record
 
 from alibi_fairseq.paper.published import PrintedMeasurement
+from alibi_fairseq.positions.spec import RECORDED_METHODS
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
 from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.results.labels import METHOD_NAMES
-from alibi_fairseq.results.model_groups import ModelMeasurements, average_by_model
+from alibi_fairseq.results.groups import MeanMeasurement, ModelMeasurements, average_by_model
 from alibi_fairseq.results.record import Model
-from alibi_fairseq.results.seeds import MeanMeasurement
 
 
 def draw(measured, path):
@@ -79,9 +78,9 @@ def test_lines_have_measured_points_and_axes_units():
 
 
 def test_methods_differ_without_color():
-    styles = [method_style(method) for method in METHOD_NAMES]
-    assert len({style.color for style in styles}) == len(METHOD_NAMES)
-    assert len({style.marker for style in styles}) == len(METHOD_NAMES)
+    styles = [method_style(method) for method in RECORDED_METHODS]
+    assert len({style.color for style in styles}) == len(RECORDED_METHODS)
+    assert len({style.marker for style in styles}) == len(RECORDED_METHODS)
 
 
 def test_unknown_methods_have_different_colors():

@@ -12,7 +12,7 @@ from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
-from alibi_fairseq.results.model_groups import average_by_model
+from alibi_fairseq.results.groups import average_by_model
 from alibi_fairseq.results.record import Measurement
 
 ENDS = [1, 2, 3, 4, 6]

@@ -10,8 +10,7 @@ from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.labels import method_name
-from alibi_fairseq.results.model_groups import average_by_model
+from alibi_fairseq.results.groups import average_by_model
 from alibi_fairseq.results.record import Measurement
 
 
@@ -368,18 +367,3 @@ def test_committed_table_is_reproduced():
     table = perplexity_by_length.length_table(results.records)
     perplexities = table.partition("\nBits per")[0]
     assert (folder / "table.md").read_text().endswith(perplexities)
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        ("alibi", "ALiBi"),
-        ("alibi_ssmax", "ALiBi, SSMax"),
-        ("rotary_base_1e+06_percent_0.25", "Rotary, base 1e+06, percent 0.25"),
-        ("rotary_p_rope_0.75@512×3+none", "3 × Rotary, p-RoPE 0.75 (window 512) + No positions"),
-        ("mine", "mine"),
-        ("alibi_mine", "alibi_mine"),
-    ],
-)
-def test_method_name_states_layers_and_options(method, name):
-    assert method_name(method) == name

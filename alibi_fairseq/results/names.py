@@ -1,73 +1,104 @@
-"""Variants: models of one position method and training length, named by their differences."""
+"""Names of methods, models, and texts in tables and figures."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from .labels import size_text
-from .record import Model
-from .seeds import AnyMeasurement, are_seeds
+from ..positions.plugin_sources import plugin_sha256
+from ..positions.spec import MethodSpec, method_name
+from .record import Model, TextKey
 
 
-def split_variants(measurements: list[AnyMeasurement]) -> dict[str, list[AnyMeasurement]]:
-    """Group measurements of one method and training length by model, and name the differences.
+def method_facts(method: MethodSpec) -> dict[str, str]:
+    """Return the fields of a result record that name the position method and its version."""
+    facts = {"position_method": method.recorded_name}
+    plugin = plugin_sha256(method.names)
+    if plugin:
+        facts["plugin_sha256"] = plugin
+    if method.label != method_name(method.recorded_name):
+        facts["display_name"] = method.label
+    return facts
 
-    Returns:
-        The measurements of each model by name, in alphabetical order. A single model has an empty
-        name.
+
+def model_label(name: str, train_length: int | None) -> str:
+    """Return ``ALiBi, L=512``, or the name of the method alone without a training length."""
+    if train_length is None:
+        return name
+    return f"{name}, L={train_length}"
+
+
+def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:
+    """Return ``3 layers of width 128, 0.7M parameters`` as far as known."""
+    parts = []
+    if layers is not None and width is not None:
+        unit = "layer" if layers == 1 else "layers"
+        parts.append(f"{layers} {unit} of width {width}")
+    if parameters is not None:
+        parts.append(f"{parameters / 1e6:,.3g}M parameters")
+    return ", ".join(parts)
+
+
+def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
+    """Name each text by its differences from other texts of the same split.
+
+    The name of the only text of a split is empty.
     """
-    models = [measurement.model for measurement in measurements]
-    descriptions = _descriptions(models)
-    num_models = len({model.key for model in models})
-    has_labels = any(model.label for model in models)
-    # The first part, which labels evaluations with overridden options, is always shown.
-    shown = _distinguishing_parts(descriptions, num_models, [0] if has_labels else [])
-    by_name: dict[str, list[AnyMeasurement]] = defaultdict(list)
-    for measurement, parts in zip(measurements, descriptions, strict=True):
-        name = _joined(parts[index] for index in shown)
-        by_name[name].append(measurement)
-    by_name = _split_by_exact_size(by_name)
-    variants: dict[str, list[AnyMeasurement]] = defaultdict(list)
-    for name, members in by_name.items():
-        if are_seeds(members):
-            variants[name] += members
-            continue
-        # They may not be seeds of one model on one text, so they are not averaged.
-        run_names = _run_names(member.model for member in members)
-        for measurement in members:
-            run_name = run_names[measurement.model.run_key]
-            variants[_joined([name, run_name])].append(measurement)
-    return dict(sorted(variants.items()))
+    by_split: dict[str, list[TextKey]] = defaultdict(list)
+    for text in dict.fromkeys(texts):
+        by_split[text.subset].append(text)
+    names = {}
+    for same_split in by_split.values():
+        counts = {text.tokens for text in same_split}
+        tokenizations = {(text.tokens, text.tokens_sha256) for text in same_split}
+        sizes = {text.bytes for text in same_split}
+        hashes = {text.data_sha256 for text in same_split}
+        ranges = {text.scored for text in same_split}
+        for text in same_split:
+            parts = []
+            if len(counts) > 1:
+                parts.append(f"{text.tokens or 'unknown'} tokens")
+            if len(tokenizations) > len(counts):  # texts of equally many tokens
+                parts.append(f"token IDs {(text.tokens_sha256 or 'unknown')[:8]}")
+            if len(sizes) > 1:
+                parts.append(f"{text.bytes or 'unknown'} bytes")
+            if len(hashes) > 1:
+                parts.append(f"data {(text.data_sha256 or 'unknown')[:8]}")
+            if len(ranges) > 1:
+                parts.append(text.scored)
+            names[text] = ", ".join(parts)
+    return names
 
 
-def _split_by_exact_size(
-    by_name: dict[str, list[AnyMeasurement]],
-) -> dict[str, list[AnyMeasurement]]:
-    """Add the number of parameters to the names that models of different sizes share.
+def names_across_splits(texts: Iterable[TextKey]) -> dict[TextKey, str]:
+    """Name texts like :func:`text_names`, but give all splits of one evaluation the same name.
 
-    Names contain rounded numbers.
+    Splits that were evaluated together have the same known ``data_sha256``.
     """
-    split: dict[str, list[AnyMeasurement]] = defaultdict(list)
-    for name, members in by_name.items():
-        sizes = {member.model.parameters for member in members}
-        if len(sizes) == 1:
-            split[name] += members
+    names = text_names(texts)
+    ranges = {text.scored for text in names}
+    by_evaluation: dict[tuple[str | None, str], list[TextKey]] = defaultdict(list)
+    for text in names:
+        by_evaluation[text.data_sha256, text.scored].append(text)
+    for (data_sha256, scored), members in by_evaluation.items():
+        splits = {text.subset for text in members}
+        has_names = any(names[text] for text in members)
+        if data_sha256 is None or not has_names or len(splits) == 1 or len(splits) < len(members):
             continue
-        for member in members:
-            size = "of unknown size"
-            if member.model.parameters is not None:
-                size = f"{member.model.parameters:,} parameters"
-            split[_joined([name, size])].append(member)
-    return split
+        name = f"data {data_sha256[:8]}"
+        if len(ranges) > 1:
+            name += f", {scored}"
+        for text in members:
+            names[text] = name
+    return names
 
 
-def _joined(parts: Iterable[str]) -> str:
+def joined(parts: Iterable[str]) -> str:
     """Join the parts that are not empty."""
     return ", ".join(part for part in parts if part)
 
 
-def _distinguishing_parts(
+def distinguishing_parts(
     descriptions: Sequence[tuple[str, ...]], num_names: int, always_shown: Sequence[int] = ()
 ) -> list[int]:
     """Return the indices of the parts of descriptions that distinguish models, or runs.
@@ -88,7 +119,7 @@ def _distinguishing_parts(
     return shown
 
 
-def _descriptions(models: Sequence[Model]) -> list[tuple[str, ...]]:
+def model_descriptions(models: Sequence[Model]) -> list[tuple[str, ...]]:
     """Describe each model in parts, the most readable part first."""
     descriptions: list[tuple[str, ...]] = []
     for model, training in zip(models, _training_texts(models), strict=True):
@@ -148,7 +179,7 @@ def _updates_text(model: Model) -> str:
     return f"{model.updates} updates"
 
 
-def _run_names(models: Iterable[Model]) -> dict[tuple, str]:
+def run_names(models: Iterable[Model]) -> dict[tuple, str]:
     """Name each run of a model by its differences from the other runs.
 
     Returns:
@@ -164,8 +195,8 @@ def _run_names(models: Iterable[Model]) -> dict[tuple, str]:
             f"checkpoint hash {(model.checkpoint_sha256 or 'unknown')[:8]}",
         )
         descriptions.setdefault(model.run_key, description)
-    shown = _distinguishing_parts(list(descriptions.values()), len(descriptions))
+    shown = distinguishing_parts(list(descriptions.values()), len(descriptions))
     names = {}
     for run, parts in descriptions.items():
-        names[run] = _joined(parts[index] for index in shown)
+        names[run] = joined(parts[index] for index in shown)
     return names
