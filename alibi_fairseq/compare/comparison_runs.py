@@ -15,6 +15,7 @@ from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from ..files import sha256_file
 from ..positions.plugin_sources import plugin_sha256
+from ..results.data_folder import DataFolder
 from ..results.names import model_label
 from ..runs.run import EvalStep, ProbeEvalStep, Run
 from ..runs.tuning import TunedRun, Tuning
@@ -24,6 +25,11 @@ from .corpus_preparation import data_folder, text_folder
 
 #: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
 MAX_WARMUP_UPDATES = 4000
+#: Largest number of saves of a run, and the fewest updates between them.
+MAX_SAVES = 20
+MIN_UPDATES_BETWEEN_SAVES = 100
+#: Largest share of a run's time that the validations before its saves may take.
+VALIDATION_SHARE = 0.1
 
 
 class ComparisonRun(NamedTuple):
@@ -92,7 +98,7 @@ def build_run(
     if plugin:
         settings["plugin"] = plugin
     name = f"{model_name(spec)}-seed{spec.seed}{suffix}"
-    save_every = max(100, comparison.updates // 20)  # each checkpoint follows a validation
+    save_every = updates_between_saves(comparison.updates, comparison.tokens, data)
     flags = ["--tensorboard-logdir", str(folder / name / "tensorboard")]
     flags += ["--save-interval-updates", str(save_every), "--keep-interval-updates", "1"]
     flags += ["--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"]
@@ -110,6 +116,27 @@ def build_run(
         updates=comparison.updates,
         tokens=comparison.tokens,
     )
+
+
+def updates_between_saves(updates: int, tokens: int, data: Path) -> int:
+    """Return the number of updates between two saves of a run.
+
+    fairseq validates on the whole split before it saves. With a large split, a run therefore saves
+    less often, and at least at its end and when it is stopped.
+
+    Args:
+        updates: updates of the run.
+        tokens: tokens that the run trains on.
+        data: folder of the binary data.
+    """
+    saves = MAX_SAVES
+    manifest = DataFolder.open(data).manifest
+    if manifest is not None and "valid" in manifest["splits"]:
+        valid_tokens = manifest["splits"]["valid"]["tokens"]
+        # A forward pass takes about a third of the time of an update.
+        affordable = VALIDATION_SHARE * tokens / (valid_tokens / 3)
+        saves = min(MAX_SAVES, max(1, int(affordable)))
+    return max(MIN_UPDATES_BETWEEN_SAVES, updates // saves)
 
 
 def flags_for_weights(comparison: ComparisonConfig, spec: ModelSpec, lr: float) -> list[str]:

@@ -21,6 +21,7 @@ from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
 from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
+from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.files import (
     find_results_files,
     load_results_file,
@@ -272,6 +273,26 @@ def test_users_options_come_last(data_bin, tmp_path):
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, [model.run.data, *model.run.flags])
     assert (args.save_interval_updates, args.keep_interval_updates) == (10, 7)
+
+
+@pytest.mark.parametrize(
+    ("valid_tokens", "updates_between_saves"),
+    [(100, 100), (28_000, 250), (600_000, 2000)],
+    ids=["small split", "a tenth of the time", "only at the end"],
+)
+def test_validations_take_at_most_a_tenth_of_the_time(
+    tmp_path, monkeypatch, valid_tokens, updates_between_saves
+):
+    """A run of 2,000 updates of 384 tokens may validate on 230,400 tokens."""
+    described = {"splits": {"valid": {"tokens": valid_tokens}}}
+    opened = DataFolder(tmp_path, described, tmp_path / "manifest.json")
+    monkeypatch.setattr(DataFolder, "open", lambda data: opened)
+    values = {"corpora": [{"name": "text", "data": str(tmp_path)}], "methods": "alibi"}
+    comparison = from_mapping({**values, "updates": 2000, "tokens_per_update": 384})
+    (model,) = list_runs(comparison, tmp_path)
+    flags = list(model.run.flags)
+    interval = flags[flags.index("--save-interval-updates") + 1]
+    assert int(interval) == updates_between_saves
 
 
 def test_split_without_data_is_rejected_before_training(data_bin, tmp_path, capsys):
