@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedConfig
 
-from ..errors import UserInputError
 from .configuration_alibi_lm import SPECIAL_TOKEN_IDS, AlibiLmConfig
+from .unsupported import not_in_fairseq
 
 #: fairseq's activation functions by transformers' names.
 ACTIVATIONS = {
@@ -293,10 +293,7 @@ class GptNeoX(Architecture):
 
     def describe_config(self, config: PreTrainedConfig) -> AlibiLmConfig:
         if config.use_parallel_residual:
-            raise UserInputError(
-                f"This {self.name} model has use_parallel_residual = True, which our decoder does "
-                "not support. Import a model without parallel residuals."
-            )
+            raise not_in_fairseq("use_parallel_residual = True")
         description = super().describe_config(config)
         if description.position_method == "rotary":
             description.rotary_parameters = dict(config.rope_parameters)

@@ -18,7 +18,6 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
-from ..errors import UserInputError
 from ..positions.alibi import LinearBias
 from .alibi_models import replace_attention
 from .biased_attention import attend_with_bias
@@ -84,34 +83,32 @@ def padded_keys(
         (B, S) bool, True at padding, or (B, 0) if there is no padding.
 
     Raises:
-        UserInputError: if the model has rotary positions, or if the mask is not causal attention to
+        ValueError: if the model has rotary positions, or if the mask is not causal attention to
             all keys but padding on one side.
     """
     if has_rotary_positions(config):
-        raise UserInputError(
+        raise ValueError(
             f"attn_implementation='{NAME}' adds ALiBi, and this model of type "
             f"'{config.model_type}' has rotary positions. Use another attention implementation."
         )
-    if mask_function is not causal_mask_function:
-        raise UserInputError(
-            f"attn_implementation='{NAME}' supports neither sliding windows nor several sequences "
-            "packed in a row (position_ids that restart). Use one sequence per row, with padding."
-        )
-    if q_offset + q_length != kv_length:
-        raise UserInputError(
-            f"attn_implementation='{NAME}' needs a cache without unused keys. Use a DynamicCache, "
-            "which is the default of generate()."
-        )
+    if mask_function is not causal_mask_function or q_offset + q_length != kv_length:
+        raise _unsupported_mask()
     if attention_mask is None or attention_mask.all():
         return torch.zeros(batch_size, 0, dtype=torch.bool, device=device)
     real_before = attention_mask.cummax(1).values
     real_after = attention_mask.flip(1).cummax(1).values.flip(1)
     if (real_before & real_after & ~attention_mask).any():
-        raise UserInputError(
-            f"attn_implementation='{NAME}' does not support padding between tokens. Pad prompts "
-            "on the left."
-        )
+        raise _unsupported_mask()
     return ~attention_mask
+
+
+def _unsupported_mask() -> ValueError:
+    """Return the error for a mask whose distances are not those of ALiBi."""
+    return ValueError(
+        f"attn_implementation='{NAME}' supports one sequence per row, padded on one side, with a "
+        "DynamicCache: no sliding windows, rows packed with several sequences, padding between "
+        "tokens, or static caches."
+    )
 
 
 def has_rotary_positions(config) -> bool:

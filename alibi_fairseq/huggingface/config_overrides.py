@@ -30,19 +30,12 @@ def override_config(
         file: path of ``config.json``, for errors.
 
     Raises:
-        UserInputError: the configuration has no such value, the value is invalid, or it would have
-            no effect.
+        UserInputError: the configuration has no such value, or it would have no effect.
     """
     # Some values have a second name, such as hidden_size for n_embd of GPT-2.
     keys = {name: config.attribute_map.get(name, name) for name in overrides}
     changed = _replace_values(config, content, overrides, keys, file)
-    try:
-        overridden = type(config).from_dict(copy.deepcopy(changed))
-    except Exception as error:  # transformers raises various exceptions for invalid values
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UserInputError(
-            f"--model-overrides cannot be applied to {file} ({reason}). Correct the values."
-        ) from error
+    overridden = type(config).from_dict(copy.deepcopy(changed))
     values = _values_of(overridden)
     for name, value in overrides.items():
         if not _contains(values.get(keys[name]), value):
@@ -151,14 +144,13 @@ def _merge(old: Any, new: Any, name: str, file: Path) -> Any:
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    by_layer_type = [key for key, value in old.items() if isinstance(value, dict)]
-    if by_layer_type and not set(new) <= set(old):
+    has_layer_types = any(isinstance(value, dict) for value in old.values())
+    ignored = set(new) - set(old) if has_layer_types else {"type"} & set(new)
+    if ignored and not ignored & set(old):
         raise UserInputError(
-            f"--model-overrides: '{name}' in {file} has separate values for "
-            f"{', '.join(by_layer_type)}. Name the ones to override."
+            f"--model-overrides: '{min(ignored)}' of '{name}' would have no effect. Override "
+            f"{' or '.join(old)}, which {file} has."
         )
-    if "rope_type" in old and "type" in new:
-        raise UserInputError(f"--model-overrides: '{name}' takes 'rope_type', not 'type'.")
     merged = dict(old)
     for key, value in new.items():
         merged[key] = _merge(old.get(key), value, key, file)

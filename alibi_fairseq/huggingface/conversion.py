@@ -26,6 +26,7 @@ from .modeling_alibi_lm import AlibiLmForCausalLM
 from .native_architectures import closest_architecture
 from .positions_alibi_lm import POSITIONS, SUPPORTED_ROPE_TYPES
 from .rope_parameters import rope_parameters
+from .unsupported import not_in_transformers
 
 #: Our options that exported models support, or that do not affect the scores.
 SUPPORTED_OPTIONS = {
@@ -91,11 +92,8 @@ def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Co
         name = native.name
         reason = f"{native.name} computes the same scores without custom code."
     elif native is not None and rotation and rotation["rope_type"] not in SUPPORTED_ROPE_TYPES:
-        raise UserInputError(
-            f"--rotary-scaling {decoder.args.rotary_scaling} can only be exported to "
-            f"{native.name}, which does not support "
-            f"{', '.join(mismatches)}. Train without --rotary-scaling, or with pi."
-        )
+        scaling = f"--rotary-scaling {decoder.args.rotary_scaling}"
+        raise not_in_transformers(f"{scaling} and {', '.join(mismatches)}")
     else:
         model = AlibiLmForCausalLM(description)
         weights = own_weights(decoder)
@@ -144,15 +142,11 @@ def describe_decoder(decoder: Any, position_method: str, train_length: int) -> A
         UserInputError: if exported models do not support the position method or an option.
     """
     if position_method not in POSITIONS:
-        raise UserInputError(
-            f"Cannot export the position method '{position_method}'. Supported methods are "
-            f"{', '.join(POSITIONS)}."
-        )
+        raise not_in_transformers(f"--position-method {position_method}")
     args = decoder.args
     for option, default in _unsupported_options().items():
         if getattr(args, option, default) != default:
-            flag = "--" + option.replace("_", "-")
-            raise UserInputError(f"Cannot export a model with {flag}. Train without it.")
+            raise not_in_transformers("--" + option.replace("_", "-"))
     # gelu_accurate has two names in transformers, of which the last one counts.
     activations = {our_name: native_name for native_name, our_name in ACTIVATIONS.items()}
     activations["gelu_fast"] = activations["gelu_accurate"]
@@ -241,19 +235,10 @@ def _attention_window(decoder: Any) -> int:
     """
     args = decoder.args
     windows = set(getattr(decoder, "attention_windows", [0]))
-    if len(windows) > 1:
-        raise UserInputError(
-            f"Cannot export --attention-window {args.attention_window}, whose windows differ "
-            "between layers. Train with one window."
-        )
-    window = windows.pop()
-    memory = getattr(args, "mem_len", 0)
-    if window == 1 or (window and memory):
-        unsupported = "--mem-len" if memory else "a window of 1"
-        raise UserInputError(
-            f"Cannot export --attention-window with {unsupported}, which the caches of "
-            "transformers do not support. Train without it."
-        )
+    window = min(windows)
+    # The caches of transformers support neither a window of 1 nor a window of a memory.
+    if len(windows) > 1 or window == 1 or (window and getattr(args, "mem_len", 0)):
+        raise not_in_transformers(f"--attention-window {args.attention_window}")
     return window
 
 

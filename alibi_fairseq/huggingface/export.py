@@ -27,8 +27,8 @@ from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import Converted, convert_decoder
 from .model_card import measurements_of_checkpoint, model_card
 from .modeling_alibi_lm import AlibiLmForCausalLM
-from .positions_alibi_lm import POSITIONS
 from .tokenization_alibi_lm import AlibiLmTokenizer
+from .unsupported import not_in_transformers
 
 #: Number of lines to decode and encode again.
 NUM_CHECKED_LINES = 200
@@ -66,10 +66,7 @@ def export_checkpoint(
         try:
             loaded = load_checkpoint(checkpoint, data)
         except UnknownMethodError as error:
-            raise UserInputError(
-                f"{checkpoint} cannot be exported, because its position method is a plugin's. "
-                f"Exported models have only these: {', '.join(POSITIONS)}."
-            ) from error
+            raise not_in_transformers("the position method of a plugin") from error
         for split in ("valid", "test", "train"):
             if (data / f"{split}.idx").is_file():
                 check_tokenizer(tokenizer, load_split(data_folder, split, dictionary))
@@ -149,11 +146,7 @@ def build_tokenizer(data: Path, files: Mapping[str, Path]) -> PreTrainedTokenize
     """Create a tokenizer with the token IDs of the ``dict.txt`` in a data folder."""
     if not files:
         return word_level_tokenizer(Dictionary.load(str(data / "dict.txt")))
-    try:
-        return AlibiLmTokenizer(data / "dict.txt", **files)
-    except Exception as error:  # the libraries raise bare exceptions for corrupted files
-        names = " and ".join(map(str, files.values()))
-        raise UserInputError(f"Cannot read {names} as a tokenizer ({error}).") from error
+    return AlibiLmTokenizer(data / "dict.txt", **files)
 
 
 def word_level_tokenizer(dictionary: Dictionary) -> PreTrainedTokenizerFast:

@@ -34,8 +34,10 @@ from ..models.config import AlibiLanguageModelConfig
 from .architectures import ACTIVATIONS, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import compare_scores
+from .model_folder import check_weights
 from .native_architectures import ARCHITECTURES
 from .rope_parameters import rotary_options
+from .unsupported import not_in_fairseq
 
 BY_TYPE = {architecture.model_type: architecture for architecture in ARCHITECTURES}
 #: Options of fairseq-train by field of :class:`AlibiLmConfig`.
@@ -64,17 +66,6 @@ BLOCK_OPTIONS = {
 }
 #: Options that are on by default.
 ON_BY_DEFAULT = ("share_decoder_input_output_embed", "decoder_normalize_before", "linear_biases")
-#: Fields of :class:`AlibiLmConfig` that must be positive integers.
-SIZES = (
-    "hidden_size",
-    "embedding_width",
-    "output_width",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "train_length",
-)
 #: Keys of config.json that are safe to read although transformers' classes do not list them.
 MORE_KEYS = (
     "n_embed",
@@ -100,7 +91,6 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
         UserInputError: if the folder is invalid or incomplete, or our decoder has no such model.
     """
     architecture, config = read_config(folder)
-    check_sizes(folder, architecture, config)
     description = architecture.describe_config(config)
     model = read_model(folder, config).eval()
     description.tie_word_embeddings = (
@@ -144,63 +134,27 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
         raise UserInputError(
             f"{folder} contains a model of type {model_type}. Pass a model of type {names}."
         )
-    try:
-        default = AutoConfig.for_model(model_type)
-        # Any other key may request code: attention kernels, quantization, or an adapter.
-        known_keys = set(MORE_KEYS)
-        for key in (*default.to_dict(), *default.attribute_map):
-            if not key.startswith("_"):
-                known_keys.add(key)
-        values = {key: value for key, value in content.items() if key in known_keys}
-        config = AutoConfig.for_model(**values)
-    except Exception as error:  # transformers raises various exceptions for invalid values
-        reason = " ".join(str(error).split())
-        raise UserInputError(f"{path} is corrupted ({reason}). Fetch it again.") from error
-    for key in content:
-        if key.startswith(("rot", "rope")) and key not in known_keys:
-            raise UserInputError(
-                f"{path} describes a rotation by '{key}', which transformers does not read. Import "
-                "a model whose rotation is in rope_parameters."
-            )
-    return BY_TYPE[model_type], config
-
-
-def check_sizes(folder: Path, architecture: Architecture, config: PreTrainedConfig) -> None:
-    """Raise UserInputError if a size in config.json is not a positive integer."""
-    names = architecture.all_fields()
-    for field in SIZES:
-        name = names.get(field, field)
-        value = getattr(config, name, None)
-        if value is not None and (type(value) is not int or value < 1):
-            raise UserInputError(
-                f"{folder / 'config.json'} is corrupted ({name} is {value!r}, not a positive "
-                "integer). Fetch it again."
-            )
+    default = AutoConfig.for_model(model_type)
+    # Any other key may request code: attention kernels, quantization, or an adapter.
+    known_keys = set(MORE_KEYS)
+    for key in (*default.to_dict(), *default.attribute_map):
+        if not key.startswith("_"):
+            known_keys.add(key)
+    values = {key: value for key, value in content.items() if key in known_keys}
+    return BY_TYPE[model_type], AutoConfig.for_model(**values)
 
 
 def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     """Read the model in fp32, from safetensors or else from a pickle with ``weights_only``."""
-    try:
-        model, loading_info = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].from_pretrained(
-            folder,
-            config=config,
-            dtype=torch.float32,
-            local_files_only=True,
-            weights_only=True,
-            output_loading_info=True,
-        )
-    except Exception as error:  # corrupted files cause various exceptions
-        reason = str(error).strip().partition("\n")[0]
-        raise UserInputError(f"The weights in {folder} cannot be read ({reason}).") from error
-    kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
-    problems: list[str] = []
-    for kind in kinds:
-        problems.extend(str(key) for key in loading_info[kind])
-    if problems:
-        raise UserInputError(
-            f"The weights in {folder} do not match its config.json ({min(problems)}). Fetch both "
-            "again."
-        )
+    model, loading_info = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].from_pretrained(
+        folder,
+        config=config,
+        dtype=torch.float32,
+        local_files_only=True,
+        weights_only=True,
+        output_loading_info=True,
+    )
+    check_weights(folder, loading_info)
     return model
 
 
@@ -210,18 +164,10 @@ def read_vocabulary(folder: Path, config: PreTrainedConfig) -> tuple[Dictionary,
     Returns:
         The dictionary, and the token ID in the imported model of each of its entries, (V,). It is
         −1 for entries that the model lacks.
-
-    Raises:
-        UserInputError: if dictionary and model differ in size.
     """
     path = folder / "dict.txt"
     if path.is_file():
         dictionary = read_dictionary(path)
-        if len(dictionary) != config.vocab_size:
-            raise UserInputError(
-                f"{path} has {len(dictionary):,} entries, but the model has {config.vocab_size:,}. "
-                "Use the dictionary of this model."
-            )
         return dictionary, torch.arange(config.vocab_size)
     dictionary = Dictionary()
     token_ids = [-1] * dictionary.nspecial
@@ -290,10 +236,6 @@ def block_options(description: AlibiLmConfig) -> dict[str, Any]:
         options["ffn"] = "swiglu"
         return options
     if description.hidden_act not in ACTIVATIONS:
-        supported = ", ".join(sorted(set(ACTIVATIONS.values())))
-        raise UserInputError(
-            f"The activation function {description.hidden_act} does not exist in fairseq. Import a "
-            f"model with one of {supported}."
-        )
+        raise not_in_fairseq(f"hidden_act = {description.hidden_act}")
     options["activation_fn"] = ACTIVATIONS[description.hidden_act]
     return options

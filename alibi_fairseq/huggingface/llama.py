@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
-from ..errors import UserInputError
 from ..positions.rotary_frequencies import BASE
 from .architectures import Architecture, Weights
 from .configuration_alibi_lm import AlibiLmConfig
+from .unsupported import not_in_fairseq
 
 
 class Llama(Architecture):
@@ -73,10 +73,7 @@ class Llama(Architecture):
         for key, value in expected.items():
             given = getattr(config, key, value)
             if given != value:
-                raise UserInputError(
-                    f"This {self.name} model has {key} = {given}, but our decoder only supports "
-                    f"{value} here. Import another model."
-                )
+                raise not_in_fairseq(f"{key} = {given}")
         description = super().describe_config(config)
         description.rotary_parameters = dict(config.rope_parameters)
         return description

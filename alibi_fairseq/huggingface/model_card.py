@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,19 +20,6 @@ from .conversion import Converted
 #: Template of the model card, below the metadata block.
 TEMPLATE = Path(__file__).with_name("card.md")
 UNKNOWN = "not recorded"
-
-
-def check_license(identifier: str) -> None:
-    """Check that a text has the form of a license identifier of model hubs, such as ``apache-2.0``.
-
-    Raises:
-        UserInputError: the text has another form.
-    """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", identifier):
-        raise UserInputError(
-            f"--license '{identifier}' is not a license identifier. "
-            "Pass one in lowercase, such as mit, apache-2.0, cc-by-4.0, or other."
-        )
 
 
 def measurements_of_checkpoint(

@@ -8,6 +8,8 @@ the same code.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,6 @@ class ModelFolder:
         original_config: configuration without overrides.
         tokenizer: tokenizer of the model.
         trust_remote_code: True if code in the folder may be run.
-        has_overrides: True if the configuration differs from ``config.json``.
     """
 
     path: Path
@@ -59,7 +60,6 @@ class ModelFolder:
     original_config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
     trust_remote_code: bool
-    has_overrides: bool = False
 
     @classmethod
     def open(
@@ -78,8 +78,6 @@ class ModelFolder:
                 run.
         """
         content = read_json(path / CONFIG_FILE)
-        if not isinstance(content, dict):
-            raise UserInputError(f"{path / CONFIG_FILE} is not a JSON object. Fetch it again.")
         if (path / "adapter_config.json").is_file():
             raise UserInputError(
                 f"{path} contains an adapter. Merge it into the weights of its model, and save "
@@ -95,30 +93,22 @@ class ModelFolder:
         if overrides:
             config = override_config(original_config, content, overrides, path / CONFIG_FILE)
         tokenizer = _read_tokenizer(path, config, trust_remote_code)
-        return cls(path, config, original_config, tokenizer, trust_remote_code, bool(overrides))
+        return cls(path, config, original_config, tokenizer, trust_remote_code)
 
     @property
     def first_input(self) -> int:
         """Token ID from which the first token of a text is predicted.
 
         It is the beginning-of-sequence token, or else the end-of-sequence token.
-
-        Raises:
-            UserInputError: the tokenizer has neither.
         """
-        for token_id in (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id):
-            if token_id is not None:
-                return token_id
-        raise UserInputError(
-            f"The tokenizer in {self.path} has neither a bos_token nor an eos_token, from which "
-            "the first token is predicted. Name one in tokenizer_config.json."
-        )
+        token_id = self.tokenizer.bos_token_id
+        return self.tokenizer.eos_token_id if token_id is None else token_id
 
     def load_model(self, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
         """Read the model in evaluation mode.
 
         Raises:
-            UserInputError: the weights are corrupted or do not match the configuration.
+            UserInputError: the weights do not match the configuration.
         """
         model_class: Any = AutoModelForCausalLM
         remote_code: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
@@ -129,7 +119,7 @@ class ModelFolder:
         self.config._attn_implementation = None
         self.config.use_cache = False
         verbosity = transformers_logging.get_verbosity()
-        # transformers would print a table of mismatched weights, for which _check_weights raises.
+        # transformers would print a table of mismatched weights, for which check_weights raises.
         transformers_logging.set_verbosity_error()
         try:
             model, loading_info = model_class.from_pretrained(
@@ -142,56 +132,10 @@ class ModelFolder:
                 output_loading_info=True,
                 **remote_code,
             )
-        except Exception as error:  # corrupted files cause various exceptions
-            raise _unreadable(self.path, "The model", error, self._fix) from error
         finally:
             transformers_logging.set_verbosity(verbosity)
-        self._check_weights(loading_info)
+        check_weights(self.path, loading_info)
         return model.to(device).eval()
-
-    @property
-    def _fix(self) -> str:
-        """Last sentence of errors: how to fix a model that cannot be read."""
-        if self.has_overrides:
-            return "Correct --model-overrides, or fetch the folder again."
-        return "Fetch the folder again."
-
-    def _check_weights(self, loading_info: dict) -> None:
-        """Check that the weights have the names and shapes of the configuration.
-
-        transformers leaves out the keys that the class of the model declares as ignorable.
-
-        Raises:
-            UserInputError: weights are missing, have another shape, or are superfluous.
-        """
-        problems = {
-            "missing_keys": "is missing",
-            "mismatched_keys": "has another shape",
-            "unexpected_keys": "is not part of such a model",
-        }
-        for kind, problem in problems.items():
-            # An entry with another shape is the key and two shapes.
-            keys = [key if isinstance(key, str) else key[0] for key in loading_info[kind]]
-            if kind == "unexpected_keys":
-                keys = [key for key in keys if not self._is_mask(key)]
-            if keys:
-                raise UserInputError(
-                    f"The weights in {self.path} do not match its {CONFIG_FILE}: {min(keys)} "
-                    f"{problem}. {self._fix}"
-                )
-
-    def _is_mask(self, key: str) -> bool:
-        """Return True if a key is a causal mask, which older versions of transformers stored."""
-        if key.endswith("masked_bias"):
-            return True
-        if not key.endswith(("attn.bias", "attention.bias")):
-            return False
-        for file in self.path.glob("*.safetensors"):
-            with safe_open(file, "pt") as weights:
-                names = weights.keys()
-                if key in names:
-                    return _is_lower_triangle(weights.get_tensor(key))
-        return False
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of configuration, weights, and tokenizer, and of all of them.
@@ -211,6 +155,45 @@ class ModelFolder:
         return {**hashes, "checkpoint_sha256": hashlib.sha256(everything.encode()).hexdigest()}
 
 
+def check_weights(path: Path, loading_info: dict) -> None:
+    """Check that the weights of a folder have the names and shapes of the configuration.
+
+    transformers leaves out the keys that the class of the model declares as ignorable.
+
+    Raises:
+        UserInputError: weights are missing, have another shape, or are superfluous.
+    """
+    problems = {
+        "missing_keys": "is missing",
+        "mismatched_keys": "has another shape",
+        "unexpected_keys": "is not part of such a model",
+    }
+    for kind, problem in problems.items():
+        # An entry with another shape is the key and two shapes.
+        keys = [key if isinstance(key, str) else key[0] for key in loading_info[kind]]
+        if kind == "unexpected_keys":
+            keys = [key for key in keys if not _is_mask(path, key)]
+        if keys:
+            raise UserInputError(
+                f"The weights in {path} do not match its {CONFIG_FILE}: {min(keys)} {problem}. "
+                "Fetch both again, or correct --model-overrides."
+            )
+
+
+def _is_mask(path: Path, key: str) -> bool:
+    """Return True if a key is a causal mask, which older versions of transformers stored."""
+    if key.endswith("masked_bias"):
+        return True
+    if not key.endswith(("attn.bias", "attention.bias")):
+        return False
+    for file in path.glob("*.safetensors"):
+        with safe_open(file, "pt") as weights:
+            names = weights.keys()
+            if key in names:
+                return _is_lower_triangle(weights.get_tensor(key))
+    return False
+
+
 def _is_lower_triangle(mask: torch.Tensor) -> bool:
     """Return True if the last two dimensions are a Boolean lower triangle, and all others are 1."""
     size = mask.shape[-1] if mask.dim() >= 2 else 0
@@ -222,41 +205,42 @@ def _is_lower_triangle(mask: torch.Tensor) -> bool:
 
 def _read_config(path: Path, content: dict, trust_remote_code: bool) -> PreTrainedConfig:
     """Read ``config.json``."""
-    try:
-        if content.get("model_type") == AlibiLmConfig.model_type:
-            return AlibiLmConfig.from_pretrained(path)
+    if content.get("model_type") == AlibiLmConfig.model_type:
+        return AlibiLmConfig.from_pretrained(path)
+    with _naming_trust_option(path):
         return AutoConfig.from_pretrained(
             path, local_files_only=True, trust_remote_code=trust_remote_code
         )
-    except Exception as error:  # transformers raises various exceptions for invalid values
-        raise _unreadable(path, "The configuration", error) from error
 
 
 def _read_tokenizer(
     path: Path, config: PreTrainedConfig, trust_remote_code: bool
 ) -> PreTrainedTokenizerBase:
     """Read the tokenizer, in its fast version if there is one."""
-    try:
-        settings = path / "tokenizer_config.json"
-        if settings.is_file():
-            content = read_json(settings)
-            if content.get("tokenizer_class") == AlibiLmTokenizer.__name__:
-                return AlibiLmTokenizer.from_pretrained(path)
+    settings = path / "tokenizer_config.json"
+    if settings.is_file():
+        content = read_json(settings)
+        if content.get("tokenizer_class") == AlibiLmTokenizer.__name__:
+            return AlibiLmTokenizer.from_pretrained(path)
+    with _naming_trust_option(path):
         return AutoTokenizer.from_pretrained(
             path, config=config, local_files_only=True, trust_remote_code=trust_remote_code
         )
-    except Exception as error:  # transformers and its tokenizers raise various exceptions
-        raise _unreadable(path, "The tokenizer", error) from error
 
 
-def _unreadable(
-    path: Path, part: str, error: Exception, fix: str = "Fetch the folder again."
-) -> UserInputError:
-    """Return the error of a part of a folder that cannot be read."""
-    if "trust_remote_code" in str(error):
-        return UserInputError(
+@contextmanager
+def _naming_trust_option(path: Path) -> Iterator[None]:
+    """Name our option where transformers refuses to run the code of a folder.
+
+    Raises:
+        UserInputError: the folder needs its code.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise UserInputError(
             f"{path} contains code that its model needs. Read the code, and pass "
             "--trust-remote-code to run it."
-        )
-    reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-    return UserInputError(f"{part} in {path} cannot be read ({reason}). {fix}")
+        ) from error

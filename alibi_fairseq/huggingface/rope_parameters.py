@@ -9,6 +9,7 @@ from ..errors import UserInputError
 from ..positions.options import TURNS, RotaryScaling
 from ..positions.rotary import Rotary
 from ..positions.rotary_frequencies import BASE, ntk_base
+from .unsupported import not_in_fairseq, not_in_transformers
 
 #: transformers' names of our scalings. ``ntk`` with a factor is exported as another base instead.
 NATIVE_ROPE_TYPES = {
@@ -90,10 +91,7 @@ def _length_dependence_error(method: Rotary) -> UserInputError:
     """Return the error of a scaling that transformers lacks."""
     given = method.options.rotary_scaling
     assert given is not None
-    return UserInputError(
-        f"transformers has no rotation that depends on the length of the text as "
-        f"--rotary-scaling {given.text} does. Train with a fixed factor, such as pi:4."
-    )
+    return not_in_transformers(f"--rotary-scaling {given.text}, which depends on the length")
 
 
 def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, Any]:
@@ -120,9 +118,7 @@ def rotary_options(parameters: dict[str, Any], train_length: int) -> dict[str, A
     else:
         options |= _scaling_options(rope_type, rest, train_length)
     if rest:
-        raise UserInputError(
-            f"Our rotary positions have nothing like rope_parameters' {min(rest)}."
-        )
+        raise not_in_fairseq(f"{min(rest)} in rope_parameters")
     return options
 
 
@@ -132,10 +128,7 @@ def _scaling_options(rope_type: str, rest: dict[str, Any], train_length: int) ->
     kind = kinds.get(rope_type)
     factor = rest.pop("factor", None)
     if kind is None or factor is None or (kind == "ntk" and factor != 1):
-        raise UserInputError(
-            f"Our rotary positions have nothing like rope_type = {rope_type} with factor = "
-            f"{factor}."
-        )
+        raise not_in_fairseq(f"rope_type = {rope_type} and factor = {factor}")
     if kind == "ntk":
         return {"rotary_scaling": "ntk:dynamic"}
     length = rest.pop("original_max_position_embeddings", train_length)

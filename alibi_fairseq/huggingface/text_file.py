@@ -123,8 +123,7 @@ def read_text_file(
             token of the file.
 
     Raises:
-        UserInputError: the file is empty or not UTF-8, has only one document, or tokenizer and
-            model do not belong together.
+        UserInputError: the file is not UTF-8, or has only one document.
     """
     with open_input(path) as file:
         content = file.read()
@@ -143,9 +142,6 @@ def read_text_file(
                 "another way to separate documents."
             )
     tokens, offsets, document_starts = _encode(parts, folder.tokenizer)
-    if len(tokens) == 0:
-        raise UserInputError(f"{path} contains no token. Pass a file with text.")
-    _check_token_ids(path, folder, tokens)
     return TextFile(
         name=path.stem,
         text=text,
@@ -157,21 +153,6 @@ def read_text_file(
         first_input=folder.first_input,
         has_unknown=any(unknown in tokens for unknown in _unknown_ids(folder.tokenizer)),
     )
-
-
-def _check_token_ids(path: Path, folder: ModelFolder, tokens: np.ndarray) -> None:
-    """Check that the vocabulary of the model has all token IDs of a file, and the first input.
-
-    Raises:
-        UserInputError: it lacks one.
-    """
-    vocabulary = folder.config.get_text_config().vocab_size
-    largest = max(folder.first_input, int(tokens.max()))
-    if largest >= vocabulary:
-        raise UserInputError(
-            f"The tokenizer gives token ID {largest} for {path}, but the vocabulary of the model "
-            f"in {folder.path} has {vocabulary:,} entries. Use the tokenizer of this model."
-        )
 
 
 def split_documents(text: str, boundary: str) -> list[str]:

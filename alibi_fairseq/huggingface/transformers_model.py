@@ -40,9 +40,6 @@ MAX_LENGTHS = ("n_positions", "n_ctx", "max_seq_len")
 #: Types of rotation whose frequencies do not depend on the number of inputs.
 FIXED_ROTATIONS = {"default", "linear", "llama3", "yarn", "proportional"}
 
-#: Errors of the code of a model that invalid values of its configuration or long windows cause.
-FORWARD_ERRORS = (IndexError, RuntimeError, TypeError, ValueError)
-
 
 @dataclass(frozen=True)
 class TransformersModel(LoadedModel):
@@ -52,13 +49,11 @@ class TransformersModel(LoadedModel):
         output_layer: output layer of the model.
         rotation_states: states of its rotary embeddings before any window.
         window_start: token ID that replaces the first input of every window, or None.
-        has_overrides: True if the configuration differs from ``config.json``.
     """
 
     output_layer: OutputLayer
     rotation_states: RotationStates
     window_start: int | None
-    has_overrides: bool
 
     def scorer(self) -> Scorer:
         """Return a function that scores windows, each separately."""
@@ -68,20 +63,8 @@ class TransformersModel(LoadedModel):
                 tokens = tokens.clone()
                 tokens[:, 0] = self.window_start
             self.rotation_states.restore()
-            try:
-                hidden_states = self.output_layer.hidden_states(tokens, targets.shape[1])
-                return self.output_layer.losses(hidden_states, targets)
-            except (torch.OutOfMemoryError, UserInputError):
-                raise
-            except FORWARD_ERRORS as error:
-                fix = "Reduce --lengths."
-                if self.has_overrides:
-                    fix = "Correct --model-overrides, or reduce --lengths."
-                raise UserInputError(
-                    f"'{self.model.checkpoint}' cannot compute a window of {tokens.shape[1]} "
-                    f"tokens ({_reason(error)}); its {CONFIG_FILE} names a length of "
-                    f"{self.model.train_length}. {fix}"
-                ) from error
+            hidden_states = self.output_layer.hidden_states(tokens, targets.shape[1])
+            return self.output_layer.losses(hidden_states, targets)
 
         return score
 
@@ -138,7 +121,7 @@ def load_transformers_model(
             text.
 
     Raises:
-        UserInputError: the folder is corrupted, or the model is not a causal language model.
+        UserInputError: the weights do not match, or the model is not a causal language model.
     """
     dtype = dtype_of(precision)
     model = folder.load_model(dtype, device)
@@ -169,35 +152,10 @@ def load_transformers_model(
         max_length=max_length,
         shares_start=not (has_own_code(model) or depends_on_length(config)),
         bytes_per_input=bytes_per_input,
-        output_layer=_find_output_layer(folder, model, max_length),
+        output_layer=OutputLayer(model, max_length),
         rotation_states=rotation_states,
         window_start=folder.first_input if bos_per_window else None,
-        has_overrides=folder.has_overrides,
     )
-
-
-def _find_output_layer(folder: ModelFolder, model: Any, max_length: int) -> OutputLayer:
-    """Return the output layer of a model, which computes some random tokens.
-
-    Raises:
-        UserInputError: the model has no usable output layer, or it cannot compute the tokens.
-    """
-    try:
-        return OutputLayer(model, max_length)
-    except (torch.OutOfMemoryError, UserInputError):
-        raise
-    except FORWARD_ERRORS as error:
-        fix = f"Correct its {CONFIG_FILE}."
-        if folder.has_overrides:
-            fix = "Correct --model-overrides."
-        raise UserInputError(
-            f"The model in {folder.path} cannot compute any text ({_reason(error)}). {fix}"
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of an error's message, without a period."""
-    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def find_train_length(folder: ModelFolder) -> int:

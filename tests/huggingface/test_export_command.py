@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import sys
 
 import pytest
@@ -148,24 +147,9 @@ def test_export_loads_without_fairseq(exported):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_invalid_options_are_rejected(trained, tmp_path, refuse, monkeypatch, no_tokenizer_check):
-    data = trained.data
-    out = tmp_path / "out" / "model"
-    good = ["export", "--path", trained("sinusoidal"), "--data", data, "--out", out]
-    short = shutil.copytree(data, tmp_path / "short")
-    lines = (data / "dict.txt").read_text().splitlines(keepends=True)
-    (short / "dict.txt").write_text("".join(lines[:-3]))
-    for change, named in (
-        (["--data", tmp_path], "dict.txt"),
-        (["--data", short], "dict.txt"),
-        (["--path", tmp_path / "none.pt"], "none.pt"),
-    ):
-        assert named in refuse(*good, *change)
-    assert not any(out.parent.iterdir())  # no incomplete files
-    out.mkdir()
-    (out / "mine.txt").write_text("keep me")
-    assert "--out" in refuse(*good)
-    assert [file.name for file in out.parent.rglob("*")] == ["model", "mine.txt"]
+def test_missing_package_is_named(trained, tmp_path, refuse, monkeypatch):
+    good = ["export", "--path", trained("sinusoidal"), "--data", trained.data]
+    good += ["--out", tmp_path / "model"]
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "alibi_fairseq.huggingface.export")
     assert "scripts/install.sh" in refuse(*good)

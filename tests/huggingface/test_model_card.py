@@ -73,20 +73,3 @@ def test_card_counts_parameters_of_exported_model(export, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", trust_remote_code=True)
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert f"- Parameters: {model.num_parameters():,}\n" in card.text
-
-
-def test_results_of_other_checkpoint_are_rejected(export, results, tmp_path, capsys):
-    contents = load_results_file(results)
-    for record in contents.records:
-        record.model.checkpoint_sha256 = "0" * 64
-    other_results = tmp_path / "other.json"
-    save_results_file(contents, other_results)
-    assert export("--results", str(other_results)) == 2
-    assert f"--results {other_results} has no perplexity of" in capsys.readouterr().err
-    assert not (tmp_path / "model").exists()
-
-
-def test_text_is_not_a_license_identifier(export, tmp_path, capsys):
-    assert export("--license", "MIT\nevil: true") == 2
-    assert "is not a license identifier" in capsys.readouterr().err
-    assert not (tmp_path / "model").exists()
