@@ -6,8 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import UserInputError
-from .corpus_builder import SPLITS
+from .corpus_builder import check_no_split_is_empty
 from .sources import shuffle_key
 
 #: Split of the blocks that are left out of the data.
@@ -62,7 +61,7 @@ def assign_book_splits(books: Sequence[Book], held_out: float, seed: int) -> Non
                 break
         for book in members:
             book.split = split
-    _check_splits(books)
+    check_no_split_is_empty([book.split for book in books])
 
 
 def assign_block_splits(blocks: Sequence[Book], held_out: float, seed: int) -> None:
@@ -81,11 +80,8 @@ def assign_block_splits(blocks: Sequence[Book], held_out: float, seed: int) -> N
     """
     count = len(blocks)
     length = max(1, round(count * held_out / 100))
-    if count < 2 * length + 4:
-        raise UserInputError(
-            f"The text has {count} blocks; holding out {length} for validation, {length} for test "
-            f"and the blocks next to them needs at least {2 * length + 4}. Provide more text."
-        )
+    if count < 2 * length + 4:  # with the blocks next to the held-out ones
+        check_no_split_is_empty(["train"])
     rng = random.Random(seed)
     first = rng.randrange(0, count - 2 * length)
     second = rng.randrange(first + length + 1, count - length + 1)  # at least one block in between
@@ -97,7 +93,7 @@ def assign_block_splits(blocks: Sequence[Book], held_out: float, seed: int) -> N
             if 0 <= edge < count:
                 blocks[edge].split = DROPPED
     _drop_repeated(blocks)
-    _check_splits(blocks)
+    check_no_split_is_empty([block.split for block in blocks])
 
 
 def _drop_repeated(blocks: Sequence[Book]) -> None:
@@ -114,15 +110,3 @@ def _drop_repeated(blocks: Sequence[Book]) -> None:
             split_to_keep = split_of_group.setdefault(block.group, split)
             if split != split_to_keep:
                 block.split = DROPPED
-
-
-def _check_splits(books: Sequence[Book]) -> None:
-    """Raise UserInputError if a split has no book."""
-    used = {book.split for book in books}
-    empty = [split for split in SPLITS if split not in used]
-    if empty:
-        groups = {book.group for book in books}
-        raise UserInputError(
-            f"{len(books)} books in {len(groups)} groups of near-duplicates leave nothing for "
-            f"{' and '.join(empty)}. Provide more text."
-        )

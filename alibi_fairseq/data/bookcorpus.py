@@ -206,8 +206,6 @@ class BookCorpus(CorpusBuilder):
                 bar.update(size)
                 if book.words:
                     books.append(book)
-        if not books:
-            raise UserInputError(f"{self.sources[0]}: there are no words in it.")
         return books
 
 

@@ -145,11 +145,7 @@ class Cc100Roberta(CorpusBuilder):
         fraction = min(1.0, self.valid_tokens * BYTES_PER_TOKEN / max(1, size))
         limit = int(KEYS * fraction)
         if limit > _MAX_VALIDATION_LIMIT:
-            raise UserInputError(
-                f"The text has {size:,} bytes; a validation set of {self.valid_tokens:,} "
-                "tokens would take more than half of it. Provide more text, or reduce "
-                "--valid-tokens."
-            )
+            raise self._too_little_text()
         if self.excerpt:
             # A single document of an excerpt may be longer than the validation set.
             return _MAX_VALIDATION_LIMIT
@@ -222,9 +218,13 @@ class Cc100Roberta(CorpusBuilder):
         if limit < _MAX_VALIDATION_LIMIT:
             larger_limit = min(2 * limit, _MAX_VALIDATION_LIMIT)
             return self._validation_end(chunks, larger_limit, tokenizer)
-        raise UserInputError(
-            f"The text set aside for validation gave {tokens:,} tokens instead of "
-            f"{self.valid_tokens:,}. Provide more text, or reduce --valid-tokens."
+        raise self._too_little_text()
+
+    def _too_little_text(self) -> UserInputError:
+        """Return the error for a validation set that takes more than half of the text."""
+        return UserInputError(
+            f"A validation set of {self.valid_tokens:,} tokens would take more than half of the "
+            "text. Provide more text, or reduce --valid-tokens."
         )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from ..errors import UserInputError
 from ..options import option, positive
 from .binarization import Part, text_parts
 from .sources import text_bytes
@@ -125,3 +126,13 @@ class CorpusBuilder:
         for split, path in self.split_files(work).items():
             parts += text_parts(path, split)
         return parts
+
+
+def check_no_split_is_empty(used: Container[str]) -> None:
+    """Raise UserInputError if one of the splits is not used, because there is too little text."""
+    empty = [split for split in SPLITS if split not in used]
+    if empty:
+        raise UserInputError(
+            f"Nothing of the text is left for {' and '.join(empty)}. Provide more text, or break "
+            "its lines."
+        )

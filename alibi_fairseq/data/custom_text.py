@@ -17,12 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from ..errors import UserInputError
 from ..files import atomic_write
 from ..options import option, percentage, positive
 from ..progress_bar import make_progress_bar
 from ..results.manifest import other_name
-from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder
+from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder, check_no_split_is_empty
 from .iterables import take_until
 from .sources import (
     describe_files,
@@ -253,9 +252,4 @@ def _write_splits(joined: Path, spans: Iterable[tuple[str, int]], paths: dict[st
                 files[split].write(line)
                 if line != b"\n":
                     with_text.add(split)
-        empty = [split for split in paths if split not in with_text]
-        if empty:
-            raise UserInputError(
-                f"Nothing of the text is left for {' and '.join(empty)}. Provide more text, or "
-                "break its lines."
-            )
+        check_no_split_is_empty(with_text)

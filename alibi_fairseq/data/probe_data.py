@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import UserInputError
 from ..files import atomic_folder, read_json, sha256_file
 from ..results.completion import read_json_if_present
 from .binarization import write_lines
@@ -41,63 +40,13 @@ def load_probe(data: Path) -> tuple[Probe, int, np.ndarray | None]:
     Returns:
         The probe, the dictionary index of its marker, and the running text of test sequences, (N,),
         or None.
-
-    Raises:
-        UserInputError: the folder has no probe, an unknown or damaged one, or the dictionary of
-            another.
     """
-    path = data / PROBE_FILE
-    if not path.is_file():
-        raise UserInputError(f"'{data}' was not made for a probe: it has no {PROBE_FILE}.")
-    probe = _read_probe(path)
+    settings = read_json(data / PROBE_FILE)["probe"]
+    probe = type(PROBES[settings["name"]])(**settings)
     num_entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
     marker = num_entries - probe.num_entries
-    if marker < SPECIAL:
-        raise UserInputError(
-            f"{path} has more symbols than the dictionary. Prepare the data again with "
-            "`alibi-fairseq compare --probes`."
-        )
     text = _load_tokens(data, TEXT) if probe.in_text else None
     return probe, marker, text
-
-
-def _read_probe(path: Path) -> Probe:
-    """Read the settings of a probe.
-
-    Raises:
-        UserInputError: the file is damaged, or there is no such probe.
-    """
-    content = read_json(path)
-    settings: Any = content.get("probe") if isinstance(content, dict) else None
-    name: Any = settings.get("name") if isinstance(settings, dict) else None
-    if isinstance(name, str) and name not in PROBES:
-        raise UserInputError(
-            f"'{path.parent}' was made for the probe '{name}', which does not exist. Choose one "
-            f"of: {', '.join(PROBES)}."
-        )
-    try:
-        _check_types(settings, asdict(PROBES[name]))
-        return type(PROBES[name])(**settings)
-    except (LookupError, TypeError, ValueError) as error:
-        raise UserInputError(
-            f"{path} does not hold the settings of a probe. Prepare the data again with "
-            "`alibi-fairseq compare --probes`."
-        ) from error
-
-
-def _check_types(settings: dict, expected: dict) -> None:
-    """Check that settings have the keys and types of others, and that numbers are positive.
-
-    Raises:
-        ValueError: a setting is missing, unknown, or of another type.
-    """
-    if settings.keys() != expected.keys():
-        raise ValueError("other keys")
-    for key, value in settings.items():
-        if type(value) is not type(expected[key]):
-            raise ValueError(f"{key} has another type")
-        if not isinstance(value, str | bool) and value < 1:
-            raise ValueError(f"{key} is not positive")
 
 
 def prepare_probe(probe: Probe, length: int, text: Path | None, out: Path, seed: int = 1) -> None:
@@ -153,6 +102,4 @@ def _load_tokens(data: Path, split: str) -> np.ndarray:
     from fairseq.data import data_utils
 
     lines = data_utils.load_indexed_dataset(str(data / split))
-    if lines is None:
-        raise UserInputError(f"'{data}' has no split '{split}'.")
     return np.concatenate([np.asarray(line, dtype=np.int64) for line in lines])

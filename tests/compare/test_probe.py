@@ -1,8 +1,5 @@
 """Tests of probes: sequences, accuracy against a naive count, and the report."""
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -12,9 +9,8 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probe_data
-from alibi_fairseq.data.probe_data import PROBE_FILE, load_probe, prepare_probe
+from alibi_fairseq.data.probe_data import load_probe, prepare_probe
 from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe
-from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
 from alibi_fairseq.evaluation.split import load_dictionary
@@ -26,11 +22,6 @@ PASSKEY = PROBES["passkey"]
 MQAR = PROBES["mqar"]
 MARKER = 50
 TEXT = np.arange(1000, 3000)
-
-
-def settings_with(**changes) -> str:
-    """Return the JSON settings of the probe ``copy`` with other values."""
-    return json.dumps({"probe": dataclasses.asdict(COPY) | changes})
 
 
 def generate(probe, seed=3, count=40, length=128, **arguments) -> list[list[int]]:
@@ -170,30 +161,6 @@ def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
     assert loaded == probe
     assert text is None
     assert load_dictionary(tmp_path / "data")[marker] == "<probe:mark>"
-    settings = tmp_path / "data" / PROBE_FILE
-    settings.write_text(settings.read_text().replace(probe.name, "unknown"))
-    with pytest.raises(UserInputError, match="probe 'unknown', which does not exist"):
-        load_probe(tmp_path / "data")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "not a JSON file"),
-        ("{}", "does not hold the settings of a probe"),
-        ('{"probe": {"name": ["copy"]}}', "does not hold the settings of a probe"),
-        ('{"probe": {"name": "copy"}}', "does not hold the settings of a probe"),
-        (settings_with(size="8"), "does not hold the settings of a probe"),
-        (settings_with(size=0), "does not hold the settings of a probe"),
-        (settings_with(size=33), "does not hold the settings of a probe"),
-        (settings_with(symbols=10**400), "more symbols than the dictionary"),
-    ],
-)
-def test_damaged_settings_are_rejected(tmp_path, content, message):
-    (tmp_path / "dict.txt").write_text("a 1\n" * 40)
-    (tmp_path / PROBE_FILE).write_text(content)
-    with pytest.raises(UserInputError, match=f"{PROBE_FILE}.* {message}"):
-        load_probe(tmp_path)
 
 
 def test_training_blocks_are_sequences(few_sequences, tmp_path):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from alibi_fairseq.data.document_sampling import sample_documents
-from alibi_fairseq.errors import UserInputError
 
 SIZE = 100
 
@@ -50,12 +47,3 @@ def test_articles_with_any_line_end_are_kept(tmp_path):
         (folder / f"{name}.tokens").write_text(text, newline=end)
     names = sampled(folder, tmp_path / "out", "titles", None)
     assert len(names) == 4
-
-
-def test_sample_longer_than_text_is_rejected(tmp_path):
-    source = write_documents(tmp_path / "texts", "aab")
-    out = tmp_path / "out"
-    with pytest.raises(UserInputError, match="texts has 200 bytes .* requested 201"):
-        sample_documents([str(source)], out, "files", 2 * SIZE + 1)
-    assert not out.exists()
-    assert sampled(source, out, "files", 2 * SIZE) == ["a", "b"]

@@ -193,14 +193,6 @@ def test_damaged_header_of_plain_tar_is_rejected(plain_tar):
     assert_rejected(plain_tar, content.replace(b"10.txt", b"10.tyt", 1))
 
 
-@pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
-def test_several_archives_in_a_row_are_rejected(small_documents, tmp_path, suffix):
-    path = tarred(small_documents, tmp_path / f"texts.{suffix}")
-    path.write_bytes(2 * path.read_bytes())
-    with pytest.raises(UserInputError, match="several archives in one file"):
-        texts_of(path)
-
-
 @pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.xz", "tar.bz2"])
 @pytest.mark.parametrize("blocks", ["1", "20", "200"])
 def test_archive_of_gnu_tar_is_read(small_documents, tmp_path, suffix, blocks):
@@ -209,18 +201,6 @@ def test_archive_of_gnu_tar_is_read(small_documents, tmp_path, suffix, blocks):
     command = ["tar", "--auto-compress", f"--blocking-factor={blocks}", "-cf", path, "."]
     subprocess.run(command, cwd=small_documents, check=True)
     assert len(texts_of(path)) == 20
-
-
-@pytest.mark.parametrize("suffix", ["tar", "gz", "xz", "bz2"])
-@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_tar_with_the_name_of_a_text_is_rejected(tmp_path, suffix, tar_format):
-    (tmp_path / "a.txt").write_text(NUMBERS)
-    mode = "w" if suffix == "tar" else f"w:{suffix}"
-    path = tmp_path / ("books" if suffix == "tar" else f"books.{suffix}")
-    with tarfile.open(path, mode, format=tar_format) as archive:
-        archive.add(tmp_path / "a.txt", "a.txt")
-    with pytest.raises(UserInputError, match="is a tar archive, .* Rename it with the suffix"):
-        texts_of(path)
 
 
 @pytest.mark.parametrize("suffix", ["txt.gz", "tar.gz", "tgz"])

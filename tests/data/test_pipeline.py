@@ -126,24 +126,6 @@ def test_resumed_preparation_needs_less_free_space(interrupted, tmp_path, monkey
         prepare_corpus(CustomTextBuilder([tmp_path / "text.txt"], "words"), tmp_path / "other")
 
 
-@pytest.mark.parametrize("out", [".", "data/text"])
-def test_output_inside_text_folder_is_rejected(tmp_path, monkeypatch, out):
-    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserInputError, match=f"--out {out} is inside"):
-        prepare_corpus(CustomTextBuilder(["."]), out)
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
-
-
-def test_prepare_keeps_foreign_data(tmp_path):
-    (tmp_path / "text.txt").write_text("A line.\n" * 2000)
-    (tmp_path / "data-bin").mkdir()
-    (tmp_path / "data-bin" / "train.bin").write_bytes(b"precious")
-    with pytest.raises(UserInputError, match=r"has no manifest\.json"):
-        prepare_corpus(CustomTextBuilder([tmp_path / "text.txt"]), tmp_path)
-    assert (tmp_path / "data-bin" / "train.bin").read_bytes() == b"precious"
-
-
 def test_prepare_keeps_foreign_work_folder(tmp_path):
     (tmp_path / "text.txt").write_text("A line.\n" * 2000)
     thesis = tmp_path / "work" / "thesis.tex"

@@ -1,18 +1,15 @@
 """Output and exit codes of ``alibi-fairseq prepare``, and the scripts in data-prep/."""
 
 import errno
-import gzip
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
-from preparations import books, documents_file, tarred, wikitext_files, wikitext_zip
+from preparations import documents_file
 from process_control import files_of
 
 from alibi_fairseq.cli import main
@@ -42,44 +39,6 @@ def test_prepare_prints_result_and_skips_finished_data(text, tmp_path, capsys):
     assert "shards: 2 there, 3 now" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("corpus", "arguments", "named"),
-    [
-        ("wikitext-103", "--archive wikitext-103-v1.zip", "--archive"),  # another text's hash
-        ("wikitext-103", "--archive cut.zip --allow-other-text", "cut.zip"),
-        ("wikitext-103", "--archive cut.zip --from-folder text", "--from-folder"),
-        ("wikitext-103", "--from-folder text", "wiki.train.tokens"),  # too few lines
-        ("wikitext-103", "--from-folder latin --allow-other-text", "wiki.valid.tokens"),
-        ("bookcorpus", "one", "1 books"),
-        ("bookcorpus", "text.txt", "--allow-other-text"),
-        ("bookcorpus", "books --held-out 0", "--held-out"),
-        ("bookcorpus", "books --held-out 10", "--vocab-size"),
-        ("cc100-roberta", "text.txt --valid-tokens 100000", "--valid-tokens"),
-        ("cc100-roberta", "text.txt --encoder-json text.txt", "--vocab-bpe"),
-        ("cc100-roberta", "text.txt --encoder-json text.txt --vocab-bpe text.txt", "text.txt"),
-        ("text", "empty", "empty"),
-        ("text", "short.txt", "valid and test"),
-        ("text", "equal-lines.txt", "left for test"),
-        ("text", "latin", "latin.txt"),
-        ("text", "text.txt no-text.zip", "no-text.zip has no member *.txt"),
-        ("bookcorpus", "books no-text.tar", "no-text.tar has no member *.txt"),
-        ("cc100-roberta", "text.txt text.txt.zst", "compressed (.zst)"),
-        ("cc100-roberta", "text.txt packed.txt", "compressed (.gz)"),
-        ("text", "linked-folder", "more is a link to a folder"),
-        ("text", "broken-link", "gone.txt is a link to a missing file"),
-    ],
-)
-def test_prepare_rejects_bad_input(inputs, tmp_path, monkeypatch, capsys, corpus, arguments, named):
-    monkeypatch.chdir(inputs)
-    out = tmp_path / "out"
-    assert main(["prepare", corpus, *arguments.split(), "--out", str(out), "--workers", "1"]) == 2
-    message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert named in message
-    # Input that is rejected before the whole text has been read leaves no files.
-    assert not (out / "data-bin").exists()
-    assert (out / "work").exists() == (named == "--vocab-size")
-
-
 def test_prepare_rejects_unreadable_subfolder(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "texts"
     locked = folder / "locked"
@@ -97,45 +56,6 @@ def test_prepare_rejects_unreadable_subfolder(tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     assert main(["prepare", "text", str(folder), "--out", str(out), "--workers", "1"]) == 2
     assert f"{locked} cannot be used (Permission denied)" in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def inputs(text, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    packed = wikitext_zip(folder / "wikitext-103-v1.zip", folder / "text").read_bytes()
-    (folder / "cut.zip").write_bytes(packed[:-100])
-    wikitext_files(folder / "latin")["valid"].write_bytes(b"na\xefve\n")
-    (folder / "latin" / "latin.txt").write_bytes(b"na\xefve\n" * 2000)
-    books(folder / "books")
-    for name in ("empty", "one"):
-        (folder / name).mkdir()
-    shutil.copy(folder / "books" / "book01.txt", folder / "one")
-    (folder / "one" / "blank.txt").write_text(" \n")
-    shutil.copy(text, folder / "text.txt")
-    (folder / "short.txt").write_text("A line.\n")
-    # The last twentieth of this text is the empty line after it.
-    (folder / "equal-lines.txt").write_text("A line.\n" * 20)
-    with zipfile.ZipFile(folder / "no-text.zip", "w") as archive:
-        archive.writestr("notes.md", "A line.\n")
-    (folder / "text.txt.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"compressed")
-    (folder / "packed.txt").write_bytes(gzip.compress(b"A line.\n"))
-    (folder / "notes").mkdir()
-    (folder / "notes" / "notes.md").write_text("A line.\n")
-    tarred(folder / "notes", folder / "no-text.tar")
-    for name in ("linked-folder", "broken-link"):
-        (folder / name).mkdir()
-        shutil.copy(text, folder / name)
-    (folder / "linked-folder" / "more").symlink_to(folder / "books")
-    (folder / "broken-link" / "gone.txt").symlink_to(folder / "gone.txt")
-    return folder
-
-
-def test_prepare_rejects_small_disk(text, tmp_path, capsys, monkeypatch):
-    usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    assert main(cc100(text, tmp_path / "out")) == 2
-    assert "but only 0.0 GB are free there" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -1,17 +1,12 @@
-import json
-
 import pytest
 from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 from preparations import train_byte_level_bpe
 
 from alibi_fairseq.data.tokenization import (
-    ByteLevelBpe,
-    SentencePiece,
     WordPiece,
     train_sentencepiece,
 )
-from alibi_fairseq.errors import UserInputError
 
 LINES = [
     "the cat sat on the mat , and the cat was fat",
@@ -76,27 +71,3 @@ def test_wordpiece_equals_transformers(cased, tmp_path):
         indices, dictionary = fairseq_indices(tokenizer, line, tmp_path)
         assert [token_id + tokenizer.offset for token_id in ids] + [2] == indices
     assert len(dictionary) == len(words.split()) + 4
-
-
-@pytest.mark.parametrize("content", ["the\nthe\n", "the\ncat\n", "[UNK]\n[CLS]\n[SEP]\na\na\n"])
-def test_wordpiece_rejects_other_files(tmp_path, content):
-    (tmp_path / "vocab.txt").write_text(content)
-    with pytest.raises(UserInputError, match=r"vocab\.txt"):
-        WordPiece(tmp_path / "vocab.txt")
-
-
-def test_byte_level_bpe_rejects_gaps_in_token_ids(byte_level, tmp_path):
-    encoder, merges = byte_level.files
-    ids = json.loads(encoder.read_text())
-    last = max(ids, key=ids.get)
-    (tmp_path / "encoder.json").write_text(json.dumps({**ids, last: ids[last] + 1}))
-    with pytest.raises(UserInputError, match=r"encoder\.json"):
-        ByteLevelBpe(tmp_path / "encoder.json", merges)
-
-
-def test_dictionary_rejects_pieces_with_white_space(sentencepiece, tmp_path):
-    broken = SentencePiece(sentencepiece.files[0])
-    broken.names[5] = "a\u00a0b"
-    with pytest.raises(UserInputError, match="whitespace"):
-        broken.write_dictionary(tmp_path / "dict.txt")
-    assert not list(tmp_path.iterdir())
