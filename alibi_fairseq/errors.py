@@ -337,6 +337,7 @@ _OF_THE_MACHINE = {
     errno.EISDIR,
     errno.ENAMETOOLONG,
     errno.ENOENT,
+    errno.EEXIST,
     errno.EPIPE,
 }
 #: Optional packages and the commands that install them in a clone.

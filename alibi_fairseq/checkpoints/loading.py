@@ -104,15 +104,11 @@ def require_file(path: str | os.PathLike) -> None:
             open_input(path).close()
         return
     names = [file.name for file in folder.glob("*.pt")]
-    if not names:
-        raise UserInputError(
-            f"{path} is a folder that contains no checkpoint (*.pt). Pass a checkpoint."
-        )
-    best = min(names)
-    for name in reversed(_PREFERRED):
-        if name in names:
-            best = name
-    raise UserInputError(f"{path} is a folder. Name the checkpoint in it: {folder / best}.")
+    advice = "It has no checkpoint (*.pt), nor a Hugging Face model (config.json)."
+    if names:
+        preferred = [name for name in _PREFERRED if name in names]
+        advice = f"Name the checkpoint in it: {folder / (preferred or sorted(names))[0]}."
+    raise UserInputError(f"{path} is a folder. {advice}")
 
 
 @contextmanager

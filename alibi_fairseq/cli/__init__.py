@@ -65,9 +65,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    for argument in arguments:
-        if argument != argument.encode(errors="replace").decode():
-            raise UserInputError(f"{argument!a} is not UTF-8. Rename the file or folder.")
     if arguments and arguments[0] in FAIRSEQ_COMMANDS:
         from . import fairseq_command
 

@@ -185,11 +185,9 @@ class CompareCommand(ExperimentOptions):
         if not (first / "dict.txt").is_file():
             name = first.resolve().name.split(".")[0]
             return {"name": name, "text": self.sources, **values}
-        if len(self.sources) > 1:
-            raise UserInputError(f"{first} is binary data already. Give it alone.")
-        if values:
-            flags = ", ".join(OPTIONS[name] for name in values)
-            raise UserInputError(f"{first} is binary data already. Give it without {flags}.")
+        if len(self.sources) > 1 or values:
+            flags = ", ".join(OPTIONS[name] for name in CORPUS_FIELDS)
+            raise UserInputError(f"{first} is binary data already. Give it alone, without {flags}.")
         name = first.parent.name if first.name == "data-bin" else first.name
         return {"name": name or "data", "data": str(first)}
 

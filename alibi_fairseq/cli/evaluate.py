@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -127,18 +126,8 @@ class Eval(CliCommand):
         Raises:
             UserInputError: an option cannot be used.
         """
-        percent = self.effective_context
-        if percent is not None and not 0 <= percent < math.inf:
-            raise UserInputError(
-                f"--effective-context {percent} is not a percentage. Pass a number of at least 0."
-            )
         if (folder_of(self.data[0]) / PROBE_FILE).is_file():
             self._check_probe()
-        if self.by_position:
-            self._check_by_position()
-        # Reading a device may never end.
-        if self.out.exists() and not self.out.is_file():
-            raise UserInputError(f"--out {self.out} is not a regular file. Pass a file path.")
         if any((path / "config.json").is_file() for path in self.checkpoints):
             records = self._evaluate_folders()
         else:
@@ -149,8 +138,8 @@ class Eval(CliCommand):
             return
         measurements = [record for record in records if isinstance(record, Measurement)]
         print(evaluation_table(measurements))
-        if percent is not None:
-            print(context_table(measurements, percent, self.config.strides))
+        if self.effective_context is not None:
+            print(context_table(measurements, self.effective_context, self.config.strides))
         if self.by_position:
             self._print_loss_by_position(measurements)
         _print_notes(measurements)
@@ -191,28 +180,12 @@ class Eval(CliCommand):
                     "probe. Omit it."
                 )
 
-    def _check_by_position(self) -> None:
-        """Check that the loss by position will be measured.
-
-        Raises:
-            UserInputError: all windows overlap.
-        """
-        if all(case.stride < case.length for case in self.config.cases()):
-            raise UserInputError(
-                "--by-position requires non-overlapping windows. Add 'full' to --strides."
-            )
-
     def _evaluate_checkpoints(self) -> list[AnyMeasurement]:
         """Evaluate fairseq checkpoints on a data folder."""
         from ..checkpoints.loading import require_file
         from ..evaluation.sweep import run_sweep
 
         for checkpoint in self.checkpoints:
-            if checkpoint.is_dir() and not any(checkpoint.glob("*.pt")):
-                raise UserInputError(
-                    f"{checkpoint} is a folder with neither a fairseq checkpoint (*.pt) nor a "
-                    "Hugging Face model (config.json). Pass a checkpoint, or the folder of a model."
-                )
             if not checkpoint.exists() and checkpoint.suffix != ".pt":
                 raise UserInputError(
                     f"--path: there is no file or folder {checkpoint}, and models are not "
@@ -244,25 +217,9 @@ class Eval(CliCommand):
 
     def _evaluate_folders(self) -> list[AnyMeasurement]:
         """Evaluate folders of Hugging Face models on text files, offline."""
-        for path in self.checkpoints:
-            if not (path / "config.json").is_file():
-                raise UserInputError(
-                    f"{path} is not a folder of a Hugging Face model, which the other paths are. "
-                    "Evaluate it with a separate command."
-                )
         texts = [Path(name) for name in self.data]
         for text in texts:
-            if text.is_dir():
-                raise UserInputError(
-                    f"{text} is a folder, but a Hugging Face model is evaluated on text files, "
-                    "which its own tokenizer splits. Pass the text files."
-                )
             open_input(text).close()
-        if self.config.subsets != SweepConfig.subsets:
-            raise UserInputError(
-                "--subset names splits of a data folder. "
-                "Omit it, and pass the text files to evaluate."
-            )
         os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
         from ..huggingface.evaluation import FolderOptions, evaluate_folders
 

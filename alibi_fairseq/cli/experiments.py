@@ -25,18 +25,15 @@ def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
     """Return the values ``NAME=PATH`` of ``--corpus`` as paths by name.
 
     Raises:
-        UserInputError: a name is unknown or given twice.
+        UserInputError: a name is unknown or given twice, or has no path.
     """
     paths: dict[str, Path] = {}
     for text in given:
         name, _, path = text.partition("=")
-        if name not in known or not path:
+        if name not in known or name in paths or not path:
             raise UserInputError(
-                f"--corpus takes NAME=PATH with one of the names {', '.join(known)}, not '{text}'."
-            )
-        if name in paths:
-            raise UserInputError(
-                f"--corpus {name} is given twice. Pass one folder or archive with all files."
+                f"--corpus {text} cannot be used. Pass NAME=PATH once for each of the names "
+                f"{', '.join(known)}, with a file or a folder."
             )
         paths[name] = Path(path)
     return paths

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import UserInputError
 from ..paper.recipe import find_recipe, flags
-from ..paper.reproduction import NO_GPU, DeviceConfig
+from ..paper.reproduction import DeviceConfig, require_gpus
 from ..runs import torchrun
 from ..runs.child_process import ALIBI
 from ..runs.execution import execute_command
@@ -47,17 +47,13 @@ class Launch(CliCommand):
         Raises:
             UserInputError: an option cannot be used, or a required one is missing.
         """
-        import torch
         from fairseq import options
 
         reject_nested_launchers(os.environ, self.nnodes)
         recipe = find_recipe(self.recipe)
         devices = DeviceConfig.from_options(self.gpus, self.cpu)
         if devices is None:
-            gpu_count = torch.cuda.device_count()
-            if not gpu_count:
-                raise UserInputError(NO_GPU)
-            devices = DeviceConfig(gpu_count * self.nnodes)
+            devices = DeviceConfig(require_gpus() * self.nnodes)
         train = [self.data, *flags(recipe.settings(devices.processes, devices.cpu)), *self.flags]
         launcher = torchrun.launcher_flags(
             devices.processes, self.nnodes, self.rdzv_endpoint, self.rdzv_id, self.max_restarts
@@ -85,14 +81,10 @@ class Launch(CliCommand):
 
 def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:
     """Reject launchers whose processes would each start the whole run."""
-    if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment:
-        raise UserInputError(
-            "`alibi-fairseq launch` starts torchrun itself. Run it without torchrun."
-        )
     tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
-    if tasks != nodes:
+    if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment or tasks != nodes:
         raise UserInputError(
-            f"srun started {tasks} launchers with --nnodes {nodes}, "
-            "and each would start a whole run. "
-            "Pass --ntasks-per-node=1 to srun, and --nnodes with the number of nodes."
+            "`alibi-fairseq launch` starts the processes of a node itself, and here several "
+            "launchers would each start a whole run. Run it without torchrun; with srun, pass "
+            "--ntasks-per-node=1, and --nnodes with the number of nodes."
         )

@@ -54,12 +54,10 @@ class ReportCommand(CliCommand):
         """Write the report, and print its path.
 
         Raises:
-            UserInputError: the output folder is a file, or as :func:`.collect`.
+            UserInputError: as :func:`.collect`.
         """
         from ..paper.report import write_report  # imports matplotlib
 
-        if self.out.is_file():
-            raise UserInputError(f"--out {self.out} is a file. Pass a folder.")
         report_data = collect(self.results)
         self.check_columns(report_data)
         with_paper = self.paper or not self.results

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import UserInputError
 from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA
-from ..paper.reproduction import NO_GPU, DeviceConfig, ReproductionExperiment
+from ..paper.reproduction import DeviceConfig, ReproductionExperiment, require_gpus
 from ..paper.scale import SCALES
 from ..paper.trainings import find_items, trainings_for
 from .experiments import ExperimentOptions, corpus_paths
@@ -54,11 +54,6 @@ class Reproduce(ExperimentOptions):
         items = find_items(self.name)
         trainings = trainings_for(items)
         paths = corpus_paths(self.corpus, CORPORA)
-        for name, path in paths.items():
-            if not path.exists():
-                raise UserInputError(
-                    f"--corpus {name}={path} does not exist. Pass an existing file or folder."
-                )
         needed = dict.fromkeys(training.recipe.corpus for training in trainings)
         missing = [name for name in needed if name not in paths]
         if missing and not self.dry_run:
@@ -100,6 +95,4 @@ class Reproduce(ExperimentOptions):
             return None
         if self.scale != "paper":
             return DeviceConfig(1, cpu=not gpu_count)
-        if not gpu_count:
-            raise UserInputError(NO_GPU)
-        return DeviceConfig(gpu_count)
+        return DeviceConfig(require_gpus())

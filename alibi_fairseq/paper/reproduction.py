@@ -21,9 +21,6 @@ from .report_data import collect
 from .scale import Scale
 from .trainings import PaperEvaluation, PaperTraining, evaluations_of
 
-#: Error message of commands that need GPUs.
-NO_GPU = "This machine has no GPU. Pass --cpu N for N processes on the CPU."
-
 
 @dataclass(frozen=True)
 class DeviceConfig:
@@ -46,6 +43,16 @@ class DeviceConfig:
         if cpu is not None:
             return cls(cpu, cpu=True)
         return None
+
+
+def require_gpus() -> int:
+    """Return the number of GPUs of this machine, at least 1."""
+    import torch
+
+    gpu_count = torch.cuda.device_count()
+    if not gpu_count:
+        raise UserInputError("This machine has no GPU. Pass --cpu N for N processes on the CPU.")
+    return gpu_count
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 from bad_input_cases import mostly_slow
 from commands import SHORT
+
+from alibi_fairseq.data.probe_data import PROBE_FILE
 
 #: Options of a training, and a part of the message.
 TRAINING = {
@@ -81,48 +85,124 @@ def test_unexpected_error_saves_traceback(data_bin, tmp_path, fail, capsys, monk
     assert not list(tmp_path.rglob("*.lock"))
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("train DATA --arch alibi_lm_tiny --max-tokens 64", "--task language_modeling"),
-        (f"train nowhere {' '.join(SHORT)}", "nowhere"),
-        (f"train EMPTY {' '.join(SHORT)}", "dict.txt"),
-        ("eval-lm DATA --cpu --path none.pt", "none.pt"),
-        ("eval-lm DATA --cpu --path CHECKPOINT --gen-subset dev", "dev"),
-        (
-            "eval-lm DATA --cpu --path CHECKPOINT --tokens-per-sample 16 --max-tokens 8",
-            "max_tokens",
-        ),
-        ("eval DATA --path CHECKPOINT --lengths 8 --out r.json --memory-gb inf", "--memory-gb"),
+#: Arguments of each command, and a part of the message.
+COMMANDS = {
+    "": [
         ("compair", "Did you mean 'compare'?"),
-        ("compare . --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
-        ("compare . --out x --lr x", "--lr: 'x' must be a valid number."),
-        ("compare . --out x --tokens-per-update 100", "--tokens-per-update: 100 is not"),
-        ("compare . --out x --lengths 4y", "--lengths: '4y' must be a number of tokens"),
-        ("compare . --out x --arch alibi_lm_tny", "Did you mean 'alibi_lm_tiny'?"),
-        ("compare . --out x --methods my_method", "--user-dir"),
-        ("prepare txt .", "Did you mean 'text'?"),
-        ("prepare text name\udcff.txt", "not UTF-8"),
-        ("prepare text NAMES", "not UTF-8"),
-        ("eval DATA --path RUN --lengths 8 --out r.json", "RUN/checkpoint_best.pt"),
-        ("eval-lm DATA --cpu --path RUN", "RUN/checkpoint_best.pt"),
+        ("models --unknown 3", "arguments: --unknown 3. "),
     ],
+    "train": [
+        ("DATA --arch alibi_lm_tiny --max-tokens 64", "--task language_modeling"),
+        (f"nowhere {' '.join(SHORT)}", "nowhere"),
+        (f"EMPTY {' '.join(SHORT)}", "dict.txt"),
+        ("DATA --user-dir nowhere", "there is no folder"),
+    ],
+    "eval-lm": [
+        ("DATA --cpu --path none.pt", "none.pt"),
+        ("DATA --cpu --path RUN", "RUN/checkpoint_best.pt"),
+        ("DATA --cpu --path CHECKPOINT --gen-subset dev", "dev"),
+        ("DATA --cpu --path CHECKPOINT --tokens-per-sample 16 --max-tokens 8", "max_tokens"),
+    ],
+    "interactive": [
+        (
+            "DATA --cpu --path CHECKPOINT --task language_modeling --max-len-b 2 --input PROMPT",
+            "Pass max_len_b (--max-len-b) above 3.",
+        )
+    ],
+    "eval": [
+        ("DATA --path CHECKPOINT --lengths 16,x", "--lengths"),
+        ("DATA --path CHECKPOINT --lengths 0", "--lengths"),
+        ("DATA --path CHECKPOINT --lengths 16 --strides 17", "--strides"),
+        ("DATA --path CHECKPOINT --lengths 16 --strides half", "--strides"),
+        ("DATA --path CHECKPOINT --lengths 8 --model-overrides {'a':1}", "--model-overrides"),
+        ("DATA --path CHECKPOINT --lengths 8 --out /dev/full", "/dev/full"),
+        ("DATA --path CHECKPOINT --lengths 8 --device abacus", "--device"),
+        ("DATA --path CHECKPOINT --lengths 8 --memory-gb inf", "--memory-gb"),
+        ("DATA --path RUN --lengths 8", "RUN/checkpoint_best.pt"),
+        ("DATA --path EMPTY --lengths 8", "nor a Hugging Face model (config.json)"),
+        ("DATA:EMPTY --path CHECKPOINT --lengths 8 --subset valid,train", "among the shards"),
+        ("PROBE --path CHECKPOINT --lengths 8 --by-position", "--by-position requires a text"),
+        ("PROBE --path CHECKPOINT --lengths 8 --per-document", "--per-document requires a text"),
+        ("PROBE --path CHECKPOINT --lengths 8 --score-from 2", "--score-from requires a text"),
+        ("PROBE --path CHECKPOINT --lengths 8 --strides 4", "--strides requires a text"),
+        ("PROBE --path CHECKPOINT --lengths 8 --subset test", "--subset requires a text"),
+    ],
+    "compare": [
+        (". --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
+        (". --out x --methods my_method", "--user-dir"),
+        (". --out x --lr x", "--lr: 'x' must be a valid number."),
+        (". --out x --tokens-per-update 100", "--tokens-per-update: 100 is not"),
+        (". --out x --lengths 4y", "--lengths: '4y' must be a number of tokens"),
+        (". --out x --arch alibi_lm_tny", "Did you mean 'alibi_lm_tiny'?"),
+        (". --out x --slurm --speeds", "--speeds"),
+        (". --out x --slurm-option partition=gpu", "requires --slurm"),
+        (". --out x --slurm --slurm-option gpu", "NAME=VALUE"),
+        ("--out x", "No text to compare on"),
+        ("DATA PROMPT --out x", "is binary data already"),
+        ("DATA --out x --vocab-size 9", "is binary data already"),
+        ("YAML --out x --seeds 2", "cannot be combined with other options"),
+        ("PLUGIN --out x", "Pass --user-dir plugin as well"),
+        ("--probes copy --out x --lengths 96", "--lengths applies to a text"),
+        ("--probes copy --out x --per-document", "--per-document applies to a text"),
+    ],
+    "prepare": [("txt .", "Did you mean 'text'?")],
+    "launch": [
+        ("--gpus 2 RECIPE DATA", "--save-dir"),
+        ("--gpus 2 wikitext-103/alibi DATA --save-dir d", "wikitext-103/alibi"),
+        ("RECIPE DATA --save-dir d", "Pass --cpu N"),
+        ("--gpus 5 RECIPE DATA --save-dir d", "divisor of 144"),
+        ("--gpus 9 --nnodes 2 --rdzv-endpoint a:1 RECIPE DATA --save-dir d", "2 nodes"),
+        ("--gpus 8 --nnodes 2 RECIPE DATA --save-dir d", "--rdzv-endpoint"),
+        ("--gpus 2 RECIPE DATA --save-dir d --lrr 1", "--lrr"),
+        ("--cpu 2 extend/alibi-512-at-512 DATA --save-dir d", "--finetune-from-model"),
+    ],
+    "reproduce": [
+        ("all", "--corpus wikitext-103=PATH --corpus bookcorpus=PATH --corpus cc100-roberta="),
+        ("table5 --corpus wikitext-2=EMPTY", "wikitext-103, bookcorpus"),
+        ("table5 --corpus wikitext-103=EMPTY --corpus wikitext-103=EMPTY", "once for each"),
+        ("table5 --cpu 1 --corpus wikitext-103=nowhere.zip", "nowhere.zip"),
+        ("table17", "Choose from table2"),
+        ("table1", "python -m benchmarks.methods"),
+        ("figure3", "no data"),
+        ("table5 --corpus wikitext-103=EMPTY", "Pass --cpu N"),
+        ("table5 --corpus wikitext-103=EMPTY --gpus 8", "--cpu N"),
+        ("table5 --corpus wikitext-103=EMPTY --slurm", "--slurm requires resources"),
+        ("table8 --dry-run --gpus 5", "divisor"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "named"),
+    [(command, *case) for command, cases in COMMANDS.items() for case in cases],
 )
 def test_invalid_options_are_rejected(
-    data_bin, checkpoint, tmp_path, refuse, words, named, monkeypatch
+    data_bin, checkpoint, tmp_path, refuse, command, words, named, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "names").mkdir()
-    Path(tmp_path, "names", "a\udcff.txt").touch()
-    paths = {
-        "DATA": data_bin,
-        "CHECKPOINT": checkpoint,
-        "EMPTY": tmp_path,
-        "RUN": checkpoint.parent,
-        "NAMES": tmp_path / "names",
-    }
-    named = named.replace("RUN", str(checkpoint.parent))
-    assert named in refuse(*(paths.get(word, word) for word in words.split()))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    Path("empty").mkdir()
+    Path("probe").mkdir()
+    Path("probe", PROBE_FILE).write_text("{}")
+    Path("prompt.txt").write_text("w1 w2 w3\n")
+    Path("a.yaml").write_text("corpora: [{name: a, text: [.]}]")
+    Path("plugin.yaml").write_text("user_dir: plugin\ncorpora: [{name: a, text: [.]}]")
+    paths = {"CHECKPOINT": checkpoint, "DATA": data_bin, "RUN": checkpoint.parent}
+    paths |= {"EMPTY": "empty", "PROBE": "probe", "PROMPT": "prompt.txt"}
+    paths |= {"YAML": "a.yaml", "PLUGIN": "plugin.yaml", "RECIPE": "wikitext-103/alibi-512"}
+    for name, path in paths.items():
+        words = re.sub(rf"\b{name}\b", str(path), words)
+        named = named.replace("RUN", str(checkpoint.parent))
+    if command == "eval" and "--out" not in words:
+        words += " --out r.json"
+    if command == "reproduce":
+        words += " --out x"
+    if command == "launch":
+        words = f"--dry-run {words}"
+    before = set(tmp_path.rglob("*"))
+    assert named in refuse(*command.split(), *words.split())
+    left = [path for path in set(tmp_path.rglob("*")) - before if path.is_file()]
+    assert {path.name for path in left} <= {"lock"}
 
 
 #: Commands that would read a device or a pipe forever.

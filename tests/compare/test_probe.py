@@ -211,14 +211,6 @@ def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch
     assert "clamp_learned_positions" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--lengths 96", "--score-from 8", "--per-document"])
-def test_option_of_a_text_is_rejected_for_probes(option, tmp_path, refuse):
-    words = ["compare", "--probes", "copy", "--out", tmp_path / "out", *option.split()]
-    message = refuse(*words)
-    assert f"{option.split()[0]} applies to a text" in message
-    assert "1, 2, 4, 8, 16 times the training length" in message
-
-
 def check_accuracy(data, checkpoint):
     """Compare the accuracy with a full forward pass per symbol."""
     model = load_checkpoint(checkpoint, data)

@@ -7,7 +7,6 @@ from results_documents import cells_of, evaluation_record
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import context_table
-from alibi_fairseq.data.probe_data import PROBE_FILE
 from alibi_fairseq.results.files import load_results_file
 
 
@@ -57,34 +56,6 @@ def test_eval_prints_loss_by_position(trained, tmp_path, capsys):
     assert "No loss by position" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--by-position",
-        "--effective-context",
-        "--per-document",
-        "--score-from 8",
-        "--score-to 8",
-        "--strides 4",
-        "--subset test",
-    ],
-)
-def test_eval_rejects_options_of_texts_for_probes(option, trained, tmp_path, refuse):
-    (tmp_path / "probe").mkdir()
-    (tmp_path / "probe" / PROBE_FILE).write_text("{}")
-    command = ["eval", tmp_path / "probe", "--path", trained("alibi"), "--lengths", 16]
-    sentence = refuse(*command, *option.split(), "--out", tmp_path / "r.json")
-    assert sentence.startswith(f"{option.split()[0]} requires a text")
-    assert not (tmp_path / "r.json").exists()
-
-
-def test_eval_rejects_training_split_of_several_shards(trained, tmp_path, refuse):
-    command = ["eval", f"{trained.data}:{tmp_path}", "--path", trained("alibi"), "--lengths", 16]
-    sentence = refuse(*command, "--subset", "valid,train", "--out", tmp_path / "r.json")
-    assert sentence.startswith("--subset train is divided among the shards")
-    assert not (tmp_path / "r.json").exists()
-
-
 @pytest.mark.parametrize(("percent", "expected"), [(0, 512), (1, 128), (5, 64), (100, 16)])
 def test_effective_context_is_shortest_window_in_tolerance(percent, expected):
     losses = {16: 7.0, 64: 4.15, 128: 4.03, 256: 4.01, 512: 4.0}
@@ -102,29 +73,3 @@ def test_effective_context_of_each_requested_stride():
     ]
     rows = context_table(cells, 1.0, [None, 64]).splitlines()[2:]
     assert [row.split()[-4:-1:2] for row in rows] == [["full", "128"], ["64", "64"]]
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        "--lengths 16,x",
-        "--lengths 16,",
-        "--lengths 0",
-        "--strides 17",
-        "--strides 0",
-        "--strides half",
-        "--model-overrides {'a':1}",
-        "--model-overrides [1]",
-        "--out /dev/full",
-        "--out /dev/zero",
-        "--device abacus",
-        "--memory-gb -1",
-        "--effective-context -1",
-        "--by-position --strides 4",
-    ],
-)
-def test_eval_rejects_invalid_options(trained, tmp_path, refuse, flags):
-    command = ["eval", trained.data, "--path", trained("alibi"), "--device", "cpu"]
-    command += ["--lengths", 16, "--out", tmp_path / "r.json"]
-    assert flags.split()[0] in refuse(*command, *flags.split())
-    assert list(tmp_path.iterdir()) == []

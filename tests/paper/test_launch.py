@@ -56,16 +56,16 @@ def test_launch_command_by_devices(capsys, options, expected, without):
 
 
 @pytest.mark.parametrize(
-    ("environment", "nodes", "message"),
+    ("environment", "nodes"),
     [
-        ({"RANK": "0", "WORLD_SIZE": "2"}, 1, "starts torchrun itself"),
-        ({"TORCHELASTIC_RUN_ID": "x"}, 1, "starts torchrun itself"),
-        ({"SLURM_STEP_NUM_TASKS": "8"}, 1, "srun started 8 launchers"),
-        ({"SLURM_STEP_NUM_TASKS": "8"}, 4, "srun started 8 launchers"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, 1),
+        ({"TORCHELASTIC_RUN_ID": "x"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "8"}, 4),
     ],
 )
-def test_nested_launchers_are_rejected(environment, nodes, message):
-    with pytest.raises(UserInputError, match=message):
+def test_nested_launchers_are_rejected(environment, nodes):
+    with pytest.raises(UserInputError, match="each start a whole run"):
         reject_nested_launchers(environment, nodes)
 
 
@@ -76,30 +76,6 @@ def test_one_launcher_per_node_is_accepted(nodes):
 
 def test_launcher_outside_srun_is_accepted():
     reject_nested_launchers({"SLURM_JOB_ID": "1"}, 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ("--gpus 2 RECIPE DATA", "--save-dir"),
-        ("--gpus 2 wikitext-103/alibi DATA --save-dir d", "wikitext-103/alibi"),
-        ("RECIPE DATA --save-dir d", "--cpu"),
-        ("--gpus 2 --cpu 2 RECIPE DATA --save-dir d", "--cpu"),
-        ("--gpus 5 RECIPE DATA --save-dir d", "divisor of 144"),
-        ("--gpus 0 RECIPE DATA --save-dir d", "at least 1"),
-        ("--gpus 9 --nnodes 2 --rdzv-endpoint a:1 RECIPE DATA --save-dir d", "2 nodes"),
-        ("--gpus 8 --nnodes 2 RECIPE DATA --save-dir d", "--rdzv-endpoint"),
-        ("--gpus 2 RECIPE DATA --save-dir d --lrr 1", "--lrr"),
-        ("--cpu 2 extend/alibi-512-at-512 DATA --save-dir d", "--finetune-from-model"),
-    ],
-)
-def test_bad_launch_options_are_rejected(monkeypatch, capsys, arguments, named):
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    arguments = arguments.replace("RECIPE", "wikitext-103/alibi-512")
-    assert main(["launch", "--dry-run", *arguments.split()]) == 2
-    error = capsys.readouterr().err
-    assert named in error
-    assert error.count("\n") == 1
 
 
 RECIPE = find_recipe("bookcorpus/alibi-512")
