@@ -42,8 +42,13 @@ def test_auto_on_cpu():
     assert select_backend(Call(length=1, cached=4000)) == "sdpa"
     assert select_backend(Call(length=1024, padded=True)) == "sdpa"
     assert select_backend(LONG, dropout_p=0.1) == "sdpa"
-    for method in ("none", "sinusoidal", "t5", "kerple", "sandwich", "transformer_xl"):
-        assert select_backend(Call(method=method, length=1024)) == "sdpa"
+
+
+@pytest.mark.parametrize(
+    "method", ["none", "sinusoidal", "t5", "kerple", "sandwich", "transformer_xl"]
+)
+def test_auto_on_cpu_is_sdpa_without_fixed_slopes(method):
+    assert select_backend(Call(method=method, length=1024)) == "sdpa"
 
 
 class CappedBias(LinearBias):
@@ -60,9 +65,15 @@ def test_subclass_of_linear_bias_keeps_its_formula(length):
     expected, _ = attend(q, k, v, mask, backend="eager")
     output, _ = attend(q, k, v, mask, backend="auto")
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-5)
-    for name in ("fold", "flex", "skipping"):
-        reason = backend_selection.BACKENDS[name].unsupported_reason(q, k, v, mask, 0.0)
-        assert reason is not None
+
+
+@pytest.mark.parametrize("backend", ["fold", "flex", "skipping"])
+@pytest.mark.parametrize("length", [128, 2048])
+def test_backends_for_slopes_do_not_support_a_subclass_of_linear_bias(length, backend):
+    q, k, v, _ = Call(length=length, width=64, batch=1).tensors()
+    mask = FutureMask(CappedBias(8), length, length)
+    reason = backend_selection.BACKENDS[backend].unsupported_reason(q, k, v, mask, 0.0)
+    assert reason is not None
 
 
 def measured_times() -> dict[tuple, dict[str, float]]:
@@ -208,24 +219,25 @@ def test_heads_with_similar_windows_share_call():
     assert flash.group_heads([4000, 60], keys=4000) == [(0, 1, -1), (1, 2, 128)]
 
 
-def test_flash_rejects_unsupported_calls(monkeypatch):
-    good = {"device": torch.device("cuda"), "dtype": torch.bfloat16, "shape": (1, 1, 8, 64)}
-    bad = {"device": torch.device("cpu"), "dtype": torch.float32, "shape": (1, 1, 8, 512)}
-    calls = [
-        (good, Call(padded=True)),
-        (good, Call(documents=True)),
-        (good, Call(method="t5")),
-    ]
-    calls += [({**good, name: value}, Call()) for name, value in bad.items()]
+@pytest.mark.parametrize(
+    ("tensor", "call", "supported"),
+    [
+        ({}, Call(), True),
+        ({}, Call(padded=True), False),
+        ({}, Call(documents=True), False),
+        ({}, Call(method="t5"), False),
+        ({"device": torch.device("cpu")}, Call(), False),
+        ({"dtype": torch.float32}, Call(), False),
+        ({"shape": (1, 1, 8, 512)}, Call(), False),
+    ],
+    ids=str,
+)
+def test_calls_that_flash_supports(monkeypatch, tensor, call, supported):
     monkeypatch.setattr(flash, "_kernel", lambda: print)
-
-    def reason(tensor: dict, call: Call) -> str | None:
-        q = types.SimpleNamespace(**tensor)
-        return flash.unsupported_reason(q, None, None, call.mask(), 0.0)
-
-    assert reason(good, Call()) is None
-    for tensor, call in calls:
-        assert reason(tensor, call)
+    usual = {"device": torch.device("cuda"), "dtype": torch.bfloat16, "shape": (1, 1, 8, 64)}
+    q = types.SimpleNamespace(**{**usual, **tensor})
+    reason = flash.unsupported_reason(q, None, None, call.mask(), 0.0)
+    assert (reason is None) == supported
 
 
 def test_skipping_on_gpu_requires_kernel(monkeypatch):

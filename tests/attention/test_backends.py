@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import accumulate
 
 import pytest
@@ -45,15 +46,23 @@ CALLS += [
 ]
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
-def test_values_and_gradients(call):
+cached_reference = cache(reference)
+
+
+def with_backends(calls: list[Call]) -> list[tuple[Call, str]]:
+    """Return each call with each backend that supports it."""
+    return [(call, backend) for call in calls for backend in sorted(supporting(call))]
+
+
+@pytest.mark.parametrize(
+    ("call", "backend"), [*with_backends(CALLS), *((call, "auto") for call in CALLS)], ids=str
+)
+def test_values_and_gradients(call, backend):
     """tests/models/test_decoding.py pads FIRE, which counts from the first token."""
-    expected = reference(call)
     tolerance = TOLERANCE[call.dtype]
     if call.method == "fox" and call.dtype == torch.float32:
         tolerance = 1e-5  # its gates are summed along the sequence before they are subtracted
-    for backend in (*supporting(call), "auto"):
-        assert_close(results(call, backend), expected, tolerance)
+    assert_close(results(call, backend), cached_reference(call), tolerance)
 
 
 @pytest.mark.parametrize(
@@ -120,17 +129,17 @@ LONG = {"heads": 6, "batch": 1, "length": 32, "width": 64}
     ],
     ids=str,
 )
-def test_long_input_keeps_precision(call):
+@pytest.mark.parametrize("backend", ["sdpa", "fold"])
+def test_long_input_keeps_precision(call, backend):
     """At these lengths, absolute positions have errors of 8e-5, and FoX's sum is near −11,000."""
     q, k, v, _ = call.tensors()
     mask = call.mask()
     exact, _ = attend(q.double(), k.double(), v.double(), mask, backend="eager")
-    for backend in supporting(call) & {"sdpa", "fold"}:
-        output, _ = attend(q, k, v, mask, backend=backend)
-        error = (output.double() - exact).abs().max() / exact.abs().max()
-        # In half precision the result itself is rounded.
-        limit = 5e-6 if call.dtype == torch.float32 else 2 * torch.finfo(call.dtype).eps
-        assert error < limit, backend
+    output, _ = attend(q, k, v, mask, backend=backend)
+    error = (output.double() - exact).abs().max() / exact.abs().max()
+    # In half precision the result itself is rounded.
+    limit = 5e-6 if call.dtype == torch.float32 else 2 * torch.finfo(call.dtype).eps
+    assert error < limit
 
 
 def peak_memory(backend: str, dropout_p: float, length: int, **limit: bool) -> int:
@@ -248,16 +257,16 @@ def test_dropout_keeps_mean():
     assert (mean - plain[0]).abs().mean() < 0.05
 
 
-@pytest.mark.parametrize("method", BIASED)
-def test_gradients_after_inference_mode(method):
-    call = Call(method, batch=1, length=40)
+@pytest.mark.parametrize(
+    ("call", "backend"),
+    with_backends([Call(method, batch=1, length=40) for method in BIASED]),
+    ids=str,
+)
+def test_gradients_after_inference_mode(call, backend):
     alibi._slopes_on.cache_clear()
     with torch.inference_mode():
-        for backend in supporting(call):
-            attend(*call.tensors()[:3], call.mask(), backend=backend, strict=True)
-    expected = reference(call)
-    for backend in supporting(call):
-        assert_close(results(call, backend), expected, 1e-5)
+        attend(*call.tensors()[:3], call.mask(), backend=backend, strict=True)
+    assert_close(results(call, backend), cached_reference(call), 1e-5)
 
 
 def test_bias_is_computed_once_per_model(monkeypatch):

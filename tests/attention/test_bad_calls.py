@@ -26,10 +26,10 @@ def test_missing_gates_raise(backend, need_weights):
         attend_to(mask, backend=backend, need_weights=need_weights)
 
 
-def test_unknown_backend_raises():
-    for need_weights in (False, True):
-        with pytest.raises(ValueError, match="no attention backend 'fast'.*eager"):
-            attend_to(FutureMask(None, 5, 9), backend="fast", need_weights=need_weights)
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_unknown_backend_raises(need_weights):
+    with pytest.raises(ValueError, match="no attention backend 'fast'.*eager"):
+        attend_to(FutureMask(None, 5, 9), backend="fast", need_weights=need_weights)
 
 
 @pytest.mark.parametrize("backend", ["auto", *BACKENDS])

@@ -192,19 +192,19 @@ def test_lengths_batches_and_windows_do_not_recompile(calls, graphs):
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
 @pytest.mark.parametrize("head_dim", [24, 32])
+@pytest.mark.parametrize("keys", [20, 24, 120, 136])
 @torch.no_grad()
-def test_supported_head_sizes_ignore_memory_past_the_keys(head_dim):
+def test_supported_head_sizes_ignore_memory_past_the_keys(head_dim, keys):
     """Queries and memory past the keys are large, so that a product of them changes the output."""
-    for keys in (20, 24, 120, 136):
-        q, k, v, _ = Call(batch=1, heads=2, length=keys, width=head_dim).tensors()
-        q.abs_()
-        buffer = torch.full((1, 3, keys, head_dim), 1e4)
-        buffer[:, :2] = k
-        k = buffer[:, :2]
-        mask = FutureMask(None, keys, keys)
-        assert flex.unsupported_reason(q, k, v, mask, 0.0) is None
-        expected, _ = attend(q, k, v, mask, backend="eager")
-        torch.testing.assert_close(flex.attend(q, k, v, mask, 0.0), expected, rtol=0, atol=1e-5)
+    q, k, v, _ = Call(batch=1, heads=2, length=keys, width=head_dim).tensors()
+    q.abs_()
+    buffer = torch.full((1, 3, keys, head_dim), 1e4)
+    buffer[:, :2] = k
+    k = buffer[:, :2]
+    mask = FutureMask(None, keys, keys)
+    assert flex.unsupported_reason(q, k, v, mask, 0.0) is None
+    expected, _ = attend(q, k, v, mask, backend="eager")
+    torch.testing.assert_close(flex.attend(q, k, v, mask, 0.0), expected, rtol=0, atol=1e-5)
 
 
 def test_failed_compilation_selects_another_backend(monkeypatch, caplog):

@@ -55,15 +55,15 @@ def load_model(path):
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_imported_model_matches_naive_alibi(tmp_path, dictionary, half, zipped):
+@pytest.mark.parametrize("length", [LENGTH, 4 * LENGTH])
+def test_imported_model_matches_naive_alibi(tmp_path, dictionary, half, zipped, length):
     state = released_state(half)
     path = run_import(tmp_path, dictionary, state, _use_new_zipfile_serialization=zipped)
     model = load_model(path)
-    for length in (LENGTH, 4 * LENGTH):
-        tokens = random_tokens(2, length, WORDS)
-        log_probs = model.get_normalized_probs(model(tokens), log_probs=True)
-        expected = log_probabilities(state["model"], tokens)
-        torch.testing.assert_close(log_probs.double(), expected, rtol=0, atol=1e-5)
+    tokens = random_tokens(2, length, WORDS)
+    log_probs = model.get_normalized_probs(model(tokens), log_probs=True)
+    expected = log_probabilities(state["model"], tokens)
+    torch.testing.assert_close(log_probs.double(), expected, rtol=0, atol=1e-5)
 
 
 def test_eval_lm_evaluates_import_at_longer_length(tmp_path, dictionary):
@@ -90,7 +90,8 @@ def test_eval_lm_evaluates_import_at_longer_length(tmp_path, dictionary):
     assert float(measured["loss"]) == pytest.approx(nats / math.log(2), abs=1e-4)
 
 
-def test_import_reads_options_from_configuration(tmp_path, dictionary):
+@pytest.mark.parametrize("form", ["dictionary", "omegaconf", "namespaces"])
+def test_import_reads_options_from_configuration(tmp_path, dictionary, form):
     """fairseq of early 2021 could also store options by group."""
     state = released_state()
     prefixes = ("decoder", "adaptive", "tie", "no_")
@@ -107,14 +108,18 @@ def test_import_reads_options_from_configuration(tmp_path, dictionary):
     as_namespaces = {name: argparse.Namespace(**group) for name, group in groups.items()}
     as_namespaces["model"] = {**groups["model"], "tokens_per_sample": LENGTH + 1}
     as_namespaces["later"] = argparse.Namespace(tokens_per_sample=LENGTH)
-    for cfg in (groups, OmegaConf.create(groups), as_namespaces):
-        source = tmp_path / "in.pt"
-        torch.save({**state, "args": None, "cfg": cfg}, source)
-        imported = import_released(read_checkpoint(source), read_dictionary(dictionary))
-        options = imported["cfg"]["model"]
-        assert options["train_length"] == LENGTH
-        for name in ("decoder_layers", "adaptive_input", "no_decoder_final_norm"):
-            assert options[name] == expected[name], name
+    forms = {
+        "dictionary": groups,
+        "omegaconf": OmegaConf.create(groups),
+        "namespaces": as_namespaces,
+    }
+    source = tmp_path / "in.pt"
+    torch.save({**state, "args": None, "cfg": forms[form]}, source)
+    imported = import_released(read_checkpoint(source), read_dictionary(dictionary))
+    options = imported["cfg"]["model"]
+    assert options["train_length"] == LENGTH
+    for name in ("decoder_layers", "adaptive_input", "no_decoder_final_norm"):
+        assert options[name] == expected[name], name
 
 
 def test_import_removes_paths(dictionary):

@@ -129,16 +129,20 @@ def test_invalid_value_is_named(change, message):
         from_mapping({"corpora": [CORPUS], **change})
 
 
-def test_batches_per_update_divide_the_tokens_of_an_update(tmp_path):
-    values = {"corpora": [CORPUS], "train_lengths": 64, "tokens_per_update": 1024}
-    for changes, flags in (
+@pytest.mark.parametrize(
+    ("changes", "flags"),
+    [
         ({}, "--max-tokens 1024 --required-batch-size-multiple"),
         ({"batches_per_update": 4}, "--max-tokens 256 --update-freq 4 --required-batch"),
-    ):
-        comparison = from_mapping({**values, **changes})
-        for model in list_runs(comparison, tmp_path, tmp_path):
-            assert flags in " ".join(model.run.flags)
-            assert model.run.tokens == 1000 * 1024
+    ],
+)
+def test_batches_per_update_divide_the_tokens_of_an_update(tmp_path, changes, flags):
+    values = {"corpora": [CORPUS], "train_lengths": 64, "tokens_per_update": 1024}
+    models = list_runs(from_mapping({**values, **changes}), tmp_path, tmp_path)
+    assert models
+    for model in models:
+        assert flags in " ".join(model.run.flags)
+        assert model.run.tokens == 1000 * 1024
 
 
 def parse_comparison(monkeypatch, *arguments: object):

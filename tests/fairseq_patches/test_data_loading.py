@@ -119,23 +119,23 @@ def test_dead_worker_keeps_checkpoint(data_bin, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_too_few_file_descriptors_end_training(data_bin, tmp_path):
+@pytest.mark.parametrize("limit", [20, 24])
+def test_too_few_file_descriptors_end_training(data_bin, tmp_path, limit):
     """Check that the checkpoint is unchanged, and that training resumes from it."""
     command = ["alibi_fairseq", "train", data_bin, *SHORT, "--save-dir", tmp_path / "run"]
     assert as_process("-m", *command).returncode == 0
     before = (tmp_path / "run" / "checkpoint_last.pt").read_bytes()
     resume = [*map(str, command), "--max-update", "9", "--num-workers", "1"]
-    for limit in (20, 24):
-        program = (
-            f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))\n"
-            f"import runpy, sys; sys.argv = {resume!r}\n"
-            "runpy.run_module('alibi_fairseq', run_name='__main__', alter_sys=True)"
-        )
-        start = time.monotonic()
-        failed = as_process("-c", program)
-        assert time.monotonic() - start < 120
-        assert failed.returncode in (1, 2), failed.stderr[-2000:]
-        assert re.search("Too many open files|loads data failed", failed.stderr)
-        assert (tmp_path / "run" / "checkpoint_last.pt").read_bytes() == before
+    program = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))\n"
+        f"import runpy, sys; sys.argv = {resume!r}\n"
+        "runpy.run_module('alibi_fairseq', run_name='__main__', alter_sys=True)"
+    )
+    start = time.monotonic()
+    failed = as_process("-c", program)
+    assert time.monotonic() - start < 120
+    assert failed.returncode in (1, 2), failed.stderr[-2000:]
+    assert re.search("Too many open files|loads data failed", failed.stderr)
+    assert (tmp_path / "run" / "checkpoint_last.pt").read_bytes() == before
     resumed = as_process("-m", *resume)
     assert resumed.returncode == 0, resumed.stderr[-2000:]

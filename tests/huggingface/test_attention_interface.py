@@ -423,12 +423,12 @@ def test_bloom_drops_its_causal_mask(attention):
         assert (difference == 0) == is_causal
 
 
+@pytest.mark.parametrize("options", [{"alibi_bias_max": 16}, {"alibi": False}], ids=str)
 @torch.no_grad()
-def test_mpt_ignores_the_options_of_alibi():
+def test_mpt_ignores_the_options_of_alibi(options):
     _, reference = models_of("mpt")
     tokens = random_rows(1, 20)
-    for options in ({"alibi_bias_max": 16}, {"alibi": False}):
-        config = config_of("mpt", attn_config=options)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-        model.load_state_dict(reference.state_dict())
-        torch.testing.assert_close(model(tokens).logits, reference(tokens).logits, rtol=0, atol=0)
+    config = config_of("mpt", attn_config=options)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    model.load_state_dict(reference.state_dict())
+    torch.testing.assert_close(model(tokens).logits, reference(tokens).logits, rtol=0, atol=0)

@@ -131,22 +131,29 @@ def test_dynamic_rotation_of_own_code_is_reset(evaluate, tmp_path):
         assert record.loss_bits == pytest.approx(expected / len(tokens), abs=1e-5)
 
 
-def test_documents_equal_naive_float64(evaluate, tmp_path):
+@pytest.mark.parametrize("score_from", [0, 7])
+def test_documents_equal_naive_float64(evaluate, tmp_path, score_from):
     folder = make_folder(tmp_path / "model")
     parts = split_documents(TEXT, "empty-lines")
     assert "".join(parts) == TEXT
     assert len(parts) == 3
     documents = tokens_of(folder, parts)
-    for score_from in (0, 7):
-        options = {"lengths": "8", "per_document": True, "score_from": str(score_from)}
-        for record in evaluate(folder, out=f"from-{score_from}", **options):
-            expected = naive_losses(folder, documents, 8, record.stride, score_from=score_from)
-            assert record.document_tokens == [len(part) - score_from for part in documents]
-            assert record.document_bits == pytest.approx(expected, abs=1e-3)
-            assert (record.bytes == len(TEXT.encode())) is (score_from == 0)
-    # Without --score-from, the text is one stream, and only the sums are per document.
+    options = {"lengths": "8", "per_document": True, "score_from": str(score_from)}
+    records = evaluate(folder, **options)
+    assert records
+    for record in records:
+        expected = naive_losses(folder, documents, 8, record.stride, score_from=score_from)
+        assert record.document_tokens == [len(part) - score_from for part in documents]
+        assert record.document_bits == pytest.approx(expected, abs=1e-3)
+        assert (record.bytes == len(TEXT.encode())) is (score_from == 0)
+
+
+def test_documents_are_one_stream_without_score_from(evaluate, tmp_path):
+    """Only the sums are per document."""
+    folder = make_folder(tmp_path / "model")
+    documents = tokens_of(folder, split_documents(TEXT, "empty-lines"))
     (stream,) = naive_losses(folder, [sum(documents, [])], 8, 8)
-    (record,) = evaluate(folder, out="stream", lengths="8", strides="full", per_document=True)
+    (record,) = evaluate(folder, lengths="8", strides="full", per_document=True)
     assert sum(record.document_bits) == pytest.approx(stream, abs=1e-3)
 
 

@@ -40,17 +40,17 @@ def test_ignored_weights_are_accepted(evaluate, tmp_path):
     assert record.loss_bits == before.loss_bits
 
 
-def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path):
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool], ids=str)
+def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path, dtype):
     folder = make_folder(tmp_path / "model", "gpt-neo")
     (before,) = evaluate(folder, out="before", lengths="8", strides="full")
     weights = load_file(folder / "model.safetensors")
     prefix = "transformer.h.0.attn.attention"
     weights[f"{prefix}.masked_bias"] = torch.tensor(-1e9)
-    for dtype in (torch.uint8, torch.bool):
-        weights[f"{prefix}.bias"] = torch.ones(1, 1, 32, 32).tril().to(dtype)
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-        (record,) = evaluate(folder, out=str(dtype), lengths="8", strides="full")
-        assert record.loss_bits == before.loss_bits
+    weights[f"{prefix}.bias"] = torch.ones(1, 1, 32, 32).tril().to(dtype)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (record,) = evaluate(folder, lengths="8", strides="full")
+    assert record.loss_bits == before.loss_bits
     weights[f"{prefix}.bias"] = torch.ones(1, 1, 32, 32, dtype=torch.bool)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "out.json"]

@@ -128,7 +128,10 @@ def test_different_tokenizer_is_rejected(pieces, tmp_path):
         check_tokenizer(other_tokenizer, split)
 
 
-def test_text_with_unknown_piece_has_no_bytes(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "size"), [("the the\n", TextSize(3, 8)), ("the snowman\n", TextSize())]
+)
+def test_text_with_unknown_piece_has_no_bytes(tmp_path, text, size):
     (tmp_path / "dict.txt").write_text("the 3\n[UNK] 2\n")
     (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\nthe\n")
     tokenizer = build_tokenizer(tmp_path, {"wordpiece_file": tmp_path / "vocab.txt"})
@@ -138,10 +141,9 @@ def test_text_with_unknown_piece_has_no_bytes(tmp_path):
         config=PreTrainedConfig(vocab_size=len(tokenizer)),
         first_input=tokenizer.eos_token_id,
     )
-    for text, size in (("the the\n", TextSize(3, 8)), ("the snowman\n", TextSize())):
-        (tmp_path / "text.txt").write_text(text)
-        file = read_text_file(tmp_path / "text.txt", folder)
-        assert file.text_size_of([Span(0, 0, len(file.tokens))]) == size
+    (tmp_path / "text.txt").write_text(text)
+    file = read_text_file(tmp_path / "text.txt", folder)
+    assert file.text_size_of([Span(0, 0, len(file.tokens))]) == size
 
 
 def test_dictionary_may_overwrite_special_symbols(tmp_path):

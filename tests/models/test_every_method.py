@@ -47,21 +47,23 @@ METHOD_PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("method", EVERY_METHOD)
-def test_state_dict_adds_only_method_parameters(method):
+@pytest.mark.parametrize(
+    ("method", "length"),
+    [(method, LENGTH) for method in EVERY_METHOD]
+    + [(method, 200) for method in EVERY_METHOD if method != "learned"],
+)
+def test_state_dict_adds_only_method_parameters(method, length):
     """Their shapes depend on the training length only for ``learned``."""
     expected = {}
     for name, shape in METHOD_PARAMETERS.get(method, {}).items():
         for layer in ("0", "1"):
             expected[f"decoder.embed_positions.{name.replace('N', layer)}"] = shape
     shared_names = small_model("none").state_dict().keys()
-    longer = LENGTH if method == "learned" else 200
-    for length in (LENGTH, longer):
-        model = small_model(method, tokens_per_sample=length)
-        model(random_tokens(1, LENGTH))
-        state = model.state_dict()
-        shapes = {name: tuple(state[name].shape) for name in state.keys() - shared_names}
-        assert shapes == expected
+    model = small_model(method, tokens_per_sample=length)
+    model(random_tokens(1, LENGTH))
+    state = model.state_dict()
+    shapes = {name: tuple(state[name].shape) for name in state.keys() - shared_names}
+    assert shapes == expected
 
 
 #: Models with parameters of positions or of score scaling in every layer.

@@ -91,17 +91,17 @@ def test_values_and_gradients_match_gpt_neox(pattern, heads):
         torch.testing.assert_close(out_gradient, expected_out_gradient, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("pattern", [("rotary,none", "7,0", 3), ("alibi,none", "0,5", 3)])
 @torch.no_grad()
-def test_backends_agree(pattern):
+def test_backends_agree(pattern, backend):
     """A backend that does not support the mask of a layer is replaced in this layer."""
     tokens = random_tokens(2, 150)
     model = pattern_model(*pattern, "--attention-backend", "eager")
     expected = model(tokens)[0]
-    for backend in BACKENDS:
-        for layer in model.decoder.layers:
-            layer.self_attn.backend = backend
-        torch.testing.assert_close(model(tokens)[0], expected, rtol=0, atol=2e-5)
+    for layer in model.decoder.layers:
+        layer.self_attn.backend = backend
+    torch.testing.assert_close(model(tokens)[0], expected, rtol=0, atol=2e-5)
 
 
 def test_bf16_is_close_to_fp32():
@@ -136,10 +136,10 @@ def test_names_of_methods_need_not_be_attribute_names(monkeypatch, name):
     assert small_model(f"{name},none").load_state_dict(model.state_dict())
 
 
-def test_repeated_method_keeps_state_dict_keys():
-    for methods in ("kerple", "kerple,kerple"):
-        keys = set(small_model(methods).state_dict())
-        assert {"decoder.embed_positions.log_p", "decoder.embed_positions.log_a"} < keys
+@pytest.mark.parametrize("methods", ["kerple", "kerple,kerple"])
+def test_repeated_method_keeps_state_dict_keys(methods):
+    keys = set(small_model(methods).state_dict())
+    assert {"decoder.embed_positions.log_p", "decoder.embed_positions.log_a"} < keys
 
 
 @torch.no_grad()

@@ -73,9 +73,14 @@ def test_command_line_and_yaml_build_same_model(arch):
     assert vars(from_flags.decoder.args) == vars(from_yaml.decoder.args)
 
 
-def test_default_true_flags_can_be_disabled():
-    for flags in ([], ["--share-decoder-input-output-embed"]):
-        model = build_model("--arch", "alibi_lm_tiny", *flags)
-        assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
-    model = build_model("--arch", "alibi_lm_tiny", "--no-share-decoder-input-output-embed")
-    assert model.decoder.output_projection.weight is not model.decoder.embed_tokens.weight
+@pytest.mark.parametrize(
+    ("flags", "shared"),
+    [
+        ([], True),
+        (["--share-decoder-input-output-embed"], True),
+        (["--no-share-decoder-input-output-embed"], False),
+    ],
+)
+def test_default_true_flags_can_be_disabled(flags, shared):
+    decoder = build_model("--arch", "alibi_lm_tiny", *flags).decoder
+    assert (decoder.output_projection.weight is decoder.embed_tokens.weight) == shared

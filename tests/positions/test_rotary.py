@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from attention_calls import assert_same_gradients
@@ -185,24 +187,24 @@ def test_frequencies_equal_transformers(head_dim, length, percent, base):
 @pytest.mark.parametrize("base", [10000.0, 500000.0])
 @pytest.mark.parametrize("percent", [1.0, 0.5])
 @pytest.mark.parametrize("length", [16, 512, 8192])
-@pytest.mark.parametrize("kind", ["pi", "ntk", "yarn", "llama3", "longrope"])
-def test_scaled_frequencies_equal_transformers(kind, length, percent, base):
-    for head_dim in (8, 64, 128):
-        options = {"rotary_base": base, "rotary_percent": percent}
-        if kind == "longrope":
-            options.update(longrope_options(int(head_dim * percent) // 2))
-        for factor in (1.0, 1.5, 8.0, 32.0):
-            config = transformers_config(kind, factor, length, head_dim, base=base, percent=percent)
-            keys = int(factor * length)
-            expected, expected_scale = expected_frequencies(config, keys)
-            scalings = [f"{kind}:{factor}"]
-            if kind != "longrope":
-                scalings.append(f"{kind}:dynamic")
-            for scaling in scalings:
-                method = rotary(1, head_dim, length, rotary_scaling=scaling, **options)
-                frequencies, scale = method.frequencies(keys, CPU)
-                torch.testing.assert_close(frequencies, expected, rtol=1e-6, atol=0)
-                assert scale == pytest.approx(expected_scale, rel=1e-6)
+@pytest.mark.parametrize("head_dim", [8, 64, 128])
+@pytest.mark.parametrize(
+    ("kind", "dynamic"),
+    [("longrope", False), *itertools.product(["pi", "ntk", "yarn", "llama3"], [False, True])],
+)
+def test_scaled_frequencies_equal_transformers(kind, dynamic, head_dim, length, percent, base):
+    options = {"rotary_base": base, "rotary_percent": percent}
+    if kind == "longrope":
+        options.update(longrope_options(int(head_dim * percent) // 2))
+    for factor in (1.0, 1.5, 8.0, 32.0):
+        config = transformers_config(kind, factor, length, head_dim, base=base, percent=percent)
+        keys = int(factor * length)
+        expected, expected_scale = expected_frequencies(config, keys)
+        scaling = f"{kind}:dynamic" if dynamic else f"{kind}:{factor}"
+        method = rotary(1, head_dim, length, rotary_scaling=scaling, **options)
+        frequencies, scale = method.frequencies(keys, CPU)
+        torch.testing.assert_close(frequencies, expected, rtol=1e-6, atol=0)
+        assert scale == pytest.approx(expected_scale, rel=1e-6)
 
 
 @pytest.mark.parametrize("keys", [1, LENGTH, LENGTH + 1, 4 * LENGTH])
@@ -216,13 +218,13 @@ def test_longrope_selects_list_by_length(keys):
 
 @pytest.mark.parametrize("fraction", [0.25, 0.5, 0.7, 0.75])
 @pytest.mark.parametrize(("scaling", "factor"), [("none", 1.0), ("pi:4", 4.0)])
-def test_p_rope_frequencies_equal_transformers(fraction, scaling, factor):
-    for head_dim in (8, 16, 64, 128):
-        config = transformers_config("proportional", factor, head_dim=head_dim, percent=fraction)
-        expected, _ = expected_frequencies(config, LENGTH)
-        method = rotary(1, head_dim, p_rope=fraction, rotary_scaling=scaling)
-        frequencies, _ = method.frequencies(LENGTH, CPU)
-        torch.testing.assert_close(frequencies, expected)
+@pytest.mark.parametrize("head_dim", [8, 16, 64, 128])
+def test_p_rope_frequencies_equal_transformers(fraction, scaling, factor, head_dim):
+    config = transformers_config("proportional", factor, head_dim=head_dim, percent=fraction)
+    expected, _ = expected_frequencies(config, LENGTH)
+    method = rotary(1, head_dim, p_rope=fraction, rotary_scaling=scaling)
+    frequencies, _ = method.frequencies(LENGTH, CPU)
+    torch.testing.assert_close(frequencies, expected)
 
 
 @pytest.mark.parametrize(("few", "many"), [(1, 4), (2, 3), (0.5, 64)])
