@@ -14,6 +14,7 @@ from importlib import import_module
 
 from .. import __version__, errors
 from ..errors import PROGRAM, UserInputError, did_you_mean, usage_error
+from .plugin import import_plugin
 
 #: Commands of this package: module, or module and class, and one line of help.
 COMMANDS = {
@@ -87,9 +88,7 @@ def _run(arguments: list[str]) -> int:
         )
     args.arguments = arguments
     if getattr(args, "user_dir", None):
-        from fairseq.utils import import_user_module
-
-        import_user_module(args)
+        import_plugin(args.user_dir)
     return _load_command(args.command).run(args) or 0
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from ..compare.comparison_config import ComparisonConfig, CorpusConfig
 from ..compare.config_files import from_mapping, load_config
 from ..data.probes import MULTIPLES, PROBES
-from ..errors import UserInputError, did_you_mean
+from ..errors import UserInputError
 from .experiments import ExperimentOptions
 from .options import names, option, option_group, plugin_option
 
@@ -107,22 +107,15 @@ class CompareCommand(ExperimentOptions):
         return super().run(args)
 
     def __call__(self) -> int:
-        from fairseq.models import ARCH_MODEL_REGISTRY
-
         from ..compare.experiment import ComparisonExperiment
 
         comparison = self.comparison()
         comparison.check_method_keys(comparison.methods)
-        if not comparison.arch.startswith("alibi_lm") or comparison.arch not in ARCH_MODEL_REGISTRY:
-            known = [name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm")]
-            raise UserInputError(
-                f"--arch: there is no model '{comparison.arch}'."
-                f"{did_you_mean(comparison.arch, known)} `alibi-fairseq models` lists them."
-            )
         if self.slurm and self.speeds:
             raise UserInputError("--speeds cannot be combined with --slurm. Omit --speeds.")
         experiment = ComparisonExperiment(comparison, self.out, self.speeds)
-        experiment.check_training_options()
+        if not experiment.is_complete:
+            experiment.check_training_options()
         return self.run_experiment(experiment)
 
     def comparison(self) -> ComparisonConfig:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from importlib import import_module
 
 from ..errors import FOLDER, PROGRAM
+from .plugin import import_plugin
 
 
 def run(command: str, arguments: list[str]) -> int:
@@ -21,6 +22,7 @@ def run(command: str, arguments: list[str]) -> int:
     if command == "hydra-train":
         main = hydra_train
         if "common.user_dir" in names:
+            # Hydra reads the options of its position methods.
             import_plugin(arguments[names.index("common.user_dir")].partition("=")[2])
         else:
             arguments = [*arguments, f"common.user_dir={FOLDER}"]
@@ -33,13 +35,6 @@ def run(command: str, arguments: list[str]) -> int:
         main = training_help
     main()
     return 0
-
-
-def import_plugin(folder: str) -> None:
-    """Import a plugin before Hydra reads the options of its position methods."""
-    from fairseq.utils import import_user_module
-
-    import_user_module(argparse.Namespace(user_dir=folder))
 
 
 def training_help() -> None:

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
@@ -105,8 +103,6 @@ def build_run(
     if comparison.user_dir:
         flags += ["--user-dir", comparison.user_dir]
     flags += weight_flags  # the last one of a repeated option counts
-    if not torch.cuda.is_available():
-        flags.append("--cpu")
     return TunedRun(
         name=name,
         folder=folder / name,

@@ -16,7 +16,6 @@ from ..data.document_beginnings import find_document_beginnings, write_document_
 from ..data.iterables import batches
 from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
-from ..evaluation.split import load_dictionary
 from ..evaluation.text_size import measure_text_size
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
@@ -112,6 +111,8 @@ def split_sizes(
         names: names of the splits.
         tokenizer_kind: kind of the tokenizer, or None if it is unknown.
     """
+    from ..evaluation.split import load_dictionary  # imports PyTorch and fairseq
+
     dictionary = load_dictionary(data)
     sizes = {}
     for name, lines in load_lines(data, names).items():

@@ -18,7 +18,7 @@ from omegaconf import II
 from ..attention import BACKENDS
 from ..blocks import FEED_FORWARDS, NORMALIZATIONS
 from ..blocks.normalization import EPS
-from ..positions import METHODS, method_options, methods_with, plain_type
+from ..positions import METHODS, is_plugin_method, method_options, methods_with, plain_type
 
 
 def with_options_of(config: type, methods: Iterable[str]) -> type:
@@ -38,8 +38,12 @@ def with_options_of(config: type, methods: Iterable[str]) -> type:
     return make_dataclass(config.__name__, added.values(), bases=(config,), namespace=namespace)
 
 
+#: Position methods of this package. Plugins may have registered others.
+OWN_METHODS = [method for method in METHODS if not is_plugin_method(method)]
+
+
 @dataclass
-class AlibiLanguageModelConfig(with_options_of(TransformerLanguageModelConfig, METHODS)):  # type: ignore[misc]
+class AlibiLanguageModelConfig(with_options_of(TransformerLanguageModelConfig, OWN_METHODS)):  # type: ignore[misc]
     """Defaults of ``alibi_lm``: 6 layers, width 512, 8 heads, pre-norm, tied embeddings."""
 
     position_method: str = field(

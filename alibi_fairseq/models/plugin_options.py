@@ -9,7 +9,13 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 from hydra.core.config_store import ConfigStore
 
 from ..errors import UserInputError
-from ..positions import method_options, methods_with, on_registration
+from ..positions import (
+    METHODS,
+    is_plugin_method,
+    method_options,
+    methods_with,
+    on_registration,
+)
 from .config import with_options_of
 from .language_model import AlibiLanguageModel
 
@@ -54,4 +60,7 @@ def taken_names() -> set[str]:
     return names
 
 
+for method in METHODS:
+    if is_plugin_method(method):
+        add_options(method)
 on_registration(add_options)

@@ -183,6 +183,9 @@ class MethodSpec:
         Raises:
             UserInputError: there is no such method, or an option applies to none of them.
         """
+        if not given and METHOD_NAMES.keys() >= set(names):  # without importing the methods
+            plain = [LayerMethod(name, {}, window) for name, window in zip(names, windows)]
+            return cls(_repeated_part(plain), score_scaling)
         from .registry import check_used, display_name, known_method, method_options
 
         changed = _changed(given)
@@ -382,6 +385,8 @@ def _repeated_part(values: Sequence[Item]) -> tuple[Item, ...]:
 
 def _split_settings(notation: str, settings: Sequence[str]) -> dict[str, str]:
     """Return the values of ``OPTION=VALUE`` by option, with commas between the layers' values."""
+    if not settings:
+        return {}  # without importing the methods
     from .registry import all_options
 
     known = [*all_options(), "attention_window", "score_scaling"]

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 from commands import as_process
+from fakes import Commands
 
-from alibi_fairseq.cli import COMMANDS
+from alibi_fairseq.cli import COMMANDS, main
+from alibi_fairseq.runs import child_process
 
 #: Libraries that take a second or more to import.
 HEAVY = ("torch", "fairseq", "transformers", "matplotlib", "scipy", "sklearn", "pandas")
@@ -43,6 +45,50 @@ def test_help_of_corpus_imports_no_heavy_library():
 def test_training_imports_neither_scipy_nor_sklearn():
     """fairseq imports them for a criterion and a task that no language model uses."""
     assert {"scipy", "sklearn", "pandas"}.isdisjoint(imported_by("train", "--help"))
+
+
+def test_complete_comparison_imports_no_heavy_library(data_bin, tmp_path, monkeypatch):
+    """It is not checked, trained, evaluated, or drawn again."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    words = ["compare", data_bin, "--methods", "alibi,none", "--updates", "4", "--lengths", "16"]
+    words = [*map(str, words), "--train-lengths", "16", "--tokens-per-update", "128"]
+    words += ["--parallel", "1", "--out", str(tmp_path)]
+    assert main(words) == 0
+    (tmp_path / "figure.png").write_text("deleted by the next report")
+    figure = (tmp_path / "figure.svg").read_text()
+    assert main(words) == 0
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figure.svg").read_text() == figure
+    assert imported_by(*words) == []
+
+
+def test_plugin_is_imported_without_fairseq(tmp_path):
+    """Its options are added to the models when fairseq is imported."""
+    folder = tmp_path / "light_plugin"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from alibi_fairseq.positions import PositionMethod, option, register_position_method\n"
+        "@dataclass(frozen=True)\n"
+        "class Options:\n"
+        "    lightness: float = option('a number', 0.5)\n"
+        "class Light(PositionMethod):\n"
+        "    Options = Options\n"
+        "register_position_method('light', Light)\n"
+    )
+    script = (
+        "import sys; from alibi_fairseq.cli.plugin import import_plugin\n"
+        "import_plugin(sys.argv[1]); print('fairseq' in sys.modules)\n"
+        "from alibi_fairseq.cli import main; sys.exit(main(sys.argv[2:]))"
+    )
+    help_text = ("train", "--help", "--user-dir", folder)
+    done = as_process("-c", script, folder, *help_text)
+    assert done.stdout.startswith("False\n"), done.stderr
+    assert "--lightness" in done.stdout
+    code = (folder / "__init__.py").read_text()
+    (folder / "__init__.py").write_text(code.replace("lightness", "seed"))
+    done = as_process("-c", script, folder, *help_text)
+    assert "'seed' of the position method 'light' has the name of another option" in done.stderr
 
 
 def test_models_do_not_import_the_compiler():

@@ -1,0 +1,237 @@
+"""Report of a comparison: tables, figures, and results files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..files import atomic_write
+from ..reporting.differences import difference_sections
+from ..reporting.figures_by_length import draw_lengths
+from ..reporting.figures_by_position import draw_positions, drawable
+from ..reporting.perplexity_by_length import length_table
+from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
+from ..results.files import (
+    REPORT_FILES,
+    load_training,
+    merge_provenance,
+    read_report_files,
+    save_results_file,
+)
+from ..results.provenance import own_command
+from ..results.record import EvaluationFile, Measurement, ProbeFile
+from ..runs.run import EvalStep, Run, load_evaluation
+from ..runs.tuning import tuning_table
+from .comparison_config import DEFAULT_TITLE, ComparisonConfig
+from .comparison_runs import ComparisonRun, list_runs
+from .speeds import speed_columns
+from .undertrained import undertrained_warning, unigram_entropy
+
+#: Fraction of the planned tokens below which the table states how many were read.
+MIN_READ_TOKENS = 0.99
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """Report of a comparison whose runs are complete.
+
+    It treats evaluations on a corpus other than the training corpus separately. The parameter
+    ``corpus`` of its methods is therefore a key of :func:`eval_steps_by_corpus`.
+
+    Attributes:
+        comparison: configuration.
+        folder: output folder.
+        speeds: True if the models are also timed, for the tables.
+    """
+
+    comparison: ComparisonConfig
+    folder: Path
+    speeds: bool = False
+
+    def write(self) -> list[Path]:
+        """Write ``table.md``, and a results file and figures per corpus. Return their paths.
+
+        The figures are perplexity by evaluation length and loss by position, or heat maps of a
+        probe. With several corpora, file names begin with the corpus. Accuracies of probes are
+        also columns of the perplexity tables.
+        """
+        models = list_runs(self.comparison, self.folder)
+        steps_by_corpus = eval_steps_by_corpus(models)
+        columns: dict = {}
+        if self.speeds:
+            columns.update(speed_columns(self.comparison, self.folder))
+        results_by_corpus = {}
+        for corpus, steps in steps_by_corpus.items():
+            results = self._save_results(corpus, steps)
+            results_by_corpus[corpus] = results
+            if isinstance(results, ProbeFile):
+                columns.update(probe_columns(corpus, results.records))
+
+        summary = training_summary(self.comparison, [model.run for model in models])
+        sections = [f"# {self.comparison.title}", summary]
+        files = [self.folder / "table.md"]
+        for corpus, results in results_by_corpus.items():
+            if self._has_several_corpora:
+                sections.append(f"## {corpus}")
+            if isinstance(results, ProbeFile):
+                sections.append(accuracy_table(results.records).rstrip())
+            else:
+                warning = self._undertrained_warning(steps_by_corpus[corpus], results.records)
+                if warning:
+                    sections.append(warning)
+                sections.append(length_table(results.records, columns).rstrip())
+                sections += difference_sections(results.records)
+            files += self._draw_figures(corpus, results)
+        tunings = [model.run.tuning for model in models if model.run.tuning]
+        for tuning in tunings:
+            tuning.record()  # also of runs that were trained before their trials
+        if tunings:
+            sections.append(tuning_table(tunings))
+        with atomic_write(self.folder / "table.md") as file:
+            file.write("\n\n".join(sections) + "\n")
+        self._record_files(files)
+        return files
+
+    def _record_files(self, files: Iterable[Path]) -> None:
+        """Record the files of the report, after deleting files that only an earlier report had."""
+        names = sorted(file.name for file in files)
+        for name in read_report_files(self.folder):
+            if name not in names:
+                (self.folder / name).unlink(missing_ok=True)
+        with atomic_write(self.folder / REPORT_FILES) as file:
+            json.dump(names, file, indent=1)
+
+    def _draw_figures(self, corpus: str, results: EvaluationFile | ProbeFile) -> list[Path]:
+        """Draw the figures of a corpus.
+
+        Returns:
+            The paths of the figures and of the results file, to be printed.
+        """
+        figures = self._figure_paths(corpus, "figure")
+        files = [*figures, self._path(corpus, "results.json")]
+        if isinstance(results, ProbeFile):
+            draw_heat_maps(results.records, f"Accuracy of the probe: {corpus}", *figures)
+            return files
+        measurements = results.records
+        title = self.comparison.title
+        if self._has_several_corpora:
+            title += f": {corpus}"
+        draw_lengths(measurements, title, *figures)
+        if drawable(measurements):
+            position_figures = self._figure_paths(corpus, "loss-by-position")
+            # The default title names the other figure.
+            position_title = title.replace(DEFAULT_TITLE, "Loss by position")
+            if position_title == title:
+                position_title = f"{title}: loss by position"
+            draw_positions(measurements, position_title, *position_figures)
+            files += position_figures
+        return files
+
+    @property
+    def _has_several_corpora(self) -> bool:
+        return len(self.comparison.corpora) > 1
+
+    def _path(self, corpus: str, name: str) -> Path:
+        """Return the path of a file of the report."""
+        if self._has_several_corpora:
+            name = f"{corpus.replace(' ', '-')}-{name}"
+        return self.folder / name
+
+    def _figure_paths(self, corpus: str, name: str) -> list[Path]:
+        """Return the paths of a figure, one per format."""
+        return [self._path(corpus, f"{name}.{suffix}") for suffix in ("png", "svg", "pdf")]
+
+    def _save_results(
+        self, corpus: str, steps: list[tuple[Run, EvalStep]]
+    ) -> EvaluationFile | ProbeFile:
+        """Write the results file of a corpus, and return its contents."""
+        path = self._path(corpus, "results.json")
+        results = merge_results(self.comparison, steps)
+        if path.is_file():
+            existing = load_evaluation(path)
+            if existing.records == results.records:
+                results = existing  # keep the provenance of the measurements
+        save_results_file(results, path)
+        return results
+
+    def _undertrained_warning(
+        self, steps: list[tuple[Run, EvalStep]], measurements: list[Measurement]
+    ) -> str | None:
+        """Return a warning about models that have barely trained, or None.
+
+        Losses on a corpus other than the training corpus do not show how well a model has trained.
+        """
+        run, step = steps[0]
+        if step.data:
+            return None
+        entropy = unigram_entropy(Path(run.data), self.comparison.subset)
+        return undertrained_warning(measurements, entropy)
+
+
+def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
+    """Return a sentence about the training of each model.
+
+    A second one states the tokens that were read, if some updates had far fewer than planned.
+    """
+    seeds = "seeds" if len(comparison.seeds) > 1 else "seed"
+    summary = (
+        f"Each model ({comparison.arch}) was trained on {comparison.tokens:,} tokens: "
+        f"{comparison.updates:,} updates of {comparison.tokens_per_update:,}; {seeds} "
+        f"{', '.join(map(str, comparison.seeds))}."
+    )
+    read_tokens = [trained_tokens(run) for run in runs]
+    fewest = min(read_tokens)
+    most = max(read_tokens)
+    if fewest >= MIN_READ_TOKENS * comparison.tokens:
+        return summary
+    counts = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    return (
+        f"{summary} The last update of each pass over the text is shorter, so the models read only "
+        f"{counts} tokens."
+    )
+
+
+def trained_tokens(run: Run) -> int:
+    """Return the number of tokens that a finished training has read."""
+    return load_training(run.folder).records[-1].trained_tokens or 0
+
+
+def eval_steps_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
+    """Group evaluations by training corpus and, if it is another one, evaluation corpus.
+
+    Returns:
+        Evaluations by ``wiki``, or by ``wiki on books`` for models that were trained on ``wiki``
+        and evaluated on ``books``.
+    """
+    steps_by_corpus: dict[str, list[tuple[Run, EvalStep]]] = {}
+    for model in models:
+        for step in model.run.eval_steps:
+            name = model.spec.corpus
+            if step.data:
+                name += f" {step.name}"
+            steps_by_corpus.setdefault(name, []).append((model.run, step))
+    return steps_by_corpus
+
+
+def merge_results(
+    comparison: ComparisonConfig, steps: list[tuple[Run, EvalStep]]
+) -> EvaluationFile | ProbeFile:
+    """Return the results of evaluations on the same data as one results file.
+
+    It has the provenance of the evaluations, but the command of this process.
+    """
+    records: list[Any] = []
+    provenance_by_file = {}  # steps of a run share a file
+    for run, step in steps:
+        results = step.load_results(run)
+        records += results.records
+        provenance_by_file[step.results_path] = results.provenance
+    provenance = merge_provenance(list(provenance_by_file.values()))
+    seed = comparison.seeds[0] if len(comparison.seeds) == 1 else None
+    changes = {"command": shlex.join(own_command()), "seed": seed}
+    provenance = provenance.model_copy(update=changes)
+    return results.model_copy(update={"provenance": provenance, "records": records})

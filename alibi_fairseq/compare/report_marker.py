@@ -1,0 +1,68 @@
+"""Completion marker of a comparison's report.
+
+A report whose inputs are unchanged is not written again, which would import PyTorch, fairseq, and
+matplotlib.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..files import sha256_files
+from ..results.completion import CompletionMarker
+from ..results.files import TRAINING_FILE, read_report_files
+from ..results.provenance import version_of
+from .comparison_config import ComparisonConfig
+from .comparison_runs import ComparisonRun
+from .config_files import as_mapping
+
+#: Packages whose code determines a report.
+CODE = ("compare", "reporting", "results")
+
+
+def report_marker(
+    comparison: ComparisonConfig, folder: Path, speeds: bool, models: Iterable[ComparisonRun]
+) -> CompletionMarker:
+    """Return the marker of a report, whose result is the names of its files.
+
+    Args:
+        comparison: configuration.
+        folder: output folder.
+        speeds: True if the tables have speeds.
+        models: runs of the comparison, which must be complete.
+    """
+    sources: dict[Path, None] = {}
+    data = []
+    for model in models:
+        run = model.run
+        data.append(run.data)
+        sources[run.folder / TRAINING_FILE] = None
+        for step in run.eval_steps:
+            sources[step.results_path] = None
+        # The report compares the losses with those of token frequencies.
+        split = Path(run.data) / f"{comparison.subset}.bin"
+        if split.is_file():
+            sources[split] = None
+        if run.tuning:
+            sources[run.tuning.marker.path] = None
+    if speeds:
+        sources[folder / "speeds.json"] = None
+    settings = {
+        "comparison": as_mapping(comparison),
+        "speeds": speeds,
+        "data": data,
+        "code": code_sha256(),
+        "matplotlib": version_of("matplotlib"),
+    }
+    outputs = [folder / name for name in read_report_files(folder)]
+    return CompletionMarker(folder / "report.json", settings, sources, outputs)
+
+
+def code_sha256() -> str:
+    """Return the hash of the code that determines a report."""
+    package = Path(__file__).resolve().parent.parent
+    files: list[Path] = []
+    for name in CODE:
+        files += sorted((package / name).glob("*.py"))
+    return sha256_files(files)
