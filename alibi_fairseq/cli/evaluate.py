@@ -20,6 +20,7 @@ from ..evaluation.config import (
     MODELS_AND_DATA,
     SweepConfig,
 )
+from ..evaluation.finished_sweep import find_finished
 from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
@@ -145,7 +146,8 @@ class Eval(CliCommand):
         _print_notes(measurements)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
-    # The next methods import matplotlib, fairseq, or transformers, each of which takes seconds.
+    # The next methods import matplotlib, fairseq, or transformers, each of which takes seconds, where
+    # they are needed.
 
     def _print_accuracies(self, measurements: list[ProbeMeasurement]) -> None:
         from ..reporting.probes import accuracy_table
@@ -182,9 +184,6 @@ class Eval(CliCommand):
 
     def _evaluate_checkpoints(self) -> list[AnyMeasurement]:
         """Evaluate fairseq checkpoints on a data folder."""
-        from ..checkpoints.loading import require_file
-        from ..evaluation.sweep import run_sweep
-
         for checkpoint in self.checkpoints:
             if not checkpoint.exists() and checkpoint.suffix != ".pt":
                 raise UserInputError(
@@ -193,7 +192,10 @@ class Eval(CliCommand):
                     f"`hf download {checkpoint} --local-dir models/{checkpoint.name}` once, and "
                     f"pass --path models/{checkpoint.name}."
                 )
-            require_file(checkpoint)
+            if not checkpoint.is_file():
+                from ..checkpoints.loading import require_file
+
+                require_file(checkpoint)
             open_input(checkpoint).close()
         data = folder_of(self.data[0])
         if len(self.data) > 1 or data.is_file():
@@ -213,6 +215,12 @@ class Eval(CliCommand):
                 "--bos-per-window and --trust-remote-code are options for Hugging Face models. "
                 "Omit them."
             )
+        records = find_finished(data, self.checkpoints, self.config, self.out)
+        if records is not None:
+            print("All measurements already complete. Nothing was evaluated.\n")
+            return records
+        from ..evaluation.sweep import run_sweep
+
         return run_sweep(data, self.checkpoints, self.config, self.out)
 
     def _evaluate_folders(self) -> list[AnyMeasurement]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..options import option
 from ..results.record import Measurement, ProbeMeasurement
 from .option_types import (
-    find_device,
+    device_type,
     format_stride,
     parse_device,
     parse_gigabytes,
@@ -198,7 +198,7 @@ class SweepConfig:
 
     def applies_to(self, record: Measurement | ProbeMeasurement) -> bool:
         """Return True if a record was measured with these settings, at any length and stride."""
-        settings = (self.precision, self.overrides or None, find_device(self.device).type)
+        settings = (self.precision, self.overrides or None, device_type(self.device))
         if (record.model.precision, record.model.overrides, record.device) != settings:
             return False
         if isinstance(record, ProbeMeasurement):

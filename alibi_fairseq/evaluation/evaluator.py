@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..results.record import AnyMeasurement
-from .checkpoint import LoadedModel
+
+if TYPE_CHECKING:
+    from .checkpoint import LoadedModel
 
 
 class Evaluator(Protocol):

@@ -62,8 +62,14 @@ def parse_overrides(text: str) -> dict:
 
 def parse_device(name: str) -> str:
     """Return the name of a device that exists on this machine."""
-    find_device(name)
+    if name not in ("auto", "cpu"):
+        find_device(name)
     return name
+
+
+def device_type(name: str) -> str:
+    """Return the type of a device of this machine, ``cpu`` or ``cuda``."""
+    return find_device(name).type if name == "auto" else name.partition(":")[0]
 
 
 def find_device(name: str) -> torch.device:

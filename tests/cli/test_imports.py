@@ -62,6 +62,13 @@ def test_complete_comparison_imports_no_heavy_library(data_bin, tmp_path, monkey
     assert imported_by(*words) == []
 
 
+def test_finished_evaluation_imports_no_heavy_library(data_bin, checkpoint, tmp_path):
+    words = ["eval", data_bin, "--path", checkpoint, "--lengths", "8", "--out", tmp_path / "e.json"]
+    words = [*map(str, words), "--by-position", "--effective-context"]
+    assert main(words) == 0
+    assert imported_by(*words) == []
+
+
 def test_plugin_is_imported_without_fairseq(tmp_path):
     """Its options are added to the models when fairseq is imported."""
     folder = tmp_path / "light_plugin"
