@@ -146,8 +146,8 @@ class Eval(CliCommand):
         _print_notes(measurements)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
-    # The next methods import matplotlib, fairseq, or transformers, each of which takes seconds, where
-    # they are needed.
+    # The next methods import matplotlib, fairseq, or transformers where they are needed, because each
+    # takes seconds.
 
     def _print_accuracies(self, measurements: list[ProbeMeasurement]) -> None:
         from ..reporting.probes import accuracy_table
