@@ -146,7 +146,7 @@ class Eval(CliCommand):
         _print_notes(measurements)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
-    # The next methods import matplotlib, fairseq, or transformers, which takes seconds, only if needed.
+    # The next methods import matplotlib, fairseq, or transformers, if needed, which takes seconds.
 
     def _print_accuracies(self, measurements: list[ProbeMeasurement]) -> None:
         from ..reporting.probes import accuracy_table

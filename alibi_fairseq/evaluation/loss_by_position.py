@@ -37,6 +37,11 @@ class LossByPosition:
         # By the end of the bucket.
         self._tokens: Counter[int] = Counter()
         self._nats: defaultdict[int, Fraction] = defaultdict(Fraction)
+        # For the standard error: sums over the parts of windows, with n tokens and loss s each.
+        self._parts: Counter[int] = Counter()
+        self._squared_tokens: Counter[int] = Counter()  # n²
+        self._products: defaultdict[int, Fraction] = defaultdict(Fraction)  # n · s
+        self._squared_nats: defaultdict[int, Fraction] = defaultdict(Fraction)  # s²
 
     def first_position(self, window: Window) -> int:
         """Return the position of the first token that a window scores."""
@@ -57,8 +62,13 @@ class LossByPosition:
         """Add the loss of a window's scored tokens ``begin … end - 1``, which share a bucket."""
         last = self.first_position(window) + end - 1
         bucket = bucket_end(last)
-        self._tokens[bucket] += end - begin
+        tokens = end - begin
+        self._tokens[bucket] += tokens
         self._nats[bucket] += nats
+        self._parts[bucket] += 1
+        self._squared_tokens[bucket] += tokens**2
+        self._products[bucket] += tokens * nats
+        self._squared_nats[bucket] += nats**2
         self._last_position = max(self._last_position, last)
 
     def fields(self) -> dict:
@@ -66,11 +76,38 @@ class LossByPosition:
         ends = []
         tokens = []
         bits = []
+        errors = []
         position = 1
         while position <= self._last_position:
             bucket = bucket_end(position)
             ends.append(min(bucket, self._last_position))
             tokens.append(self._tokens[bucket])
             bits.append(float(self._nats[bucket]) / math.log(2))
+            errors.append(self._standard_error(bucket))
             position = bucket + 1
-        return {"position_ends": ends, "position_tokens": tokens, "position_bits": bits}
+        return {
+            "position_ends": ends,
+            "position_tokens": tokens,
+            "position_bits": bits,
+            "position_errors": errors,
+        }
+
+    def _standard_error(self, bucket: int) -> float | None:
+        """Return the standard error of the mean loss of a bucket; None with fewer than two parts.
+
+        The tokens of a window, or of its part in one document, are not independent. They are one
+        observation of a ratio of two means: the loss and the number of tokens.
+        """
+        parts = self._parts[bucket]
+        if parts < 2:
+            return None
+        tokens = self._tokens[bucket]
+        mean = self._nats[bucket] / tokens
+        # Σ (s - mean · n)²
+        squares = (
+            self._squared_nats[bucket]
+            - 2 * mean * self._products[bucket]
+            + mean**2 * self._squared_tokens[bucket]
+        )
+        variance = squares * parts / (parts - 1)
+        return math.sqrt(variance) / tokens / math.log(2)

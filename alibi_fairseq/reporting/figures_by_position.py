@@ -21,6 +21,8 @@ EXPLANATION = (
     "Horizontal bars: positions that a point is the mean of. Hollow points rest on fewer than "
     f"{FEW_TOKENS:,} tokens. Positions with fewer than {MIN_TOKENS:,} tokens are left out."
 )
+#: Sentence on the vertical bars, which results of earlier versions lack.
+ERRORS = " Vertical bars: ± one standard error of the mean over the windows of the text."
 
 
 def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -42,7 +44,8 @@ def draw_positions(
         title: title of the figure.
         paths: files to write.
     """
-    panels = panels_of(drawable(measurements))
+    drawn = drawable(measurements)
+    panels = panels_of(drawn)
     draw_panels(
         title,
         panels,
@@ -50,8 +53,18 @@ def draw_positions(
         make_line=position_line,
         x="Position in the window (tokens)",
         y="Loss in bits per token (lower is better)",
-        explanation=EXPLANATION,
+        explanation=EXPLANATION + error_explanation(drawn),
     )
+
+
+def error_explanation(measurements: Sequence[Measurement]) -> str:
+    """Return a sentence on the vertical bars, if there are any, and on results without them."""
+    with_errors = [bool(measurement.position_errors) for measurement in measurements]
+    if all(with_errors):
+        return ERRORS
+    if any(with_errors):
+        return f"{ERRORS} Results of earlier versions have none."
+    return ""
 
 
 def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> PlotLine:
@@ -67,6 +80,7 @@ def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> Plot
     spread = []
     ranges = []
     uncertain = []
+    errors = []
     for index, (first, last) in enumerate(bucket_ranges(measurement.position_ends)):
         tokens = measurement.position_tokens[index]
         if tokens < MIN_TOKENS:
@@ -77,6 +91,8 @@ def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> Plot
         y.append(measurement.position_bits[index] / tokens)
         if measurement.position_spread:
             spread.append(measurement.position_spread[index] / tokens)
+        if measurement.position_errors:
+            errors.append(measurement.position_errors[index])
     return PlotLine(
         label=model.label,
         x=x,
@@ -85,4 +101,5 @@ def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> Plot
         spread=spread,
         ranges=ranges,
         uncertain=uncertain,
+        errors=errors,
     )

@@ -67,6 +67,7 @@ class PlotLine:
         notes: texts next to points, as pairs of the point's index and the text.
         ranges: first and last x that each point stands for, drawn as a horizontal bar.
         uncertain: True for each point that rests on little data; it has a hollow marker.
+        errors: half the height of a vertical bar at each point, or None for a point without one.
     """
 
     label: str
@@ -78,6 +79,7 @@ class PlotLine:
     notes: Sequence[tuple[int, str]] = ()
     ranges: Sequence[tuple[float, float]] = ()
     uncertain: Sequence[bool] = ()
+    errors: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,9 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
     )
     for y, (first, last) in zip(line.y, line.ranges):
         axes.hlines(y, first, last, color=style.color, linewidth=3, alpha=0.4)
+    for x, y, error in zip(line.x, line.y, line.errors):
+        if error is not None:
+            axes.vlines(x, y - error, y + error, color=style.color, linewidth=1)
     for x, y, is_uncertain in zip(line.x, line.y, line.uncertain):
         if is_uncertain:
             axes.plot(x, y, color=style.color, marker=style.marker, markersize=5, mfc="white")

@@ -236,6 +236,9 @@ class MeanMeasurement(Measurement):
             values["position_bits"] = [statistics.fmean(bits) for bits in _buckets(repeats)]
         else:
             values.update(position_ends=[], position_tokens=[], position_bits=[])
+        # All seeds were evaluated on the same windows, so the error does not decrease.
+        errors = zip(*(repeat.position_errors for repeat in repeats))
+        values["position_errors"] = [_mean_of_known(of_bucket) for of_bucket in errors]
         return cls.model_construct(**values)
 
     @property

@@ -268,6 +268,8 @@ class Measurement(ModelRecord):
         document_tokens, document_bits: number of tokens and loss of each document.
         position_ends: last position of each bucket of the loss by position.
         position_tokens, position_bits: number of tokens and loss of each bucket.
+        position_errors: standard error of the mean loss of each bucket over windows, in bits per
+            token; None for a bucket of one window.
         longest_window: tokens of the longest window.
         min_context, mean_context: context of the scored tokens.
         seconds: duration of the forward passes.
@@ -294,6 +296,7 @@ class Measurement(ModelRecord):
     position_ends: list[PositiveCount] = []
     position_tokens: list[NonNegativeInt] = []
     position_bits: list[TotalBits] = []
+    position_errors: list[NotNegative | None] = []
     longest_window: PositiveCount | None = None
     min_context: NonNegativeInt | None = None
     mean_context: NotNegative | None = None

@@ -83,6 +83,42 @@ def test_buckets_match_naive_loop(sweep, trained, name, length, stride, changes)
         assert buckets[end][1] == pytest.approx(bits, rel=1e-5)
 
 
+@pytest.mark.parametrize("length", [16, 48])
+def test_standard_errors_match_independent_formula(sweep, trained, length):
+    """The oracle is the sandwich estimator of a regression on a constant, clustered by window.
+
+    With n / (n - 1), it is that of a ratio of means, in which a window has one observation.
+    """
+    (record,) = sweep("alibi", lengths=[length])
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(trained("alibi"))])
+    task.load_dataset("valid")
+    tokens = torch.cat([line["target"] for line in task.dataset("valid")])
+    inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
+    losses = []  # by window
+    for start in range(0, len(tokens), length):
+        stop = min(start + length, len(tokens))
+        with torch.no_grad():
+            scores = model.eval()(inputs[None, start:stop])[0][0].double().log_softmax(1)
+        losses.append(-scores.gather(1, tokens[start:stop, None])[:, 0] / math.log(2))
+    begin = 0
+    for end, error in zip(record.position_ends, record.position_errors, strict=True):
+        clusters = [window[begin:end] for window in losses if len(window) > begin]
+        begin = end
+        mean = torch.cat(clusters).mean()
+        count = sum(map(len, clusters))
+        meat = sum((cluster - mean).sum() ** 2 for cluster in clusters)
+        expected = (meat * len(clusters) / (len(clusters) - 1)).sqrt() / count
+        assert error == pytest.approx(expected.item(), rel=1e-4)
+        if len({len(cluster) for cluster in clusters}) == 1:
+            means = torch.stack([cluster.mean() for cluster in clusters])
+            assert error == pytest.approx((means.std() / len(means) ** 0.5).item(), rel=1e-4)
+
+
+def test_one_window_has_no_standard_errors(sweep):
+    (record,) = sweep("alibi", lengths=[5000])
+    assert record.position_errors == [None] * len(record.position_ends)
+
+
 @pytest.mark.parametrize("stride", [None, 7])
 def test_buckets_add_up_to_total_loss(sweep, stride):
     (record,) = sweep(lengths=[48], strides=[stride])
@@ -132,7 +168,7 @@ def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     monkeypatch.setattr(TextEvaluator, "measure", measure)
     resumed = sweep(**case)
     for record, expected in zip(resumed, uninterrupted, strict=True):
-        for key in ("position_ends", "position_tokens", "position_bits"):
+        for key in ("position_ends", "position_tokens", "position_bits", "position_errors"):
             assert getattr(record, key) == getattr(expected, key)
 
 

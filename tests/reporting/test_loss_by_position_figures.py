@@ -8,7 +8,13 @@ import re
 import pytest
 from results_documents import cells_of, document, evaluation_record
 
-from alibi_fairseq.reporting.figures_by_position import draw_positions, drawable, position_line
+from alibi_fairseq.reporting.figures_by_position import (
+    ERRORS,
+    draw_positions,
+    drawable,
+    error_explanation,
+    position_line,
+)
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
@@ -134,6 +140,28 @@ def test_line_has_positions_of_buckets_with_enough_tokens():
     assert not drawable(measurements_in(short_text))
 
 
+def test_points_have_standard_errors():
+    """Seeds share the windows, so the error of the mean is the mean of the errors."""
+    errors = [0.5, 0.25, None, 0.125, 0.125]
+    seed1 = record_of(9, 8, 7, 6, 5, seed=1, position_errors=errors)
+    (model,) = average_by_model(measurements_in(seed1))
+    assert position_line(model).errors == [0.5, 0.25, None, 0.125]
+    seed2 = record_of(9, 8, 7, 6, 5, seed=2, position_errors=[0.25, 0.25, None, 0.125, 0.375])
+    (model,) = average_by_model(measurements_in(seed1, seed2))
+    assert position_line(model).errors == [0.375, 0.25, None, 0.25]
+    earlier_version = record_of(9, 8, 7, 6, 5, seed=3)
+    (model,) = average_by_model(measurements_in(seed1, earlier_version))
+    assert position_line(model).errors == []
+
+
+def test_caption_explains_standard_errors_only_if_there_are_any():
+    with_errors = record_of(9, 8, 7, 6, 5, position_errors=[0.5] * 5)
+    assert error_explanation([ALIBI]) == ""
+    assert error_explanation([with_errors]) == ERRORS
+    mixed = error_explanation([with_errors, ALIBI])
+    assert mixed == f"{ERRORS} Results of earlier versions have none."
+
+
 def test_points_of_many_tokens_are_certain():
     many = [tokens * 10 for tokens in TOKENS]
     bits = [10 * bits for bits in ALIBI.position_bits]
@@ -146,7 +174,8 @@ def test_points_of_many_tokens_are_certain():
 
 
 def test_figure_has_line_per_model_and_units(tmp_path):
-    sinusoidal = record_of(9, 8, 7, 6, 11, position_method="sinusoidal")
+    errors = [0.5] * 5
+    sinusoidal = record_of(9, 8, 7, 6, 11, position_method="sinusoidal", position_errors=errors)
     path = tmp_path / "figure.svg"
     draw_positions(measurements_in(ALIBI, sinusoidal), "Loss by position", path)
     comments = path.read_text()
@@ -155,4 +184,6 @@ def test_figure_has_line_per_model_and_units(tmp_path):
     assert "<!-- Position in the window (tokens) -->" in comments
     assert "<!-- Loss in bits per token (lower is better) -->" in comments
     # The caption is broken into lines.
-    assert "Hollow points rest on" in " ".join(re.findall("<!-- (.*) -->", comments))
+    caption = " ".join(re.findall("<!-- (.*) -->", comments))
+    assert "Hollow points rest on" in caption
+    assert "one standard error" in caption
