@@ -52,9 +52,9 @@ def length_axis(axes: Axes, first: float, last: float) -> None:
 def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[float]]]) -> None:
     """Set up a linear axis, or a logarithmic one if the values span more than a factor of 2.5.
 
-    A logarithmic axis ends above the highest value that is at most ``_MAX_AXIS_RATIO`` times the
-    lowest, so that an untrained or diverged model does not compress all other lines. If a line goes
-    beyond the end, its highest value is written there.
+    The label of a logarithmic axis says so. It ends above the highest value that is at most
+    ``_MAX_AXIS_RATIO`` times the lowest, so that an untrained or diverged model does not compress
+    all other lines. If a line goes beyond the end, its highest value is written there.
 
     Args:
         axes: axes of the panel.
@@ -73,6 +73,7 @@ def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[
         return
     end = highest * 1.12
     axes.set_yscale("log")
+    axes.set_ylabel(f"{axes.get_ylabel()}, logarithmic axis")
     axes.set_ylim(lowest / 1.12, end)
     axes.yaxis.set_major_locator(LogLocator(10, subs=_TICKS, numticks=20))
     axes.yaxis.set_minor_locator(NullLocator())

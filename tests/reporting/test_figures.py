@@ -73,6 +73,7 @@ def test_lines_have_measured_points_and_axes_units():
     assert "tokens" in axes.get_xlabel()
     assert "Perplexity" in axes.get_ylabel()
     assert axes.get_yscale() == "log"  # 58 to 400 would flatten ALiBi's line
+    assert axes.get_ylabel().endswith(", logarithmic axis")
     assert axes.get_ylim()[0] < 58
     assert axes.get_ylim()[1] > 400
 
