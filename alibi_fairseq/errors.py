@@ -14,6 +14,7 @@ import linecache
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 import textwrap
@@ -30,6 +31,8 @@ FOLDER = Path(__file__).resolve().parent
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
+#: Signals that ask a command to save and stop. A second Ctrl-C stops immediately.
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 #: Exit code after Ctrl-C, as in a shell: 128 plus the number of the signal.
 INTERRUPTED = 130
 

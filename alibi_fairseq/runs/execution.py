@@ -22,11 +22,9 @@ from typing import IO
 
 import psutil
 
-from ..errors import STOPPED_EARLY, leave_terminal
+from ..errors import STOP_SIGNALS, STOPPED_EARLY, leave_terminal
 from .torchrun import MODULE as TORCHRUN
 
-#: Signals that request saving and stopping. A second Ctrl-C stops immediately.
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 #: Variables of every child process. After a restart, torchrun gives the workers the store of the
 #: previous round, in which they find old addresses and wait for half an hour
 #: (pytorch/pytorch#135712). With this variable, each round has a separate store.

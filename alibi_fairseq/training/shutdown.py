@@ -28,12 +28,10 @@ from contextlib import contextmanager
 import torch
 from fairseq.distributed import utils as distributed_utils
 
-from ..errors import STOPPED_EARLY, leave_terminal
+from ..errors import STOP_SIGNALS, STOPPED_EARLY, leave_terminal
 from .progress import is_finished, note_update
 
 logger = logging.getLogger(__name__)
-
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 
 
 class TrainingStopHandler:
@@ -73,10 +71,10 @@ class TrainingStopHandler:
                 os.kill(child.pid, signal.SIGUSR1)
 
     def listen(self) -> None:
-        """Handle ``SIGNALS``. Python allows this in the main thread only; do nothing in others."""
+        """Handle ``STOP_SIGNALS``, in the main thread only, as Python allows it."""
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             ignored = signal.getsignal(number) is signal.SIG_IGN
             if number == signal.SIGHUP and ignored:  # started by nohup
                 continue
@@ -98,7 +96,7 @@ def listening() -> Iterator[TrainingStopHandler]:
     global _current
     outer = _current
     _current = TrainingStopHandler()
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         _current.listen()
         yield _current

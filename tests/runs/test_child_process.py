@@ -15,7 +15,7 @@ import pytest
 import torch
 from commands import ROOT
 
-from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
+from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
 from alibi_fairseq.runs import execution
 from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError
 from alibi_fairseq.runs.execution import Slot, execute_command
@@ -79,12 +79,12 @@ def short_polls(monkeypatch):
     ],
 )
 def test_execute_returns_exit_code_and_restores_handlers(program, code):
-    before = [signal.getsignal(number) for number in execution.STOP_SIGNALS]
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
     assert execute_command([sys.executable, "-c", program]) == code
-    assert [signal.getsignal(number) for number in execution.STOP_SIGNALS] == before
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
-STOP_CASES = [([number], ".began", {}, STOPPED_EARLY) for number in execution.STOP_SIGNALS]
+STOP_CASES = [([number], ".began", {}, STOPPED_EARLY) for number in STOP_SIGNALS]
 STOP_CASES += [
     # SIGUSR1 would end a process that does not listen yet.
     ([signal.SIGTERM], ".early", {"starts_after": 1.0}, STOPPED_EARLY),
@@ -354,9 +354,9 @@ def test_unexpected_error_stops_others(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-@pytest.mark.parametrize("number", execution.STOP_SIGNALS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_stopped_function_restores_handlers(tmp_path, number):
-    before = [signal.getsignal(stop) for stop in execution.STOP_SIGNALS]
+    before = [signal.getsignal(stop) for stop in STOP_SIGNALS]
 
     def work():
         (tmp_path / "began").touch()
@@ -364,4 +364,4 @@ def test_stopped_function_restores_handlers(tmp_path, number):
 
     send(number, when=tmp_path / "began")
     assert run_with_exit_code(work) == 75
-    assert [signal.getsignal(stop) for stop in execution.STOP_SIGNALS] == before
+    assert [signal.getsignal(stop) for stop in STOP_SIGNALS] == before

@@ -13,7 +13,7 @@ from fairseq.trainer import Trainer
 from fairseq_cli.train import should_stop_early
 from fairseq_runs import run_train, same_training_state, write_corpus
 
-from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.errors import STOP_SIGNALS, UserInputError
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.training import shutdown
 
@@ -89,11 +89,11 @@ def started(train_step=None) -> SimpleNamespace:
 
 
 def test_signal_handlers_are_restored():
-    before = [signal.getsignal(number) for number in shutdown.SIGNALS]
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
     with shutdown.listening():
         started()
-        assert [signal.getsignal(number) for number in shutdown.SIGNALS] != before
-    assert [signal.getsignal(number) for number in shutdown.SIGNALS] == before
+        assert [signal.getsignal(number) for number in STOP_SIGNALS] != before
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
 class TestStopRequest:
