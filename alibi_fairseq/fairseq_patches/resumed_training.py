@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable
 
-from fairseq import checkpoint_utils
 from fairseq.optim import AMPOptimizer, FP16Optimizer
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
-from fairseq.utils import safe_getattr
 
 from ..errors import UserInputError
 from ..training.progress import is_finished, note_update
@@ -79,35 +76,6 @@ def restore_number_of_updates(load, trainer, path, reset_optimizer=False, *argum
         trainer.set_num_updates(updates)
         trainer.checkpoint_without_optimizer = path
     return extra_state
-
-
-@patch_method(checkpoint_utils, "prune_state_dict")
-def keep_pruned_layers(prune, state_dict, model_cfg):
-    """Leave weights as they are if they have as many layers as ``--decoder-layers-to-keep`` lists.
-
-    fairseq also removes layers from the checkpoints of a training with this option, which already
-    lack the others, so that they cannot be loaded (``prune_state_dict`` in
-    ``fairseq/checkpoint_utils.py``).
-    """
-    kept = safe_getattr(model_cfg, "decoder_layers_to_keep")
-    names = [re.match(r"decoder\.layers\.(\d+)\.", name) for name in state_dict]
-    layers = {match[1] for match in names if match}
-    if kept and len(layers) == len(kept.split(",")):
-        return state_dict
-    return prune(state_dict, model_cfg)
-
-
-def count_kept_layers(trainer) -> None:
-    """Replace the number of layers in the saved options by that of ``--decoder-layers-to-keep``.
-
-    fairseq saves the number without this option, and after pruning it does not save the option
-    (``prune_state_dict`` in ``fairseq/checkpoint_utils.py``), so that the checkpoints cannot be
-    loaded.
-    """
-    model = trainer.cfg.model
-    kept = safe_getattr(model, "decoder_layers_to_keep")
-    if kept:
-        model.decoder_layers = len(kept.split(","))
 
 
 def forget_time_of_other_training(trainer) -> None:

@@ -16,7 +16,6 @@ from ..training import progress, save_dir, shutdown
 from ..training.training_record import record_training
 from . import distributed, patch_method, startup
 from .resumed_training import (
-    count_kept_layers,
     forget_time_of_other_training,
     resume_early_stopping,
     skip_finished_training,
@@ -64,7 +63,6 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
         save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
     if trainer.data_parallel_world_size > 1:
         torch.distributed.barrier()
-    count_kept_layers(trainer)
     path = Path(cfg.save_dir) / cfg.restore_file
     with wrong_parts(path) if path.exists() else nullcontext():
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)

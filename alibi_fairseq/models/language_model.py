@@ -137,8 +137,6 @@ class AlibiLanguageModel(FairseqLanguageModel):
         for width in ("decoder_input_dim", "decoder_output_dim"):
             if getattr(args, width) is None:
                 setattr(args, width, args.decoder_embed_dim)
-        if args.decoder_layers_to_keep:
-            args.decoder_layers = number_of_layers_to_keep(args)
         if args.offload_activations:
             args.checkpoint_activations = True  # as in fairseq, offloading implies recomputing
         check_options(args)
@@ -208,23 +206,6 @@ def plain_options(args, config: type[AlibiLanguageModelConfig]) -> argparse.Name
     return options
 
 
-def number_of_layers_to_keep(args: argparse.Namespace) -> int:
-    """Return the number of layers that ``--decoder-layers-to-keep`` lists.
-
-    Raises:
-        UserInputError: it is no list of layers, or layers differ in an option.
-    """
-    layers = args.decoder_layers_to_keep.split(",")
-    if not all(layer.isdecimal() for layer in layers):  # fairseq only counts them
-        raise UserInputError("--decoder-layers-to-keep is a list of layers such as 0,2,4.")
-    if "," in f"{args.position_method}{args.attention_window}":
-        raise UserInputError(
-            "--decoder-layers-to-keep cannot be combined with a --position-method or "
-            "--attention-window that differs between layers. Keep all layers."
-        )
-    return len(layers)
-
-
 #: Least values of options.
 MINIMUMS = {
     "decoder_layers": 1,
@@ -244,6 +225,8 @@ PROBABILITIES = (
     "decoder_layerdrop",
     "relu_dropout",
 )
+#: Options of ``transformer_lm`` that this model lacks.
+UNSUPPORTED = ("character_embeddings", "base_layers", "decoder_layers_to_keep")
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -285,10 +268,9 @@ def check_options(args: argparse.Namespace) -> None:
         )
     if args.adaptive_input and not args.adaptive_input_cutoff:
         raise UserInputError("--adaptive-input requires cutoffs. Pass --adaptive-input-cutoff N,N.")
-    if args.character_embeddings:
-        raise UserInputError("Character embeddings are not supported; drop --character-embeddings.")
-    if args.base_layers:
-        raise UserInputError("BASE layers are not supported; drop --base-layers.")
+    for option in UNSUPPORTED:
+        if getattr(args, option):
+            raise UserInputError(f"--{option.replace('_', '-')} is not supported. Remove it.")
     if args.tie_adaptive_weights and not can_tie_adaptive_weights(args):
         raise UserInputError(
             "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors, and widths "

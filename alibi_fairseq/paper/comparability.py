@@ -177,7 +177,6 @@ def size_options(setting: dict) -> dict[str, str]:
     width = setting["width"]
     return {
         "decoder_layers": str(setting["layers"]),
-        "decoder_layers_to_keep": "none",
         "decoder_embed_dim": str(width),
         "decoder_ffn_embed_dim": str(4 * width),
         "decoder_attention_heads": str(setting["heads"]),

@@ -30,7 +30,7 @@ TRAINING = {
     "--required-batch-size-multiple 0": "--required-batch-size-multiple",
     "--tie-adaptive-weights": "--tie-adaptive-weights",
     "--base-layers 1": "--base-layers",
-    "--decoder-layers-to-keep x": "decoder_layers_to_keep",
+    "--decoder-layers-to-keep 0": "--decoder-layers-to-keep",
     "--output-dictionary-size 20": "--no-share-decoder-input-output-embed",
     "--finetune-from-model FOLDER": "--finetune-from-model",
     "--fp16": "--fp16",

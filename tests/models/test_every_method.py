@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import random_tokens, small_model
 from fairseq_runs import run_eval_lm, run_train, write_corpus
-from omegaconf import OmegaConf
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
@@ -64,28 +63,6 @@ def test_state_dict_adds_only_method_parameters(method, length):
     state = model.state_dict()
     shapes = {name: tuple(state[name].shape) for name in state.keys() - shared_names}
     assert shapes == expected
-
-
-#: Models with parameters of positions or of score scaling in every layer.
-MODELS_WITH_LAYER_PARAMETERS = []
-for method, names in METHOD_PARAMETERS.items():
-    if any("N" in name for name in names):
-        MODELS_WITH_LAYER_PARAMETERS.append((method,))
-MODELS_WITH_LAYER_PARAMETERS.append(("alibi", "--score-scaling", "ssmax"))
-
-
-@pytest.mark.parametrize("flags", MODELS_WITH_LAYER_PARAMETERS, ids=" ".join)
-def test_pruned_model_loads_weights_of_selected_layer(flags):
-    full = small_model(*flags)
-    pruned = small_model(*flags, "--decoder-layers-to-keep", "1")
-    for parameter in full.parameters():
-        torch.nn.init.normal_(parameter)
-    full_state = full.state_dict()
-    options = OmegaConf.create({"_name": "alibi_lm", "decoder_layers_to_keep": "1"})
-    pruned.load_state_dict(full_state, model_cfg=options)
-    for name, tensor in pruned.state_dict().items():
-        full_name = name.replace("layers.0.", "layers.1.")
-        assert torch.equal(tensor, full_state[full_name])
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)

@@ -188,7 +188,6 @@ def test_layer_patterns_are_named_in_results(flags, name):
         ("none,learned", [], "'learned' acts on all layers"),
         ("transformer_xl,none", ["--mem-len", "4"], "'transformer_xl' acts on all layers"),
         ("alibi,none", ["--rotary-base", "500"], "--rotary-base applies only to"),
-        ("alibi,none", ["--decoder-layers-to-keep", "0,1"], "--decoder-layers-to-keep"),
     ],
 )
 def test_invalid_layer_patterns_are_rejected(methods, flags, message):
