@@ -10,11 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from alibi_fairseq.compare.comparison_config import (
-    ComparisonConfig,
-    CorpusConfig,
-    ExcerptConfig,
-)
+from alibi_fairseq.compare.comparison_config import ComparisonConfig, CorpusConfig
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
 
@@ -26,7 +22,7 @@ TRAINING_KEYS = (
 )
 EVALUATION_KEYS = (
     *("eval_lengths", "strides", "sliding", "subset", "score_from", "score_to", "per_document"),
-    *("also_on", "variants", "title"),
+    *("variants", "title"),
 )
 
 
@@ -54,7 +50,6 @@ TABLES = {
     "training-keys": Table(ComparisonConfig, TRAINING_KEYS),
     "evaluation-keys": Table(ComparisonConfig, EVALUATION_KEYS),
     "corpus-keys": Table(CorpusConfig),
-    "excerpt-keys": Table(ExcerptConfig),
 }
 
 

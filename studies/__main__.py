@@ -174,9 +174,7 @@ def main(arguments: list[str]) -> int:
                 args.results / PRIMARY_RESULTS, MODELS, args.results / FIGURE, args.readme
             )
         return 0
-    # YAML reads the name 2024 as a number.
-    corpora = [str(corpus["name"]) for corpus in config.corpora]
-    texts = corpus_paths(args.corpus, corpora)
+    texts = corpus_paths(args.corpus, [corpus.name for corpus in config.corpora])
     folder = (args.work_dir or WORK_DIR) / args.config.stem
     pattern = "*" if args.models is None else args.models
     study = Study(config, texts, folder, results, write_page, pattern)

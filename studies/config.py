@@ -5,18 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from pathlib import Path
+from typing import Literal
 
 import pydantic.dataclasses
 
 from alibi_fairseq.compare.comparison_config import STRICT, ComparisonConfig, ModelSpec
 from alibi_fairseq.compare.comparison_runs import eval_steps_of
 from alibi_fairseq.compare.config_files import from_mapping
+from alibi_fairseq.compare.config_values import ListOrItem, PositiveInt
+from alibi_fairseq.results.manifest import Name
 
+from .corpus_excerpt import ExcerptConfig
 from .losses import EvaluationKey
 from .primary_tests import StudiedModels, evaluation_name, needed_evaluations
 
 #: Keys of a part that list its models. All other keys say how they are trained and evaluated.
-_KEYS_OF_MODELS = ("methods", "train_lengths", "seeds", "train_on", "order")
+_KEYS_OF_MODELS = ("methods", "train_lengths", "seeds", "train_on")
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
+class StudyCorpus:
+    """Corpus of a study. The command line gives the path of its text.
+
+    Attributes:
+        name: name of the corpus.
+        excerpt: size of the excerpt to train and test on (default: the whole text).
+        documents: ``files``: each file is a document; ``titles``: a title begins a document, as in
+            WikiText's ``*.tokens`` files, and repeated documents are kept once.
+        sample: bytes of text to prepare, in documents drawn by their hash, repeated ones once
+            (default: all of the text).
+    """
+
+    name: Name
+    excerpt: ExcerptConfig | None = None
+    documents: Literal["files", "titles"] = "files"
+    sample: PositiveInt | None = None
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
+class StudyPart(ComparisonConfig):
+    """Comparison that can train and evaluate on different corpora.
+
+    Attributes:
+        shared_vocabulary: number of entries of one sentencepiece dictionary that all texts share.
+        train_on: names of the corpora to train on (default: all).
+        also_on: names of corpora on which every model is evaluated, whichever corpus it was trained
+            on.
+    """
+
+    shared_vocabulary: PositiveInt = field(kw_only=True)
+    train_on: ListOrItem[str] = ()
+    also_on: ListOrItem[str] = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        unknown = {*self.train_on, *self.also_on} - {corpus.name for corpus in self.corpora}
+        if unknown:
+            raise ValueError(f"there is no corpus '{min(unknown)}'")
+
+    def model_specs(self) -> Iterator[ModelSpec]:
+        """Yield the models to train, all of the first seed first."""
+        for spec in super().model_specs():
+            if not self.train_on or spec.corpus in self.train_on:
+                yield spec
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
@@ -24,7 +75,7 @@ class StudyConfig:
     """A YAML file of models: comparisons that share corpora, training, and evaluation.
 
     Attributes:
-        corpora: corpora as in a comparison, without the paths of their texts.
+        corpora: corpora of all parts.
         parts: comparisons, in the order of training.
         training: keys of the training that all parts share.
         evaluation: keys of the evaluation that all parts share.
@@ -34,7 +85,7 @@ class StudyConfig:
     """
 
     title: str
-    corpora: list[dict]
+    corpora: list[StudyCorpus]
     parts: list[dict]
     training: dict = field(default_factory=dict)
     evaluation: dict = field(default_factory=dict)
@@ -57,20 +108,18 @@ class StudyConfig:
         if self.tests:
             _check_tests(parts, self.tests)
 
-    def comparisons(self, texts: Mapping[str, Path]) -> tuple[ComparisonConfig, ...]:
+    def comparisons(self, data: Mapping[str, Path]) -> tuple[StudyPart, ...]:
         """Return the parts as comparisons.
 
         Args:
-            texts: path of the text of each corpus; a missing one is replaced by a placeholder.
+            data: binary data of each corpus; a missing one is replaced by a placeholder.
         """
         corpora = []
         for corpus in self.corpora:
-            name = str(corpus.get("name"))
-            text = texts.get(name, Path(name.upper()))
-            key = "data" if (text / "dict.txt").is_file() else "text"
-            corpora.append({**corpus, key: str(text)})
+            folder = data.get(corpus.name, Path(corpus.name.upper()))
+            corpora.append({"name": corpus.name, "data": str(folder)})
         shared = {**self.training, **self.evaluation, "corpora": corpora}
-        return tuple(from_mapping({**shared, **part}) for part in self.parts)
+        return tuple(from_mapping({**shared, **part}, StudyPart) for part in self.parts)
 
     def with_methods(self, methods: Sequence[str], user_dir: str | None) -> StudyConfig:
         """Return the same study of other methods, at the training length of the tests.
@@ -89,7 +138,7 @@ class StudyConfig:
         return replace(self, training=training, evaluation=evaluation, parts=[part])
 
 
-def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:
+def _check_equal_parts(parts: Iterable[StudyPart]) -> None:
     """Check that parts with the same model differ only in the models that they list.
 
     The results folder has one place for a model, so a second version of it could not be kept.
@@ -97,7 +146,7 @@ def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:
     Raises:
         ValueError: two parts train or evaluate a model differently.
     """
-    first_parts: dict[str, ComparisonConfig] = {}
+    first_parts: dict[str, StudyPart] = {}
     for part in parts:
         for model in part.model_specs():
             name = run_name(model)
@@ -111,7 +160,7 @@ def _check_equal_parts(parts: Iterable[ComparisonConfig]) -> None:
                     )
 
 
-def _check_tests(parts: Iterable[ComparisonConfig], tests: StudiedModels) -> None:
+def _check_tests(parts: Iterable[StudyPart], tests: StudiedModels) -> None:
     """Check that the models of the six tests are evaluated as the tests need.
 
     Models may be missing. The tests that need them are then listed as not run.
@@ -140,7 +189,7 @@ def _check_tests(parts: Iterable[ComparisonConfig], tests: StudiedModels) -> Non
             )
 
 
-def _check_scored_range(part: ComparisonConfig, tests: StudiedModels) -> None:
+def _check_scored_range(part: StudyPart, tests: StudiedModels) -> None:
     """Check that each document has a scored range after, and as long as, the longest window.
 
     Raises:
@@ -161,21 +210,20 @@ def _check_scored_range(part: ComparisonConfig, tests: StudiedModels) -> None:
         )
 
 
-def _evaluations_of(part: ComparisonConfig, spec: ModelSpec) -> Iterator[EvaluationKey]:
+def _evaluations_of(part: StudyPart, spec: ModelSpec) -> Iterator[EvaluationKey]:
     """Yield the evaluations of a model on the corpus that it is trained on."""
     (corpus,) = [corpus for corpus in part.corpora if corpus.name == spec.corpus]
-    for step in eval_steps_of(part, corpus, spec, Path(), Path()):
-        if not step.data:
-            for _, length, stride in step.cases:
-                yield EvaluationKey(
-                    corpus=spec.corpus,
-                    method=spec.method.notation,
-                    train_length=spec.train_length,
-                    length=length,
-                    stride=stride,
-                    variant=step.name,
-                    tested_on=spec.corpus,
-                )
+    for step in eval_steps_of(part, corpus, spec, Path()):
+        for _, length, stride in step.cases:
+            yield EvaluationKey(
+                corpus=spec.corpus,
+                method=spec.method.notation,
+                train_length=spec.train_length,
+                length=length,
+                stride=stride,
+                variant=step.name,
+                tested_on=spec.corpus,
+            )
 
 
 def run_name(spec: ModelSpec) -> str:

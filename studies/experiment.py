@@ -14,10 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from alibi_fairseq.compare.comparison_config import ComparisonConfig, CorpusConfig
 from alibi_fairseq.compare.comparison_runs import ComparisonRun, list_runs, sha256_if_present
-from alibi_fairseq.compare.corpus_preparation import is_prepared, prepare_corpora
-from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.completion import check_settings, read_json_if_present
 from alibi_fairseq.results.files import (
@@ -28,13 +25,57 @@ from alibi_fairseq.results.files import (
 )
 from alibi_fairseq.results.record import ResultsFile
 from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
+from alibi_fairseq.runs.run import EvalStep, Run
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import TunedRun
 
-from .config import StudyConfig, run_name
+from .config import StudyConfig, StudyCorpus, StudyPart, run_name
+from .corpus_preparation import data_folder, is_prepared, prepare_corpora
 from .losses import MODEL_FILE
 
 EVALUATION_FILE = "evaluation.json"
+
+
+@dataclass(frozen=True)
+class OtherCorpusStep(EvalStep):
+    """Evaluation on another corpus than that of the training.
+
+    Attributes:
+        corpus: name of the corpus.
+        data: folder of its binary data.
+    """
+
+    corpus: str = ""
+    data: str = ""
+
+    @property
+    def is_variant(self) -> bool:
+        """False, because the model is evaluated as trained."""
+        return False
+
+    def data_of(self, run: Run) -> str:
+        """Return the folder of the binary data."""
+        return self.data
+
+
+def steps_on_other_corpora(part: StudyPart, model: ComparisonRun) -> list[OtherCorpusStep]:
+    """Return the evaluations of a model on the corpora of ``also_on``, in the same windows."""
+    as_trained = model.run.eval_steps[0]
+    steps = []
+    for corpus in part.corpora:
+        if corpus.name in part.also_on and corpus.name != model.spec.corpus:
+            path = as_trained.results_path.with_name(f"results-on-{corpus.name}.json")
+            steps.append(
+                OtherCorpusStep(
+                    results_path=path,
+                    config=as_trained.config,
+                    flags=as_trained.flags,
+                    name=f"on {corpus.name}",
+                    corpus=corpus.name,
+                    data=str(corpus.data),
+                )
+            )
+    return steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +88,13 @@ class StudyRun(TunedRun):
         results_folder: folder of its results.
     """
 
-    part: ComparisonConfig
+    part: StudyPart
     corpus: str
     results_folder: Path
 
     @classmethod
     def of_comparison(
-        cls, name: str, part: ComparisonConfig, model: ComparisonRun, results_folder: Path
+        cls, name: str, part: StudyPart, model: ComparisonRun, results_folder: Path
     ) -> StudyRun:
         """Return the run of a comparison's model under the study's name.
 
@@ -70,7 +111,7 @@ class StudyRun(TunedRun):
             updates=run.updates,
             tokens=run.tokens,
             trials=run.trials,
-            eval_steps=run.eval_steps,
+            eval_steps=(*run.eval_steps, *steps_on_other_corpora(part, model)),
             may_diverge=True,
             part=part,
             corpus=model.spec.corpus,
@@ -92,8 +133,9 @@ class StudyRun(TunedRun):
         evaluations = []
         for step in self.eval_steps:
             for subset in step.config.subsets:
-                file = Path(step.data or self.data) / f"{subset}.bin"
-                name = f"{step.name} {file.name}" if step.data else file.name
+                file = Path(step.data_of(self)) / f"{subset}.bin"
+                in_other_corpus = isinstance(step, OtherCorpusStep)
+                name = f"{step.name} {file.name}" if in_other_corpus else file.name
                 data[name] = sha256_if_present(file)
             cases = sorted(step.cases)
             evaluations.append({"name": step.name, "points": cases, **step.settings})
@@ -138,11 +180,12 @@ class StudyRun(TunedRun):
         command = self.training_command().command_line
         results_by_file: dict[str, list[ResultsFile]] = {}
         for step in self.eval_steps:
-            tested_on = step.name.removeprefix("on ") if step.data else self.corpus
+            other_corpus = step.corpus if isinstance(step, OtherCorpusStep) else ""
+            tested_on = other_corpus or self.corpus
             results = step.load_results(self)
             named = {"corpus": tested_on}
             records = [record.model_copy(update=named) for record in results.records]
-            name = f"evaluation-on-{tested_on}.json" if step.data else EVALUATION_FILE
+            name = f"evaluation-on-{other_corpus}.json" if other_corpus else EVALUATION_FILE
             results_by_file.setdefault(name, []).append(
                 results.model_copy(update={"records": records})
             )
@@ -187,26 +230,30 @@ class Study(Experiment):
     report_if_incomplete = True
 
     @cached_property
-    def parts(self) -> tuple[ComparisonConfig, ...]:
-        return self.config.comparisons(self.texts)
+    def data(self) -> dict[str, Path]:
+        """Folder of the binary data of each corpus whose text is given."""
+        folders = {}
+        for name, text in self.texts.items():
+            folders[name] = data_folder(name, text, self.folder)
+        return folders
+
+    @cached_property
+    def parts(self) -> tuple[StudyPart, ...]:
+        return self.config.comparisons(self.data)
 
     @property
-    def corpora(self) -> list[CorpusConfig]:
+    def corpora(self) -> list[StudyCorpus]:
         """The corpora whose text is given."""
-        return [corpus for corpus in self.parts[0].corpora if corpus.name in self.texts]
+        return [corpus for corpus in self.config.corpora if corpus.name in self.texts]
 
     @property
     def prepared(self) -> bool:
-        return all(is_prepared(corpus, (), self.folder) for corpus in self.corpora)
+        return all(is_prepared(corpus, self.data[corpus.name]) for corpus in self.corpora)
 
     def prepare(self) -> None:
         """Prepare the data, and reject existing results with other settings."""
-        first = self.parts[0]
-        missing = [corpus.name for corpus in first.corpora if corpus.name not in self.texts]
-        if missing and self.corpora and first.shared_vocabulary:
-            flags = " ".join(f"--corpus {name}=PATH" for name in missing)
-            raise UserInputError(f"The dictionary is learned from all texts. Pass {flags} as well.")
-        prepare_corpora(self.corpora, (), first.shared_vocabulary, self.folder)
+        entries = self.parts[0].shared_vocabulary
+        prepare_corpora(self.config.corpora, self.texts, entries, self.folder)
         # Also of models that the pattern leaves out, because the page compares all models.
         for run in self._runs_of_corpora:
             run.check_existing_results()
@@ -219,12 +266,11 @@ class Study(Experiment):
     @property
     def _runs_of_corpora(self) -> list[StudyRun]:
         """The models whose text is given, in the order of training."""
-        available = {corpus.name for corpus in self.corpora}
         runs: dict[str, StudyRun] = {}
         for part in self.parts:
             for model in list_runs(part, self.folder, self.results / "tuning"):
                 name = run_name(model.spec)
-                if model.spec.corpus in available and name not in runs:
+                if model.spec.corpus in self.texts and name not in runs:
                     results_folder = self.results / "cells" / name
                     runs[name] = StudyRun.of_comparison(name, part, model, results_folder)
         return list(runs.values())

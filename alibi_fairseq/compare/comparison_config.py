@@ -7,7 +7,7 @@ values, and :mod:`.config_files` reads the file.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -33,30 +33,11 @@ from .config_values import (
 )
 
 DEFAULT_TITLE = "Perplexity by evaluation length"
-#: Axes of a comparison in their default order of importance. The first axis varies slowest.
-AXES = ("seeds", "corpora", "train_lengths", "methods")
 #: Files and folders of the output folder, which no corpus can have as its folder.
-RESERVED_NAMES = ("lock", "jobs", "vocabulary", "comparison.yaml", "results.json", "speeds.json")
+RESERVED_NAMES = ("lock", "jobs", "comparison.yaml", "results.json", "speeds.json")
 #: Pydantic settings of all configurations. Unknown keys are rejected. Numbers are accepted as
 #: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
-
-
-@dataclass(frozen=True, config=STRICT)
-class ExcerptConfig:
-    """Size of an excerpt of a prepared corpus.
-
-    Attributes:
-        train: tokens of the training split.
-        documents: number of documents of the test split.
-        tokens: tokens of each of these documents; shorter documents are left out.
-        valid: tokens of the validation split.
-    """
-
-    train: PositiveInt
-    documents: Annotated[Int, Field(ge=2)]
-    tokens: PositiveInt
-    valid: PositiveInt = 32_768
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -70,12 +51,6 @@ class CorpusConfig:
         tokenizer: ``sentencepiece`` or ``words``.
         vocabulary: number of dictionary entries (default: depends on the size of the text).
         probe: synthetic task to train and test on.
-        documents: ``files``: each file is a document; ``titles``: a title begins a document, as in
-            WikiText's ``*.tokens`` files, and repeated documents are kept once.
-        sample: bytes of text to prepare, in documents drawn by their hash, repeated ones once
-            (default: all of the text).
-        excerpt: size of the excerpt to train and test on (default: the whole text); ``data``, if
-            given, must be this excerpt already.
     """
 
     name: Name
@@ -90,9 +65,6 @@ class CorpusConfig:
         description="number of dictionary entries (default: depends on the size of the text)",
     )
     probe: Literal["copy", "passkey", "mqar"] | None = None
-    documents: Literal["files", "titles"] = "files"
-    sample: PositiveInt | None = None
-    excerpt: ExcerptConfig | None = None
 
     def __post_init__(self):
         if ":" in self.name:
@@ -110,37 +82,12 @@ class CorpusConfig:
                 raise ValueError(f"the probe '{self.probe}' takes no text")
         elif bool(self.text) == bool(self.data):
             raise ValueError("needs either 'text' or 'data'")
-        if self.data:
-            self._check_binary_data()
-
-    def _check_binary_data(self) -> None:
-        """Check that no key would change data that is already prepared.
-
-        Raises:
-            ValueError: a key applies only to text. With an excerpt, ``documents`` and ``sample``
-                are allowed, because they describe the text that the excerpt was made from.
-        """
-        keys = self.tokenizer_keys
-        if not self.excerpt:
-            if self.documents != "files":
-                keys.append("documents")
-            if self.sample is not None:
-                keys.append("sample")
-        if keys:
-            raise ValueError(
-                f"'data' is binary data already, so '{keys[0]}' has no effect. Remove "
-                f"'{keys[0]}', or give 'text' instead of 'data'"
-            )
-
-    @property
-    def tokenizer_keys(self) -> list[str]:
-        """Keys of the tokenizer and its vocabulary that differ from their defaults."""
-        keys = []
-        if self.tokenizer != "sentencepiece":
-            keys.append("tokenizer")
-        if self.vocabulary is not None:
-            keys.append("vocabulary")
-        return keys
+        for key, default in (("tokenizer", "sentencepiece"), ("vocabulary", None)):
+            if self.data and getattr(self, key) != default:
+                raise ValueError(
+                    f"'data' is binary data already, so '{key}' has no effect. Remove '{key}', or "
+                    "give 'text' instead of 'data'"
+                )
 
 
 class ModelSpec(NamedTuple):
@@ -162,13 +109,8 @@ class ComparisonConfig:
     Attributes:
         corpora: corpora to train and evaluate on.
         user_dir: folder of a plugin with position methods, which is also passed as ``--user-dir``.
-        train_on: names of the corpora to train on (default: all).
-        also_on: names of corpora on which every model is evaluated, whichever corpus it was trained
-            on.
-        shared_vocabulary: number of entries of one sentencepiece dictionary that all texts share.
         batches_per_update: number of batches whose gradients are accumulated for an update; more
             batches need less memory.
-        order: order of the runs, outermost loop first.
         sliding: additional strides, each with its evaluation lengths.
         variants: additional evaluations with other options of the model, by method and name of the
             variant; ``train_length`` stands for the training length.
@@ -237,11 +179,7 @@ class ComparisonConfig:
     )
     title: str = Field(DEFAULT_TITLE, description="title of table and figure")
     user_dir: str | None = None
-    train_on: ListOrItem[str] = ()
-    also_on: ListOrItem[str] = ()
-    shared_vocabulary: PositiveInt | None = None
     batches_per_update: PositiveInt = 1
-    order: NonEmptyListOrItem[str] = AXES
     sliding: dict[PositiveInt, NonEmptyListOrItem[Length]] = field(default_factory=dict)
     variants: dict[Method, dict[Name, dict[str, Any]]] = field(default_factory=dict)
     method_flags: dict[Method, Flags] = field(default_factory=dict)
@@ -250,21 +188,7 @@ class ComparisonConfig:
         names = [corpus.name for corpus in self.corpora]
         if len(set(names)) < len(names):
             raise ValueError("corpora: two of them have the same name")
-        if sorted(self.order) != sorted(AXES):
-            raise ValueError(f"order: must name {', '.join(AXES)}, each once")
-        unknown = set(self.train_on + self.also_on) - set(names)
-        if unknown:
-            raise ValueError(f"there is no corpus '{min(unknown)}'")
-        has_text = any(corpus.text for corpus in self.corpora)
-        if self.also_on and has_text and not self.shared_vocabulary:
-            raise ValueError("also_on: the texts need one dictionary; give shared_vocabulary")
         for corpus in self.corpora:
-            if self.shared_vocabulary and corpus.tokenizer_keys:
-                key = corpus.tokenizer_keys[0]
-                raise ValueError(
-                    f"shared_vocabulary: it replaces the {key} of the corpus '{corpus.name}'. "
-                    f"Remove '{key}' or shared_vocabulary"
-                )
             if corpus.probe:
                 for length in self.train_lengths:
                     PROBES[corpus.probe].check(length)
@@ -322,25 +246,11 @@ class ComparisonConfig:
         )
 
     def model_specs(self) -> Iterator[ModelSpec]:
-        """Yield the models to train, the most important first."""
-        corpora = [corpus.name for corpus in self.corpora]
-        if self.train_on:
-            corpora = [name for name in corpora if name in self.train_on]
-        values: dict[str, Sequence] = {
-            "seeds": self.seeds,
-            "corpora": corpora,
-            "train_lengths": self.train_lengths,
-            "methods": self.methods,
-        }
-        axes = [values[axis] for axis in self.order]
-        for combination in itertools.product(*axes):
-            chosen = dict(zip(self.order, combination))
-            yield ModelSpec(
-                corpus=chosen["corpora"],
-                method=chosen["methods"],
-                train_length=chosen["train_lengths"],
-                seed=chosen["seeds"],
-            )
+        """Yield the models to train, all of the first seed first."""
+        for seed, corpus, train_length, method in itertools.product(
+            self.seeds, self.corpora, self.train_lengths, self.methods
+        ):
+            yield ModelSpec(corpus.name, method, train_length, seed)
 
     @property
     def tokens_per_batch(self) -> int:

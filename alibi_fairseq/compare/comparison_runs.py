@@ -19,7 +19,7 @@ from ..runs.run import EvalStep, ProbeEvalStep, Run
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .config_values import at_length, tokens_at
-from .corpus_preparation import data_folder, text_folder
+from .corpus_preparation import data_folder
 
 #: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
 MAX_WARMUP_UPDATES = 4000
@@ -64,7 +64,7 @@ def list_runs(
             lr = tuning.lr
             trials = tuning.trials
         run = build_run(comparison, spec, data, folder, lr)
-        eval_steps = tuple(eval_steps_of(comparison, corpus, spec, run.folder, folder))
+        eval_steps = tuple(eval_steps_of(comparison, corpus, spec, run.folder))
         run = replace(run, trials=trials, eval_steps=eval_steps, tuning=tuning)
         runs.append(ComparisonRun(spec, run))
     return runs
@@ -209,17 +209,14 @@ def eval_steps_of(
     corpus: CorpusConfig,
     spec: ModelSpec,
     results_folder: Path,
-    folder: Path,
 ) -> Iterator[EvalStep]:
     """Yield the evaluations of a model.
 
-    The model is evaluated as trained, with additional strides, as each variant, and on other
-    corpora.
+    The model is evaluated as trained, with additional strides, and as each variant.
 
     Args:
         corpus: the corpus that the model is trained on.
         results_folder: folder of the results files.
-        folder: output folder of the comparison.
     """
     overrides: dict = {}
     if "learned" in spec.method.names:
@@ -247,16 +244,6 @@ def eval_steps_of(
     yield as_trained
     yield from _sliding_steps(comparison, spec, as_trained)
     yield from _variant_steps(comparison, spec, as_trained)
-
-    for test_corpus in comparison.corpora:
-        is_other_text = test_corpus != corpus and not test_corpus.probe
-        if is_other_text and test_corpus.name in comparison.also_on:
-            yield replace(
-                as_trained,
-                name=f"on {test_corpus.name}",
-                results_path=results_folder / f"results-on-{test_corpus.name}.json",
-                data=str(text_folder(test_corpus, folder)),
-            )
 
 
 def _sliding_steps(

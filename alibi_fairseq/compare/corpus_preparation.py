@@ -6,24 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..data.custom_text import CustomTextBuilder
-from ..data.document_sampling import sample_documents
 from ..data.pipeline import prepare_corpus
 from ..data.probe_data import prepare_probe
 from ..data.probes import PROBES
-from ..data.shared_vocabulary import SharedVocabularyBuilder, train_shared_model
 from ..data.sources import check_output_folder
 from ..errors import UserInputError
 from ..machine import cores
 from ..results.completion import check_settings
 from ..results.data_folder import DataFolder
-from ..results.manifest import other_name
 from .comparison_config import CorpusConfig
-from .corpus_excerpt import cut_excerpt, is_excerpt
-
-#: Percentage of the text held out for validation, and again for test.
-HELD_OUT = 5.0
-#: The same percentage for an excerpt, which needs many test documents.
-EXCERPT_HELD_OUT = 20.0
 
 #: Files of a text that are listed by name.
 MAX_LISTED_FILES = 3
@@ -49,16 +40,11 @@ def text_folder(corpus: CorpusConfig, out: Path) -> Path:
 def is_prepared(corpus: CorpusConfig, train_lengths: Sequence[int], out: Path) -> bool:
     """Return True if the binary data of a corpus exists."""
     folders = [data_folder(corpus, length, out) for length in train_lengths]
-    if not all((folder / "train.bin").is_file() for folder in folders):
-        return False
-    return not corpus.excerpt or is_excerpt(text_folder(corpus, out), corpus.excerpt)
+    return all((folder / "train.bin").is_file() for folder in folders)
 
 
 def prepare_corpora(
-    corpora: Sequence[CorpusConfig],
-    train_lengths: Sequence[int],
-    shared_vocabulary: int | None,
-    out: Path,
+    corpora: Sequence[CorpusConfig], train_lengths: Sequence[int], out: Path
 ) -> None:
     """Prepare the binary data of all corpora.
 
@@ -67,40 +53,20 @@ def prepare_corpora(
 
     Args:
         train_lengths: lengths of the probes' sequences.
-        shared_vocabulary: number of entries of one dictionary for all texts. None: each text has a
-            separate dictionary.
         out: output folder of the comparison.
 
     Raises:
-        UserInputError: a folder of binary data is incomplete, or is not the requested excerpt, or
-            the output folder is in a folder of text. Or prepared data has other settings, or some
-            texts of a shared vocabulary are missing.
+        UserInputError: a folder of binary data is incomplete, prepared data has other settings, or
+            the output folder is in a folder of text.
     """
-    builders = {}
-    prepared_elsewhere = []
-    for corpus in corpora:
-        check_output_folder(out, corpus.text)
-        if is_missing(corpus.text) and has_prepared_text(corpus, out):
-            check_prepared_text(corpus, text_folder(corpus, out))
-            prepared_elsewhere.append(corpus.name)
-        elif corpus.text:
-            builders[corpus.name] = builder_of(corpus, out)
-    if shared_vocabulary and builders:
-        if prepared_elsewhere:
-            raise UserInputError(
-                "The dictionary is learned from all texts, but the text of "
-                f"{', '.join(prepared_elsewhere)} is missing. Provide all texts, or none."
-            )
-        model = train_shared_model(builders, shared_vocabulary, out / "vocabulary")
-        for name, builder in builders.items():
-            builders[name] = SharedVocabularyBuilder(
-                builder.sources, held_out=builder.held_out, model=model
-            )
     for corpus in corpora:
         # A corpus has a text, binary data, a probe, or a probe whose filler is one of the others.
         data = text_folder(corpus, out)
-        if corpus.name in builders:
-            prepare_text(corpus, builders[corpus.name], data)
+        check_output_folder(out, corpus.text)
+        if is_missing(corpus.text) and has_prepared_text(data):
+            check_prepared_text(corpus, data)
+        elif corpus.text:
+            prepare_corpus(text_builder(corpus), data.parent, cores())
         if corpus.data and not (data / "dict.txt").is_file():
             raise UserInputError(
                 f"{data} is not a folder of binary data, since it has no dict.txt. Correct the "
@@ -110,11 +76,6 @@ def prepare_corpora(
             raise UserInputError(
                 f"{data} has dict.txt, as binary data has, but no train.bin. "
                 "Prepare the data again, or rename dict.txt if it is text."
-            )
-        if corpus.data and corpus.excerpt and not is_excerpt(data, corpus.excerpt):
-            raise UserInputError(
-                f"{data} is not the excerpt of the corpus '{corpus.name}'. Give the text instead "
-                "of binary data, or remove 'excerpt'."
             )
         if corpus.probe:
             probe = PROBES[corpus.probe]
@@ -150,9 +111,8 @@ def is_missing(sources: Sequence[str]) -> bool:
     return bool(sources)
 
 
-def has_prepared_text(corpus: CorpusConfig, out: Path) -> bool:
+def has_prepared_text(data: Path) -> bool:
     """Return True if the binary data of a text is complete."""
-    data = text_folder(corpus, out)
     return (data / "train.bin").is_file() and DataFolder.open(data).manifest is not None
 
 
@@ -160,54 +120,19 @@ def check_prepared_text(corpus: CorpusConfig, data: Path) -> None:
     """Check the settings of binary data whose text is missing, and report that it is used.
 
     Raises:
-        UserInputError: a setting differs, or the data is not the requested excerpt.
+        UserInputError: a setting differs.
     """
     manifest = DataFolder.open(data).manifest
     assert manifest is not None
     existing = manifest["settings"]
-    # Hashes of the text, and of a vocabulary learned from it, cannot be compared.
-    wanted = existing | text_builder(corpus, corpus.text).settings_without_sources()
+    # Hashes of the text cannot be compared.
+    wanted = existing | text_builder(corpus).settings_without_sources()
     advice = "provide the text, or move that folder away"
     check_settings(existing, wanted, f"{data} was prepared", advice)
-    if corpus.excerpt and not is_excerpt(data, corpus.excerpt):
-        raise UserInputError(
-            f"{data} is not the excerpt of the corpus '{corpus.name}'. Provide the text."
-        )
     text = " ".join(map(str, corpus.text))
     print(f"The text of {corpus.name} ({text}) is missing. Using the prepared data in {data}.")
 
 
-def text_builder(corpus: CorpusConfig, sources: Sequence[str]) -> CustomTextBuilder:
-    """Return the builder of a text's binary data.
-
-    Args:
-        corpus: the corpus.
-        sources: files or folders of its documents.
-    """
-    held_out = EXCERPT_HELD_OUT if corpus.excerpt else HELD_OUT
-    return CustomTextBuilder(sources, corpus.tokenizer, corpus.vocabulary, held_out)
-
-
-def builder_of(corpus: CorpusConfig, out: Path) -> CustomTextBuilder:
-    """Return the builder of a text's binary data. Its documents are written first, if necessary."""
-    sources: Sequence[str] = corpus.text
-    if corpus.documents == "titles" or corpus.sample:
-        folder = out / corpus.name / "documents" / other_name(corpus.text[0])
-        sample_documents(corpus.text, folder, corpus.documents, corpus.sample)
-        sources = [str(folder)]
-    return text_builder(corpus, sources)
-
-
-def prepare_text(corpus: CorpusConfig, builder: CustomTextBuilder, data: Path) -> None:
-    """Prepare a text, and cut its excerpt if the corpus has one.
-
-    Args:
-        data: the folder of binary data to write.
-    """
-    if not corpus.excerpt:
-        prepare_corpus(builder, data.parent, cores())
-        return
-    whole = data.parent / "prepared"
-    whole_manifest, _ = prepare_corpus(builder, whole, cores())
-    if not is_excerpt(data, corpus.excerpt, whole_manifest):
-        cut_excerpt(whole / "data-bin", data, corpus.excerpt)
+def text_builder(corpus: CorpusConfig) -> CustomTextBuilder:
+    """Return the builder of a text's binary data."""
+    return CustomTextBuilder(corpus.text, corpus.tokenizer, corpus.vocabulary)

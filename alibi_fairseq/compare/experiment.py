@@ -86,12 +86,7 @@ class ComparisonExperiment(Experiment):
                 of a run holds a training with other settings.
         """
         comparison = self.comparison
-        prepare_corpora(
-            comparison.corpora,
-            comparison.train_lengths,
-            comparison.shared_vocabulary,
-            self.folder,
-        )
+        prepare_corpora(comparison.corpora, comparison.train_lengths, self.folder)
         for corpus in comparison.corpora:
             folder = text_folder(corpus, self.folder)
             if not corpus.probe and not (folder / f"{comparison.subset}.bin").is_file():

@@ -39,9 +39,6 @@ MIN_READ_TOKENS = 0.99
 class ComparisonReport:
     """Report of a comparison whose runs are complete.
 
-    It treats evaluations on a corpus other than the training corpus separately. The parameter
-    ``corpus`` of its methods is therefore a key of :func:`eval_steps_by_corpus`.
-
     Attributes:
         comparison: configuration.
         folder: output folder.
@@ -161,13 +158,8 @@ class ComparisonReport:
     def _undertrained_warning(
         self, steps: list[tuple[Run, EvalStep]], measurements: list[Measurement]
     ) -> str | None:
-        """Return a warning about models that have barely trained, or None.
-
-        Losses on a corpus other than the training corpus do not show how well a model has trained.
-        """
-        run, step = steps[0]
-        if step.data:
-            return None
+        """Return a warning about models that have barely trained, or None."""
+        run, _ = steps[0]
         entropy = unigram_entropy(Path(run.data), self.comparison.subset)
         return undertrained_warning(measurements, entropy)
 
@@ -201,19 +193,11 @@ def trained_tokens(run: Run) -> int:
 
 
 def eval_steps_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
-    """Group evaluations by training corpus and, if it is another one, evaluation corpus.
-
-    Returns:
-        Evaluations by ``wiki``, or by ``wiki on books`` for models that were trained on ``wiki``
-        and evaluated on ``books``.
-    """
+    """Group evaluations by corpus."""
     steps_by_corpus: dict[str, list[tuple[Run, EvalStep]]] = {}
     for model in models:
         for step in model.run.eval_steps:
-            name = model.spec.corpus
-            if step.data:
-                name += f" {step.name}"
-            steps_by_corpus.setdefault(name, []).append((model.run, step))
+            steps_by_corpus.setdefault(model.spec.corpus, []).append((model.run, step))
     return steps_by_corpus
 
 

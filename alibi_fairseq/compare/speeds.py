@@ -244,11 +244,10 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
     rows and speeds.
     """
     path = folder / "speeds.json"
-    first_corpus = next(comparison.model_specs()).corpus
     timed = replace(
         comparison,
         methods=(*comparison.methods, MethodSpec.parse(BASELINE)),  # a repeated method is removed
-        train_on=(first_corpus,),
+        corpora=comparison.corpora[:1],
         seeds=comparison.seeds[:1],
     )
     runs = [model.run for model in list_runs(timed, folder)]

@@ -4,11 +4,8 @@
 between corpora are methods of ``corpus_builder.CorpusBuilder``; each corpus has a subclass in a
 module of its name. ``binarization`` tokenizes the text and writes the binary files.
 
-Five modules serve commands other than ``prepare``:
+Two modules serve commands other than ``prepare``:
 
-- ``document_sampling`` draws documents of a raw text.
-- ``document_beginnings`` selects the beginnings of documents of a prepared text.
-- ``shared_vocabulary`` trains one vocabulary for several texts.
 - ``truncation`` copies excerpts of binary data.
 - ``probes`` generates synthetic sequences.
 """

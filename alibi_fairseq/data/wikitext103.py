@@ -6,6 +6,7 @@ See data-prep/wikitext-103/README.md.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import sys
@@ -35,6 +36,10 @@ LINES = {"train": 1_801_350, "valid": 3_760, "test": 4_358}
 TOKENS = {"train": 103_227_021, "valid": 217_646, "test": 245_569}
 #: Dictionary entries.
 DICTIONARY = 267_744
+#: Pattern that matches at the title of an article: " = Title = ". A section has more marks:
+#: " = = Section = = ". The match is empty, so a split at it keeps the title.
+#: Lines may end with CR LF.
+ARTICLE_START = re.compile(rb"(?=^ ?= (?!= ).* = ?\r?$)", re.MULTILINE)
 #: End of error messages about other text.
 _NOT_WIKITEXT = "this is not WikiText-103; --allow-other-text prepares it under another name."
 

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from ..data.document_sampling import ARTICLE_START
 from ..data.tokenization import UNKNOWN_PIECE
+from ..data.wikitext103 import ARTICLE_START
 from ..errors import UserInputError
 from ..evaluation.scoring import SplitTensors
 from ..evaluation.text_size import TextSize

@@ -269,7 +269,6 @@ class EvalStep:
         updates: update count of the checkpoint. None: the checkpoint of the whole training.
         flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
         name: name that distinguishes steps of a run with the same splits and strides.
-        data: fairseq's data argument. Empty: the data of the run.
     """
 
     results_path: Path
@@ -277,15 +276,15 @@ class EvalStep:
     updates: int | None = None
     flags: tuple[str, ...] = ()
     name: str = ""
-    data: str = ""
 
     @property
     def is_variant(self) -> bool:
-        """True if the step overrides options of the model that the run was trained with.
+        """True if the step overrides options of the model that the run was trained with."""
+        return bool(self.name)
 
-        A named step with separate data is an evaluation on another corpus.
-        """
-        return bool(self.name) and not self.data
+    def data_of(self, run: Run) -> str:
+        """Return fairseq's data argument of the text to evaluate a run on."""
+        return run.data
 
     @property
     def settings(self) -> dict:
@@ -307,7 +306,7 @@ class EvalStep:
     def command(self, run: Run) -> ChildProcess:
         """Build the command that evaluates a run."""
         checkpoint = run.checkpoint_path(self.updates)
-        argv = [*ALIBI, "eval", self.data or run.data, "--path", str(checkpoint)]
+        argv = [*ALIBI, "eval", self.data_of(run), "--path", str(checkpoint)]
         argv += [*self.config.flags(), "--out", str(self.results_path), *self.flags]
         title = f"evaluating {run.name}"
         if self.name:
@@ -360,7 +359,7 @@ class EvalStep:
         if self.name:
             name_parts.append(self.name)
         sources = [checkpoint]
-        for folder in data_folders(self.data or run.data):
+        for folder in data_folders(self.data_of(run)):
             for subset in self.config.subsets:
                 data_file = Path(folder) / f"{subset}.bin"
                 if data_file.is_file():

@@ -13,7 +13,6 @@ from commands import ROOT
 from alibi_fairseq.compare.comparison_config import (
     ComparisonConfig,
     CorpusConfig,
-    ExcerptConfig,
 )
 from alibi_fairseq.compare.config_files import from_mapping
 
@@ -35,7 +34,7 @@ def test_key_tables_are_current(generator):
     assert generator.update(page) == page
 
 
-@pytest.mark.parametrize("kind", [ComparisonConfig, CorpusConfig, ExcerptConfig])
+@pytest.mark.parametrize("kind", [ComparisonConfig, CorpusConfig])
 def test_key_tables_name_every_key(kind):
     page = PAGE.read_text(encoding="utf-8")
     for field in dataclasses.fields(kind):
@@ -44,8 +43,8 @@ def test_key_tables_name_every_key(kind):
 
 def test_examples_are_configurations():
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    smallest, models, training, evaluation, corpora, excerpt = map(yaml.safe_load, blocks)
-    for values in (smallest, models | training | evaluation, corpora, excerpt):
+    smallest, models, training, evaluation, corpora = map(yaml.safe_load, blocks)
+    for values in (smallest, models | training | evaluation, corpora):
         config = from_mapping(values)
         config.check_method_keys(config.methods)
 

@@ -16,8 +16,7 @@ from fakes import Commands
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping, load_config
 from alibi_fairseq.compare.config_values import at_length, tokens_at
-from alibi_fairseq.data.document_beginnings import documents_in
-from alibi_fairseq.data.document_sampling import ARTICLE_START
+from alibi_fairseq.data.wikitext103 import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.runs import child_process
@@ -25,6 +24,7 @@ from alibi_fairseq.runs.run import Run
 from alibi_fairseq.runs.runner import execute_experiment, make_work_items
 from studies.__main__ import main
 from studies.config import StudyConfig, run_name
+from studies.document_beginnings import documents_in
 from studies.experiment import Study
 from studies.losses import MODEL_FILE, diverged_models, finished_models, load_losses
 
@@ -62,6 +62,8 @@ DESCRIPTION = {
 }
 
 
+#: Keys of the training of a study on binary data.
+TRAINING = {"shared_vocabulary": 400, "updates": 4, "tokens_per_update": 64}
 #: Part of a study.
 SHORT = {"methods": "alibi", "train_lengths": 16}
 
@@ -146,8 +148,12 @@ def test_study_run_has_the_fields_of_a_comparison_run(texts):
     for model in models:
         study_run = study_runs[run_name(model.spec)]
         for field in fields(Run):
-            if field.name not in ("name", "may_diverge"):
+            if field.name not in ("name", "may_diverge", "eval_steps"):
                 assert getattr(study_run, field.name) == getattr(model.run, field.name)
+        *eval_steps, on_wiki = study_run.eval_steps
+        if model.spec.corpus == "wiki":
+            eval_steps.append(on_wiki)
+        assert tuple(eval_steps) == model.run.eval_steps
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.yaml")), ids=lambda path: path.name)
@@ -167,6 +173,8 @@ def test_shipped_windows_divide_scored_tokens(path):
     [
         ({"tests": {"corpus": "tales"}}, "train_length"),
         ({"training": {}}, "shared_vocabulary"),
+        ({"corpora": [{"name": "tales", "excerpts": EXCERPT}]}, "corpora.0.excerpts: there is no"),
+        ({"evaluation": DESCRIPTION["evaluation"] | {"also_on": "web"}}, "no corpus 'web'"),
         ({"parts": "alibi"}, "parts"),
         ({"parts": [SHORT | {"methods": "rotary/p_rope=0.75"}]}, "p_rope"),
         ({"parts": [SHORT | {"methods": "rotary+none"}]}, "'rotary.none'"),
@@ -233,7 +241,7 @@ def test_moved_work_folder_needs_no_text(texts, monkeypatch, capsys):
         main(words)
     Path("study.yaml").write_text(config)
     shutil.rmtree("runs/studies/study/wiki")
-    with pytest.raises(UserInputError, match="no such file or folder"):
+    with pytest.raises(FileNotFoundError, match="wiki"):
         main(words)
 
 
@@ -257,7 +265,7 @@ def test_diverged_model_is_recorded_and_not_trained_again(data_bin, tmp_path, mo
     config = {
         "title": "One diverges",
         "corpora": [{"name": "demo"}],
-        "training": {"updates": 4, "tokens_per_update": 64, "lr": 0.002},
+        "training": {**TRAINING, "lr": 0.002},
         "evaluation": {"subset": "test", "eval_lengths": 16},
         "parts": [{"methods": ["rotary", "alibi"], "train_lengths": 16}],
     }
@@ -297,7 +305,7 @@ def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, cap
     config = {
         "title": "Four fail",
         "corpora": [{"name": "demo"}],
-        "training": {"updates": 4, "tokens_per_update": 64, "lr": [0.002, 0.004]},
+        "training": {**TRAINING, "lr": [0.002, 0.004]},
         "evaluation": {"subset": "test", "eval_lengths": 16},
         "parts": [
             {"methods": ["alibi", "rotary", "sinusoidal", "t5", "none"], "train_lengths": 16}

@@ -7,25 +7,46 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pydantic.dataclasses
 
-from ..data.corpus_builder import SPLITS
-from ..data.document_beginnings import find_document_beginnings, write_document_starts
-from ..data.iterables import batches
-from ..data.truncation import first_lines, load_lines, write_excerpt
-from ..errors import UserInputError
-from ..evaluation.text_size import measure_text_size
-from ..results import manifest as manifests
-from ..results.data_folder import DataFolder
-from .comparison_config import ExcerptConfig
+from alibi_fairseq.compare.comparison_config import STRICT
+from alibi_fairseq.compare.config_values import Int, PositiveInt
+from alibi_fairseq.data.corpus_builder import SPLITS
+from alibi_fairseq.data.iterables import batches
+from alibi_fairseq.data.truncation import first_lines, load_lines, write_excerpt
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.split import load_dictionary
+from alibi_fairseq.evaluation.text_size import measure_text_size
+from alibi_fairseq.results import manifest as manifests
+from alibi_fairseq.results.data_folder import DataFolder
+
+from .document_beginnings import find_document_beginnings, write_document_starts
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 #: Tokens of a split that are counted at a time.
 BATCH_TOKENS = 2**22
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
+class ExcerptConfig:
+    """Size of an excerpt of a prepared text.
+
+    Attributes:
+        train: tokens of the training split.
+        documents: number of documents of the test split.
+        tokens: tokens of each of these documents; shorter documents are left out.
+        valid: tokens of the validation split.
+    """
+
+    train: PositiveInt
+    documents: Annotated[Int, pydantic.Field(ge=2)]
+    tokens: PositiveInt
+    valid: PositiveInt = 32_768
 
 
 def is_excerpt(data: Path, size: ExcerptConfig, whole_manifest: dict | None = None) -> bool:
@@ -111,8 +132,6 @@ def split_sizes(
         names: names of the splits.
         tokenizer_kind: kind of the tokenizer, or None if it is unknown.
     """
-    from ..evaluation.split import load_dictionary  # imports PyTorch and fairseq
-
     dictionary = load_dictionary(data)
     sizes = {}
     for name, lines in load_lines(data, names).items():

@@ -7,15 +7,15 @@ import shutil
 
 import pytest
 
-from alibi_fairseq.compare import corpus_excerpt
-from alibi_fairseq.compare.comparison_config import CorpusConfig, ExcerptConfig
-from alibi_fairseq.compare.corpus_excerpt import cut_excerpt, is_excerpt
-from alibi_fairseq.compare.corpus_preparation import prepare_corpora
 from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
+from studies import corpus_excerpt
+from studies.config import StudyCorpus
+from studies.corpus_excerpt import ExcerptConfig, cut_excerpt, is_excerpt
+from studies.corpus_preparation import prepare_corpora
 
 
 def write_texts(folder, letters):
@@ -88,37 +88,35 @@ def test_binary_data_must_be_the_excerpt(prepared, tmp_path):
     cut_excerpt(prepared, excerpt, size)
     out = tmp_path / "out"
     # The other keys describe the text that the excerpt was made from.
-    corpus = CorpusConfig("a", data=str(excerpt), excerpt=size, documents="titles", sample=900)
-    prepare_corpora([corpus], (), None, out)
+    corpus = StudyCorpus("a", excerpt=size, documents="titles", sample=900)
+    prepare_corpora([corpus], {"a": excerpt}, 300, out)
     for data, wanted in ((prepared, size), (excerpt, other_size)):
-        corpus = CorpusConfig("a", data=str(data), excerpt=wanted)
+        corpus = StudyCorpus("a", excerpt=wanted)
         with pytest.raises(UserInputError, match="is not the excerpt of the corpus 'a'"):
-            prepare_corpora([corpus], (), None, out)
+            prepare_corpora([corpus], {"a": data}, 300, out)
 
 
 def test_output_inside_text_folder_is_rejected(tmp_path):
     texts = tmp_path / "texts"
     write_texts(texts, "abcdefghij")
     # A sample of the documents is written to the output folder before the text is prepared.
-    corpus = CorpusConfig("a", text=(str(texts),), sample=900)
     with pytest.raises(UserInputError, match="--out .* is inside"):
-        prepare_corpora([corpus], (), None, texts / "out")
+        prepare_corpora([StudyCorpus("a", sample=900)], {"a": texts}, 300, texts / "out")
     assert not (texts / "out").exists()
 
 
 def test_excerpt_of_changed_text_is_cut_again(tmp_path):
     size = ExcerptConfig(train=50, documents=2, tokens=20, valid=50)
     texts = tmp_path / "texts"
-    corpus = CorpusConfig("a", text=(str(texts),), tokenizer="words", excerpt=size)
-    out = tmp_path / "out"
+    arguments = ([StudyCorpus("a", excerpt=size)], {"a": texts}, 275, tmp_path / "out")
     write_texts(texts, "abcdefghij")
-    prepare_corpora([corpus], (), None, out)
+    prepare_corpora(*arguments)
     write_texts(texts, "klmnopqrst")
     with pytest.raises(UserInputError, match="with other settings"):
-        prepare_corpora([corpus], (), None, out)
+        prepare_corpora(*arguments)
     # The message advises to delete the folder.
-    shutil.rmtree(out / "a" / "prepared")
-    prepare_corpora([corpus], (), None, out)
-    dictionary = load_dictionary(out / "a" / "data-bin")
-    assert "k" in dictionary
-    assert "a" not in dictionary
+    shutil.rmtree(tmp_path / "out" / "a" / "prepared")
+    prepare_corpora(*arguments)
+    dictionary = load_dictionary(tmp_path / "out" / "a" / "data-bin")
+    assert "▁k" in dictionary
+    assert "▁a" not in dictionary

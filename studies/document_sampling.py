@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UserInputError
-from ..files import atomic_folder
-from ..results.completion import CompletionMarker
-from .custom_text import ENDINGS
-from .sources import open_texts, text_files
-
-#: Pattern that matches at the title of a WikiText article: " = Title = ". A section has more marks:
-#: " = = Section = = ". The match is empty, so a split at it keeps the title.
-#: Lines may end with CR LF.
-ARTICLE_START = re.compile(rb"(?=^ ?= (?!= ).* = ?\r?$)", re.MULTILINE)
+from alibi_fairseq.data.custom_text import ENDINGS
+from alibi_fairseq.data.sources import open_texts, text_files
+from alibi_fairseq.data.wikitext103 import ARTICLE_START
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.files import atomic_folder
+from alibi_fairseq.results.completion import CompletionMarker
 
 
 def sample_documents(

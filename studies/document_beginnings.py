@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files import atomic_write
-from ..results.data_folder import DOCUMENTS_FILE
-from .iterables import take_until
+from alibi_fairseq.data.iterables import take_until
+from alibi_fairseq.files import atomic_write
+from alibi_fairseq.results.data_folder import DOCUMENTS_FILE
 
 if TYPE_CHECKING:
     from torch import Tensor

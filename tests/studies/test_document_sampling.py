@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alibi_fairseq.data.document_sampling import sample_documents
+from studies.document_sampling import sample_documents
 
 SIZE = 100
 
