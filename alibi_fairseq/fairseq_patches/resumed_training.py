@@ -88,20 +88,6 @@ def forget_time_of_other_training(trainer) -> None:
         trainer._previous_training_time = 0
 
 
-def warn_of_plateau_schedule(trainer) -> None:
-    """Warn that a resumed ``--lr-scheduler reduce_lr_on_plateau`` has other learning rates.
-
-    fairseq saves a checkpoint before the validation changes the rate, and without the number of
-    validations that have not improved (no issue is known).
-    """
-    schedule = trainer.cfg.lr_scheduler._name
-    if schedule == "reduce_lr_on_plateau" and trainer.get_num_updates() > 0:
-        logger.warning(
-            f"--lr-scheduler {schedule}: checkpoints do not hold its whole state, so the learning "
-            "rates may differ from those of an uninterrupted training"
-        )
-
-
 def warn_of_mixed_precision(trainer) -> None:
     """Warn that a resumed training in mixed precision differs from an uninterrupted one.
 

@@ -20,7 +20,6 @@ from .resumed_training import (
     resume_early_stopping,
     skip_finished_training,
     warn_of_mixed_precision,
-    warn_of_plateau_schedule,
 )
 from .safe_loading import replace_eval_in_fairseq
 
@@ -67,7 +66,6 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     with wrong_parts(path) if path.exists() else nullcontext():
         extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     forget_time_of_other_training(trainer)
-    warn_of_plateau_schedule(trainer)
     warn_of_mixed_precision(trainer)
     record_training(trainer, extra_state)
     shutdown.save_and_stop_on_request(trainer, epochs)

@@ -229,14 +229,6 @@ def test_hours_of_other_training_do_not_count(data_bin, checkpoint, tmp_path):
     assert updates_of(tmp_path / "run" / "checkpoint_last.pt") == 3
 
 
-def test_resumed_plateau_schedule_is_warned_of(data_bin, tmp_path, caplog):
-    flags = [*SHORT, "--lr-scheduler", "reduce_lr_on_plateau", "--save-dir", tmp_path]
-    in_process("train", data_bin, *flags)
-    assert "learning rates may differ" not in caplog.text
-    in_process("train", data_bin, *flags, "--max-update", 4)
-    assert "learning rates may differ" in caplog.text
-
-
 @pytest.mark.parametrize(("flag", "warns"), [("--bf16", True), ("--memory-efficient-bf16", False)])
 def test_resumed_half_precision_is_warned_of(data_bin, tmp_path, caplog, flag, warns):
     flags = [*SHORT, flag, "--save-dir", tmp_path]
