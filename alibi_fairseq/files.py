@@ -240,12 +240,10 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
     return digest.hexdigest()
 
 
-def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str = "--out") -> None:
-    """Raise UserInputError unless ``needed`` bytes are free for ``what``, the work, in a folder.
+def check_disk(folder: str | os.PathLike, needed: float, what: str) -> None:
+    """Raise UserInputError unless ``needed`` bytes are free for ``what``, the work, in ``--out``.
 
-    Args:
-        folder: need not exist yet.
-        option: the flag that names the folder, for the message.
+    The folder need not exist yet.
     """
     existing = Path(folder).resolve()
     while not existing.exists():
@@ -254,7 +252,7 @@ def check_disk(folder: str | os.PathLike, needed: float, what: str, option: str 
     if free < needed:
         raise UserInputError(
             f"{what} needs about {needed / 1e9:.1f} GB in {folder}, but only {free / 1e9:.1f} GB "
-            f"are free there; free some space or choose another {option}."
+            f"are free there; free some space or choose another --out."
         )
 
 

@@ -34,6 +34,8 @@ MAX_DIFFERENCE_IN_BF16 = 0.02
 BF16_LENGTH = 512
 PAD = 1
 EOS = 2
+#: Queries of a block, an odd number.
+BLOCK_SIZE = 7
 #: Phases of a model, and True if it is trained.
 PHASES = {"training": True, "evaluation": False}
 #: Cell of a check that does not apply.
@@ -158,10 +160,10 @@ def check_blocks(candidate: Candidate) -> Outcome:
     )
 
 
-def blocks_of(length: int, size: int = 7) -> Iterator[slice]:
+def blocks_of(length: int) -> Iterator[slice]:
     """Yield consecutive blocks of queries."""
-    for start in range(0, length, size):
-        yield slice(start, min(start + size, length))
+    for start in range(0, length, BLOCK_SIZE):
+        yield slice(start, min(start + BLOCK_SIZE, length))
 
 
 def bias_difference(call: AttentionCall, bias: ScoreBias) -> float:

@@ -72,16 +72,13 @@ def load_dictionary(data: Path) -> Dictionary:
     return Dictionary.load(str(data / "dict.txt"))
 
 
-def load_split(
-    folder: DataFolder, name: str, dictionary: Dictionary, tokenizer_kind: str | None = None
-) -> Split:
+def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
     """Read a split into memory.
 
     Args:
         folder: the data folder.
         name: name of the split.
         dictionary: its dictionary.
-        tokenizer_kind: kind of the tokenizer. None: from the manifest, if there is one.
 
     Raises:
         UserInputError: the split is missing or empty, or the manifest describes other data.
@@ -105,7 +102,7 @@ def load_split(
     sizes = np.array([len(array) for array in arrays], dtype=np.int64)
     line_starts = np.cumsum(sizes) - sizes
     line_starts = line_starts[sizes > 0]
-    kind = tokenizer_kind or folder.tokenizer.get("kind")
+    kind = folder.tokenizer.get("kind")
     text_size = _text_size_in_manifest(folder, name, tokens, dictionary)
     if text_size is None:
         text_size = measure_text_size(tokens, line_starts, dictionary, kind)
