@@ -31,9 +31,6 @@ from .comparison_runs import ComparisonRun, list_runs
 from .speeds import speed_columns
 from .undertrained import undertrained_warning, unigram_entropy
 
-#: Fraction of the planned tokens below which the table states how many were read.
-MIN_READ_TOKENS = 0.99
-
 
 @dataclass(frozen=True)
 class ComparisonReport:
@@ -167,23 +164,18 @@ class ComparisonReport:
 def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
     """Return a sentence about the training of each model.
 
-    A second one states the tokens that were read, if some updates had far fewer than planned.
+    It states the tokens that were read. The last update of each pass over the text has fewer.
     """
     seeds = "seeds" if len(comparison.seeds) > 1 else "seed"
-    summary = (
-        f"Each model ({comparison.arch}) was trained on {comparison.tokens:,} tokens: "
-        f"{comparison.updates:,} updates of {comparison.tokens_per_update:,}; {seeds} "
-        f"{', '.join(map(str, comparison.seeds))}."
-    )
     read_tokens = [trained_tokens(run) for run in runs]
     fewest = min(read_tokens)
     most = max(read_tokens)
-    if fewest >= MIN_READ_TOKENS * comparison.tokens:
-        return summary
     counts = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    up_to = "" if fewest == comparison.tokens else "up to "
     return (
-        f"{summary} The last update of each pass over the text is shorter, so the models read only "
-        f"{counts} tokens."
+        f"Each model ({comparison.arch}) was trained on {counts} tokens: "
+        f"{comparison.updates:,} updates of {up_to}{comparison.tokens_per_update:,}; {seeds} "
+        f"{', '.join(map(str, comparison.seeds))}."
     )
 
 

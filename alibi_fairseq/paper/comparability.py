@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from ..results.record import Measurement, Model
 from . import published
 from .recipe import RECIPES
@@ -84,7 +82,7 @@ def incomparability_reason(measurement: Measurement) -> str | None:
     other_model = different_model_reason(setting, model)
     if other_model is not None:
         return other_model
-    other_batch = different_batch_reason(corpus, model, tokens_per_update(model))
+    other_batch = different_batch_reason(corpus, model, model.tokens_per_update)
     if other_batch is not None:
         return other_batch
     if set(model.overrides or {}) - _HARMLESS_OVERRIDES:
@@ -142,34 +140,6 @@ def different_batch_reason(corpus: str, model: Model, tokens: float | None) -> s
     if abs(tokens - paper_tokens) <= _BATCH_TOLERANCE * paper_tokens:
         return None
     return f"{tokens:,.0f} tokens per update, the paper {paper_tokens:,}"
-
-
-def tokens_per_update(model: Model) -> int | None:
-    """Return the tokens per update that the options of a training ask for; None if unknown."""
-    values = model.options or {}
-    processes = _number(values.get("distributed_world_size", ""))
-    passes = _number(values.get("update_freq", "1"))
-    multiple = _number(values.get("required_batch_size_multiple", "8"))  # fairseq's default
-    limits = []
-    max_tokens = _number(values.get("max_tokens", ""))
-    if max_tokens:
-        limits.append(max_tokens // model.train_length)
-    for option in ("batch_size", "max_sentences"):
-        sequences = _number(values.get(option, ""))
-        if sequences:
-            limits.append(sequences)
-    if not (processes and passes and multiple and limits):
-        return None
-    sequences = min(limits)
-    if sequences > multiple:
-        sequences -= sequences % multiple
-    return processes * passes * sequences * model.train_length
-
-
-def _number(text: str) -> int | None:
-    """Return the number of an option, which Hydra may write as a list; None for anything else."""
-    match = re.fullmatch(r"\[?(\d+)\]?", text)
-    return int(match[1]) if match else None
 
 
 def size_options(setting: dict) -> dict[str, str]:

@@ -233,7 +233,7 @@ def _section_title(corpus: str | None, model: str | None, measurements: list[Mea
     sizes = {(measurement.model.layers, measurement.model.width) for measurement in measurements}
     if len(sizes) == 1:
         layers, width = sizes.pop()
-        parts.append(size_text(layers, width, None))
+        parts.append(size_text(layers, width))
     return ", ".join(part for part in parts if part)
 
 

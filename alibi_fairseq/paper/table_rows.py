@@ -84,8 +84,12 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
             ours_in_row.append(measurement)
     # A row of several training lengths joins models that have the same variant.
     variants: dict[str, list[Measurement]] = defaultdict(list)
-    for model in average_by_model(ours_in_row):
-        variants[model.variant] += model.measurements
+    for length in sorted({measurement.model.train_length for measurement in ours_in_row}):
+        same_length = [
+            measurement for measurement in ours_in_row if measurement.model.train_length == length
+        ]
+        for model in average_by_model(same_length):
+            variants[model.variant] += model.measurements
     our_models = []
     for variant, measurements in variants.items():
         our_models.append(ModelMeasurements(method, train_length, measurements, name, variant))

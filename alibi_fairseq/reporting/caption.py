@@ -1,63 +1,87 @@
-"""Caption of a figure of measured perplexities."""
+"""Conditions of measurements: what readers need to know to compare them with others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ..results.names import model_label, size_text
+from ..results.groups import ModelMeasurements
+from ..results.names import model_facts
 from ..results.record import Measurement
 
 #: Largest number of values that a caption lists.
 MAX_LISTED = 4
 
 
-def caption(measurements: Iterable[Measurement]) -> str:
-    """Return the caption: corpora, models, updates, seeds, and models near chance.
+def conditions(models: Sequence[ModelMeasurements]) -> str:
+    """Return what all models of a table have in common, and their learning rates.
 
-    The paper's measurements, which have no corpus, are left out.
+    The names of the models state the rest (:class:`~alibi_fairseq.results.names.TableNames`). The
+    paper's measurements, which have no corpus, are left out.
     """
-    corpora = set()
-    model_names = set()
-    sizes = set()
-    update_counts = set()
-    seed_counts = set()
+    measurements = _ours(models)
+    parts = [_listed({measurement.corpus for measurement in measurements})]
+    for values in _facts(measurements):
+        if len(values) == 1:
+            parts.append(_listed(values))
+    parts.append(_learning_rates(models))
+    parts += _seeds_texts(measurements)
+    text = "; ".join(part for part in parts if part)
+    return f"All models: {text}" if text else ""
+
+
+def caption(models: Sequence[ModelMeasurements]) -> str:
+    """Return the caption of a figure of models: its conditions, and models near chance.
+
+    Its panels may have different models, so the caption lists the values of each condition.
+    """
+    measurements = _ours(models)
+    parts = [_listed({measurement.corpus for measurement in measurements})]
+    parts += [_listed(values) for values in _facts(measurements)]
+    parts += _seeds_texts(measurements)
     near_chance = set()
-    for measurement in measurements:
-        if measurement.corpus is None:
-            continue
-        corpora.add(measurement.corpus)
-        model_names.add(measurement.model.architecture)
-        sizes.add(size_text(measurement.model.layers, measurement.model.width, None))
-        if measurement.model.updates is not None:
-            update_counts.add(f"{measurement.model.updates:,}")
-        seed_counts.add(measurement.seeds)
-        if measurement.is_near_chance:
-            model = measurement.model
-            label = model_label(model.method_name, model.train_length)
-            near_chance.add(label)
-    if not corpora:
-        return ""
-    parts = [_listed(corpora), _listed(model_names), _listed(sizes)]
-    if update_counts:
-        parts.append(f"{_listed(update_counts)} updates")
-    parts += _seeds_texts(seed_counts)
+    for model in models:
+        if any(measurement.is_near_chance for measurement in model.measurements):
+            near_chance.add(model.label)
     if len(near_chance) > MAX_LISTED:
         parts.append(f"near chance: {len(near_chance)} models")
     elif near_chance:
         parts.append(f"near chance: {_listed(near_chance)}")
-    known_parts = [part for part in parts if part]
-    return "; ".join(known_parts)
+    return "; ".join(part for part in parts if part)
 
 
-def _seeds_texts(counts: set[int]) -> list[str]:
-    """Return the parts of a caption about numbers of seeds.
+def _ours(models: Iterable[ModelMeasurements]) -> list[Measurement]:
+    """Return the measurements of models, without the paper's."""
+    return [
+        measurement
+        for model in models
+        for measurement in model.measurements
+        if measurement.corpus is not None
+    ]
 
-    Args:
-        counts: numbers of seeds that were averaged.
-    """
+
+def _facts(measurements: Iterable[Measurement]) -> list[set[str]]:
+    """Return the values of each fact of the measured models."""
+    facts = [model_facts(measurement.model) for measurement in measurements]
+    return [set(values) for values in zip(*facts)]
+
+
+def _learning_rates(models: Iterable[ModelMeasurements]) -> str:
+    """Return the learning rate of all models, or that of each; empty if unknown."""
+    rates = []
+    for model in models:
+        options = model.measurements[0].model.options or {}
+        rates.append(options.get("lr", "unknown"))
+    if len(set(rates)) > 1:
+        return f"learning rates in the order of the models: {', '.join(rates)}"
+    return "" if "unknown" in rates else f"learning rate {rates[0]}"
+
+
+def _seeds_texts(measurements: Iterable[Measurement]) -> list[str]:
+    """Return the parts about numbers of seeds that were averaged."""
+    counts = {measurement.seeds for measurement in measurements}
     several = [str(count) for count in sorted(counts) if count > 1]
     if not several:
-        return ["a single seed"]
+        return ["a single seed"] if counts else []
     texts = [f"mean and standard deviation of {' or '.join(several)} seeds"]
     if 1 in counts:
         texts.append("a single seed for some models")

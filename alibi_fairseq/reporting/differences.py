@@ -124,7 +124,7 @@ def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]
 def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
     """Return the model that others are compared with."""
     for model in models:
-        if model.position_method == REFERENCE and not model.variant:
+        if model.position_method == REFERENCE and not model.measurements[0].model.label:
             return model
     return models[0]
 

@@ -97,19 +97,18 @@ def draw_panels(
     """
     train_lengths = _train_lengths_to_distinguish(panels)
     drawn = []
-    measurements: list[Measurement] = []
     for name, models in panels.items():
         lines = []
         for model in models:
             lengths_of_method = train_lengths.get(model.position_method, ())
             lines.append(make_line(model, lengths_of_method))
-            measurements += model.measurements
         lengths_in_panel = {model.train_length for model in models}
         trained_at = None
         if len(lengths_in_panel) == 1:
             trained_at = lengths_in_panel.pop()
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
-    texts = [caption(measurements), explanation]
+    all_models = [model for models in panels.values() for model in models]
+    texts = [caption(all_models), explanation]
     plots.draw(title, drawn, *paths, caption=". ".join(text for text in texts if text))
 
 
@@ -131,7 +130,7 @@ def _train_lengths_to_distinguish(
 
 
 def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
-    """Draw perplexity against length, one line per model, in the panels of :func:`panels_of`.
+    """Draw perplexity against length, one line per model, in the panels of :func:`model_panels`.
 
     Panels with a single evaluation length show no trend and are omitted if there are other panels.
     Models with different tokenizers are compared in bits per byte.
@@ -142,11 +141,11 @@ def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.P
         paths: files to write.
     """
     if has_several_tokenizers(measurements):
-        panels = _informative(_panels(group_by_raw_text(measurements)))
+        panels = _informative(model_panels(group_by_raw_text(measurements)))
         y = "Bits per byte (lower is better)"
         draw_panels(title, panels, *paths, make_line=bits_per_byte_line, y=y)
     else:
-        panels = _informative(panels_of(measurements))
+        panels = _informative(model_panels(group_by_evaluation(measurements)))
         draw_panels(title, panels, *paths)
 
 
@@ -170,17 +169,12 @@ def has_several_tokenizers(measurements: list[Measurement]) -> bool:
     return len(tokenizations) > len(texts) and is_measured
 
 
-def panels_of(measurements: Iterable[Measurement]) -> dict[str, list[ModelMeasurements]]:
-    """Return the models of each panel of a figure: one panel per :func:`group_by_evaluation` group.
+def model_panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[ModelMeasurements]]:
+    """Return the models of each panel of a figure, given groups of comparable measurements.
 
     Several methods at several training lengths get a panel per training length. Models on a raw
     text share a panel.
     """
-    return _panels(group_by_evaluation(measurements))
-
-
-def _panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[ModelMeasurements]]:
-    """Return the models of each panel, given groups of comparable measurements by name."""
     panels = {}
     for name, group in groups.items():
         models = average_by_model(group)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from ..results.groups import ModelMeasurements
 from ..results.record import Measurement
-from .figures_by_length import draw_panels, panels_of
+from .figures_by_length import draw_panels, model_panels
 from .line_styles import method_style
-from .loss_by_position import bucket_ranges, longest_windows
+from .loss_by_position import bucket_ranges, group_by_windows, longest_windows
 from .plots import PlotLine
 
 #: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
@@ -37,7 +37,7 @@ def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
 def draw_positions(
     measurements: Iterable[Measurement], title: str, *paths: str | os.PathLike
 ) -> None:
-    """Draw loss against position, one line per model.
+    """Draw loss against position, one line per model, and one panel per text and length of windows.
 
     Args:
         measurements: measurements, at least one of them :func:`drawable`.
@@ -45,7 +45,7 @@ def draw_positions(
         paths: files to write.
     """
     drawn = drawable(measurements)
-    panels = panels_of(drawn)
+    panels = model_panels(group_by_windows(drawn))
     draw_panels(
         title,
         panels,

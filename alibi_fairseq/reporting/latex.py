@@ -84,7 +84,10 @@ def document_part(tables: Iterable[Table], command: str = "report --latex") -> s
     """
     parts = [HEADER.format(command=command)]
     for table in tables:
-        sentences = [f"{table.caption}.", *table.notes]
+        sentences = [f"{table.caption}."]
+        if table.conditions:
+            sentences.append(f"{table.conditions}.")
+        sentences += table.notes
         if _has_chance(table):
             sentences.append(markdown.CHANCE_NOTE)
         caption = literal(" ".join(sentences))

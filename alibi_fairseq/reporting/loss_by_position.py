@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from ..results.groups import average_by_model, group_by_evaluation
 from ..results.record import Measurement
+from .caption import conditions
 from .table import Table
 
 
@@ -32,6 +33,18 @@ def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
     return list(longest.values())
 
 
+def group_by_windows(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Group the measurements of :func:`longest_windows` that are comparable.
+
+    Groups are those of :func:`.group_by_evaluation`, one for each length of windows.
+    """
+    groups: dict[str, list[Measurement]] = defaultdict(list)
+    for name, group in group_by_evaluation(longest_windows(measurements)).items():
+        for measurement in group:
+            groups[f"{name}, windows of {measurement.length:,}"].append(measurement)
+    return groups
+
+
 def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
     """Return the losses by position, one table per split, text, and evaluation length.
 
@@ -39,19 +52,13 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
     tables.
     """
     tables = []
-    for name, group in group_by_evaluation(longest_windows(measurements)).items():
+    for name, group in group_by_windows(measurements).items():
         by_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
         for measurement in group:
-            buckets = (
-                measurement.length,
-                tuple(measurement.position_ends),
-                tuple(measurement.position_tokens),
-            )
+            buckets = (tuple(measurement.position_ends), tuple(measurement.position_tokens))
             by_buckets[buckets].append(measurement)
         for same_buckets in by_buckets.values():
-            length = same_buckets[0].length
-            caption = f"Bits per token on {name}, by position in windows of {length}"
-            tables.append(_position_table(same_buckets, caption))
+            tables.append(_position_table(same_buckets, f"Bits per token by position on {name}"))
     return tables
 
 
@@ -72,7 +79,9 @@ def _position_table(measurements: list[Measurement], caption: str) -> Table:
             row.append(_loss_text(model.measurements[0], index))
         rows.append(row)
     labels = [model.label for model in models]
-    return Table(["position", "tokens", *labels], rows, caption=caption)
+    return Table(
+        ["position", "tokens", *labels], rows, caption=caption, conditions=conditions(models)
+    )
 
 
 def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from ..results.groups import (
 )
 from ..results.record import Measurement
 from . import markdown
+from .caption import conditions
 from .table import Table
 
 #: Additional columns of a table: header → model → text.
@@ -115,7 +116,8 @@ def _length_table(
     if columns:
         names = [name for name in columns if name in names or name in MODEL_COLUMNS]
     rows = []
-    for model in average_by_model(measurements):
+    models = average_by_model(measurements)
+    for model in models:
         row = [model.label]
         for name in names:
             if name in MODEL_COLUMNS:
@@ -129,7 +131,8 @@ def _length_table(
             else:
                 row.append(texts.get(model.key, markdown.NOTHING))
         rows.append(row)
-    return Table([markdown.CORNER, *names, *extra_columns], rows, caption=caption)
+    headers = [markdown.CORNER, *names, *extra_columns]
+    return Table(headers, rows, caption=caption, conditions=conditions(models))
 
 
 def _at_length(

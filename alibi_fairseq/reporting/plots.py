@@ -151,7 +151,7 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
         figure.supxlabel(textwrap.fill(caption, line_length), fontsize=8)
     legend = figure.legend(
         handle_by_label.values(),
-        handle_by_label.keys(),
+        [textwrap.fill(label, 44) for label in handle_by_label],
         loc="outside right center",
         ncols=math.ceil(len(handle_by_label) / _LEGEND_ROWS),
     )

@@ -15,6 +15,7 @@ class Table:
         rows: rows of one text per column.
         left: number of columns that are left-aligned; the others are right-aligned.
         caption: caption, without a period.
+        conditions: what holds for all rows, without a period.
         notes: sentences below the table.
     """
 
@@ -22,4 +23,5 @@ class Table:
     rows: Sequence[Sequence[str]]
     left: int = 1
     caption: str = ""
+    conditions: str = ""
     notes: Sequence[str] = ()

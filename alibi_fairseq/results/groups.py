@@ -10,9 +10,8 @@ from typing import Generic, TypeVar
 
 from ..positions.spec import RECORDED_METHODS
 from .names import (
-    distinguishing_parts,
+    TableNames,
     joined,
-    model_descriptions,
     model_label,
     run_names,
     text_names,
@@ -77,7 +76,7 @@ class ModelMeasurements(Generic[AnyMeasurement]):
         train_length: training length in tokens; None if the models have several training lengths.
         measurements: the measurements.
         name: name of the model.
-        variant: difference from other models of the same name.
+        variant: differences from the other models of the table.
         is_printed: True for the paper's numbers.
     """
 
@@ -117,8 +116,9 @@ def group_by_model(
 
     Methods without a place in that order, such as those of a plugin, follow the method that comes
     before them in the measurements. Models that differ in more than the seed have separate groups,
-    named by the difference. Runs also have separate groups unless they are known to have different
-    seeds and the same text.
+    named by the difference. Where models differ in more than the position method, each name states
+    this (:class:`.TableNames`). Runs also have separate groups unless they are known to have
+    different seeds and the same text.
     """
     by_key: dict[tuple, AnyMeasurement] = {}
     for measurement in measurements:
@@ -129,8 +129,9 @@ def group_by_model(
         groups[model.position_method, model.train_length].append(measurement)
     ranks = _method_ranks(method for method, _ in groups)
     models = []
+    table = TableNames(by_key.values())
     for method, train_length in sorted(groups, key=lambda group: (ranks[group[0]], group[1])):
-        for variant, members in _split_variants(groups[method, train_length]).items():
+        for variant, members in _split_variants(groups[method, train_length], table).items():
             name = model_label(members[0].model.method_name, train_length)
             models.append(ModelMeasurements(method, train_length, members, name, variant))
     return models
@@ -157,22 +158,22 @@ def _method_ranks(methods: Iterable[str]) -> dict[str, tuple[int, int]]:
     return ranks
 
 
-def _split_variants(measurements: list[AnyMeasurement]) -> dict[str, list[AnyMeasurement]]:
+def _split_variants(
+    measurements: list[AnyMeasurement], table: TableNames
+) -> dict[str, list[AnyMeasurement]]:
     """Group measurements of one method and training length by model, and name the differences.
 
+    Args:
+        measurements: the measurements.
+        table: names of the models of the table.
+
     Returns:
-        The measurements of each model by name, in alphabetical order. A single model has an empty
-        name.
+        The measurements of each model by name, in alphabetical order. The name is empty if the
+        model differs from no other in the table by more than method and training length.
     """
-    models = [measurement.model for measurement in measurements]
-    descriptions = model_descriptions(models)
-    num_models = len({model.key for model in models})
-    has_labels = any(model.label for model in models)
-    # The first part, which labels evaluations with overridden options, is always shown.
-    shown = distinguishing_parts(descriptions, num_models, [0] if has_labels else [])
+    names = table.names_of(measurements)
     by_name: dict[str, list[AnyMeasurement]] = defaultdict(list)
-    for measurement, parts in zip(measurements, descriptions, strict=True):
-        name = joined(parts[index] for index in shown)
+    for measurement, name in zip(measurements, names, strict=True):
         by_name[name].append(measurement)
     by_name = _split_by_exact_size(by_name)
     variants: dict[str, list[AnyMeasurement]] = defaultdict(list)

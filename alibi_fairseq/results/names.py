@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import MethodSpec, method_name
-from .record import Model, TextKey
+from .record import Measurement, Model, ProbeMeasurement, TextKey
 
 
 def method_facts(method: MethodSpec) -> dict[str, str]:
@@ -28,21 +29,18 @@ def model_label(name: str, train_length: int | None) -> str:
     return f"{name}, L={train_length}"
 
 
-def size_text(layers: int | None, width: int | None, parameters: int | None) -> str:
-    """Return ``3 layers of width 128, 0.7M parameters`` as far as known."""
-    parts = []
-    if layers is not None and width is not None:
-        unit = "layer" if layers == 1 else "layers"
-        parts.append(f"{layers} {unit} of width {width}")
-    if parameters is not None:
-        parts.append(f"{parameters / 1e6:,.3g}M parameters")
-    return ", ".join(parts)
+def size_text(layers: int | None, width: int | None) -> str:
+    """Return ``3 layers of width 128``, or an empty text if it is unknown."""
+    if layers is None or width is None:
+        return ""
+    unit = "layer" if layers == 1 else "layers"
+    return f"{layers} {unit} of width {width}"
 
 
 def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
     """Name each text by its differences from other texts of the same split.
 
-    The name of the only text of a split is empty.
+    The name of the only text of a split is empty, unless only a range of it is scored.
     """
     by_split: dict[str, list[TextKey]] = defaultdict(list)
     for text in dict.fromkeys(texts):
@@ -64,7 +62,7 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
                 parts.append(f"{text.bytes or 'unknown'} bytes")
             if len(hashes) > 1:
                 parts.append(f"data {(text.data_sha256 or 'unknown')[:8]}")
-            if len(ranges) > 1:
+            if len(ranges) > 1 or text.has_range:
                 parts.append(text.scored)
             names[text] = ", ".join(parts)
     return names
@@ -119,50 +117,157 @@ def distinguishing_parts(
     return shown
 
 
-def model_descriptions(models: Sequence[Model]) -> list[tuple[str, ...]]:
-    """Describe each model in parts, the most readable part first."""
-    descriptions: list[tuple[str, ...]] = []
-    for model, training in zip(models, _training_texts(models), strict=True):
-        descriptions.append(
-            (
-                model.label or "",
-                size_text(model.layers, model.width, model.parameters) or "of unknown size",
-                _updates_text(model),
-                str(model.precision),
-                model.overrides_text or "as trained",
-                f"memory of {model.memory_length or 0}",
-                model.architecture or "of unknown architecture",
-                f"dictionary of {model.vocabulary or 'unknown size'}",
-                training,
-                _plugin_text(model),
-            )
-        )
-    return descriptions
+#: Options of the training that are not flags in the name of a model: tables list learning rates,
+#: which are tuned for each method, above the rows, and other facts state the data and the updates.
+_NO_FLAGS = {"data", "lr", "max_update", "save_interval_updates", "validate_interval_updates"}
+#: The task of a language model, which is always recorded.
+_DEFAULT_TASK = ("task", "language_modeling")
+#: Options that follow from the number of updates.
+_SCHEDULE = {"total_num_update", "warmup_updates"}
+#: Options that determine the tokens per update.
+_BATCH = {
+    "batch_size",
+    "distributed_world_size",
+    "max_sentences",
+    "max_tokens",
+    "required_batch_size_multiple",
+    "update_freq",
+}
+#: Names of unknown facts, in the order of :func:`model_facts`. Others are left out if unknown.
+_UNKNOWN = {
+    1: "unknown architecture",
+    2: "unknown size",
+    3: "unknown number of updates",
+    5: "unknown precision",
+    6: "unknown dictionary",
+    7: "trained with unknown options",
+}
 
 
-def _training_texts(models: Sequence[Model]) -> list[str]:
-    """Return the training options of each model that differ between the models, as flags."""
+def model_facts(model: Model, flags: Iterable[str] = ()) -> tuple[str, ...]:
+    """Describe what is the same for all models of a fair comparison. Unknown facts are empty.
+
+    Args:
+        model: the model.
+        flags: names of further training options to state.
+    """
+    options = model.options or {}
+    data = options.get("data", "")
+    return (
+        model.label or "",
+        model.architecture or "",
+        size_text(model.layers, model.width),
+        _updates_text(model),
+        f"{model.tokens_per_update:,} tokens per update" if model.tokens_per_update else "",
+        model.precision or "",
+        f"dictionary of {model.vocabulary:,}" if model.vocabulary else "",
+        f"trained on {_short_path(data)}" if data else "",
+        _flags_text({name: _short_path(options[name]) for name in flags if name in options}),
+        "" if model.label else _overrides_text(model),
+        f"memory of {model.memory_length:,}" if model.memory_length else "",
+    )
+
+
+class TableNames:
+    """Names of the models of one table, which state whatever makes models unequal.
+
+    If rows of a table differ in more than the position method, such as in the number of updates,
+    every row states it. Other differences are stated where they distinguish models of one position
+    method and training length.
+
+    Attributes:
+        flags: training options that make models unequal and are not part of the other facts.
+        stated: indices of the facts that differ between models.
+    """
+
+    def __init__(self, measurements: Iterable[Measurement | ProbeMeasurement]):
+        table = list({(m.model.key, _train_text(m)): m for m in measurements}.values())
+        self.flags = self._unequal_flags([measured.model for measured in table])
+        self.stated: list[int] = []
+        for index, values in enumerate(zip(*map(self._facts, table), strict=True)):
+            if len(set(values)) > 1:
+                self.stated.append(index)
+
+    @staticmethod
+    def _unequal_flags(table: Sequence[Model]) -> list[str]:
+        """Return the options that make models unequal, by name."""
+        known = [model for model in table if model.options is not None]
+        stated = set(_NO_FLAGS)
+        if len({model.planned_updates for model in known}) > 1:
+            stated |= _SCHEDULE
+        if None not in {model.tokens_per_update for model in known}:
+            stated |= _BATCH
+        return [name for name in _different_options(known) if name not in stated]
+
+    def _facts(self, measured: Measurement | ProbeMeasurement) -> tuple[str, ...]:
+        """Return the facts of a measured model, with the size of the training split."""
+        return (*model_facts(measured.model, self.flags), _train_text(measured))
+
+    def names_of(self, measurements: Sequence[Measurement | ProbeMeasurement]) -> list[str]:
+        """Return the names of the models of one position method and training length.
+
+        Models have different names if they differ in more than the seed.
+        """
+        descriptions = self._descriptions(measurements)
+        num_models = len({measured.model.key for measured in measurements})
+        shown = distinguishing_parts(descriptions, num_models, self.stated)
+        return [joined(parts[index] for index in shown) for parts in descriptions]
+
+    def _descriptions(
+        self, measurements: Sequence[Measurement | ProbeMeasurement]
+    ) -> list[tuple[str, ...]]:
+        """Describe each model in parts: its facts, and what else distinguishes the models."""
+        different = _different_options([measured.model for measured in measurements])
+        descriptions = []
+        for measured in measurements:
+            model = measured.model
+            training = "trained with unknown options"
+            if model.options is not None:
+                own = {name: model.options[name] for name in different if name in model.options}
+                training = _flags_text(own)
+            facts = [
+                fact or _UNKNOWN.get(index, "") for index, fact in enumerate(self._facts(measured))
+            ]
+            rest = (_parameters_text(model), _overrides_text(model), training, _plugin_text(model))
+            descriptions.append((*facts, *rest))
+        return descriptions
+
+
+def _train_text(measured: Measurement | ProbeMeasurement) -> str:
+    """Return the size of the training split of the data of a measurement; empty if unknown."""
+    text = measured.text if isinstance(measured, Measurement) else None
+    if text is None or text.train_tokens is None:
+        return ""
+    return f"{text.train_tokens:,} tokens of training text"
+
+
+def _different_options(models: Sequence[Model]) -> list[str]:
+    """Return the names of the training options that differ between models."""
     all_options = [model.options or {} for model in models]
-    names: set[str] = set()
-    for options in all_options:
-        names.update(options)
-    different = []
-    for name in sorted(names, key=lambda name: (name != "data", name)):
-        if len({options.get(name) for options in all_options}) > 1:
-            different.append(name)
-    texts = []
-    for model in models:
-        if model.options is None:
-            texts.append("trained with unknown options")
-            continue
-        parts = []
-        for name in different:
-            if name in model.options:
-                # The data folder is the positional argument.
-                flag = "" if name == "data" else "--" + name.replace("_", "-")
-                parts.append(f"{flag} {model.options[name]}".strip())
-        texts.append(", ".join(parts))
-    return texts
+    names = sorted(set().union(*all_options))
+    return [name for name in names if len({options.get(name) for options in all_options}) > 1]
+
+
+def _flags_text(options: Mapping[str, str]) -> str:
+    """Return training options as flags. Those with their default are left out."""
+    flags = []
+    for name, value in options.items():
+        if (name, value) != _DEFAULT_TASK:
+            flag = "" if name == "data" else f"--{name.replace('_', '-')}"  # data is positional
+            flags.append(f"{flag} {value}".strip())
+    return ", ".join(flags)
+
+
+def _short_path(text: str) -> str:
+    """Return the last two parts of a path, which name a comparison's data and runs."""
+    return "/".join(text.split("/")[-2:])
+
+
+def _parameters_text(model: Model) -> str:
+    """Return the number of parameters of a model, such as ``0.7M parameters``."""
+    if model.parameters is None:
+        return "unknown number of parameters"
+    return f"{model.parameters / 1e6:,.3g}M parameters"
 
 
 def _plugin_text(model: Model) -> str:
@@ -174,9 +279,22 @@ def _plugin_text(model: Model) -> str:
 
 def _updates_text(model: Model) -> str:
     """Describe the update count of a model, which differs between seeds of the best checkpoint."""
+    planned = model.planned_updates
     if model.is_best_checkpoint:
-        return "best checkpoint"
-    return f"{model.updates} updates"
+        return "best checkpoint" + (f" of {planned:,} updates" if planned else "")
+    if model.updates is None:
+        return ""
+    if planned in (None, model.updates):
+        return f"{model.updates:,} updates"
+    return f"{model.updates:,} of {planned:,} updates"
+
+
+def _overrides_text(model: Model) -> str:
+    """Describe the options that were changed for the evaluation."""
+    texts = []
+    for name, value in sorted((model.overrides or {}).items()):
+        texts.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
+    return ", ".join(texts)
 
 
 def run_names(models: Iterable[Model]) -> dict[tuple, str]:
@@ -191,7 +309,7 @@ def run_names(models: Iterable[Model]) -> dict[tuple, str]:
         description = (
             model.checkpoint or "unnamed",
             seed,
-            f"{model.updates} updates",
+            f"{model.updates:,} updates" if model.updates is not None else "unknown updates",
             f"checkpoint hash {(model.checkpoint_sha256 or 'unknown')[:8]}",
         )
         descriptions.setdefault(model.run_key, description)

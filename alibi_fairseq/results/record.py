@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
@@ -199,6 +200,33 @@ class Model(Record):
         return json.dumps(self.overrides, sort_keys=True) if self.overrides else None
 
     @property
+    def planned_updates(self) -> int | None:
+        """Number of updates that the training was asked for."""
+        return _whole_number((self.options or {}).get("max_update", ""))
+
+    @property
+    def tokens_per_update(self) -> int | None:
+        """Tokens per update that the training was asked for. The last of a pass may have fewer."""
+        values = self.options or {}
+        processes = _whole_number(values.get("distributed_world_size", ""))
+        passes = _whole_number(values.get("update_freq", "1"))
+        multiple = _whole_number(values.get("required_batch_size_multiple", "8"))  # default
+        limits = []
+        max_tokens = _whole_number(values.get("max_tokens", ""))
+        if max_tokens:
+            limits.append(max_tokens // self.train_length)
+        for option in ("batch_size", "max_sentences"):
+            sequences = _whole_number(values.get(option, ""))
+            if sequences:
+                limits.append(sequences)
+        if not (processes and passes and multiple and limits):
+            return None
+        sequences = min(limits)
+        if sequences > multiple:
+            sequences -= sequences % multiple
+        return processes * passes * sequences * self.train_length
+
+    @property
     def options_of_any_corpus(self) -> tuple[tuple[str, str], ...]:
         """Options of the training without the data and the learning rate, which is tuned on it."""
         options = (self.options or {}).items()
@@ -226,15 +254,20 @@ class TextKey(NamedTuple):
     bytes: int | None = None
 
     @property
+    def has_range(self) -> bool:
+        """True if only a range of the tokens is scored."""
+        return self.score_from is not None or self.score_to is not None
+
+    @property
     def scored(self) -> str:
         """The scored range in words."""
-        if self.score_from is None and self.score_to is None:
+        if not self.has_range:
             if self.documents:
                 return f"all scored, tokenized by document ({self.documents})"
             return "all scored"
         begin = self.score_from or 0
-        end = "the end" if self.score_to is None else self.score_to
-        scored = f"tokens {begin} to {end}"
+        end = "the end" if self.score_to is None else f"{self.score_to:,}"
+        scored = f"tokens {begin:,} to {end}"
         if self.documents:
             scored += f" of each document ({self.documents})"
         return scored
@@ -620,6 +653,12 @@ def _first_problem(error: ValidationError) -> str:
     if len(value) > 60:
         value = value[:57] + "..."
     return f"{key} is {value}: {required}"
+
+
+def _whole_number(text: str) -> int | None:
+    """Return the number of an option, which Hydra may write as a list; None for anything else."""
+    match = re.fullmatch(r"\[?(\d+)\]?", text)
+    return int(match[1]) if match else None
 
 
 def is_chance(perplexity: float | None, vocabulary: int | None) -> bool:

@@ -105,7 +105,7 @@ def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch)
     monkeypatch.setattr(commands, "train", short_updates)
     assert main([*map(str, words), "--out", str(tmp_path / "short")]) == 0
     short = (tmp_path / "short" / "table.md").read_text()
-    assert "so the models read only 300 tokens." in short
+    assert "was trained on 300 tokens: 4 updates of up to 128; seed 1.\n" in short
 
 
 def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, monkeypatch):

@@ -74,7 +74,10 @@ def test_report_writes_latex_tables(report, tmp_path):
     assert report("--latex") == 0
     text = (tmp_path / "out/tables/demo-lengths.tex").read_text()
     assert r"\begin{tabular}{lrrr}" in text
-    assert r"\caption{demo: Perplexity on valid, non-overlapping.}" in text
+    assert (
+        r"\caption{demo: Perplexity on valid, non-overlapping. "
+        r"All models: demo; 1,000 updates; fp32; a single seed.}"
+    ) in text
     assert re.search(r"50\\%\\_off, L=64 & 60\.00 & 59\.00 & 58\.50 \\\\\n", text)
 
 

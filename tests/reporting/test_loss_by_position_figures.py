@@ -58,7 +58,8 @@ def test_table_has_row_per_bucket_and_column_per_model():
     sinusoidal = record_of(9, 8, 7, 6.25, 11, position_method="sinusoidal")
     table = position_table(measurements_in(sinusoidal, ALIBI))
     assert table.startswith(
-        "Bits per token on valid, non-overlapping, by position in windows of 6:"
+        "All models: demo; fp32; a single seed.\n\n"
+        "Bits per token by position on valid, non-overlapping, windows of 6:\n"
     )
     assert cells_of(table) == [
         ["position", "tokens", "ALiBi, L=3", "Sinusoidal, L=3"],
@@ -97,10 +98,19 @@ def test_lengths_and_splits_have_separate_tables():
     table = position_table(measurements_in(ALIBI, longer, test))
     titles = [line.split(" on ")[1] for line in table.splitlines() if line.startswith("Bits")]
     assert titles == [
-        "valid, non-overlapping, by position in windows of 6:",
-        "valid, non-overlapping, by position in windows of 12:",
-        "test, non-overlapping, by position in windows of 6:",
+        "valid, non-overlapping, windows of 6:",
+        "valid, non-overlapping, windows of 12:",
+        "test, non-overlapping, windows of 6:",
     ]
+
+
+def test_lengths_of_windows_have_separate_panels(tmp_path):
+    longer = record_of(9, 8, 7, 6, 5, length=12, train_length=6)
+    draw_positions(measurements_in(ALIBI, longer), "Loss", tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text()
+    for length in (6, 12):
+        panel = f"valid, non-overlapping, windows of {length}"
+        assert text.count(f"<!-- {panel} -->") == 1
 
 
 def test_buckets_without_tokens_are_omitted():

@@ -11,7 +11,7 @@ from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.groups import average_by_model
-from alibi_fairseq.results.record import Measurement
+from alibi_fairseq.results.record import Measurement, TextSummary
 
 
 def length_table(*records):
@@ -38,7 +38,9 @@ def test_length_table_has_a_row_per_model():
         evaluation_record(59.0, length=256),
         evaluation_record(50.0, train_length=128, length=256),
     )
-    assert shown.startswith("Perplexity on valid, non-overlapping:")
+    assert shown.startswith(
+        "All models: demo; fp32; a single seed.\n\nPerplexity on valid, non-overlapping:\n"
+    )
     assert cells_of(shown) == [
         ["trained ↓ evaluated at →", "64", "256"],
         ["ALiBi, L=64", "60.00", "59.00"],
@@ -146,7 +148,7 @@ def test_bits_per_byte_by_document_are_shown_separately():
             ],
             ["100 updates", "900 updates, b", "900 updates, c"],
         ),
-        ([{}, {"overrides": {"x": 2}}], ["as trained", '{"x": 2}']),
+        ([{}, {"overrides": {"x": 2}}], ["", "x=2"]),
         (
             [{"checkpoint": "a/best.pt"}, {"checkpoint": "b/best.pt"}, {}],
             ["a/best.pt", "b/best.pt", "unnamed"],
@@ -158,7 +160,8 @@ def test_different_runs_have_separate_rows(runs, variants):
     expected = []
     for index, (run, variant) in enumerate(zip(runs, variants, strict=True)):
         records.append(evaluation_record(10.0 + index, **run))
-        expected.append([f"ALiBi, L=64 ({variant})", f"{10 + index:.2f}"])
+        name = f"ALiBi, L=64 ({variant})" if variant else "ALiBi, L=64"
+        expected.append([name, f"{10 + index:.2f}"])
     assert rows_of(*records) == expected
 
 
@@ -216,7 +219,7 @@ def test_updates_distinguish_best_checkpoints_of_one_path():
         run = {"checkpoint": "runs/1/checkpoint_best.pt", "updates": updates}
         records.append(evaluation_record(length=length, **run))
     names = [row[0] for row in rows_of(*records)]
-    assert names == ["ALiBi, L=64 (1000 updates)", "ALiBi, L=64 (900 updates)"]
+    assert names == ["ALiBi, L=64 (1,000 updates)", "ALiBi, L=64 (900 updates)"]
 
 
 def test_splits_evaluated_one_by_one_share_a_row():
@@ -244,7 +247,7 @@ def seeds(first: dict, second: dict):
         (
             {"options": {"dropout": "0", "fp16": ""}},
             {"options": {"dropout": "0.1"}},
-            ["--dropout 0, --fp16", "--dropout 0.1"],
+            ["(--dropout 0, --fp16)", "(--dropout 0.1)"],
         ),
         (
             {"options": {"dropout": "0"}},
@@ -254,7 +257,7 @@ def seeds(first: dict, second: dict):
         (
             {"options": {"data": "a", "dropout": "0"}},
             {"options": {"data": "b", "dropout": "0"}},
-            ["(a)", "(b)"],
+            ["(trained on a)", "(trained on b)"],
         ),
         ({"seed": None}, {}, ["seed 2", "unknown seed"]),
         ({"vocabulary": 100}, {"vocabulary": 200}, ["dictionary of 100", "dictionary of 200"]),
@@ -302,7 +305,7 @@ def test_best_checkpoints_of_seeds_are_averaged():
     assert model.measurements[0].model.updates is None
     last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
     assert rows_of(*best, *last) == [
-        ["ALiBi, L=64 (1000 updates)", "10.50 ± 0.71 (2 seeds)"],
+        ["ALiBi, L=64 (1,000 updates)", "10.50 ± 0.71 (2 seeds)"],
         ["ALiBi, L=64 (best checkpoint)", "10.50 ± 0.71 (2 seeds)"],
     ]
 
@@ -367,3 +370,118 @@ def test_committed_table_is_reproduced():
     table = perplexity_by_length.length_table(results.records)
     perplexities = table.partition("\nBits per")[0]
     assert (folder / "table.md").read_text().endswith(perplexities)
+
+
+#: Options of a training with ``compare`` of 40 updates of 4,096 tokens.
+LONG = {
+    "data": "runs/a/texts/data-bin",
+    "distributed_world_size": "1",
+    "lr": "0.001",
+    "max_tokens": "4096",
+    "max_update": "40",
+    "task": "language_modeling",
+    "warmup_updates": "4",
+}
+SHORT = {**LONG, "max_tokens": "2048", "max_update": "8", "warmup_updates": "1"}
+
+
+def test_every_row_names_the_budget_if_budgets_differ():
+    shown = length_table(
+        evaluation_record(370.0, updates=40, options=LONG),
+        evaluation_record(1088.0, updates=8, options=SHORT),
+        evaluation_record(378.0, position_method="sinusoidal", updates=40, options=LONG),
+        evaluation_record(1102.0, position_method="root", updates=8, options=SHORT),
+    )
+    assert [row[0] for row in cells_of(shown)[1:]] == [
+        "ALiBi, L=64 (40 updates, 4,096 tokens per update)",
+        "ALiBi, L=64 (8 updates, 2,048 tokens per update)",
+        "Sinusoidal, L=64 (40 updates, 4,096 tokens per update)",
+        "root, L=64 (8 updates, 2,048 tokens per update)",
+    ]
+    conditions = "All models: demo; fp32; trained on texts/data-bin; learning rate 0.001;"
+    assert shown.startswith(conditions)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "names"),
+    [
+        (
+            {"layers": 3, "width": 128},
+            {"layers": 6, "width": 128},
+            ["3 layers of width 128", "6 layers of width 128"],
+        ),
+        ({"updates": 40}, {"options": None}, ["40 updates", "unknown number of updates"]),
+        (
+            {"options": LONG, "updates": 40},
+            {"options": LONG, "updates": 20},
+            ["40 updates", "20 of 40 updates"],
+        ),
+        (
+            {"options": LONG},
+            {"options": {**LONG, "max_tokens": "2048"}},
+            ["4,096 tokens per update", "2,048 tokens per update"],
+        ),
+        (
+            {"options": {"max_tokens": "4096"}},  # unknown processes
+            {"options": {"max_tokens": "2048"}},
+            ["--max-tokens 4096", "--max-tokens 2048"],
+        ),
+        ({"precision": "bf16"}, {"precision": "fp32"}, ["bf16", "fp32"]),
+        (
+            {"vocabulary": 1000},
+            {"vocabulary": 2000},
+            ["dictionary of 1,000", "dictionary of 2,000"],
+        ),
+        (
+            {"architecture": "alibi_lm_tiny"},
+            {"architecture": "alibi_lm_modern_tiny"},
+            ["alibi_lm_tiny", "alibi_lm_modern_tiny"],
+        ),
+        (
+            {"options": LONG},
+            {"options": {**LONG, "data": "books/data-bin"}},
+            ["trained on texts/data-bin", "trained on books/data-bin"],
+        ),
+        ({"options": {"ffn": "swiglu"}}, {"options": {}}, ["--ffn swiglu", ""]),
+        ({}, {"memory_length": 64}, ["", "memory of 64"]),
+        ({}, {"overrides": {"attention_window": 64}}, ["", "attention_window=64"]),
+    ],
+)
+def test_rows_of_different_methods_name_what_makes_them_unequal(first, second, names):
+    rows = rows_of(
+        evaluation_record(**first),
+        evaluation_record(position_method="sinusoidal", **second),
+    )
+    expected = []
+    for method, name in zip(("ALiBi", "Sinusoidal"), names):
+        expected.append(f"{method}, L=64 ({name})" if name else f"{method}, L=64")
+    assert [row[0] for row in rows] == expected
+
+
+def test_rows_name_training_texts_of_different_sizes():
+    texts = [TextSummary(tokenizer="bpe", vocabulary=9, train_tokens=n) for n in (5000, 6000)]
+    rows = rows_of(
+        evaluation_record(text=texts[0]),
+        evaluation_record(text=texts[1], position_method="none"),
+    )
+    assert [row[0] for row in rows] == [
+        "ALiBi, L=64 (5,000 tokens of training text)",
+        "No positions, L=64 (6,000 tokens of training text)",
+    ]
+
+
+def test_best_checkpoints_are_not_named_by_their_updates():
+    records = []
+    for method, updates in (("alibi", 900), ("none", 700)):
+        best = {"updates": updates, "checkpoint": f"{method}/checkpoint_best.pt"}
+        records.append(evaluation_record(position_method=method, **best))
+    assert [row[0] for row in rows_of(*records)] == ["ALiBi, L=64", "No positions, L=64"]
+
+
+def test_learning_rates_are_above_the_rows():
+    shown = length_table(
+        evaluation_record(options={"lr": "0.001"}),
+        evaluation_record(options={"lr": "0.002"}, position_method="none"),
+    )
+    assert [row[0] for row in cells_of(shown)[1:]] == ["ALiBi, L=64", "No positions, L=64"]
+    assert "learning rates in the order of the models: 0.001, 0.002; a single" in shown

@@ -58,7 +58,7 @@ def test_table_averages_depths_then_seeds():
         (
             {"options": {"data": "data-1"}},
             {"options": {"data": "data-2"}},
-            ["data-1", "data-2"],
+            ["trained on data-1", "trained on data-2"],
         ),
         ({"updates": 10}, {"updates": 20}, ["10 updates", "20 updates"]),
         ({"seed": None}, {"seed": 1}, ["seed 1", "unknown seed"]),
