@@ -24,6 +24,9 @@ from ..evaluation.finished_sweep import find_finished
 from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
+from ..reporting.caption import conditions
+from ..reporting.undertrained import undertrained_warning
+from ..results.groups import average_by_model, group_by_evaluation
 from ..results.record import AnyMeasurement, Measurement, ProbeMeasurement
 from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
 
@@ -235,7 +238,13 @@ class Eval(CliCommand):
 
 
 def _print_notes(measurements: list[Measurement]) -> None:
-    """Print notes on lengths that the text does not reach and on chance perplexities."""
+    """Print what the models have in common, and notes on what makes perplexities unusable."""
+    texts = [conditions(average_by_model(measurements))]
+    for group in group_by_evaluation(measurements).values():
+        texts.append(undertrained_warning(average_by_model(group)))
+    for text in dict.fromkeys(texts):
+        if text:
+            print(f"{text}.")
     longest_windows = []
     for measurement in measurements:
         if measurement.is_past_end and measurement.longest_window is not None:
@@ -252,6 +261,12 @@ def short_name(path: str) -> str:
     return "/".join(Path(path).parts[-2:])
 
 
+def _scored_range(measurement: Measurement) -> str | None:
+    """Return the range of tokens that is scored, or None for all."""
+    text = measurement.text_key
+    return text.scored if text.has_range else None
+
+
 #: Note in place of the table of ``--by-position``.
 NO_LOSS_BY_POSITION = (
     "No loss by position: every length exceeds the text, the models attend only within documents "
@@ -263,6 +278,7 @@ _COLUMNS: list[tuple[str, Callable[[Measurement], Any], Callable[[Any], str]]] =
     ("positions", attrgetter("model.position_method"), str),
     ("trained at", attrgetter("model.train_length"), str),
     ("split", attrgetter("subset"), str),
+    ("scored", _scored_range, str),
     ("L", attrgetter("length"), str),
     ("S", attrgetter("stride"), str),
     ("min ctx", attrgetter("min_context"), str),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from ..data.probes import MULTIPLES
 from ..errors import UserInputError, did_you_mean
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
@@ -94,7 +95,13 @@ class ComparisonExperiment(Experiment):
                 raise UserInputError(
                     f"--subset: {folder} has no split '{comparison.subset}'. Choose from {splits}."
                 )
-            if not corpus.probe:
+            if corpus.probe:
+                multiples = ", ".join(map(str, MULTIPLES))
+                print(
+                    f"Probe {corpus.name}: tested at {multiples} times the training length; "
+                    "--lengths applies to texts only"
+                )
+            else:
                 print(describe_text(corpus.name, folder))
         for run in self.runs:
             if not unfinished_trials([run]):  # until then, its learning rate is not known

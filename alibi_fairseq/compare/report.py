@@ -23,13 +23,12 @@ from ..results.files import (
     save_results_file,
 )
 from ..results.provenance import own_command
-from ..results.record import EvaluationFile, Measurement, ProbeFile
+from ..results.record import EvaluationFile, ProbeFile
 from ..runs.run import EvalStep, Run, load_evaluation
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
 from .comparison_runs import ComparisonRun, list_runs
 from .speeds import speed_columns
-from .undertrained import undertrained_warning, unigram_entropy
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,6 @@ class ComparisonReport:
             if isinstance(results, ProbeFile):
                 sections.append(accuracy_table(results.records).rstrip())
             else:
-                warning = self._undertrained_warning(steps_by_corpus[corpus], results.records)
-                if warning:
-                    sections.append(warning)
                 sections.append(length_table(results.records, columns).rstrip())
                 sections += difference_sections(results.records)
             files += self._draw_figures(corpus, results)
@@ -151,14 +147,6 @@ class ComparisonReport:
                 results = existing  # keep the provenance of the measurements
         save_results_file(results, path)
         return results
-
-    def _undertrained_warning(
-        self, steps: list[tuple[Run, EvalStep]], measurements: list[Measurement]
-    ) -> str | None:
-        """Return a warning about models that have barely trained, or None."""
-        run, _ = steps[0]
-        entropy = unigram_entropy(Path(run.data), self.comparison.subset)
-        return undertrained_warning(measurements, entropy)
 
 
 def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:

@@ -40,10 +40,6 @@ def report_marker(
         sources[run.folder / TRAINING_FILE] = None
         for step in run.eval_steps:
             sources[step.results_path] = None
-        # The report compares the losses with those of token frequencies.
-        split = Path(run.data) / f"{comparison.subset}.bin"
-        if split.is_file():
-            sources[split] = None
         if run.tuning:
             sources[run.tuning.marker.path] = None
     if speeds:

@@ -89,10 +89,12 @@ class TextEvaluator(Evaluator):
         self._splits = splits
         self._text = text
         self._spans: dict[str, list[Span]] = {}
+        self._unigram_bits: dict[str, float] = {}
         for name, split in splits.items():
             self._spans[name] = spans_of(
                 len(split.tokens), starts[name], config.score_from, config.score_to
             )
+            self._unigram_bits[name] = unigram_entropy(split.tokens)
 
     @classmethod
     def of_folder(cls, config: SweepConfig, folder: DataFolder) -> TextEvaluator:
@@ -184,6 +186,7 @@ class TextEvaluator(Evaluator):
             **self.settings,
             **case,
             **measured,
+            unigram_bits=self._unigram_bits[case["subset"]],
             longest_window=longest_window,
             windows_per_batch=batch_size,
             seconds=seconds,
@@ -233,6 +236,19 @@ class TextEvaluator(Evaluator):
             spans = [Span(0, 0, len(self._splits[subset].tokens))]
         requested = plan_key(case["length"], case["stride"], spans)
         return requested == plan_key(measurement.length, measurement.stride, spans)
+
+
+def unigram_entropy(tokens: np.ndarray) -> float:
+    """Return the entropy of token frequencies in bits.
+
+    It is the lowest loss on these tokens of a model that ignores the context.
+
+    Args:
+        tokens: (N,) token IDs.
+    """
+    counts = np.bincount(tokens)
+    frequencies = counts[counts > 0] / len(tokens)
+    return round(float(-(frequencies * np.log2(frequencies)).sum()), 6) + 0.0
 
 
 def loss_measures(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..results.groups import ModelMeasurements
 from ..results.names import model_facts
-from ..results.record import Measurement
+from ..results.record import AnyMeasurement, ProbeMeasurement
 
 #: Largest number of values that a caption lists.
 MAX_LISTED = 4
@@ -24,7 +24,7 @@ def conditions(models: Sequence[ModelMeasurements]) -> str:
         if len(values) == 1:
             parts.append(_listed(values))
     parts.append(_learning_rates(models))
-    parts += _seeds_texts(measurements)
+    parts += _seeds_texts(models)
     text = "; ".join(part for part in parts if part)
     return f"All models: {text}" if text else ""
 
@@ -37,7 +37,7 @@ def caption(models: Sequence[ModelMeasurements]) -> str:
     measurements = _ours(models)
     parts = [_listed({measurement.corpus for measurement in measurements})]
     parts += [_listed(values) for values in _facts(measurements)]
-    parts += _seeds_texts(measurements)
+    parts += _seeds_texts(models)
     near_chance = set()
     for model in models:
         if any(measurement.is_near_chance for measurement in model.measurements):
@@ -49,7 +49,7 @@ def caption(models: Sequence[ModelMeasurements]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _ours(models: Iterable[ModelMeasurements]) -> list[Measurement]:
+def _ours(models: Iterable[ModelMeasurements]) -> list[AnyMeasurement]:
     """Return the measurements of models, without the paper's."""
     return [
         measurement
@@ -59,7 +59,7 @@ def _ours(models: Iterable[ModelMeasurements]) -> list[Measurement]:
     ]
 
 
-def _facts(measurements: Iterable[Measurement]) -> list[set[str]]:
+def _facts(measurements: Iterable[AnyMeasurement]) -> list[set[str]]:
     """Return the values of each fact of the measured models."""
     facts = [model_facts(measurement.model) for measurement in measurements]
     return [set(values) for values in zip(*facts)]
@@ -76,9 +76,16 @@ def _learning_rates(models: Iterable[ModelMeasurements]) -> str:
     return "" if "unknown" in rates else f"learning rate {rates[0]}"
 
 
-def _seeds_texts(measurements: Iterable[Measurement]) -> list[str]:
+def _seeds_texts(models: Iterable[ModelMeasurements]) -> list[str]:
     """Return the parts about numbers of seeds that were averaged."""
-    counts = {measurement.seeds for measurement in measurements}
+    counts = set()
+    for model in models:
+        runs = {measurement.model.run_key for measurement in model.measurements}
+        for measurement in _ours([model]):
+            if isinstance(measurement, ProbeMeasurement):
+                counts.add(len(runs))
+            else:
+                counts.add(measurement.seeds)
     several = [str(count) for count in sorted(counts) if count > 1]
     if not several:
         return ["a single seed"] if counts else []

@@ -17,6 +17,7 @@ from ..results.record import Measurement
 from . import plots
 from .caption import caption
 from .line_styles import method_style
+from .undertrained import undertrained_warning
 
 
 def perplexity_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
@@ -108,7 +109,7 @@ def draw_panels(
             trained_at = lengths_in_panel.pop()
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
     all_models = [model for models in panels.values() for model in models]
-    texts = [caption(all_models), explanation]
+    texts = [caption(all_models), undertrained_warning(all_models), explanation]
     plots.draw(title, drawn, *paths, caption=". ".join(text for text in texts if text))
 
 

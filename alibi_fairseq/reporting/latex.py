@@ -85,8 +85,7 @@ def document_part(tables: Iterable[Table], command: str = "report --latex") -> s
     parts = [HEADER.format(command=command)]
     for table in tables:
         sentences = [f"{table.caption}."]
-        if table.conditions:
-            sentences.append(f"{table.conditions}.")
+        sentences += [f"{text}." for text in (table.conditions, table.warning) if text]
         sentences += table.notes
         if _has_chance(table):
             sentences.append(markdown.CHANCE_NOTE)

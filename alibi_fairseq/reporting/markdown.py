@@ -88,14 +88,16 @@ def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
 def to_markdown(tables: Iterable[Table]) -> str:
     """Format tables in Markdown, each with its caption above and its notes below.
 
-    Consecutive tables with the same conditions state them once.
+    Consecutive tables with the same conditions, or the same warning, state them once.
     """
     parts = []
-    conditions = ""
+    stated = ("", "")
     for captioned in tables:
-        if captioned.conditions != conditions:
-            conditions = captioned.conditions
-            parts.append(f"{literal(conditions)}.\n")
+        above = (captioned.conditions, captioned.warning)
+        for text, earlier in zip(above, stated, strict=True):
+            if text and text != earlier:
+                parts.append(f"{literal(text)}.\n")
+        stated = above
         body = table(captioned.headers, captioned.rows, captioned.left)
         parts.append(f"{literal(captioned.caption)}:\n\n{body}")
         for note in captioned.notes:

@@ -16,6 +16,7 @@ from ..results.record import Measurement
 from . import markdown
 from .caption import conditions
 from .table import Table
+from .undertrained import undertrained_warning
 
 #: Additional columns of a table: header → model → text.
 Columns = Mapping[str, Mapping[ModelKey, str]]
@@ -132,7 +133,13 @@ def _length_table(
                 row.append(texts.get(model.key, markdown.NOTHING))
         rows.append(row)
     headers = [markdown.CORNER, *names, *extra_columns]
-    return Table(headers, rows, caption=caption, conditions=conditions(models))
+    return Table(
+        headers,
+        rows,
+        caption=caption,
+        conditions=conditions(models),
+        warning=undertrained_warning(models),
+    )
 
 
 def _at_length(

@@ -19,6 +19,7 @@ from matplotlib.image import AxesImage
 from ..results.groups import ModelKey, ModelMeasurements, group_by_model
 from ..results.record import ProbeMeasurement
 from . import markdown, plots
+from .caption import conditions
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
 #: repeats the symbols of a string, or the values of pairs, in any order stays far below it.
@@ -129,7 +130,7 @@ def probe_columns(
 
 
 def accuracy_table(measurements: Sequence[ProbeMeasurement]) -> str:
-    """Format the accuracies of a probe in Markdown, with a note on the task below the table.
+    """Format the accuracies of a probe in Markdown, below the conditions and above a note.
 
     The table has a row per model and a column per multiple of the training length L.
 
@@ -151,7 +152,8 @@ def accuracy_table(measurements: Sequence[ProbeMeasurement]) -> str:
             row.append(format_accuracy(model.accuracies.get(multiple)))
         rows.append(row)
     table = markdown.table(headers, rows)
-    return f"{table}\n{_task_note(measurements, models)}"
+    above = markdown.literal(conditions(group_by_model(measurements)))
+    return f"{above}.\n\n{table}\n{_task_note(measurements, models)}"
 
 
 def _task_note(measurements: Sequence[ProbeMeasurement], models: Sequence[ProbedModel]) -> str:
@@ -201,6 +203,8 @@ def draw_heat_maps(
             image = _draw_heat_map(axes, model, all_depths)
         figure.colorbar(image, ax=used, label="Accuracy", shrink=0.9)
         figure.suptitle(textwrap.fill(title, 36 * columns))
+        below = textwrap.fill(conditions(group_by_model(measurements)), 60 * columns)
+        figure.supxlabel(below, fontsize=8)
         plots.save(figure, *paths)
 
 

@@ -16,6 +16,7 @@ class Table:
         left: number of columns that are left-aligned; the others are right-aligned.
         caption: caption, without a period.
         conditions: what holds for all rows, without a period.
+        warning: why the rows may say nothing, without a period.
         notes: sentences below the table.
     """
 
@@ -24,4 +25,5 @@ class Table:
     left: int = 1
     caption: str = ""
     conditions: str = ""
+    warning: str = ""
     notes: Sequence[str] = ()

@@ -294,6 +294,7 @@ class Measurement(ModelRecord):
         tokens: number of scored tokens.
         loss_bits: mean of −log₂ p over the scored tokens.
         words, bytes: size of the scored text, newlines included.
+        unigram_bits: entropy of the token frequencies of the split.
         tokens_sha256: hash of the token IDs of a raw text.
         documents: document boundaries.
         documents_sha256: hash of the positions where documents begin.
@@ -319,6 +320,7 @@ class Measurement(ModelRecord):
     loss_bits: Bits | None = None
     words: PositiveCount | None = None
     bytes: PositiveCount | None = None
+    unigram_bits: Bits | None = None
     tokens_sha256: Sha256 | None = None
     documents: NonEmptyStr | None = None
     documents_sha256: Sha256 | None = None

@@ -238,6 +238,7 @@ def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, mon
     assert main(words) == 0
     printed = capsys.readouterr().out
     assert "passkey at 4 L" in printed
+    assert "Probe passkey: tested at 1, 2, 4, 8, 16 times the training length; --lengths" in printed
     assert "## passkey" in printed
     header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
     assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]

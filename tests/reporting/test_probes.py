@@ -38,6 +38,9 @@ def test_table_averages_depths_then_seeds():
         records.append(record("alibi", 256, 0.0, 0.25, seed))
     results = probe_records(*records)
     text = accuracy_table(results)
+    assert text.startswith(
+        "All models: copy; fp32; mean and standard deviation of 2 seeds; a single"
+    )
     assert cells_of(text)[1:] == [
         ["ALiBi, L=64", "85% ± 14", "25% ± 0"],
         ["No positions, L=64", "15%", "–"],

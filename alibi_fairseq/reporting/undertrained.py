@@ -1,0 +1,59 @@
+"""Warning about models that are hardly better than token frequencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..results.groups import MeanMeasurement, ModelMeasurements
+from ..results.record import Measurement
+
+#: Smallest gain of a trained model over token frequencies, as a fraction of their entropy.
+MIN_GAIN = 0.1
+
+
+def undertrained_warning(models: Iterable[ModelMeasurements]) -> str:
+    """Return a warning about models whose loss is near the entropy of token frequencies, or "".
+
+    The lowest loss of each seed over all rows counts, also of evaluations with overridden options,
+    which share the trained model. The entropy is unknown in results of earlier versions.
+    """
+    labels: dict[tuple, str] = {}
+    lowest: dict[tuple, tuple[float, float]] = {}  # loss and entropy in bits
+    for model in models:
+        for measured in _seeds_of(model):
+            if measured.loss_bits is None or measured.unigram_bits is None:
+                continue
+            seed = (measured.model.training_key, measured.model.run_key)
+            labels.setdefault(seed, model.label)
+            bits = (measured.loss_bits, measured.unigram_bits)
+            lowest[seed] = min(bits, lowest.get(seed, bits))
+    worse: dict[str, None] = {}  # labels in order
+    near: dict[str, None] = {}
+    perplexities: dict[str, None] = {}
+    for seed, (loss, entropy) in lowest.items():
+        if loss > (1 - MIN_GAIN) * entropy:
+            perplexities[f"{2**entropy:,.1f}"] = None
+            (worse if loss > entropy else near)[labels[seed]] = None
+    if not perplexities:
+        return ""
+    sentences = [
+        f"Warning: token frequencies alone have a perplexity of {' or '.join(perplexities)} on "
+        "this split"
+    ]
+    if worse:
+        sentences.append(f"These models are worse: {'; '.join(worse)}")
+    near_only = [label for label in near if label not in worse]
+    if near_only:
+        sentences.append(
+            f"The loss of these models is less than {MIN_GAIN:.0%} lower: {'; '.join(near_only)}"
+        )
+    sentences.append("Do not compare their position methods. Train them longer")
+    return ". ".join(sentences)
+
+
+def _seeds_of(model: ModelMeasurements) -> list[Measurement]:
+    """Return the measurements of each seed."""
+    seeds: list[Measurement] = []
+    for measured in model.measurements:
+        seeds += measured.repeats if isinstance(measured, MeanMeasurement) else [measured]
+    return seeds
