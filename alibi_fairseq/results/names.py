@@ -153,6 +153,10 @@ def model_facts(model: Model, flags: Iterable[str] = ()) -> tuple[str, ...]:
     """
     options = model.options or {}
     data = options.get("data", "")
+    own = {}
+    for name in flags:
+        if name in options and not _is_in_method_name(model.position_method, name, options[name]):
+            own[name] = _short_path(options[name])
     return (
         model.label or "",
         model.architecture or "",
@@ -162,7 +166,7 @@ def model_facts(model: Model, flags: Iterable[str] = ()) -> tuple[str, ...]:
         model.precision or "",
         f"dictionary of {model.vocabulary:,}" if model.vocabulary else "",
         f"trained on {_short_path(data)}" if data else "",
-        _flags_text({name: _short_path(options[name]) for name in flags if name in options}),
+        _flags_text(own),
         "" if model.label else _overrides_text(model),
         f"memory of {model.memory_length:,}" if model.memory_length else "",
     )
@@ -258,6 +262,18 @@ def _flags_text(options: Mapping[str, str]) -> str:
     return ", ".join(flags)
 
 
+def _is_in_method_name(method: str, option: str, value: str) -> bool:
+    """Return True if a method, as results record it, names an option, as in ``rotary_base_1e+06``.
+
+    See :attr:`.MethodSpec.recorded_name`.
+    """
+    if option == "score_scaling":
+        return method.endswith(f"_{value}")
+    if option == "attention_window":
+        return "@" in method
+    return f"_{option.removeprefix('alibi_').removeprefix('rotary_')}" in method
+
+
 def _short_path(text: str) -> str:
     """Return the last two parts of a path, which name a comparison's data and runs."""
     return "/".join(text.split("/")[-2:])
@@ -291,10 +307,8 @@ def _updates_text(model: Model) -> str:
 
 def _overrides_text(model: Model) -> str:
     """Describe the options that were changed for the evaluation."""
-    texts = []
-    for name, value in sorted((model.overrides or {}).items()):
-        texts.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
-    return ", ".join(texts)
+    overrides = sorted((model.overrides or {}).items())
+    return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides)
 
 
 def run_names(models: Iterable[Model]) -> dict[tuple, str]:

@@ -68,7 +68,7 @@ def test_variants_lack_speeds_of_evaluation():
     columns = {**ratios(records), "copy at 4 L": {key_of(records[1]): "75%"}}
     table = cells_of(length_table(document(as_trained, variant).records, columns))
     assert table[0][-4:] == ["training speed", "evaluation speed", "memory", "copy at 4 L"]
-    assert table[1][0] == "Learned, L=64"
+    assert table[1][0] == "Learned, L=64 (clamp_learned_positions=true)"
     assert table[1][-4:] == ["1.00", "1.00", "1.00", "75%"]
     assert table[2][0] == "Learned, L=64 (limited)"
     assert table[2][-4:] == ["1.00", "–", "1.00", "–"]

@@ -90,7 +90,7 @@ def test_variants_have_separate_lines():
         changed(measurement, updates=280000, perplexity=17.5) for measurement in measurements
     ]
     rows = cells_of(table("table15", measurements + earlier))
-    variants = ["ours (280000 updates)", "ours (286000 updates)"]
+    variants = ["ours (280,000 updates)", "ours (286,000 updates)"]
     expected = ["paper", variants[0], "difference", variants[1], "difference"]
     assert [row[1] for row in rows[-5:]] == expected
 

@@ -7,10 +7,12 @@ from results_documents import cells_of, document, evaluation_record
 
 from alibi_fairseq.paper.perplexity_grid import perplexity_grid
 from alibi_fairseq.paper.table_rows import table_rows
+from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.groups import average_by_model
+from alibi_fairseq.results.names import method_facts
 from alibi_fairseq.results.record import Measurement, TextSummary
 
 
@@ -485,3 +487,22 @@ def test_learning_rates_are_above_the_rows():
     )
     assert [row[0] for row in cells_of(shown)[1:]] == ["ALiBi, L=64", "No positions, L=64"]
     assert "learning rates in the order of the models: 0.001, 0.002; a single" in shown
+
+
+@pytest.mark.parametrize(
+    ("notation", "options"),
+    [
+        ("rotary/p_rope=0.75", {"p_rope": "0.75"}),
+        ("rotary/rotary_base=1000000", {"rotary_base": "1000000"}),
+        ("alibi/alibi_slopes=trainable", {"alibi_slopes": "trainable"}),
+        ("alibi/score_scaling=logn", {"score_scaling": "logn"}),
+        ("rotary+none/attention_window=64+0", {"attention_window": "64,0"}),
+    ],
+)
+def test_rows_do_not_repeat_options_in_the_name_of_the_method(notation, options):
+    spec = MethodSpec.parse(notation)
+    rows = rows_of(
+        evaluation_record(options={}),
+        evaluation_record(options=options, **method_facts(spec)),
+    )
+    assert [row[0] for row in rows] == ["ALiBi, L=64", f"{spec.label}, L=64"]
