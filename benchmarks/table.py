@@ -18,17 +18,24 @@ HEAD = """# Benchmarks
 
 <!-- written by `python -m benchmarks.table` from results/benchmarks/*.json: do not edit -->
 
-`python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json` or `NAME-cuda.json`.
-`--out FILE` selects another file, for example for the results of another machine. `--quick` uses
-fewer lengths and rounds. `python -m benchmarks.table` writes this page.
+This page compares the speed and memory of this package with fairseq, transformers, and
+x-transformers. Each table names its machine and commit. This command measures training steps on
+your machine:
 
-Variants run in alternation (A B A B …). Ratios are medians over rounds of the ratio within a round,
-so that other load on the machine affects both sides. A ratio of speeds above 1 is faster, and a
-ratio of memory above 1 is more memory. Memory is the peak of one model in a separate process. The
-JSON files hold commands, versions, speeds in tokens per second, and all other measurements.
+```bash
+python -m benchmarks.train --quick --out runs/train.json
+```
 
-The benchmark `backends` is not on this page. It times every backend on calls of many shapes; `auto`
-selects by its results.
+- **Files.** Without `--out`, `python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json`
+  or `NAME-cuda.json`. `python -m benchmarks.table` writes this page from these files, which also
+  have commands, versions, speeds in tokens per second, and all other measurements.
+- **`--quick`** uses fewer lengths and rounds.
+- **Speed.** Variants run in alternation (A B A B …). A ratio is computed within each round, and the
+  table has the median over the rounds. Other load on the machine therefore affects both sides.
+  Above 1 is faster.
+- **Memory** is the peak of one model in a separate process. A ratio above 1 is more memory.
+- **`backends`** is not on this page. This benchmark times every backend on calls of many shapes;
+  `auto` selects by its results.
 """
 
 
@@ -53,24 +60,24 @@ class Table(NamedTuple):
 TABLES = {
     "train": Table(
         "Training steps",
-        "Forward, loss, backward, clipping, and Adam, compared with fairseq's `transformer_lm` "
-        "(`stock`) and with the authors' mask in it (`materialized`).",
+        "A step is forward, loss, backward, clipping, and Adam. It is compared with fairseq's "
+        "`transformer_lm` (`stock`), and with the authors' mask in it (`materialized`).",
         ("variant", "attention_dropout"),
         ("length",),
         (("× stock", "ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
     "cpu_memory": Table(
         "Reuse of freed memory on the CPU",
-        "Training steps in a process that keeps the memory of freed tensors, compared with the "
-        "default of the C library.",
+        "This table compares training steps in a process that keeps the memory of freed tensors "
+        "(`reuse`) with the default of the C library.",
         ("variant",),
         ("length",),
         (("speed", "ratio", "{:.2f}"),),
     ),
     "attention": Table(
         "Attention alone, forward and backward",
-        "Ratios to torch's causal kernel without any bias. Trained queries and keys are larger "
-        "than random ones, so that less can be skipped. The trained ones come from "
+        "Ratios are to PyTorch's causal kernel without any bias. Trained queries and keys are "
+        "larger than random ones, so less can be skipped. They come from "
         "`./scripts/demo.sh --methods alibi`.",
         ("variant",),
         ("weights", "length"),
@@ -78,8 +85,8 @@ TABLES = {
     ),
     "methods": Table(
         "The paper's Table 1",
-        "Ratios to sinusoidal, ours and the paper's (one V100): training speed, evaluation speed, "
-        "and peak memory.",
+        "Training speed, evaluation speed, and peak memory are ratios to sinusoidal. Next to "
+        "each is the paper's ratio (one V100).",
         ("position_method", "length"),
         (),
         (
@@ -93,42 +100,43 @@ TABLES = {
     ),
     "output_layer": Table(
         "Training steps by criterion and option",
-        "Ratios to fairseq's criterion.",
+        "Speed and memory are ratios to fairseq's criterion.",
         ("model", "variant"),
         (),
         (("speed", "ratio", "{:.2f}"), ("memory", "memory_ratio", "{:.2f}")),
     ),
     "peers": Table(
         "Training steps compared with other libraries' ALiBi",
-        "Duration of a step relative to ours; above 1 is slower than ours.",
+        "The table has the duration of a step relative to ours. Above 1 is slower than ours.",
         ("variant", "version"),
         ("length",),
         (("", "ours_is_faster", "{:.2f}"),),
     ),
     "huggingface": Table(
         "ALiBi in transformers' models",
-        "Memory of a pass beyond the weights, with transformers' attention and with "
-        "[ours](../docs/checkpoints.md#alibi-in-other-hugging-face-models), as a ratio to "
-        "transformers' and in MB, by length. `train` is a forward and a backward pass.",
+        "This table compares transformers' attention with "
+        "[ours](../docs/checkpoints.md#alibi-in-other-hugging-face-models). For each length, it "
+        "has the memory of a pass beyond the weights, as a ratio to transformers' and in MB. "
+        "`train` is a forward and a backward pass.",
         ("phase", "model", "variant"),
         ("length",),
         (("memory", "memory_ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
     "generate": Table(
         "Generation with cached keys",
-        "Greedy decoding of 4 sequences, by prompt length: ratios to fairseq's model. Our models "
-        "read the prompt in one call, and fairseq's model needs one call per token, so the ratios "
-        "mostly measure the prompt. They do not apply to `generate` and `interactive`: fairseq's "
-        "own generator feeds every model one token at a time.",
+        "Speeds of greedy decoding of 4 sequences, by prompt length, are ratios to fairseq's "
+        "model. They mostly measure the prompt: our models read it in one call, and fairseq's "
+        "model needs one call per token. They do not apply to `generate` and `interactive`, "
+        "because fairseq's own generator feeds every model one token at a time.",
         ("variant",),
         ("prompt",),
         (("", "ratio", "{:.2f}"),),
     ),
     "evaluate": Table(
         "Evaluation",
-        "`alibi-fairseq eval` compared with `fairseq-eval-lm`, and the memory of one long window "
-        "beyond the weights. The column `tokens` has the number of scored tokens that a ratio "
-        "rests on: with a stride of 1, it rests on very few.",
+        "This table compares the speed of `alibi-fairseq eval` with `fairseq-eval-lm`. The last "
+        "row is the memory of one long window beyond the weights. `tokens` is the number of scored "
+        "tokens that a ratio rests on. With a stride of 1, it rests on very few.",
         ("name", "model", "length", "stride", "tokens"),
         (),
         (("× fairseq-eval-lm", "ratio", "{:.1f}"), ("MB", "peak_memory_mb", "{:.0f}")),

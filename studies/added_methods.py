@@ -40,14 +40,16 @@ ADDED = "added"
 FIGURE = "added-methods"
 
 INTRODUCTION = """\
-Methods that were trained with the configuration of this study after it, on the same data and with
-the same settings. They are compared with the study's models, and have no outcome."""
+These methods were added after the study. They were trained with its configuration, on the same data
+and with the same settings. The tables compare them with the study's models. They have no
+outcome."""
 
 OPTIONS = """\
-Their options that the study's ALiBi models lack: {options}."""
+Options of these methods that the study's ALiBi models lack: {options}."""
 
 CHANGES = """\
-Change of perplexity from the study's models to the added ones, at the same length:"""
+This table shows the change of perplexity from the study's models to the added ones, at the same
+length:"""
 
 
 def added_methods_sections(folder: Path, models: StudiedModels) -> list[str]:

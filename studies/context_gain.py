@@ -26,23 +26,24 @@ MULTIPLES = (2, 4, 16)
 PAPER_LENGTHS = (512, 1024)
 
 TEXT = """\
-E4 and E5 take their ranges from the paper's analysis, by which ALiBi's decrease in longer windows
-is almost only the early-token curse (Appendix B). The table has what this study found, and the
-paper's own measurements with sliding windows (Table 15, S = 1). A share is a part of the decrease
-without overlap at the same length, in log perplexity: the part that remains with S = {stride},
-where all tokens have nearly the whole window as context, and the part that remains if attention is
-limited to the last L tokens."""
+According to the paper (Appendix B), ALiBi's decrease in longer windows is almost only the
+early-token curse. E4 and E5 take their ranges from this analysis. This table compares the study
+with the paper's own measurements in sliding windows (Table 15, S = 1).
+
+A share is the part of the decrease without overlap that remains, in log perplexity. The first share
+is what remains with S = {stride}, where all tokens have nearly the whole window as context. The
+second is what remains if attention is limited to the last L tokens."""
 
 PAPER_DIFFERS = """\
-The paper's perplexity at 4 L, of a model trained at {length}, differs from that at L by {change}.
-This is outside the range of E4 as well, and in the other direction. The paper has one model for
-each value, and no intervals."""
+In the paper, the perplexity of a model trained at {length} tokens changes by {change} from L to
+4 L. This is outside the range of E4 as well, but in the other direction. The paper has one model
+for each value, and no intervals."""
 
 BY_BUDGET = """\
-The changes at 4 L, by size and tokens of the models, with 95% intervals. E4 is about S = L/8, and
-E5 about the last column. The sets of models also differ in text, L, vocabulary, and learning-rate
-schedule, so the table shows how much such results depend on the models, and not on which
-property."""
+This table compares the changes at 4 L between models of different sizes and training budgets, with
+95% intervals. The columns with S = L/8 are about E4, and the last ones about E5. The sets of models
+also differ in text, L, vocabulary, and learning-rate schedule. The table therefore shows how much
+such results depend on the models, but not on which property."""
 
 
 class ModelSet(NamedTuple):

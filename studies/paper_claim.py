@@ -19,17 +19,17 @@ SHORT = 1024
 NEAR_FOUR_TIMES = 4024
 
 TRAINED_LONG = """\
-The same comparison in the paper: Table 5, WikiText-103, validation split, 247M parameters. Speeds
-are those of training, in words per second on one V100 (Figure 7, digitized), and memory is that of
-training (Table 1, in which the batch is split at 3,072 tokens). A dash marks what the paper does
-not state."""
+This table makes the same comparison with the paper's numbers (Table 5, WikiText-103, validation
+split, 247M parameters). Speeds are training speeds in words per second on one V100 (Figure 7,
+digitized). Memory is that of training (Table 1, in which the batch is split at 3,072 tokens). A
+dash marks a value that the paper does not state."""
 
 BEHIND = """\
 At L = {lengths}, the paper's own ALiBi models are behind sinusoidal embeddings trained at the
-longer length, so the title's claim does not hold there for the paper's models either."""
+longer length. The title's claim does not hold there for the paper's models either."""
 
 TRAINED_SHORT = """\
-Perplexity of the paper's models that were trained at 1,024 tokens (Table 3, drawn in Figure 1):"""
+Perplexity of the paper's models trained at 1,024 tokens (Table 3, drawn in Figure 1):"""
 
 
 def paper_claim_sections() -> list[str]:

@@ -19,16 +19,16 @@ FIGURE = "ranking"
 PAPER_TOKENS_PER_UPDATE = 73_728
 
 NOT_TESTED = """\
-No test compares methods at L, because the ranking there depends on how many tokens the models have
-read. The figure and the table have the recorded validation losses, at L without overlap, as means
-over seeds. The learning rate is still high before the last point, so the other points are not the
-results of models that were trained on fewer tokens."""
+No test compares methods at L, because the ranking there depends on the number of training tokens.
+The figure and the table show validation losses at L, without overlap, as means over seeds. Only the
+last point is the end of a training. Before it, the learning rate is still high, so the other points
+are not the results of models trained on fewer tokens."""
 
 BUDGET = """\
-These models read {tokens:.1f}M tokens, the paper's models on WikiText-103 {paper:.1f}B. A test of
-the ranking needs complete trainings with at least two budgets, the larger with twice the tokens. It
-could be made at a budget from which doubling the tokens changes the difference between two methods
-by less than the interval of that difference over seeds."""
+These models were trained on {tokens:.1f}M tokens, and the paper's models on WikiText-103 on
+{paper:.1f}B. A test of the ranking needs complete trainings with at least two budgets, one with
+twice the tokens of the other. The budgets are large enough if doubling the tokens changes the
+difference between two methods by less than the interval of that difference over seeds."""
 
 
 def ranking_sections(

@@ -22,38 +22,39 @@ from .primary_tests import SEEDS, PrimaryTest, StudiedModels, recovered_gain, ru
 from .training_costs import processor_name
 
 NOTATION = """\
-- L is the training length in tokens. "At 4 L" means that evaluation windows have 4 L tokens.
-- S is the stride: the number of tokens that are scored in each window. Windows do not overlap
-  unless S is given.
-- "A vs. B" is the perplexity of A divided by that of B, minus 1. A negative change means that
-  A has the lower perplexity.
-- Perplexities are geometric means over seeds and articles: exp of the mean loss.
-- Intervals are 95% confidence intervals over seeds and articles. They are not corrected for
+- L is the training length in tokens. "At 4 L" means in evaluation windows of 4 L tokens.
+- S is the stride: the number of tokens scored in each window. Windows do not overlap unless S is
+  given.
+- "A vs. B" is the perplexity of A divided by that of B, minus 1. A negative change means that A has
+  the lower perplexity.
+- Perplexities are geometric means over seeds and test documents: exp of the mean loss.
+- Intervals are 95% confidence intervals over seeds and test documents. They are not corrected for
   multiple comparisons.
 - Bands in the figures are ± one standard deviation over seeds."""
 
 TESTS_HELP = """\
-A test's p value is the largest p value among its conditions, after Holm's correction for six tests.
-The test is supported if this p value is below 0.05, except that E6 also needs a trained baseline. A
-test with k conditions is not supported if the interval of one of them at the level 1 - 0.05 / k
-lies outside its range. Otherwise the test is inconclusive. A large p value is not evidence against
-a statement.
+The p value of a test is the largest among its conditions, after Holm's correction for six tests.
+The outcomes mean:
 
-A test is also not supported if ALiBi does better than the range allows, as its outcome then says.
-For E4 and E5, this is not a failure of extrapolation, which E1 tests."""
+- **Supported:** the p value is below 0.05. E6 also needs a trained baseline.
+- **Not supported:** in a test with k conditions, the interval of at least one condition at the
+  level 1 - 0.05 / k lies entirely outside its range. This includes results in which ALiBi does
+  better than the range allows; the outcome then says so. For E4 and E5, such a result is not a
+  failure of extrapolation, which E1 tests.
+- **Inconclusive:** neither of these. A large p value is not evidence against a statement."""
 
 CONDITIONS_HELP = """\
-The ranges come from the protocol, not from the paper. The location is where the interval at the
-level 1 - 0.05 / k lies relative to the range; the table shows the 95% interval. Conditions of a
-test that was not run are shown for information only.
+The ranges come from the protocol, not from the paper. The table shows the 95% interval. The
+location is that of the interval at the level 1 - 0.05 / k, relative to the range. For a test that
+was not run, the conditions are shown for information only.
 
-- E1 does not show that ALiBi uses longer context: longer windows also leave fewer tokens with
+- E1 does not show that ALiBi uses longer context. Longer windows also leave fewer tokens with
   little context (the early-token curse, Appendix B of the paper).
-- E4 removes this effect with a small stride, so only longer context changes the perplexity. Below
-  the range means that longer context helps ALiBi.
-- E5 compares limited with unlimited attention. Above the range means that attention to tokens more
-  than L positions back helps ALiBi. A model with limited attention can still receive information
-  from further back through its layers."""
+- E4 removes this effect with a small stride, so only longer context changes the perplexity. A
+  change below the range means that longer context helps ALiBi.
+- E5 compares limited with unlimited attention. A change above the range means that attention to
+  tokens more than L positions back helps ALiBi. Even with limited attention, a model can receive
+  information from further back through its layers."""
 
 #: Training lengths of the paper's Table 5 that are shown next to the models of a study.
 PAPER_LENGTHS = (128, 512, 1024)
@@ -98,6 +99,12 @@ def tests_sections(losses: Losses, models: StudiedModels) -> list[str]:
             f"{100 * recovered:.0f}% of ALiBi's gain over no positions."
         )
     return sections
+
+
+def outcomes_sentence(tests: Iterable[PrimaryTest]) -> str:
+    """Return the outcomes of the tests in one sentence, with a link to their table."""
+    outcomes = "; ".join(f"{test.name} {test.verdict}" for test in tests)
+    return f"**Outcomes of the [six tests](#the-six-tests):** {outcomes}."
 
 
 def _tests_table(tests: Sequence[PrimaryTest]) -> str:

@@ -32,28 +32,28 @@ BENCHMARK_FILE = "benchmark.json"
 FIGURE = "title-claim"
 
 INTRODUCTION = """\
-The paper's title says that a model that is trained short can be tested long. The table compares
-ALiBi that was trained at L = {short} with models that were trained at 4 L = {long}. All are
-evaluated at {long} tokens, which is longer than the training sequences of the first row only.
-Test E6 decides about sinusoidal embeddings; the other rows have no outcome. Speed and memory are
-those of the training, means over seeds."""
+The paper's title claims that a model can be trained short and tested long. This table compares
+ALiBi trained at L = {short} with models trained at 4 L = {long}. All of them are evaluated at
+{long} tokens. Only for the first row is this longer than the training sequences. Test E6 decides
+about sinusoidal embeddings; the other rows have no outcome. Speed and memory are those of training,
+averaged over seeds."""
 
 BASELINE = """ \
 Sinusoidal embeddings trained at 4 L recover {recovered:.0f}% of what ALiBi trained at 4 L gains
 over no positions, in log perplexity. Below 50%, the protocol counts them as not trained, and the
-comparison says nothing about the paper. The threshold is the protocol's: by the published
-differences below, sinusoidal embeddings of 1.3B parameters recover less than half on The Pile. A
-low share alone therefore does not show that they are undertrained, but their difference from ALiBi
-at 4 L, next to the published ones, does if it is much larger."""
+comparison says nothing about the paper. A low share alone does not show that they are undertrained:
+by the published differences below, sinusoidal embeddings of 1.3B parameters recover less than half
+on The Pile. A difference from ALiBi at 4 L that is much larger than the published ones does show
+it."""
 
 AT_A_TIME = """\
-Times and speeds are not comparable between rows: several models of this study were trained side by
-side on one machine. The column "at a time" has their mean number during these trainings, by the
-recorded times; it leaves out trials of learning rates and evaluations. Minutes include starting and
-validation, which tokens/s leaves out."""
+Times and speeds are not comparable between rows, because several models of this study were trained
+side by side on one machine. The column "at a time" has their mean number during these trainings,
+according to the recorded times. It leaves out learning-rate trials and evaluations. Minutes include
+startup and validation; tokens/s does not."""
 
 ONE_AT_A_TIME = """\
-The models were trained one at a time, by the recorded times."""
+According to the recorded times, the models were trained one at a time."""
 
 PROCESSORS = """\
 The rows were trained on several kinds of processors: {processors}. Their times and speeds are not
@@ -67,10 +67,9 @@ Training steps alone on the machine, measured separately by `benchmarks.methods`
 {processor}, {precision}):"""
 
 FIGURE_HELP = """\
-Left: the models of the table, at up to 4 L. Center: the paper's models of Table 5 at up to 4 L.
-The dashed vertical line is L.
-Right: Table 3, which is one half of the paper's Figure 1: all methods are trained at 1,024 tokens.
-The vertical axes differ in range, and are logarithmic where the range is wide."""
+Left: the models of the table, up to 4 L. Center: the paper's models of Table 5, up to 4 L. The
+dashed vertical line marks L. Right: Table 3, one half of the paper's Figure 1; all methods are
+trained at 1,024 tokens. The vertical axes have different ranges; wide ranges are logarithmic."""
 
 
 def title_claim_sections(folder: Path, losses: Losses, models: StudiedModels) -> list[str]:

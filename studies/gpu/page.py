@@ -17,7 +17,7 @@ from ..losses import (
     load_provenance,
     load_tuning,
 )
-from ..primary_tests import StudiedModels
+from ..primary_tests import StudiedModels, run_tests
 from ..ranking import ranking_sections
 from ..small_models.groups import MODELS
 from ..small_models.page import PRIMARY, SECONDARY
@@ -27,6 +27,7 @@ from ..tables import (
     divergence_section,
     draw_method_lengths,
     origins_table,
+    outcomes_sentence,
     perplexity_table,
     published_gaps_table,
     tests_sections,
@@ -41,7 +42,7 @@ INTRODUCTION = """\
 This page applies the tests of `studies/small_models/protocol.md` to other models."""
 
 PUBLISHED_GAPS = """\
-Percentages are differences from ALiBi. Each row is one published model per method."""
+Each row compares published models, one for each method. Percentages are differences from ALiBi."""
 
 
 def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
@@ -58,8 +59,10 @@ def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     assert models is not None
     losses = load_losses(folder)
     introduction = config.introduction.strip() or INTRODUCTION
-    sections = [f"# {config.title}", introduction, "## How to read the tables", NOTATION]
-    sections.append(f"The tests have L = {models.train_length}.")
+    outcomes = outcomes_sentence(run_tests(losses, models))
+    sections = [f"# {config.title}", introduction, outcomes]
+    sections += ["## How to read the tables", NOTATION]
+    sections.append(f"In the tests, L is {models.train_length}.")
     sections += title_claim_sections(folder, losses, models)
     sections += ["## The six tests", *tests_sections(losses, models)]
     sections += context_gain_sections(losses, models)

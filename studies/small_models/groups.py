@@ -69,8 +69,8 @@ def _beyond(method: str, trained: int, multiples: Iterable[int]) -> list[tuple]:
 GROUPS = (
     Group(
         "Beyond the training length",
-        "Each model is compared with itself, as in E1 and E2. Learned embeddings reuse their last "
-        "position beyond L. Transformer-XL also attends to its memory, which holds the L tokens "
+        "Each model is compared with itself, as in E1 and E2. Beyond L, learned embeddings reuse "
+        "their last position. Transformer-XL also attends to its memory, which holds the L tokens "
         "before the window.",
         (
             *_beyond("alibi", 128, (2, 4, 16)),
@@ -134,9 +134,10 @@ GROUPS = (
     ),
     Group(
         "Sliding windows",
-        "In a window of n tokens, every scored token has at least n - S tokens of context, so the "
-        "change is the effect of longer context alone. E4 makes this comparison with the primary "
-        "models. How much a model gains from longer context depends on how much it has learned.",
+        "In a window of n tokens, every scored token has at least n - S tokens of context. The "
+        "change is therefore the effect of longer context alone. E4 makes this comparison with the "
+        "primary models. How much a model gains from longer context depends on how much it has "
+        "learned.",
         (
             (
                 "ALiBi, L = 128, S = 16, at 256 vs. 128",
@@ -170,8 +171,8 @@ GROUPS = (
     ),
     Group(
         "Interpolated slopes",
-        "Slopes that are interpolated for longer windows are a later proposal, which the paper "
-        "does not cover.",
+        "Interpolating the slopes for longer windows is a later proposal, which the paper does not "
+        "cover.",
         (
             (
                 "ALiBi, L = 128, at 256: interpolated vs. unchanged",
@@ -187,9 +188,9 @@ GROUPS = (
     ),
     Group(
         "Later methods",
-        "The methods already differ at L, so these differences at 4 L do not measure "
-        "extrapolation alone. The papers of these methods used other models and texts, so this "
-        "does not replicate them.",
+        "These methods already differ at L, so their differences at 4 L do not measure "
+        "extrapolation alone. Their papers used other models and texts, which this table does not "
+        "replicate.",
         tuple(
             (
                 f"{method_name(method)} vs. ALiBi, L = 128, at 512",
@@ -201,9 +202,9 @@ GROUPS = (
     ),
     Group(
         "Another text",
-        "Models that were trained and tested on books. The difference between methods at L does "
-        "not test the paper's comparison on books, because it depends on how much the models have "
-        "learned.",
+        "These models were trained and tested on books. The difference between methods at L "
+        "depends on how much the models have learned, so it does not test the paper's comparison "
+        "on books.",
         (
             *(
                 (

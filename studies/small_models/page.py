@@ -37,6 +37,7 @@ from ..tables import (
     draw_method_lengths,
     estimate_cells,
     origins_table,
+    outcomes_sentence,
     percent,
     perplexity_table,
     published_gaps_table,
@@ -73,119 +74,135 @@ PROTOCOL_MODELS = (
 LENGTHS = (128, 256, 512, 1024, 2048)
 
 SCOPE = """\
-The models of this study have about 1.1 million parameters (3 layers, width 128, 8 heads). The ALiBi
-paper ([Press et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3
-billion parameters. There are two sets of models:
+This page tests six statements about length extrapolation with models that a CPU can train. This
+command repeats the study on WikiText-103
+([instructions](../../studies/README.md#repeating-the-study-of-small-models)):
 
-- The {primary} **primary models** read 24.0M tokens of English Wikipedia each, 3.3M of them for the
-  second time. The six tests use only them.
+```bash
+scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip
+```
+
+{outcomes}
+
+The models have about 1.1 million parameters (3 layers, width 128, 8 heads). The ALiBi paper ([Press
+et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3 billion
+parameters. There are two sets of models:
+
+- The {primary} **primary models** were each trained on 24.0M tokens of English Wikipedia, 3.3M of
+  them seen a second time. The six tests use only these models.
   [protocol.md](../../studies/small_models/protocol.md) fixed the tests, the training, and the
-  statistics before any primary model was trained, and lists later corrections at its end. The
-  results of the secondary models were known then, so the tests are not blind predictions: see
-  "What was known before".
+  statistics before any primary model was trained. It lists later corrections at its end. The
+  results of the secondary models were already known then, so the tests are not blind predictions
+  (see [What was known before](#what-was-known-before)).
 - The {secondary} **secondary models** were trained on 3.1M tokens of English Wikipedia or of books.
-  They cover more methods and training lengths, and give estimates without an outcome.
+  They cover more methods and training lengths. They give estimates without an outcome.
 
 These models can show whether the perplexity of a method rises or falls beyond the training length,
-because each model is compared with itself on the same tokens. How much it changes depends on how
-much a model has learned, and so do the differences between methods at the training length. These
-models therefore cannot show which method is best at the training length, or what larger models do.
+because each model is compared with itself on the same tokens. They cannot show which method is best
+at the training length, or what larger models do: the size of a change, and the differences between
+methods at the training length, depend on how much a model has learned.
 
 E3 and E6 compare different methods at 4 L, so they also depend on how well each method does at its
-own training length. E6 therefore has an outcome only if sinusoidal models that were trained at 4 L
-have learned to use positions, as the protocol defines. The study does not measure speed; the
+own training length. E6 therefore has an outcome only if sinusoidal models trained at 4 L have
+learned to use positions, as the protocol defines it. The study does not measure speed; the
 [benchmarks](../../benchmarks/README.md) do."""
 
 METHODS = """\
 - [position-methods.md](../../docs/position-methods.md) describes the methods."""
 
 TESTS_SCOPE = """\
-E1 to E5 compare models that were trained at L = 128. E6 also needs models that were trained at
-L = 512. The primary models are trained in the order of the protocol, which allows at most 24 hours
-of one core, without the learning-rate trials. The models of this page took {hours:.1f} hours."""
+E1 to E5 compare models trained at L = 128. E6 also needs models trained at L = 512. The protocol
+gives the order in which the primary models are trained, and allows at most 24 hours of one core,
+without the learning-rate trials. The models of this page took {hours:.1f} hours."""
 
 NOT_TRAINED = """\
-The protocol also names the models below, which are not trained. In the published study, the rest of
-the 24 hours was too short for three models of no positions, and the protocol trains the models of
-L = 512 after them. This was decided before the last model of T5 bias was finished."""
+These models of the protocol are not trained. In the published study, the rest of the 24 hours was
+too short for three models without positions, and the models of L = 512 come after them in the
+protocol. This was decided before the last T5 bias model was finished."""
 
 KNOWN_BEFORE = """\
-The conditions of the tests with the secondary models, which were known when the protocol was
-written, and with the primary models. Where the secondary models are inside the range, a test is a
-confirmation with eight times the tokens, and not a blind prediction. The last columns also show how
-a change depends on the tokens that a model has read; the two sets of models differ in more than
-that (see Disclosure)."""
+When the protocol was written, the changes of the secondary models were known. This table shows the
+conditions of the tests with both sets of models. Where the secondary models are inside the range, a
+test confirms a known result with eight times the tokens, and is not a blind prediction. The last
+columns also show how a change depends on the number of training tokens, although the two sets of
+models differ in more than that (see [Disclosure](#disclosure))."""
 
 TEST_TEXT = """\
-The primary models are tested on {tokens:,} tokens: tokens {begin:,} to {end:,} of each of
-{articles} articles of the test split, the first whole articles that are long enough. The tokens
-before them are context only. SHA-256 of the test data: `{digest}`."""
+The primary models are tested on {tokens:,} tokens: tokens {begin:,} to {end:,} of each of the first
+{articles} whole articles of the test split that are long enough. The tokens before them are context
+only. SHA-256 of the test data: `{digest}`."""
 
 T5_SLIDING = """\
-T5 bias was not evaluated with sliding windows, and its checkpoints no longer exist. How much of its
-decrease is the early-token curse is therefore not known."""
+T5 bias was not evaluated with sliding windows, and its checkpoints no longer exist. It is therefore
+unknown how much of its decrease is the early-token curse."""
 
 ROTARY_ORDER = """\
-At 16 L, rotary embeddings differ from sinusoidal ones by {change} ({interval}). This reverses the
-paper's order: trained at {length} tokens and evaluated at {longer:,}, its rotary model has a
-perplexity of {rotary} and its sinusoidal model one of {sinusoidal} (Table 2)."""
+At 16 L, the perplexity of rotary embeddings differs from that of sinusoidal ones by {change}
+({interval}). In the paper, the order is the opposite: trained at {length} tokens and evaluated at
+{longer:,}, its rotary model has a perplexity of {rotary}, and its sinusoidal model one of
+{sinusoidal} (Table 2)."""
 
 UNDERTRAINED = """\
-At L = {length}, the paper's sinusoidal models differ from ALiBi by {paper}, and those of this page
-by {ours} on the test split. Sinusoidal embeddings are therefore probably undertrained after
-{tokens} tokens, and comparisons with them at 4 L (E3) depend on that."""
+At L = {length}, the paper's sinusoidal models differ from ALiBi by {paper}. Those of this page
+differ by {ours} on the test split, so they are probably undertrained after {tokens} tokens.
+Comparisons with them at 4 L (E3) depend on that."""
 
 PROCESSORS = """\
-Methods and processors are confounded: most methods were trained on one kind of processor only, as
-the table shows. Another processor rounds differently, which changes a training. How much was not
-measured separately from the seeds."""
+Methods and processors are confounded: as the table shows, most methods were trained on one kind of
+processor only. Processors round differently, which changes a training. The size of this effect was
+not measured separately from the seeds."""
 
 RATE_CHECK = """\
 Trials of 3.0M tokens can choose a rate that is too high. For sinusoidal embeddings, {rate:g} had
-the lowest loss then, and a perplexity {change} above that of {best:g} after 12.0M tokens.
-{methods} use {rate:g} without such a check. An error of this size in one of them is larger than
-the margin of E3 (2%), so E3 could come out differently with rates that were chosen at 12.0M
+the lowest loss after 3.0M tokens. After 12.0M tokens, its perplexity differed from that of {best:g}
+by {change}. {methods} use {rate:g} without such a check. An error of this size in one of them is
+larger than the margin of E3 (2%), so E3 could come out differently with rates chosen at 12.0M
 tokens."""
 
 ESTIMATES = """\
 The secondary models are a separate set, trained for 750 updates of 4,096 tokens with three seeds
-each. They have the setup of an earlier version of this study (see Disclosure). Their changes are
-estimates: no outcome is claimed."""
+each. They have the setup of an earlier version of this study (see [Disclosure](#disclosure)). Their
+changes are estimates and have no outcome."""
 
 DISCLOSURE = """\
-The protocol was written before any primary model was trained. At that time, the results of the
-secondary models were known, except those of learned embeddings, Transformer-XL, FIRE, Sandwich,
-CoPE, and BAM. So were those of one ALiBi and one sinusoidal model after 20.5M tokens, which are not
-used here. The protocol lists its corrections at the end, with the results that were known then.
+**What was known.** The protocol was written before any primary model was trained. At that time, the
+results of the secondary models were known, except those of learned embeddings, Transformer-XL,
+FIRE, Sandwich, CoPE, and BAM. The results of one ALiBi and one sinusoidal model after 20.5M tokens
+were also known; they are not used here. The protocol lists its corrections at the end, with the
+results that were known then.
 
-The training split has 20.7M tokens, so all primary models read 3.3M of their 24.0M tokens a second
-time. Their learning rates come from trials of 3.0M tokens. For sinusoidal embeddings, the protocol
-adds trials of 12.0M tokens, because short trials can choose a rate that is too high for a method
-that learns slowly; the rate of these trials is used. If the best
-rate is at the edge of the grid, a rate outside the grid may be better.
+**Primary models.** The training split has 20.7M tokens, so all primary models see 3.3M of their
+24.0M training tokens a second time. Their learning rates come from trials of 3.0M tokens. Short
+trials can choose a rate that is too high for a method that learns slowly. The protocol therefore
+adds trials of 12.0M tokens for sinusoidal embeddings, and their rate is used. If the best rate is
+at the edge of the grid, a rate outside the grid may be better.
 
-The secondary models have the setup of an earlier version of this study. Their learning rate decays
-with the inverse square root of the updates and does not reach zero, they have a different
-vocabulary, and they are tested on 40 articles, or on 20 books from Project Gutenberg. Training
-lengths of 128 and 512 were planned. L = 256, evaluations with S = 64 (which this page does not
-show), and the order of training were decided after results at 128 and 512 had been seen. After
-that, too, the three ALiBi models at L = 128 were retrained, on another processor, so that they
-could be evaluated with one more stride. Only the retrained models are used; the results of the
-first ones are in commit 8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM
-were added after the primary models of ALiBi, sinusoidal, and rotary embeddings. The learning rates
-come from trials of 0.77M tokens on a grid with a spacing of 2. An analysis of that version found
-that this choice favors ALiBi by 1 to 1.7 percentage points in its difference from sinusoidal
-embeddings.
-The outcomes of that version were withdrawn: they counted a larger effect than the paper's as a
-contradiction, and tested claims about perplexity at the training length, which models of this size
-cannot test."""
+**Secondary models.** They have the setup of an earlier version of this study:
+
+- The learning rate decays with the inverse square root of the updates and does not reach zero.
+- The vocabulary is different.
+- The test text is 40 articles, or 20 books from Project Gutenberg.
+- The learning rates come from trials of 0.77M tokens on a grid with a spacing of 2. An analysis of
+  that version found that this choice favors ALiBi by 1 to 1.7 percentage points in its difference
+  from sinusoidal embeddings.
+
+Training lengths of 128 and 512 were planned. L = 256, evaluations with S = 64 (which this page does
+not show), and the order of training were decided after results at 128 and 512 had been seen. Later
+still, the three ALiBi models at L = 128 were retrained on another processor, to evaluate them with
+one more stride. Only the retrained models are used; the results of the first ones are in commit
+8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM were added after the
+primary models of ALiBi, sinusoidal, and rotary embeddings.
+
+The outcomes of that version were withdrawn. They counted a larger effect than the paper's as a
+contradiction. They also tested claims about perplexity at the training length, which models of this
+size cannot test."""
 
 PUBLISHED_GAPS = """\
-Perplexity at the training length of larger models that were trained on far more tokens, for
-reference, as published by Press et al. (Table 5, validation split) and by
-[Haviv et al. (2022)](https://arxiv.org/abs/2203.16634) in Tables 1 to 3, with the difference from
-ALiBi. The perplexities themselves are not comparable with those of this
-page. A dash marks a value that was not checked for this page."""
+For reference, this table has the perplexity of larger models at their training length, and the
+difference from ALiBi. The models were trained on far more tokens. The numbers were published by
+Press et al. (Table 5, validation split) and by [Haviv et al.
+(2022)](https://arxiv.org/abs/2203.16634) (Tables 1 to 3). The perplexities themselves are not
+comparable with those of this page. A dash marks a value that was not checked for this page."""
 
 
 def write_small_models_page(folder: Path) -> Path:
@@ -195,7 +212,12 @@ def write_small_models_page(folder: Path) -> Path:
     primary_origins = load_provenance(folder / PRIMARY)
     secondary_origins = load_provenance(folder / SECONDARY)
     sections = ["# What small models show about length extrapolation"]
-    sections.append(SCOPE.format(primary=len(primary_origins), secondary=len(secondary_origins)))
+    scope = SCOPE.format(
+        outcomes=outcomes_sentence(run_tests(primary, MODELS)),
+        primary=len(primary_origins),
+        secondary=len(secondary_origins),
+    )
+    sections.append(scope)
     sections += ["## How to read the tables", f"{NOTATION}\n{METHODS}"]
     hours = sum(facts["hours"] for facts in primary_origins.values())
     sections += ["## The six tests", TESTS_SCOPE.format(hours=hours)]
@@ -248,7 +270,7 @@ def _known_before(primary: Losses, secondary: Losses) -> list[str]:
             for estimate in (known.estimate, condition.estimate):
                 row += estimate_cells(estimate)[:2]
             rows.append(row)
-    headers = ["", "condition", "3.1M tokens lie", "3.1M tokens", "95% interval"]
+    headers = ["", "condition", "location, 3.1M tokens", "3.1M tokens", "95% interval"]
     headers += ["24.0M tokens", "95% interval"]
     return ["### What was known before", KNOWN_BEFORE, markdown.table(headers, rows, left=2)]
 
