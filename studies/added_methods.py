@@ -45,7 +45,7 @@ and with the same settings. The tables compare them with the study's models. The
 outcome."""
 
 OPTIONS = """\
-Options of these methods that the study's ALiBi models lack: {options}."""
+These methods have options that the study's ALiBi models lack: {options}."""
 
 CHANGES = """\
 This table shows the change of perplexity from the study's models to the added ones, at the same
