@@ -98,6 +98,17 @@ def test_plugin_is_imported_without_fairseq(tmp_path):
     assert "'seed' of the position method 'light' has the name of another option" in done.stderr
 
 
+@pytest.mark.parametrize(("program", "frozen"), [("alibi-fairseq", True), ("notebook", False)])
+def test_garbage_collection_continues_after_imports(program, frozen):
+    """Only a command leaves the imported modules out of it, not a program of somebody else."""
+    script = (
+        "import gc, sys; sys.argv[0] = sys.argv[1]; import alibi_fairseq.models; "
+        "print(gc.isenabled(), gc.get_freeze_count() > 10_000)"
+    )
+    done = as_process("-c", script, program)
+    assert done.stdout == f"True {frozen}\n", done.stderr
+
+
 def test_models_do_not_import_the_compiler():
     script = "import sys, alibi_fairseq.models; print('torch._dynamo' in sys.modules)"
     done = as_process("-c", script)
