@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run lint and all tests, and install the environment if needed. Arguments are passed to pytest.
+# Run lint and the fast tests, and install the environment if needed. Arguments are passed to pytest.
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh

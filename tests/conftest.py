@@ -9,10 +9,12 @@ import sys
 import pytest
 import torch
 from commands import SHORT, in_process, make_data
+from torch.nn.attention.flex_attention import flex_attention
 from trained import Trained
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
+from alibi_fairseq.attention import flex
 from alibi_fairseq.checks.small_model import (  # noqa: F401  (tests import them from here)
     FIRST_WORD,
     build_model,
@@ -30,6 +32,17 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Seconds that a deleted data loader waits for its workers. The default is 5.
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
+
+
+#: Folders whose tests are all marked ``ci``.
+CI_FOLDERS = ("benchmarks", "documentation", "scripts", "studies")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their marks
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent.name in CI_FOLDERS:
+            item.add_marker("ci")
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +114,16 @@ def port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+@pytest.fixture
+def uncompiled_flex(monkeypatch):
+    """Run flex_attention uncompiled, because the C++ compiler would take most of the time."""
+
+    def uncompiled(q, k, v, score_mod, blocks, options):
+        return flex_attention(q, k, v, score_mod, blocks)
+
+    monkeypatch.setattr(flex, "flex_kernel", uncompiled)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import torch
 import torch._dynamo.utils as dynamo
 from attention_calls import Call, all_at_once, reference
 from torch._inductor.exc import InductorError
-from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import pad
 
 from alibi_fairseq.attention import FutureMask, attend, backend_selection, flex, flex_kernel
@@ -137,13 +136,7 @@ def certified(call: Call) -> torch.Tensor:
     ids=str,
 )
 @torch.no_grad()
-def test_values_match_reference(call, monkeypatch):
-    """Run flex_attention uncompiled."""
-
-    def uncompiled(q, k, v, score_mod, blocks, options):
-        return flex_attention(q, k, v, score_mod, blocks)
-
-    monkeypatch.setattr(flex, "flex_kernel", uncompiled)
+def test_values_match_reference(call, uncompiled_flex):
     compare(call)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from commands import ROOT, as_process
 
 #: Requirements of the package other than torch, which the core must not import.
@@ -58,6 +59,7 @@ assert blocks[0].self_attn.q_norm.weight.grad is not None
 ]
 
 
+@pytest.mark.ci
 def test_examples_run_without_fairseq():
     code = HIDE + "".join(example + check for example, check in zip(EXAMPLES, CHECKS, strict=True))
     code = code.replace("x = torch.randn(4, 128, 64)", "start = x = torch.randn(4, 128, 64)")

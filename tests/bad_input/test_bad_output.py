@@ -72,7 +72,8 @@ def test_full_stderr_moves_error_to_stdout(data_bin):
     assert "--nosuch" in done.stdout
 
 
-@pytest.mark.parametrize("number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
+@pytest.mark.ci
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_closed_standard_stream(number):
     program = f"import os, sys; os.close({number}); os.execv(sys.executable, "
     program += "[sys.executable, '-m', 'alibi_fairseq', 'models'])"

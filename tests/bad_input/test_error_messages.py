@@ -103,7 +103,8 @@ def test_error_does_not_control_the_terminal(capsys):
     assert message.endswith(r"error: a\x1b]0;title\x07\x9b31m\u202e.txt is damaged." + "\n")
 
 
-@pytest.mark.parametrize("spawned", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.ci
+@pytest.mark.parametrize("spawned", [False, True])
 def test_training_errors_print_one_line(spawned, data_bin, tmp_path):
     words = [data_bin, "--user-dir", PACKAGE, *SHORT, "--save-dir", tmp_path / "out"]
     words += ["--position-method", "alibo"]

@@ -10,6 +10,8 @@ from alibi_fairseq.checks.candidate import Candidate
 from alibi_fairseq.checks.checks import CHECKS, run_checks
 from alibi_fairseq.positions import METHODS, MethodSpec
 
+pytestmark = pytest.mark.usefixtures("uncompiled_flex")
+
 BUILT_IN = sorted(METHODS)
 OPTIONS = [
     "alibi/alibi_slopes=trainable",

@@ -36,6 +36,7 @@ def check(*arguments):
     return as_process("-m", "alibi_fairseq", "check", *arguments)
 
 
+@pytest.mark.ci
 def test_documented_plugin_passes(plugin):
     done = check("--user-dir", plugin)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from commands import PACKAGE, ROOT, YAML, as_process
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture
 def folder(tmp_path, data_bin):
@@ -20,7 +22,6 @@ def train(folder, *overrides):
     return as_process(*command, "--config-name", "small", *overrides, cwd=folder, PYTHONPATH=ROOT)
 
 
-@pytest.mark.slow  # like all runs of hydra-train in tests/training/test_signals.py
 def test_paths_are_relative_to_start_folder(folder):
     done = train(folder)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -32,7 +33,7 @@ def test_paths_are_relative_to_start_folder(folder):
     ("override", "named"),
     [
         ("task.data=nowhere", "nowhere"),
-        pytest.param("model.no_such_option=1", "no_such_option", marks=pytest.mark.slow),
+        ("model.no_such_option=1", "no_such_option"),
     ],
 )
 def test_bad_options_are_rejected(folder, override, named):

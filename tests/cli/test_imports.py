@@ -42,11 +42,13 @@ def test_help_of_corpus_imports_no_heavy_library():
     assert imported_by("prepare", "text", "--help") == []
 
 
+@pytest.mark.ci
 def test_training_imports_neither_scipy_nor_sklearn():
     """fairseq imports them for a criterion and a task that no language model uses."""
     assert {"scipy", "sklearn", "pandas"}.isdisjoint(imported_by("train", "--help"))
 
 
+@pytest.mark.ci
 def test_complete_comparison_imports_no_heavy_library(data_bin, tmp_path, monkeypatch):
     """It is not checked, trained, evaluated, or drawn again."""
     monkeypatch.setattr(child_process, "execute_command", Commands())
@@ -62,6 +64,7 @@ def test_complete_comparison_imports_no_heavy_library(data_bin, tmp_path, monkey
     assert imported_by(*words) == []
 
 
+@pytest.mark.ci
 def test_finished_evaluation_imports_no_heavy_library(data_bin, checkpoint, tmp_path):
     words = ["eval", data_bin, "--path", checkpoint, "--lengths", "8", "--out", tmp_path / "e.json"]
     words = [*map(str, words), "--by-position", "--effective-context"]
@@ -69,6 +72,7 @@ def test_finished_evaluation_imports_no_heavy_library(data_bin, checkpoint, tmp_
     assert imported_by(*words) == []
 
 
+@pytest.mark.ci
 def test_plugin_is_imported_without_fairseq(tmp_path):
     """Its options are added to the models when fairseq is imported."""
     folder = tmp_path / "light_plugin"
@@ -98,6 +102,7 @@ def test_plugin_is_imported_without_fairseq(tmp_path):
     assert "'seed' of the position method 'light' has the name of another option" in done.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("program", "frozen"), [("alibi-fairseq", True), ("notebook", False)])
 def test_garbage_collection_continues_after_imports(program, frozen):
     """Only a command leaves the imported modules out of it, not a program of somebody else."""
@@ -109,6 +114,7 @@ def test_garbage_collection_continues_after_imports(program, frozen):
     assert done.stdout == f"True {frozen}\n", done.stderr
 
 
+@pytest.mark.ci
 def test_models_do_not_import_the_compiler():
     script = "import sys, alibi_fairseq.models; print('torch._dynamo' in sys.modules)"
     done = as_process("-c", script)

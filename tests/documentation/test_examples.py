@@ -100,6 +100,7 @@ def test_interpolation_draws_only_present_checkpoint(start, monkeypatch):
         return 0
 
     variables = run_interpolation(evaluate, start, monkeypatch)
+    assert variables["axes"].lines
     for line in variables["axes"].lines:
         assert line.get_ydata().tolist() == [2.0]
 

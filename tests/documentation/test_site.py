@@ -22,7 +22,6 @@ REFERENCE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 MODULES = re.findall(r"^<!-- reference: (\S+) -->$", REFERENCE, re.MULTILINE)
 
 
-@pytest.mark.slow
 def test_site_builds_and_loads_only_own_files(tmp_path):
     pytest.importorskip("mkdocs")
     pytest.importorskip("material")

@@ -126,7 +126,9 @@ def test_dynamic_rotation_of_own_code_is_reset(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model")
     (tokens,) = tokens_of(folder, [TEXT])
     add_own_code(folder, "modeling_dynamic", DYNAMIC_CODE, "DynamicConfig", "DynamicModel")
-    for record in evaluate(folder, lengths="48,16", trust_remote_code=True):
+    records = evaluate(folder, lengths="48,16", trust_remote_code=True)
+    assert {record.length for record in records} == {48, 16}
+    for record in records:
         (expected,) = naive_losses(folder, [tokens], record.length, record.stride)
         assert record.loss_bits == pytest.approx(expected / len(tokens), abs=1e-5)
 

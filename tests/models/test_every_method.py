@@ -181,6 +181,7 @@ def train(method: str, corpus, folder, *flags: str, device: str = "--cpu") -> di
     return state
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_every_method_trains_and_evaluates(method, corpus, tmp_path):
     train(method, corpus, tmp_path)

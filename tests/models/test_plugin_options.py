@@ -139,6 +139,7 @@ def test_option_is_kept_overridden_and_not_exported(power, data_bin, tmp_path):
     assert not (tmp_path / "exported").exists()
 
 
+@pytest.mark.ci
 def test_help_of_train_has_the_options_of_a_plugin(tmp_path):
     (tmp_path / "my_plugin").mkdir()
     source = "\n".join(

@@ -15,7 +15,7 @@ import torch
 
 from alibi_fairseq import __version__
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ci
 
 ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from setuptools import build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"

@@ -9,6 +9,8 @@ from commands import PACKAGE, ROOT, as_process
 
 import alibi_fairseq
 
+pytestmark = pytest.mark.ci
+
 # Imports each --user-dir like fairseq's commands, and prints the folder of the package.
 IMPORT = """
 import argparse, os, sys
@@ -43,18 +45,15 @@ class TestUserDir:
         done = imported(link, PACKAGE, "alibi_fairseq")
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
-    @pytest.mark.slow
     def test_import_as_installed_package(self, link, tmp_path):
         before = "import alibi_fairseq"
         done = imported(link, before=before, cwd=tmp_path, PYTHONPATH=ROOT)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
-    @pytest.mark.slow
     def test_unimported_installed_copy_is_ignored(self, second_copy, tmp_path):
         done = imported(PACKAGE, cwd=tmp_path, PYTHONPATH=second_copy.parent)
         assert done.stdout.strip() == str(PACKAGE), done.stderr
 
-    @pytest.mark.slow
     def test_imported_installed_copy_is_named(self, second_copy, tmp_path):
         before = "sys.argv[0] = 'fairseq-train'; import alibi_fairseq"
         done = imported(PACKAGE, before=before, cwd=tmp_path, PYTHONPATH=second_copy.parent)
@@ -116,10 +115,10 @@ class TestFairseq:
     "statement",
     [
         "from fairseq.data import data_utils",
-        pytest.param("import alibi_fairseq.models.language_model", marks=pytest.mark.slow),
-        pytest.param("import fairseq", marks=pytest.mark.slow),
-        pytest.param("import alibi_fairseq.fairseq_patches.apply", marks=pytest.mark.slow),
-        pytest.param("alibi_fairseq.AlibiLanguageModel", marks=pytest.mark.slow),
+        "import alibi_fairseq.models.language_model",
+        "import fairseq",
+        "import alibi_fairseq.fairseq_patches.apply",
+        "alibi_fairseq.AlibiLanguageModel",
     ],
 )
 def test_models_register_on_fairseq_import(statement):
@@ -151,7 +150,6 @@ def test_public_names_are_importable():
         alibi_fairseq.slopes  # noqa: B018
 
 
-@pytest.mark.slow
 def test_logging_configuration_is_kept():
     show = "print(logging.getLogger().level, len(logging.getLogger().handlers))"
     quiet = as_process("-c", f"import logging, alibi_fairseq; {show}")

@@ -39,6 +39,7 @@ def test_shell_flags_match_yaml():
         assert script.stat().st_mode & 0o111, path
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("path", ONE_OF_EACH)
 def test_yaml_and_flags_give_equal_configurations(path):
     recipe = RECIPES[path]

@@ -337,6 +337,7 @@ def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
 WIKITEXT = [recipe for recipe in RECIPES.values() if recipe.folder == "wikitext-103"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("recipe", WIKITEXT, ids=lambda recipe: recipe.name)
 def test_recipes_of_paper_are_comparable(recipe):
     ours = changed(

@@ -66,6 +66,7 @@ def configuration(recipe: Recipe):
     return parsed(["DATA", *flags(recipe.settings())])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("path", [path for path in ONE_OF_EACH if "extend" not in path])
 def test_parameter_count_matches_file(path):
     recipe = RECIPES[path]

@@ -99,6 +99,7 @@ class TestDryRun:
         lines = self.lines_of(capsys, "table8", "--gpus", "4")
         assert any("--update-freq 2 " in line for line in lines)
 
+    @pytest.mark.ci
     def test_script_works_from_any_folder(self, tmp_path):
         """Run the script with the Python of the tests first on PATH, as on a cluster node."""
         path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"

@@ -122,6 +122,7 @@ def test_heads_without_bias_respect_window(backend):
     torch.testing.assert_close(output.double(), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.ci
 @torch.no_grad()
 def test_heads_without_bias_on_flex():
     call = Call(length=130, width=24)

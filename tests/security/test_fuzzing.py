@@ -40,7 +40,7 @@ from alibi_fairseq.results.data_hashes import dictionary_sha256
 
 CASES = int(os.environ.get("FUZZ_CASES", 60))
 
-pytestmark = pytest.mark.timeout(120)  # a hang
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(120)]  # a hang
 
 
 def model_and_data(folder: Path, data: Path, checkpoint: Path) -> None:

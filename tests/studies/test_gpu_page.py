@@ -105,12 +105,12 @@ def test_readme_without_markers_is_rejected(tmp_path):
         main(["--results", str(tmp_path / "results"), "--readme", str(readme)])
 
 
-def test_page_without_results_states_that_no_test_was_run(tmp_path):
-    for path in GPU_CONFIGS:
-        assert main([str(path), "--results", str(tmp_path)]) == 0
-        page = (tmp_path / path.stem / "README.md").read_text()
-        assert page.count(" not run |") == 6
-        assert "No model is finished yet." in page
+@pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)
+def test_page_without_results_states_that_no_test_was_run(tmp_path, path):
+    assert main([str(path), "--results", str(tmp_path)]) == 0
+    page = (tmp_path / path.stem / "README.md").read_text()
+    assert page.count(" not run |") == 6
+    assert "No model is finished yet." in page
 
 
 @pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)

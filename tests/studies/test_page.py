@@ -303,10 +303,11 @@ def test_readme_says_what_was_found_instead():
 
 def test_conditions_known_before_were_inside_their_ranges():
     """The README says so of E1, E2, E4, and E5."""
-    tests = run_tests(load_losses(RESULTS / "secondary"), SMALL_MODELS)
-    for test in tests:
-        if test.name in ("E1", "E2", "E4", "E5"):
-            assert {test.location(condition) for condition in test.conditions} == {"inside"}
+    results = run_tests(load_losses(RESULTS / "secondary"), SMALL_MODELS)
+    tests = {test.name: test for test in results}
+    for name in ("E1", "E2", "E4", "E5"):
+        test = tests[name]
+        assert {test.location(condition) for condition in test.conditions} == {"inside"}
 
 
 def test_page_states_shares_of_the_decrease():
