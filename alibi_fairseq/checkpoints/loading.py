@@ -22,7 +22,7 @@ import torch
 from omegaconf.base import ContainerMetadata, Metadata
 from omegaconf.nodes import AnyNode
 
-from ..errors import UserInputError, explain
+from ..errors import UserInputError
 from ..files import open_input
 
 #: The types that a checkpoint of fairseq may hold: values, and nothing that could run code.
@@ -48,16 +48,6 @@ SAFE_TYPES = [
 ]
 #: Checkpoints of a folder to suggest first.
 _PREFERRED = ("checkpoint_best.pt", "checkpoint_last.pt")
-#: Errors that Python raises where a part of a checkpoint has another type or form than needed.
-_OF_PARTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 def read_checkpoint(path: str | os.PathLike) -> dict:
@@ -145,21 +135,6 @@ def reading_checkpoint(path: str | os.PathLike) -> Iterator[None]:
         raise UserInputError(f"{path} {reason}") from error
 
 
-@contextmanager
-def wrong_parts(path: str | os.PathLike) -> Iterator[None]:
-    """Turn the errors of a checkpoint's unusable options or weights into a UserInputError."""
-    try:
-        yield
-    except UserInputError:
-        raise
-    except _OF_PARTS as error:
-        reason = (
-            f"{path} holds options or weights that fit no language model of ours "
-            f"({type(error).__name__}: {' '.join(str(error).split())[:200]})."
-        )
-        raise UserInputError(explain(error) or reason) from error
-
-
 def check_finite(state: dict, path: str | os.PathLike) -> None:
     """Raise UserInputError if a stored tensor, used or not, holds NaN or infinity."""
     weights = state.get("model")
@@ -189,7 +164,4 @@ def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -
 
 def updates_of(path: str | os.PathLike) -> int:
     """Return the number of updates that a checkpoint of fairseq has seen."""
-    history = read_checkpoint(path).get("optimizer_history")
-    if not history or "num_updates" not in history[-1]:
-        raise UserInputError(f"{path} does not say how many updates it has seen.")
-    return history[-1]["num_updates"]
+    return read_checkpoint(path)["optimizer_history"][-1]["num_updates"]

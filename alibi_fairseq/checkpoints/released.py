@@ -21,9 +21,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ..errors import UserInputError
-from ..files import atomic_folder, open_input, write_failure
+from ..files import atomic_folder, open_input
 from ..results.data_hashes import STATE_KEY, dictionary_digest
-from .loading import check_finite, check_ties, wrong_parts
+from .loading import check_finite, check_ties
 from .option_validation import check_options, plain_values
 
 ARCHITECTURE = "alibi_lm_wiki103"
@@ -37,31 +37,17 @@ def save_checkpoint(state: dict, dictionary: Dictionary, out: Path) -> None:
     """Write ``checkpoint_best.pt`` and ``dict.txt`` into a new folder.
 
     Raises:
-        UserInputError: the folder is not empty, or cannot be written to.
+        UserInputError: the folder is not empty.
     """
-    try:
-        with atomic_folder(out) as folder:
-            torch.save(state, folder / "checkpoint_best.pt")
-            dictionary.save(str(folder / "dict.txt"))
-    except (OSError, RuntimeError) as error:
-        reason = write_failure(error)
-        if reason is None:
-            raise
-        raise UserInputError(
-            f"{out} could not be written ({reason}). Make room, or name another folder with --out."
-        ) from error
+    with atomic_folder(out) as folder:
+        torch.save(state, folder / "checkpoint_best.pt")
+        dictionary.save(str(folder / "dict.txt"))
 
 
 def read_dictionary(path: str | os.PathLike) -> Dictionary:
-    """Read fairseq's dictionary file; raise UserInputError if it is none."""
+    """Read fairseq's dictionary file; raise UserInputError for a device or a pipe."""
     open_input(path).close()
-    try:
-        return Dictionary.load(str(path))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserInputError(
-            f"{path} is not a dictionary. Pass the dict.txt that fairseq-preprocess or `prepare` "
-            "wrote."
-        ) from error
+    return Dictionary.load(str(path))
 
 
 def import_released(
@@ -77,30 +63,24 @@ def import_released(
         UserInputError: it is no such checkpoint, the dictionary has another size, or a tensor is
             missing or left over.
     """
-    weights = state.get("model")
-    if not isinstance(weights, dict) or not all(isinstance(w, Tensor) for w in weights.values()):
-        raise UserInputError(f"{source} holds no model.")
-    used = {name: tensor for name, tensor in weights.items() if name not in LEFTOVERS}
-    with wrong_parts(source):
-        check_finite(state, source)
-        cfg = translate_options(options_of(state, source))
-        check_options(cfg, source)
-        task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-        model = models.build_model(cfg.model, task)
-        torch.nn.Module.load_state_dict(model, used)  # fairseq's would add what is missing
-        check_ties(used, model, source)
+    used = {name: tensor for name, tensor in state["model"].items() if name not in LEFTOVERS}
+    check_finite(state, source)
+    cfg = translate_options(options_of(state))
+    check_options(cfg, source)
+    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    model = models.build_model(cfg.model, task)
+    torch.nn.Module.load_state_dict(model, used)  # fairseq's would add what is missing
+    check_ties(used, model, source)
     history = {"criterion_name": "AdaptiveLoss", "optimizer_name": "FairseqNAG"}
     if state.get("optimizer_history"):
         history.update(state["optimizer_history"][-1])
     return checkpoint_state(cfg, used, dictionary, history)
 
 
-def options_of(state: dict, source: str | os.PathLike) -> dict:
+def options_of(state: dict) -> dict:
     """Return the options the model was trained with, without groups."""
     options = plain_values(state.get("args"))
     groups = plain_values(state.get("cfg"))
-    if not options and not groups:
-        raise UserInputError(f"{source} does not say which options its model was trained with.")
     if not options:
         options = {}
         for group in groups.values():
@@ -114,7 +94,7 @@ def translate_options(options: dict) -> DictConfig:
     """Return fairseq's configuration for the same model under this plugin's name."""
     architecture = str(options.get("arch"))
     length = options.get("tokens_per_sample")
-    if not architecture.startswith("transformer_lm") or not isinstance(length, int):
+    if not architecture.startswith("transformer_lm"):
         raise UserInputError(
             f"The checkpoint's architecture is {architecture}, not transformer_lm_wiki103; only "
             "the authors' ALiBi language models can be imported."

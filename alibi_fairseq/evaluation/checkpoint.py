@@ -19,7 +19,7 @@ from omegaconf import open_dict
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ..checkpoints.loading import check_ties, wrong_parts
+from ..checkpoints.loading import check_ties
 from ..checkpoints.option_validation import check_options
 from ..criterions.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
 from ..criterions.linear_cross_entropy import linear_cross_entropy
@@ -214,17 +214,14 @@ def load_checkpoint(
             override is not a model option.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
-    with wrong_parts(path):
-        train_length = recorded_train_length(state["cfg"])  # before overrides can change it
-        if overrides:
-            apply_overrides(state, overrides, path)
-        check_dictionary(state, path, data)
-        (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(path)], state=state
-        )
-        check_ties(state["model"], model, path)
-        history = state.get("optimizer_history") or [{}]
-        updates = int(history[-1].get("num_updates", 0))
+    train_length = recorded_train_length(state["cfg"])  # before overrides can change it
+    if overrides:
+        apply_overrides(state, overrides, path)
+    check_dictionary(state, path, data)
+    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    check_ties(state["model"], model, path)
+    history = state.get("optimizer_history") or [{}]
+    updates = int(history[-1].get("num_updates", 0))
     model = model.to(device=device, dtype=dtype_of(precision)).eval()
     width = getattr(cfg.model, "decoder_embed_dim", 512)
     inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)

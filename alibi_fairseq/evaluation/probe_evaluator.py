@@ -17,13 +17,13 @@ from torch import Tensor
 
 from ..data import probes
 from ..data.probe_data import load_probe
-from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from ..results.record import ProbeMeasurement
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator
 from .option_types import find_device
+from .scoring import not_finite
 
 #: Random seed of the test sequences.
 SEED = 20_220_425
@@ -127,10 +127,6 @@ def correct_symbols(
         # Excluded symbols have a score of -inf.
         has_ranking = scores.isfinite().any(dim=-1) & ~scores.isnan().any(dim=-1)
         if not has_ranking.all():
-            raise UserInputError(
-                f"The model's scores in some sequence of {sequences.shape[1]} tokens are not "
-                "finite, so there is no result. Half precision may overflow where fp32 does not: "
-                "try --precision fp32."
-            )
+            raise not_finite(f"some sequence of {sequences.shape[1]} tokens")
         parts.append(scores.argmax(dim=-1) == tokens[:, positions])
     return torch.cat(parts).cpu()

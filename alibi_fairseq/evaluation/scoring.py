@@ -67,13 +67,19 @@ def losses_of(
         finite = losses.isfinite().all(dim=1)
         if not finite.all():
             start, first_scored, stop = batch[int((~finite).nonzero()[0])]
-            raise UserInputError(
-                f"The model's score of some token from {first_scored} to {stop - 1} of "
-                f"'{stream.name}' is not finite (window of inputs {start} to {stop - 1}), so there "
-                "is no result. "
-                "Half precision may overflow where fp32 does not: try --precision fp32."
+            raise not_finite(
+                f"tokens {first_scored} to {stop - 1} of '{stream.name}' (window of inputs {start} "
+                f"to {stop - 1})"
             )
         yield batch, losses
+
+
+def not_finite(tokens: str) -> UserInputError:
+    """Return the error for some tokens whose scores are not finite."""
+    return UserInputError(
+        f"The model's scores of {tokens} are not finite, so there is no result. Half precision "
+        "may overflow where fp32 does not: try --precision fp32."
+    )
 
 
 def sum_losses(

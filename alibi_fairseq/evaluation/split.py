@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,18 +126,10 @@ def _text_size_in_manifest(
     A split with unknown tokens has neither words nor bytes, as in :func:`measure_text_size`. The
     counts of WikiText-103 have no ``unknown``, since all of its words, and ``<unk>`` itself, are in
     its dictionary. For another text in its layout, ``unknown`` counts the words that are not in it.
-
-    Raises:
-        UserInputError: the split has another number of tokens than the manifest says.
     """
     if folder.manifest is None or name not in folder.manifest["splits"]:
         return None
     counts = folder.manifest["splits"][name]
-    if counts["tokens"] != len(tokens):
-        raise UserInputError(
-            f"The split '{name}' in '{folder.path}' has {len(tokens)} tokens but its manifest says "
-            f"{counts['tokens']}. Prepare the data again."
-        )
     if counts.get("unknown"):
         return TextSize()
     # In manifests of earlier versions, `unknown` does not count WordPiece's [UNK].
@@ -158,22 +151,28 @@ def find_document_starts(folder: DataFolder, split: Split, boundary: str) -> lis
     """
     listed = folder.document_starts.get(split.name)
     if listed is not None:
-        if listed[-1] >= len(split.tokens):
+        # Each document begins after the one before, and in the text.
+        ends = [*listed[1:], len(split.tokens)]
+        if len(listed) < 2 or listed[0] != 0 or any(map(operator.ge, listed, ends)):
             raise UserInputError(
-                f"'{split.name}' in '{folder.path / DOCUMENTS_FILE}' lists a document that begins "
-                f"at {listed[-1]}, but the last token of the split is {len(split.tokens) - 1}. "
-                "Correct or remove the file."
+                f"'{split.name}' in '{folder.path / DOCUMENTS_FILE}' must list where at least two "
+                f"documents begin: increasing integers from 0, below {len(split.tokens)}. Correct "
+                "or remove the file."
             )
         return listed
     starts = _title_starts(split) if boundary == "titles" else _starts_after_empty_lines(split)
     starts = np.union1d([0], starts)
     if len(starts) < 2:
-        raise UserInputError(
-            f"--per-document {boundary} finds one document in the {len(split.tokens)} tokens of "
-            f"'{split.name}' in '{folder.path}'. Omit it, or choose another way to separate "
-            "documents."
-        )
+        raise one_document(boundary, f"'{split.name}' in '{folder.path}'")
     return starts.tolist()
+
+
+def one_document(boundary: str, text: str) -> UserInputError:
+    """Return the error for a text in which ``--per-document`` finds one document."""
+    return UserInputError(
+        f"--per-document {boundary} finds one document in {text}. Omit it, or choose another way "
+        "to separate documents."
+    )
 
 
 def _title_starts(split: Split) -> np.ndarray:

@@ -66,11 +66,9 @@ def spans_of(
             to score up to its end.
 
     Raises:
-        UserInputError: no token is scored, or ``score_from`` is negative.
+        UserInputError: no token is scored.
     """
     skipped = score_from or 0
-    if skipped < 0:
-        raise UserInputError(f"--score-from must be at least 0, not {score_from}.")
     ends = [*starts[1:], tokens]
     spans = []
     for begin, end in zip(starts, ends, strict=True):

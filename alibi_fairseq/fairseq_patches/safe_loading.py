@@ -15,7 +15,7 @@ import fairseq
 from fairseq import checkpoint_utils, file_utils
 from fairseq.logging import meters
 
-from ..checkpoints.loading import check_finite, reading_checkpoint, safe_types_allowed, wrong_parts
+from ..checkpoints.loading import check_finite, reading_checkpoint, safe_types_allowed
 from ..checkpoints.option_validation import check_options, plain_values
 from ..errors import UserInputError
 from ..training.resume import adapt_data_position, check_same_model
@@ -39,11 +39,10 @@ def load_validated_checkpoint(load, path, *arguments, **keywords):
     """
     with safe_types_allowed(), reading_checkpoint(path):
         state = load(path, *arguments, **keywords)
-    with wrong_parts(path):
-        check_options(state.get("cfg") or {}, path)
-        check_finite(state, path)
-        check_same_model(state, path)
-        adapt_data_position(state, path)
+    check_options(state.get("cfg") or {}, path)
+    check_finite(state, path)
+    check_same_model(state, path)
+    adapt_data_position(state, path)
     return state
 
 
@@ -75,7 +74,10 @@ def load_known_meters(load, self, state_dict):
     for _, _, name, _ in state_dict:
         kind = getattr(meters, name, None) if isinstance(name, str) else None
         if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
-            raise TypeError(f"{str(name)[:60]!r} is no meter of fairseq")
+            raise UserInputError(
+                f"The saved metrics name {str(name)[:60]!r}, which is no meter of fairseq. Do not "
+                "use this checkpoint."
+            )
     return load(self, state_dict)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
-from ..checkpoints.loading import wrong_parts
 from ..errors import option_errors
 from ..training import progress, save_dir, shutdown
 from ..training.training_record import record_training
@@ -62,9 +60,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
         save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
     if trainer.data_parallel_world_size > 1:
         torch.distributed.barrier()
-    path = Path(cfg.save_dir) / cfg.restore_file
-    with wrong_parts(path) if path.exists() else nullcontext():
-        extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
+    extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     forget_time_of_other_training(trainer)
     warn_of_mixed_precision(trainer)
     record_training(trainer, extra_state)

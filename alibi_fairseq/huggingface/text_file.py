@@ -23,6 +23,7 @@ from ..data.tokenization import UNKNOWN_PIECE
 from ..data.wikitext103 import ARTICLE_START
 from ..errors import UserInputError
 from ..evaluation.scoring import SplitTensors
+from ..evaluation.split import one_document
 from ..evaluation.text_size import TextSize
 from ..evaluation.windows import Span
 from ..files import open_input
@@ -137,10 +138,7 @@ def read_text_file(
     if boundary is not None:
         parts = split_documents(text, boundary)
         if len(parts) < 2:
-            raise UserInputError(
-                f"--per-document {boundary} finds one document in '{path}'. Omit it, or choose "
-                "another way to separate documents."
-            )
+            raise one_document(boundary, f"'{path}'")
     tokens, offsets, document_starts = _encode(parts, folder.tokenizer)
     return TextFile(
         name=path.stem,

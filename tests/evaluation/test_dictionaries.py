@@ -51,12 +51,14 @@ def test_checkpoint_without_hash_uses_nearby_dictionary(sweep, trained, other_da
 
 
 @pytest.mark.parametrize("name", ["alibi", "alibi-adaptive"])
-def test_sweep_rejects_dictionary_of_another_size(sweep, trained, tmp_path, name):
+def test_eval_rejects_dictionary_of_another_size(trained, tmp_path, refuse, name):
     data = shutil.copytree(trained.data, tmp_path / "longer")
     with open(data / "dict.txt", "a", encoding="utf-8") as file:
         file.write("extra 1\n")
-    with pytest.raises(UserInputError, match="dictionary of another size"):
-        sweep(without_dictionary_hash(trained(name), tmp_path / "model.pt"), data=data)
+    checkpoint = without_dictionary_hash(trained(name), tmp_path / "model.pt")
+    command = ["eval", data, "--path", checkpoint, "--lengths", 16, "--out", tmp_path / "r.json"]
+    assert "dictionary of another size" in refuse(*command)
+    assert not (tmp_path / "r.json").exists()
 
 
 def test_dictionary_digest_depends_on_order_only():

