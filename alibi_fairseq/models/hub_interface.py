@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
-from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig
 
 from ..errors import UserInputError, did_you_mean
@@ -59,25 +57,11 @@ def check_hub_options(options: Iterable[str], cfg) -> None:
     for option in options:
         if option in known:
             continue
-        encoders = encoders_with_option(option)
-        if encoders:
-            raise UserInputError(
-                f"'{option}' has no effect without its tokenizer. Pass {' or '.join(encoders)}."
-            )
         raise UserInputError(
-            f"from_pretrained was passed '{option}', which is not an option of the checkpoint. "
-            f"Correct or remove it.{did_you_mean(option, known)}"
+            f"from_pretrained was passed '{option}', which is an option of neither the checkpoint "
+            "nor its text encoder (bpe='sentencepiece' selects one). Correct or remove it."
+            f"{did_you_mean(option, known)}"
         )
-
-
-def encoders_with_option(option: str) -> list[str]:
-    """Return the encoders with an option, such as ``bpe='sentencepiece'``."""
-    encoders = []
-    for group in ("bpe", "tokenizer"):
-        for name, dataclass in REGISTRIES[group]["dataclass_registry"].items():
-            if option in {field.name for field in dataclasses.fields(dataclass)}:
-                encoders.append(f"{group}='{name}'")
-    return encoders
 
 
 def check_encoder_files(cfg, path) -> None:
@@ -99,15 +83,12 @@ def check_encoder_files(cfg, path) -> None:
         name = options.get("_name")
         if name is None:
             continue
-        for option in FILES.get(name, ()):
-            if not options.get(option):
-                raise UserInputError(
-                    f"The text encoder {name} of {path} has no local file, so it would be "
-                    f"fetched. Download the file and pass {option}=FILE."
-                )
+        fetched = [option for option in FILES.get(name, ()) if not options.get(option)]
         for option, value in options.items():
             if isinstance(value, str) and "://" in value:
-                raise UserInputError(
-                    f"The option {option} of {path} is {value[:60]!r}, which would be fetched. "
-                    f"Download the file and pass {option}=FILE."
-                )
+                fetched.append(option)
+        if fetched:
+            raise UserInputError(
+                f"The file {fetched[0]} of the text encoder {name} of {path} would be fetched. "
+                f"Download the file and pass {fetched[0]}=FILE."
+            )

@@ -36,7 +36,6 @@ from .config import (
 )
 from .decoder import AlibiDecoder
 from .hub_interface import HubInterface, check_encoder_files, check_hub_options
-from .output_projection import parse_excluded_symbols
 
 
 @register_model("alibi_lm", dataclass=AlibiLanguageModelConfig)
@@ -140,8 +139,6 @@ class AlibiLanguageModel(FairseqLanguageModel):
         if args.offload_activations:
             args.checkpoint_activations = True  # as in fairseq, offloading implies recomputing
         check_options(args)
-        check_output_dictionary(args, task)
-        check_excluded_symbols(args, len(task.target_dictionary))
         bind_dictionary(task)
         # The position method takes care of positions; fairseq's decoder must not add its own.
         args.no_token_positional_embeddings = True
@@ -206,25 +203,6 @@ def plain_options(args, config: type[AlibiLanguageModelConfig]) -> argparse.Name
     return options
 
 
-#: Least values of options.
-MINIMUMS = {
-    "decoder_layers": 1,
-    "decoder_embed_dim": 1,
-    "decoder_attention_heads": 1,
-    "decoder_ffn_embed_dim": 1,
-    "decoder_input_dim": 1,
-    "decoder_output_dim": 1,
-    "train_length": 1,
-}
-#: Options that are probabilities.
-PROBABILITIES = (
-    "dropout",
-    "attention_dropout",
-    "activation_dropout",
-    "adaptive_softmax_dropout",
-    "decoder_layerdrop",
-    "relu_dropout",
-)
 #: Options of ``transformer_lm`` that this model lacks.
 UNSUPPORTED = ("character_embeddings", "base_layers", "decoder_layers_to_keep")
 
@@ -237,45 +215,27 @@ def check_options(args: argparse.Namespace) -> None:
             flag = "--" + option.replace("_", "-")
             raise UserInputError(f"{flag} must be {requirement}, not {getattr(args, option)}.")
 
-    for option, minimum in MINIMUMS.items():
-        require(option, getattr(args, option) >= minimum, f"at least {minimum}")
-    for option in PROBABILITIES:
-        require(option, 0 <= getattr(args, option) < 1, "at least 0 and less than 1")
     scalings = f"one of {', '.join(SCORE_SCALINGS)}"
     require("score_scaling", args.score_scaling in SCORE_SCALINGS, scalings)
     separators = f"one of {', '.join(SEPARATORS)}"
     require("block_diagonal", args.block_diagonal in SEPARATORS, separators)
     require("normalization", args.normalization in NORMALIZATIONS, " or ".join(NORMALIZATIONS))
     require("ffn", args.ffn in FEED_FORWARDS, " or ".join(FEED_FORWARDS))
-    require("rms_norm_eps", args.rms_norm_eps > 0, "greater than 0")
     heads = args.decoder_attention_heads
     divides = args.key_value_heads >= 0 and heads % (args.key_value_heads or heads) == 0
     require("key_value_heads", divides, f"a divisor of {heads} attention heads, or 0")
-    default_activation = AlibiLanguageModelConfig.activation_fn
-    if args.ffn == "swiglu" and args.activation_fn != default_activation:
-        raise UserInputError(
-            f"--activation-fn {args.activation_fn} has no effect with --ffn swiglu, which uses "
-            f"SiLU. Pass --activation-fn {default_activation}, the default, or --ffn mlp."
-        )
-    if args.block_diagonal != "none" and args.mem_len > 0:
-        raise UserInputError(
-            "--block-diagonal cannot be combined with --mem-len; drop one of the two."
-        )
-    if args.decoder_embed_dim % args.decoder_attention_heads:
-        raise UserInputError(
-            f"{args.decoder_attention_heads} attention heads do not divide a model width of "
-            f"{args.decoder_embed_dim}; change --decoder-attention-heads or --decoder-embed-dim."
-        )
-    if args.adaptive_input and not args.adaptive_input_cutoff:
-        raise UserInputError("--adaptive-input requires cutoffs. Pass --adaptive-input-cutoff N,N.")
+    width = args.decoder_embed_dim
+    require("decoder_attention_heads", width % heads == 0, f"a divisor of the width, {width}")
+    default = AlibiLanguageModelConfig.activation_fn
+    has_effect = args.ffn != "swiglu" or args.activation_fn == default
+    require("activation_fn", has_effect, f"{default} with --ffn swiglu, which uses SiLU")
+    has_memory = args.mem_len > 0 and args.block_diagonal != "none"
+    require("block_diagonal", not has_memory, "none with --mem-len")
     for option in UNSUPPORTED:
-        if getattr(args, option):
-            raise UserInputError(f"--{option.replace('_', '-')} is not supported. Remove it.")
-    if args.tie_adaptive_weights and not can_tie_adaptive_weights(args):
-        raise UserInputError(
-            "--tie-adaptive-weights needs --adaptive-input, and equal cutoffs, factors, and widths "
-            "of input and softmax."
-        )
+        require(option, not getattr(args, option), "left out, since our models lack it")
+    can_tie = not args.tie_adaptive_weights or can_tie_adaptive_weights(args)
+    same_as_softmax = "left out unless adaptive input and softmax have equal bands"
+    require("tie_adaptive_weights", can_tie, same_as_softmax)
     MethodSpec.from_options(args)
     check_backend(args.attention_backend)
 
@@ -288,31 +248,6 @@ def can_tie_adaptive_weights(args: argparse.Namespace) -> bool:
         and args.adaptive_input_factor == args.adaptive_softmax_factor
         and args.decoder_input_dim == args.decoder_output_dim
     )
-
-
-def check_output_dictionary(args: argparse.Namespace, task) -> None:
-    """Raise UserInputError if the softmax has the tied embeddings of a larger dictionary."""
-    tied = args.share_decoder_input_output_embed and args.adaptive_softmax_cutoff is None
-    if tied and len(task.target_dictionary) != len(task.source_dictionary):
-        raise UserInputError(
-            "--output-dictionary-size has no effect on a softmax that is tied to the embeddings. "
-            "Add --no-share-decoder-input-output-embed, or remove --output-dictionary-size."
-        )
-
-
-def check_excluded_symbols(args: argparse.Namespace, vocabulary: int) -> None:
-    """Raise UserInputError if the excluded symbols do not fit the dictionary or the softmax."""
-    excluded = parse_excluded_symbols(args.excluded_symbols)
-    if any(symbol >= vocabulary for symbol in excluded):
-        raise UserInputError(
-            f"--excluded-symbols {args.excluded_symbols} does not fit the dictionary. Pass indices "
-            f"less than {vocabulary}."
-        )
-    if excluded and args.adaptive_softmax_cutoff is not None:
-        raise UserInputError(
-            "--excluded-symbols cannot be combined with --adaptive-softmax-cutoff. Drop one of "
-            "them."
-        )
 
 
 def register_named_size(name: str, config: type[AlibiLanguageModelConfig]) -> type:

@@ -17,8 +17,12 @@ from alibi_fairseq.data.probe_data import PROBE_FILE
 
 #: Options of a training, and a part of the message.
 TRAINING = {
-    "--dropout 2": "--dropout",
-    "--decoder-attention-heads 5": "5 attention heads",
+    "--decoder-attention-heads 5": "--decoder-attention-heads must be a divisor of the width, 32",
+    "--ffn geglu": "--ffn must be mlp or swiglu",
+    "--ffn swiglu --activation-fn gelu": "--activation-fn must be relu with --ffn swiglu",
+    "--key-value-heads 3": "--key-value-heads must be a divisor of",
+    "--block-diagonal eos --mem-len 8": "--block-diagonal must be none with --mem-len",
+    "--position-method transformer_xl --mem-len 8": "add --task segment_language_modeling",
     "--tokens-per-sampel 8": "--tokens-per-sampel",
     "--restore-file CHECKPOINT --decoder-embed-dim 64": "embed_tokens",
     "--restore-file CHECKPOINT --decoder-layers 2": "layers.1",
@@ -31,10 +35,8 @@ TRAINING = {
     "--tie-adaptive-weights": "--tie-adaptive-weights",
     "--base-layers 1": "--base-layers",
     "--decoder-layers-to-keep 0": "--decoder-layers-to-keep",
-    "--output-dictionary-size 20": "--no-share-decoder-input-output-embed",
     "--finetune-from-model FOLDER": "--finetune-from-model",
     "--fp16": "--fp16",
-    "--decoder-ffn-embed-dim 0": "--decoder-ffn-embed-dim",
     "--arch alibi_lm_tny": "Did you mean 'alibi_lm_tiny'?",
     "--position-method my_method": "--user-dir",
     # fairseq, NumPy, or PyTorch raises an error where it uses the value first.
@@ -45,7 +47,6 @@ TRAINING = {
     "--seed 99999999999999999999999": "train_seed",
     "--quant-noise-pq 0.1 --quant-noise-pq-block-size 0": "block_size",
     "--criterion adaptive_loss --adaptive-softmax-cutoff 10,20": "--ddp-backend=legacy_ddp",
-    "--adaptive-input": "--adaptive-input-cutoff",
 }
 
 

@@ -97,7 +97,7 @@ def test_unknown_option_is_rejected(load):
 
 
 def test_tokenizer_file_without_tokenizer_is_rejected(load):
-    with pytest.raises(UserInputError, match="'gpt2_vocab_bpe' has no effect.*bpe='gpt2'"):
+    with pytest.raises(UserInputError, match="'gpt2_vocab_bpe', .* nor its text encoder"):
         load(gpt2_vocab_bpe="vocab.bpe")
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import build_model, dictionary_of, random_tokens, small_model
+from conftest import build_model, random_tokens, small_model
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 
 from alibi_fairseq.attention import FutureMask
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.models import AlibiLanguageModel
 from alibi_fairseq.models.decoder import hidden_padding
 from alibi_fairseq.models.self_attention import AttentionContext
 from alibi_fairseq.positions.alibi import LinearBias
@@ -90,15 +87,6 @@ def test_mask_is_shared_by_layers():
 def test_offloading_implies_checkpointing():
     layer = small_model("alibi", "--offload-activations").decoder.layers[0]
     assert isinstance(layer.forward, functools.partial)
-
-
-def test_memory_requires_segment_task():
-    """fairseq's tasks have no attribute ``is_sequential``."""
-    options = small_model("transformer_xl", "--mem-len", "10", sequential=True).decoder.args
-    dictionary = dictionary_of(60)
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    with pytest.raises(UserInputError, match="add --task segment_language_modeling"):
-        AlibiLanguageModel.build_model(options, task)
 
 
 def test_state_dict_has_no_uninitialized_tensor(monkeypatch):
