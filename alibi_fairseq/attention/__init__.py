@@ -39,15 +39,12 @@ def attend(
         Output (B, H, T, D), and weights (B, H, T, S) in at least fp32 or None.
 
     Raises:
-        ValueError: if the shapes do not fit the mask, or if the mask lacks the gates of the
-            position method.
         UserInputError: (a ValueError) if there is no such backend, or if ``strict`` is set and the
             backend cannot compute this call.
     """
     check_backend(backend)
     k = repeat_heads(k, q.shape[1])  # (B, H, S, D)
     v = repeat_heads(v, q.shape[1])
-    mask.check(q, k)
     if need_weights:
         return eager.attend_with_weights(q, k, v, mask, dropout_p)
     name = choose_backend(backend, q, k, v, mask, dropout_p, strict)

@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..positions.base import (
-    PendingGates,
     QueryPositionBias,
     RelativeBias,
     ScoreBias,
@@ -95,24 +94,6 @@ class FutureMask:
         """True if the mask is the causal triangle and nothing else."""
         unlimited = self.key_padding is None and self.document_start is None and self.window == 0
         return self.bias is None and self.offset == 0 and unlimited
-
-    def check(self, q: Tensor, k: Tensor) -> None:
-        """Check that the mask has the lengths of q and k, and all of its bias.
-
-        Raises:
-            ValueError: if a length differs, or if gates are missing.
-        """
-        if isinstance(self.bias, PendingGates):
-            raise ValueError(
-                "This position method acts through gates, which the mask lacks: pass "
-                "mask.with_bias(GateBias(...)) with the running sums of "
-                "positions.log_gates(layer, x)."
-            )
-        if (q.shape[2], k.shape[2]) != (self.queries, self.keys):
-            raise ValueError(
-                f"The mask is for {self.queries} queries and {self.keys} keys, but q has "
-                f"{q.shape[2]} and k has {k.shape[2]}: make a FutureMask for each pair of lengths."
-            )
 
     def with_bias(self, bias: ScoreBias) -> FutureMask:
         """Return a copy of this mask with the bias of a single layer.

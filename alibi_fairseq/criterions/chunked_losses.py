@@ -87,7 +87,7 @@ def make_logging_output(criterion: Any, loss: Tensor, targets: Tensor, tokens: i
     return loss, sample_size, logs
 
 
-def output_weight(decoder: nn.Module) -> Tensor:
+def output_weight(decoder: Any) -> Tensor:
     """Return the weight (V, C) of the output layer.
 
     Raises:

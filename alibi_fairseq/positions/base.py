@@ -134,8 +134,7 @@ class GateBias(ScoreBias):
 class PendingGates(ScoreBias):
     """Placeholder for the bias of a method with gates, which depends on the input of each layer.
 
-    Attention rejects it until ``FutureMask.with_bias`` replaces it with the :class:`GateBias` of
-    the layer, so that gates cannot be omitted by mistake.
+    ``FutureMask.with_bias`` replaces it with the :class:`GateBias` of the layer.
     """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import UserInputError
 from .base import PositionConfig, PositionMethod
 from .layer_pattern import LayerPattern
 from .options import Value, read_options
@@ -23,8 +22,9 @@ def build_position_method(
         options: options in addition to those of the notation.
 
     Raises:
-        UserInputError: the name is unknown, an option is set that none of the methods uses or has a
-            wrong value, or a method overrides members that cannot be combined.
+        UserInputError: the name is unknown, or an option is set that none of the methods uses or
+            has a wrong value.
+        ValueError: a method overrides members that cannot be combined.
     """
     if isinstance(method, str):
         method = MethodSpec.parse(method, **options)
@@ -44,20 +44,20 @@ def build_position_method(
 
 
 def check_overrides(name: str, method: PositionMethod) -> None:
-    """Raise UserInputError if a method overrides members that cannot be combined."""
+    """Raise ValueError if a method overrides members that cannot be combined."""
 
     def overrides(member: str) -> bool:
         return getattr(type(method), member) is not getattr(PositionMethod, member)
 
     # The bias of the gates takes the place of any other bias.
     if overrides("log_gates") and overrides("bias"):
-        raise UserInputError(
+        raise ValueError(
             f"Position method '{name}' overrides log_gates and bias, but a method with gates has "
             "no other bias. Override one of the two."
         )
     # Only the new tokens have positions, but the keys include the memory.
     if method.memory_length > 0 and (overrides("embed") or overrides("rotation")):
-        raise UserInputError(
+        raise ValueError(
             f"Position method '{name}' has a memory and overrides embed or rotation, whose "
             "positions exclude the memory. Act through bias, or set memory_length to 0."
         )

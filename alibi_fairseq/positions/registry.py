@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import Field, fields
 
@@ -46,16 +45,15 @@ _ALIASES = {"rope": "rotary", "nope": "none", "sin": "sinusoidal", "t5_bias": "t
 def register_position_method(name: str, method: type[PositionMethod]) -> None:
     """Make a method available as ``--position-method name``.
 
+    Args:
+        name: name of letters, digits, ``_``, ``-``, and ``.``, not ``all`` or ``later``.
+        method: class of the method.
+
     Raises:
-        UserInputError: another method has that name, or the name has another meaning in options.
+        ValueError: another method has that name.
     """
-    if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII) or name in ("all", "later"):
-        raise UserInputError(
-            f"A position method cannot be named '{name}'. Use letters, digits, '_', '-', and '.', "
-            "and not the words all and later."
-        )
     if METHODS.get(name, method) is not method:
-        raise UserInputError(
+        raise ValueError(
             f"A position method named '{name}' is registered already. Choose another name."
         )
     METHODS[name] = method

@@ -97,7 +97,6 @@ class Rotary(PositionMethod):
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        check_even_head_dim(config, "rotary")
         check_rotary_options(self.options, config)
         self.features = int(config.head_dim * self.options.rotary_percent)
         self.scaling = complete_scaling(self.options, config, self.features // 2)
@@ -131,12 +130,7 @@ def check_rotary_options(options: RotaryOptions, config: PositionConfig) -> None
         raise UserInputError(
             f"--rotary-percent {options.rotary_percent} rotates {features} of the "
             f"{config.head_dim} features of a head. Choose a fraction that gives an even number "
-            "above 0."
-        )
-    if int(options.p_rope * config.head_dim // 2) == 0:
-        raise UserInputError(
-            f"--p-rope {options.p_rope} rotates none of the {config.head_dim // 2} pairs of "
-            "features of a head. Choose a larger fraction, or --position-method none."
+            "above 0, or another number of heads."
         )
     kind = "pi" if options.rotary_scaling is None else options.rotary_scaling.kind
     if options.p_rope < 1 and (options.rotary_percent < 1 or kind != "pi"):
@@ -157,16 +151,13 @@ def complete_scaling(
         "--longrope-short-factors": options.longrope_short_factors,
         "--longrope-long-factors": options.longrope_long_factors,
     }
-    if scaling is None or scaling.kind != "longrope":
-        if any(lists.values()):
-            raise UserInputError(f"{' and '.join(lists)} require --rotary-scaling longrope.")
-    else:
-        for flag, divisors in lists.items():
-            if len(divisors) != pairs:
-                raise UserInputError(
-                    f"{flag} has {len(divisors)} numbers. --rotary-scaling longrope needs {pairs}, "
-                    "one for each pair of rotated features."
-                )
+    has_lists = scaling is not None and scaling.kind == "longrope"
+    for flag, divisors in lists.items():
+        if len(divisors) != pairs * has_lists:
+            raise UserInputError(
+                f"{flag} has {len(divisors)} numbers. --rotary-scaling longrope needs {pairs}, one "
+                "for each pair of rotated features, and any other needs none."
+            )
     if scaling is None:
         return None
     return replace(
@@ -175,13 +166,3 @@ def complete_scaling(
         short_factors=options.longrope_short_factors,
         long_factors=options.longrope_long_factors,
     )
-
-
-def check_even_head_dim(config: PositionConfig, name: str) -> None:
-    """Raise UserInputError if the head size is odd."""
-    if config.head_dim % 2:
-        raise UserInputError(
-            f"Position method '{name}' rotates pairs of features and needs an even head size; "
-            f"width {config.embed_dim} over {config.num_heads} heads gives {config.head_dim}. "
-            "Change --decoder-embed-dim or --decoder-attention-heads."
-        )

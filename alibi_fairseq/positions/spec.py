@@ -335,17 +335,13 @@ def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:
     """Return one value per layer from values separated by commas.
 
     Raises:
-        UserInputError: if there are more values than layers, or one is empty.
+        UserInputError: if there are more values than layers.
     """
     values = [value.strip() for value in given.split(",")]
     if len(values) > layers:
         raise UserInputError(
             f"{flag} {given} names {len(values)} layers, but the model has {layers}. "
             "Drop some values."
-        )
-    if "" in values:
-        raise UserInputError(
-            f"{flag} '{given}' has an empty value. Pass one value per layer, such as A,A,B."
         )
     return [values[layer % len(values)] for layer in range(layers)]
 

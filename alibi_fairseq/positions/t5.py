@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..errors import UserInputError
 from ..options import option
 from .base import PositionConfig, PositionMethod, RelativeBias
+from .options import Value, integer
 
 NUM_BUCKETS = 32
 MAX_DISTANCE = 128
@@ -52,12 +52,21 @@ class BucketBias(RelativeBias):
         return self.table(buckets).movedim(-1, 0).float()  # (H, *distance.shape)
 
 
+def read_max_distance(text: Value) -> int:
+    """Read a distance beyond those that have a separate bucket each."""
+    if integer(text) <= NUM_BUCKETS // 2:
+        raise ValueError(f"must be an integer above {NUM_BUCKETS // 2}")
+    return integer(text)
+
+
 @dataclass(frozen=True)
 class T5Options:
     """Options of T5 bias."""
 
     t5_max_distance: int = option(
-        "distance from which on, at the latest, all share a bucket", MAX_DISTANCE
+        "distance from which on, at the latest, all share a bucket",
+        MAX_DISTANCE,
+        parse=read_max_distance,
     )
 
 
@@ -69,11 +78,6 @@ class T5(PositionMethod):
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
-        if self.options.t5_max_distance <= NUM_BUCKETS // 2:
-            raise UserInputError(
-                f"--t5-max-distance must be above {NUM_BUCKETS // 2}, up to which each distance "
-                f"has a separate bucket, not {self.options.t5_max_distance}."
-            )
         self.relative_attention_bias = nn.Embedding(NUM_BUCKETS, config.num_heads)
         nn.init.normal_(self.relative_attention_bias.weight, std=config.embed_dim**-0.5)
 

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from ..errors import UserInputError
-from .base import PositionConfig, PositionMethod, Rotation
-from .rotary import apply_rotary, check_even_head_dim
+from .base import PositionMethod, Rotation
+from .rotary import apply_rotary
 from .rotary_frequencies import pair_frequencies
 
 UNIT = 512
@@ -44,10 +44,6 @@ def last_position(dtype: torch.dtype) -> int:
 
 class XPos(PositionMethod):
     """xPos, over the full head size."""
-
-    def __init__(self, config: PositionConfig):
-        super().__init__(config)
-        check_even_head_dim(config, "xpos")
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
         positions = torch.arange(start, start + length, dtype=torch.float32, device=device)

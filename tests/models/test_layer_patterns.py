@@ -183,7 +183,6 @@ def test_layer_patterns_are_named_in_results(flags, name):
         ("alibi", ["--attention-window", "4,"], "--attention-window"),
         ("alibi", ["--attention-window", "x"], "--attention-window"),
         ("rotary,nope", [], "nope"),
-        ("rotary,", [], "--position-method"),
         ("alibi,sinusoidal", [], "'sinusoidal' acts on all layers"),
         ("none,learned", [], "'learned' acts on all layers"),
         ("transformer_xl,none", ["--mem-len", "4"], "'transformer_xl' acts on all layers"),

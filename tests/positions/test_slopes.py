@@ -235,10 +235,3 @@ def test_option_reads_file(tmp_path, text):
 @pytest.mark.parametrize("text", ["paper", "trainable", "random", "0.5,0.25", "1e-3"])
 def test_option_keeps_names_and_numbers(text):
     assert slopes_option(text) == text
-
-
-def test_option_rejects_missing_and_binary_files(tmp_path):
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for path in ("none.txt", str(tmp_path / "binary")):
-        with pytest.raises(UserInputError, match="--alibi-slopes"):
-            slopes_option(path)
