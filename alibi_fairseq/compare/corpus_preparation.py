@@ -67,16 +67,12 @@ def prepare_corpora(
             check_prepared_text(corpus, data)
         elif corpus.text:
             prepare_corpus(text_builder(corpus), data.parent, cores())
-        if corpus.data and not (data / "dict.txt").is_file():
-            raise UserInputError(
-                f"{data} is not a folder of binary data, since it has no dict.txt. Correct the "
-                f"path in 'data' of the corpus '{corpus.name}'."
-            )
-        if (corpus.text or corpus.data) and not (data / "train.bin").is_file():
-            raise UserInputError(
-                f"{data} has dict.txt, as binary data has, but no train.bin. "
-                "Prepare the data again, or rename dict.txt if it is text."
-            )
+        for name in ("dict.txt", "train.bin"):
+            if (corpus.text or corpus.data) and not (data / name).is_file():
+                raise UserInputError(
+                    f"{data} is not a folder of binary data, since it has no {name}. Prepare the "
+                    f"data again, or correct the path in 'data' of the corpus '{corpus.name}'."
+                )
         if corpus.probe:
             probe = PROBES[corpus.probe]
             filler = data if probe.in_text else None

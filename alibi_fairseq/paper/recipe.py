@@ -61,8 +61,6 @@ class Batch:
         Raises:
             UserInputError: The sequences cannot be divided evenly among the GPUs.
         """
-        if gpus < 1:
-            raise UserInputError(f"The number of GPUs must be at least 1, not {gpus}.")
         if gpus == self.gpus:
             return self
         total = self.sequences_per_update

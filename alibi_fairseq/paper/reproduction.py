@@ -31,13 +31,7 @@ class DeviceConfig:
 
     @classmethod
     def from_options(cls, gpus: int | None, cpu: int | None) -> DeviceConfig | None:
-        """Return the devices that ``--gpus`` or ``--cpu`` selects; None without either.
-
-        Raises:
-            UserInputError: both are given.
-        """
-        if gpus is not None and cpu is not None:
-            raise UserInputError("--gpus and --cpu are mutually exclusive. Pass one.")
+        """Return the devices that ``--gpus`` or ``--cpu`` selects; None without either."""
         if gpus is not None:
             return cls(gpus)
         if cpu is not None:

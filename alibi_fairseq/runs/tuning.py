@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..reporting import markdown
 from ..results.completion import CompletionMarker
-from ..results.files import TRAINING_FILE, load_training
+from ..results.files import load_training
 from .execution import DEFAULT_SLOT, Slot
 from .run import Run
 
@@ -110,7 +110,7 @@ def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
     """Return the outcome of finished trials, as :class:`Tuning` describes it.
 
     Raises:
-        UserInputError: every trial diverged, or one was not validated on the split ``valid``.
+        UserInputError: every trial diverged.
     """
     losses = {lr: _lowest_loss(trial) for lr, trial in trials.items()}
     best = None
@@ -134,22 +134,13 @@ def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
 
 
 def _lowest_loss(trial: Run) -> float | None:
-    """Return the lowest loss of a trial on ``valid``, in bits per token; None if it diverged.
-
-    Raises:
-        UserInputError: the trial was not validated on the split ``valid``.
-    """
+    """Return the lowest loss of a trial on ``valid``, in bits per token; None if it diverged."""
     if trial.diverged:
         return None
     losses = []
     for validation in load_training(trial.folder).records:
         if validation.subset == "valid":  # --valid-subset can name several splits
             losses.append(validation.loss_bits)
-    if not losses:
-        raise UserInputError(
-            f"{trial.folder / TRAINING_FILE} has no loss on the split valid, which --lr requires "
-            "for tuning. Add valid to --valid-subset in --train-flags, or pass one learning rate."
-        )
     return min(losses)
 
 

@@ -154,6 +154,7 @@ COMMANDS = {
         (". --out x --slurm-option partition=gpu", "requires --slurm"),
         (". --out x --slurm --slurm-option gpu", "NAME=VALUE"),
         ("--out x", "No text to compare on"),
+        ("DATA --out x --subset dev", "no split 'dev'. Choose from test, train, valid."),
         ("DATA PROMPT --out x", "is binary data already"),
         ("DATA --out x --vocab-size 9", "is binary data already"),
         ("YAML --out x --seeds 2", "cannot be combined with other options"),

@@ -176,7 +176,7 @@ def test_options_match_yaml(tmp_path, monkeypatch):
     assert alone == probes[0]
 
 
-def test_sources_data_yaml_or_missing(tmp_path, monkeypatch):
+def test_sources_are_data_or_yaml(tmp_path, monkeypatch):
     data = tmp_path / "wiki" / "data-bin"
     data.mkdir(parents=True)
     (data / "dict.txt").touch()
@@ -185,17 +185,6 @@ def test_sources_data_yaml_or_missing(tmp_path, monkeypatch):
     study = tmp_path / "study.yaml"
     study.write_text(STUDY)
     assert parse_comparison(monkeypatch, study).title == "A study"
-    for words in ((data, "--tokenizer", "words"), (study, "--seeds", "1"), ()):
-        with pytest.raises(UserInputError, match=r"[Gg]ive (it|a text)"):
-            parse_comparison(monkeypatch, *words)
-
-
-def test_plugin_of_a_yaml_file_must_be_passed(tmp_path, monkeypatch):
-    path = tmp_path / "plugin.yaml"
-    path.write_text(STUDY + "user_dir: my_plugin\n")
-    with pytest.raises(UserInputError, match="Pass --user-dir my_plugin as well"):
-        parse_comparison(monkeypatch, path)
-    assert parse_comparison(monkeypatch, path, "--user-dir", "other").user_dir == "other"
 
 
 def test_linear_schedule_ends_at_max_update(tmp_path):

@@ -57,7 +57,6 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
             assert f"#SBATCH {line}\n" in script
         assert "#SBATCH --kill-on-invalid-dep=yes\n" in script
         assert "export SRUN_CPUS_PER_TASK=" in script
-        assert f"export {slurm.INSIDE_JOB}=1\n" in script
         assert "module load cuda/12.4 gcc || exit\n" in script
         assert "conda activate mine" in script
         assert "#SBATCH --time=24:00:00\n" in script
@@ -106,13 +105,6 @@ def test_users_dependency_keeps_order_of_stages(scripts, data_bin, tmp_path, cap
     assert printed == [given, later.format("N"), later.format("N")]
 
 
-def test_job_submits_no_jobs(scripts, data_bin, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv(slurm.INSIDE_JOB, "1")
-    assert main(compare(data_bin, tmp_path / "out", "--slurm")) == 2
-    assert "Omit --slurm" in capsys.readouterr().err
-    assert not list(scripts.iterdir())
-
-
 def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, capsys):
     text = tmp_path / "a.txt"
     text.write_text("some text\n")
@@ -139,22 +131,6 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
     assert "# training and evaluating: 6 jobs, after 'preparing the data'" in output
     assert output.count("--gpus-per-node=8") == 1
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--slurm-option", "time=1"], "--slurm-option requires --slurm. Pass both."),
-        (["--slurm", "--slurm-option", "time"], "NAME=VALUE, not 'time'"),
-        (["--slurm", "--speeds"], "--speeds cannot be combined with --slurm"),
-        (["--slurm"], "sbatch was not found."),
-        (["--job", "run:nothing"], "there is no job 'run:nothing'"),
-    ],
-)
-def test_bad_slurm_options_are_rejected(data_bin, tmp_path, capsys, options, sentence):
-    assert main([*compare(data_bin, tmp_path / "out"), *options]) == 2
-    assert sentence in capsys.readouterr().err
-    assert not (tmp_path / "out" / "jobs").exists()
 
 
 def test_report_of_changed_settings_is_rejected(data_bin, tmp_path, monkeypatch, capsys):

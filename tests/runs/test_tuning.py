@@ -201,18 +201,6 @@ def test_other_validated_splits_do_not_choose_the_rate(data_bin, tmp_path, comma
     assert row in cells_of((tmp_path / "table.md").read_text())
 
 
-def test_trial_without_validation_is_an_error(data_bin, tmp_path, commands, capsys):
-    on_test = {"subset": "test"}
-    change_validations(
-        commands, lambda records: [record.model_copy(update=on_test) for record in records]
-    )
-    assert main(compare_command(data_bin, tmp_path, methods="alibi")) == 2
-    message = capsys.readouterr().err
-    assert "alibi-16-seed1-lr0.002/training.json has no loss on the split valid" in message
-    assert len(commands.trained) == len(RATES)
-    assert not list(tmp_path.rglob("*-tuning.json"))
-
-
 def test_trials_are_separate_jobs(data_bin, tmp_path, commands, capsys):
     assert main(compare_command(data_bin, tmp_path, "--slurm", "--dry-run")) == 0
     output = capsys.readouterr().out
