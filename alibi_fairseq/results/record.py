@@ -228,9 +228,15 @@ class Model(Record):
 
     @property
     def options_of_any_corpus(self) -> tuple[tuple[str, str], ...]:
-        """Options of the training without the data and the learning rate, which is tuned on it."""
-        options = (self.options or {}).items()
-        return tuple(sorted(pair for pair in options if pair[0] not in ("data", "lr")))
+        """Options of the training without those that depend on the data.
+
+        The learning rate is tuned on it, and the size of its validation split determines how often
+        a run is saved.
+        """
+        options = dict(self.options or {})
+        for name in ("data", "lr", "save_interval_updates"):
+            options.pop(name, None)
+        return tuple(sorted(options.items()))
 
 
 class TextKey(NamedTuple):
