@@ -10,8 +10,10 @@ import yaml
 
 from ..data.probes import MULTIPLES
 from ..errors import UserInputError, did_you_mean
+from ..evaluation.config import SweepConfig
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
+from ..results.data_folder import DataFolder
 from ..results.files import COMPARISON_FILE
 from ..runs.run import Run, unfinished_trials
 from ..runs.runner import Experiment
@@ -83,8 +85,8 @@ class ComparisonExperiment(Experiment):
         """Prepare the data, and write the configuration.
 
         Raises:
-            UserInputError: a text cannot be prepared, or has no split to evaluate on, or the folder
-                of a run holds a training with other settings.
+            UserInputError: a text cannot be prepared, or has no split, documents, or range to
+                evaluate on, or the folder of a run holds a training with other settings.
         """
         comparison = self.comparison
         prepare_corpora(comparison.corpora, comparison.train_lengths, self.folder)
@@ -103,11 +105,34 @@ class ComparisonExperiment(Experiment):
                 )
             else:
                 print(describe_text(corpus.name, folder))
+        has_range = comparison.score_from is not None or comparison.score_to is not None
+        if (comparison.per_document or has_range) and not self.is_complete:
+            self._check_scored_tokens()
         for run in self.runs:
             if not unfinished_trials([run]):  # until then, its learning rate is not known
                 run.check_settings()
         with atomic_write(self.folder / COMPARISON_FILE) as file:
             yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)
+
+    def _check_scored_tokens(self) -> None:
+        """Check that each text has the documents and the range to evaluate on, before the training.
+
+        Raises:
+            UserInputError: it has not.
+        """
+        from ..evaluation.text_evaluator import TextEvaluator  # imports PyTorch and fairseq
+
+        comparison = self.comparison
+        config = SweepConfig(
+            lengths=(comparison.train_lengths[0],),
+            subsets=(comparison.subset,),
+            per_document=comparison.per_document,
+            score_from=comparison.score_from,
+            score_to=comparison.score_to,
+        )
+        for corpus in comparison.corpora:
+            if not corpus.probe:
+                TextEvaluator.of_folder(config, DataFolder.open(text_folder(corpus, self.folder)))
 
     @property
     def runs(self) -> list[Run]:

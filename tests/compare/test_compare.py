@@ -295,6 +295,24 @@ def test_validations_take_at_most_a_tenth_of_the_time(
     assert int(interval) == updates_between_saves
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--per-document", "--per-document empty-lines finds one document"),
+        ("--score-from 5000", "--score-from 5000"),
+    ],
+)
+def test_text_without_scored_tokens_is_rejected_before_training(
+    data_bin, tmp_path, monkeypatch, capsys, flags, message
+):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    words = ["compare", str(data_bin), "--methods", "alibi", "--out", str(tmp_path / "out")]
+    assert main([*words, *flags.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert commands.ran == []
+
+
 def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
     words = ["compare", data_bin, "--methods", "alibi,transformer_xl", "--seeds", "1,2", "--out"]
     words = [*map(str, words), str(tmp_path / "out"), "--updates", "10"]
