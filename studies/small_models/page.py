@@ -99,8 +99,8 @@ parameters. There are two sets of models:
 
 These models can show whether the perplexity of a method rises or falls beyond the training length,
 because each model is compared with itself on the same tokens. They cannot show which method is best
-at the training length, or what larger models do: the size of a change, and the differences between
-methods at the training length, depend on how much a model has learned.
+at the training length, or what larger models do. The size of a change depends on how much a model
+has learned, and so do the differences between methods at the training length.
 
 E3 and E6 compare different methods at 4 L, so they also depend on how well each method does at its
 own training length. E6 therefore has an outcome only if sinusoidal models trained at 4 L have
@@ -117,15 +117,15 @@ without the learning-rate trials. The models of this page took {hours:.1f} hours
 
 NOT_TRAINED = """\
 These models of the protocol are not trained. In the published study, the rest of the 24 hours was
-too short for three models without positions, and the models of L = 512 come after them in the
-protocol. This was decided before the last T5 bias model was finished."""
+too short for three models without positions. The models of L = 512 come after them in the protocol.
+This was decided before the last T5 bias model was finished."""
 
 KNOWN_BEFORE = """\
 When the protocol was written, the changes of the secondary models were known. This table shows the
 conditions of the tests with both sets of models. Where the secondary models are inside the range, a
-test confirms a known result with eight times the tokens, and is not a blind prediction. The last
-columns also show how a change depends on the number of training tokens, although the two sets of
-models differ in more than that (see [Disclosure](#disclosure))."""
+test confirms a known result with eight times the tokens, and is not a blind prediction. The table
+also shows how a change depends on the number of training tokens. However, the two sets of models
+differ in more than that (see [Disclosure](#disclosure))."""
 
 TEST_TEXT = """\
 The primary models are tested on {tokens:,} tokens: tokens {begin:,} to {end:,} of each of the first
@@ -138,9 +138,8 @@ unknown how much of its decrease is the early-token curse."""
 
 ROTARY_ORDER = """\
 At 16 L, the perplexity of rotary embeddings differs from that of sinusoidal ones by {change}
-({interval}). In the paper, the order is the opposite: trained at {length} tokens and evaluated at
-{longer:,}, its rotary model has a perplexity of {rotary}, and its sinusoidal model one of
-{sinusoidal} (Table 2)."""
+({interval}). The paper has the opposite order. Its models, trained at {length} tokens and evaluated
+at {longer:,}, have a perplexity of {rotary} (rotary) and {sinusoidal} (sinusoidal; Table 2)."""
 
 UNDERTRAINED = """\
 At L = {length}, the paper's sinusoidal models differ from ALiBi by {paper}. Those of this page
@@ -156,8 +155,8 @@ RATE_CHECK = """\
 Trials of 3.0M tokens can choose a rate that is too high. For sinusoidal embeddings, {rate:g} had
 the lowest loss after 3.0M tokens. After 12.0M tokens, its perplexity differed from that of {best:g}
 by {change}. {methods} use {rate:g} without such a check. An error of this size in one of them is
-larger than the margin of E3 (2%), so E3 could come out differently with rates chosen at 12.0M
-tokens."""
+larger than the margin of E3 (2%). With rates chosen at 12.0M tokens, E3 could therefore come out
+differently."""
 
 ESTIMATES = """\
 The secondary models are a separate set, trained for 750 updates of 4,096 tokens with three seeds
