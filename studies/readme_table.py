@@ -54,7 +54,7 @@ def write_readme_table(results: Path, models: StudiedModels, figure: Path, readm
         f"![Perplexity by evaluation length and position method]({_link(figure, readme)})",
         _introduction(results, models),
         readme_table(losses, models).rstrip(),
-        "Outcomes of the six tests:",
+        "Outcomes of the six tests, where S is the number of tokens scored in each window:",
         outcomes_list(run_tests(losses, models)),
     ]
     with atomic_write(readme) as stream:
