@@ -9,8 +9,8 @@ cd "$root"
 
 ./scripts/lint.sh
 echo "== pytest"
-# The models are small, so processes with one thread each keep every core busy. One process more than
-# cores, since many tests wait for a child process. (nproc obeys OMP_NUM_THREADS.)
-processes=$(($(env -u OMP_NUM_THREADS nproc) + 1))
+# The models are small, so processes with one thread each keep every core busy. (nproc obeys
+# OMP_NUM_THREADS.)
+processes=$(env -u OMP_NUM_THREADS nproc)
 export OMP_NUM_THREADS=1
 python -m pytest --numprocesses "$processes" --dist worksteal "$@"

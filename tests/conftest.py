@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from cached_hydra import cache_hydra
 from commands import SHORT, in_process, make_data
 from torch.nn.attention.flex_attention import flex_attention
 from trained import Trained
@@ -43,6 +44,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent.name in CI_FOLDERS:
             item.add_marker("ci")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cached_hydra():
+    with pytest.MonkeyPatch.context() as patch:
+        cache_hydra(patch)
+        yield
 
 
 @pytest.fixture(autouse=True)

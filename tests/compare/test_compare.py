@@ -159,6 +159,7 @@ def test_stopped_training_reports_its_update(tmp_path):
     ]
 
 
+@pytest.mark.ci
 def test_layer_patterns_and_options_share_one_table(
     data_bin, tmp_path, monkeypatch, few_timed_rounds
 ):
@@ -366,6 +367,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     assert set(threads) == {"2"}  # 12 cores, two runs with two trials each
 
 
+@pytest.mark.ci
 def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed_rounds, capsys):
     """The row has its name, a probe, and speeds relative to sinusoidal.
 
@@ -412,6 +414,7 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     assert main([*map(str, words)]) == 0
 
 
+@pytest.mark.ci
 def test_only_an_edited_plugin_is_trained_again(data_bin, tmp_path, monkeypatch):
     """Edit a module that the class of the method is not in."""
     monkeypatch.setattr(sys, "modules", dict(sys.modules))

@@ -226,6 +226,7 @@ def check_accuracy(data, checkpoint):
                 assert correct_of_row[n] == expected
 
 
+@pytest.mark.ci
 def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("alibi_fairseq.reporting.probes.MIN_LEARNED_ACCURACY", 0.0)
     monkeypatch.setattr(child_process, "execute_command", in_this_process)

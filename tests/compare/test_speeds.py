@@ -97,6 +97,7 @@ def timed_lengths(monkeypatch):
     return lengths
 
 
+@pytest.mark.ci
 def test_speeds_are_measured_again_at_new_longest_length(data_bin, tmp_path, timed_lengths):
     comparison = from_mapping(
         {
@@ -117,6 +118,7 @@ def test_speeds_are_measured_again_at_new_longest_length(data_bin, tmp_path, tim
     assert timed_lengths == [32, 64]
 
 
+@pytest.mark.ci
 def test_speeds_are_measured_again_after_an_edit(data_bin, tmp_path, timed_lengths, monkeypatch):
     comparison = from_mapping(
         {

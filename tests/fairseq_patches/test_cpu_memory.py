@@ -49,12 +49,14 @@ def run_program(program: str) -> list[float]:
     return [float(line) for line in output.splitlines()[-2:]]
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_memory_of_freed_tensors_is_reused():
     default_pages, patched_pages = run_program(PROGRAM)
     assert patched_pages < 0.1 * default_pages
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_peak_memory_does_not_include_memory_freed_before():
     before, after = run_program(PEAK_PROGRAM)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from fairseq_runs import training_config
 
@@ -10,6 +12,7 @@ from alibi_fairseq.models.description import training_options
 FLAGS = ("--arch", "alibi_lm", "--lr", "0.1", "--seed", "1", "--save-dir", "a", "--cpu")
 
 
+@cache
 def options_of(*flags: str) -> dict[str, str]:
     return training_options(training_config(*FLAGS, *flags))
 

@@ -77,6 +77,7 @@ def commands(data, path, out):
 
 
 COMMANDS = list(commands("", "", ""))
+FIRST, *OTHERS = ATTACKS
 
 
 def error_message(arguments, capsys) -> str:
@@ -94,7 +95,9 @@ def error_message(arguments, capsys) -> str:
     return message
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    "attack", [FIRST, *(pytest.param(x, marks=pytest.mark.ci) for x in OTHERS)]
+)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_run_no_code(checkpoint, data_bin, tmp_path, mark, capsys, command, attack):
     options = ATTACKS[attack](hostile_code(mark))

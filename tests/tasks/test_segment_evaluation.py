@@ -51,6 +51,7 @@ def test_full_memory_equals_one_forward_pass(trained):
     assert loss == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.ci
 def test_longer_memory_lowers_loss(trained):
     losses = {}
     for length in (0, 16, 64):

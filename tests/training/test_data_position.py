@@ -88,6 +88,7 @@ def test_grouped_shuffling_needs_same_processes():
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--update-freq", "2")
 
 
+@pytest.mark.ci
 def test_training_resumes_on_fewer_processes(tmp_path):
     torch.manual_seed(1)
     data = write_corpus(tmp_path, train=500, valid=60)

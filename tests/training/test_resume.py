@@ -229,6 +229,7 @@ def test_hours_of_other_training_do_not_count(data_bin, checkpoint, tmp_path):
     assert updates_of(tmp_path / "run" / "checkpoint_last.pt") == 3
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("flag", "warns"), [("--bf16", True), ("--memory-efficient-bf16", False)])
 def test_resumed_half_precision_is_warned_of(data_bin, tmp_path, caplog, flag, warns):
     flags = [*SHORT, flag, "--save-dir", tmp_path]

@@ -171,11 +171,12 @@ def files_of(folder) -> dict:
     "limit",
     [
         ("--max-update", "20"),
-        ("--max-epoch", "2"),
-        ("--max-update", "63"),  # an epoch has 32 updates, the last of which is smaller
-        ("--max-update", "64"),
-        ("--stop-time-hours", "1e-9"),
-        ("--max-update", "20", "--stop-min-lr", "1"),
+        pytest.param(("--max-epoch", "2"), marks=pytest.mark.ci),
+        # An epoch has 32 updates, the last of which is smaller.
+        pytest.param(("--max-update", "63"), marks=pytest.mark.ci),
+        pytest.param(("--max-update", "64"), marks=pytest.mark.ci),
+        pytest.param(("--stop-time-hours", "1e-9"), marks=pytest.mark.ci),
+        pytest.param(("--max-update", "20", "--stop-min-lr", "1"), marks=pytest.mark.ci),
     ],
     ids="-".join,
 )
@@ -259,10 +260,11 @@ def undisturbed_runs(data, tmp_path_factory):
 @pytest.mark.parametrize(
     ("update", "interval"),
     [
-        (10, "--validate-interval-updates"),
         (10, "--save-interval-updates"),
-        (32, "--save-interval-updates"),  # the end of an epoch
-        (40, "--save-interval-updates"),  # the end of the training
+        pytest.param(10, "--validate-interval-updates", marks=pytest.mark.ci),
+        # The ends of an epoch and of the training.
+        pytest.param(32, "--save-interval-updates", marks=pytest.mark.ci),
+        pytest.param(40, "--save-interval-updates", marks=pytest.mark.ci),
     ],
 )
 def test_signal_skips_no_validation(

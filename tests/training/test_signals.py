@@ -45,12 +45,12 @@ def wait_for_updates(log, run):
         time.sleep(0.05)
 
 
-QUICK_CASE = ("fairseq-train", signal.SIGUSR1)
+CI_CASE = ("fairseq-train", signal.SIGUSR1)
 CASES = []
 for command in ("train", "hydra-train", "fairseq-train"):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-        marks = () if (command, number) == QUICK_CASE else (pytest.mark.slow,)
-        CASES.append(pytest.param(command, number, marks=marks))
+        mark = pytest.mark.ci if (command, number) == CI_CASE else pytest.mark.slow
+        CASES.append(pytest.param(command, number, marks=mark))
 
 
 @pytest.mark.parametrize(("command", "number"), CASES)
