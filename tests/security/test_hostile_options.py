@@ -213,11 +213,23 @@ def test_safe_types_are_loaded(cfg):
         ("bpe", {"_name": "bert", "bpe_vocab_file": None}, "bpe_vocab_file=FILE"),
         ("bpe", "gpt2", "gpt2_encoder_json=FILE"),
         ("bpe", {"_name": "gpt2", "gpt2_encoder_json": "a.json"}, "gpt2_vocab_bpe=FILE"),
-        ("bpe", {**GPT2, "gpt2_vocab_bpe": ADDRESS}, ADDRESS),
-        ("bpe", {"_name": "sentencepiece", "sentencepiece_model": ADDRESS}, ADDRESS),
-        ("bpe", {"_name": "subword_nmt", "bpe_codes": ADDRESS}, ADDRESS),
-        ("bpe", {"_name": "byte_bpe", "sentencepiece_model_path": ADDRESS}, ADDRESS),
-        ("tokenizer", {"_name": "sentencepiece", "sentencepiece_model": ADDRESS}, ADDRESS),
+        ("bpe", {**GPT2, "gpt2_vocab_bpe": ADDRESS}, "gpt2_vocab_bpe=FILE"),
+        (
+            "bpe",
+            {"_name": "sentencepiece", "sentencepiece_model": ADDRESS},
+            "sentencepiece_model=FILE",
+        ),
+        ("bpe", {"_name": "subword_nmt", "bpe_codes": ADDRESS}, "bpe_codes=FILE"),
+        (
+            "bpe",
+            {"_name": "byte_bpe", "sentencepiece_model_path": ADDRESS},
+            "sentencepiece_model_path=FILE",
+        ),
+        (
+            "tokenizer",
+            {"_name": "sentencepiece", "sentencepiece_model": ADDRESS},
+            "sentencepiece_model=FILE",
+        ),
     ],
 )
 def test_encoders_that_fetch_files_are_rejected(group, encoder, named):
