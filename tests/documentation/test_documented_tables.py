@@ -20,6 +20,14 @@ def test_readme_shows_table_of_demonstration():
         assert printed in page.read_text(encoding="utf-8")
 
 
+def test_example_of_modern_block_shows_its_results():
+    folder = ROOT / "results/examples/modern-block"
+    results = load_results_file(folder / "results.json")
+    (table, _) = length_tables(results.records)  # per token, and per byte
+    printed = markdown.table(table.headers, table.rows).strip()
+    assert printed in (folder / "table.md").read_text(encoding="utf-8")
+
+
 def test_evaluation_page_shows_part_of_loss_by_position_of_primary_models():
     results = []
     for method in ("alibi", "sinusoidal"):
