@@ -28,7 +28,7 @@ from ..runs.run import EvalStep, Run, load_evaluation
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
 from .comparison_runs import ComparisonRun, list_runs
-from .speeds import speed_columns
+from .speeds import load_or_measure_speeds, ratios, speeds_note
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,11 @@ class ComparisonReport:
         models = list_runs(self.comparison, self.folder)
         steps_by_corpus = eval_steps_by_corpus(models)
         columns: dict = {}
+        notes = []
         if self.speeds:
-            columns.update(speed_columns(self.comparison, self.folder))
+            speeds = load_or_measure_speeds(self.comparison, self.folder)
+            columns.update(ratios(speeds.records))
+            notes.append(speeds_note(speeds))
         results_by_corpus = {}
         for corpus, steps in steps_by_corpus.items():
             results = self._save_results(corpus, steps)
@@ -65,7 +68,7 @@ class ComparisonReport:
                 columns.update(probe_columns(corpus, results.records))
 
         summary = training_summary(self.comparison, [model.run for model in models])
-        sections = [f"# {self.comparison.title}", summary]
+        sections = [f"# {self.comparison.title}", summary, *notes]
         files = [self.folder / "table.md"]
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:

@@ -32,7 +32,7 @@ from ..results.files import (
     save_results_file,
 )
 from ..results.groups import ModelKey
-from ..results.names import method_facts
+from ..results.names import machine_of, method_facts
 from ..results.provenance import collect_provenance
 from ..results.record import Benchmark, BenchmarkFile, Model, Provenance
 from ..runs.run import Run
@@ -236,8 +236,8 @@ def speed(tokens: int, seconds: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
-    """Return table columns with speeds and memory.
+def load_or_measure_speeds(comparison: ComparisonConfig, folder: Path) -> BenchmarkFile:
+    """Return the speeds of the models of a comparison.
 
     Models are timed unless ``speeds.json`` already has the same models at the longest evaluation
     length. One corpus and one seed are enough. Models that share a name in results have separate
@@ -262,14 +262,29 @@ def speed_columns(comparison: ComparisonConfig, folder: Path) -> Columns:
             results = existing
     if results is None:
         results = measure_speeds(runs, longest, path)
-    return ratios(results.records)
+    return results
+
+
+def speeds_note(results: BenchmarkFile) -> str:
+    """Return the sentence on the conditions of speeds and memory."""
+    lengths = {str(record.case["tokens"]) for record in results.records if is_evaluation(record)}
+    return (
+        "Speeds and memory are ratios to sinusoidal embeddings of the same training length. "
+        f"Evaluation speed is that of windows of {' or '.join(lengths)} tokens. "
+        f"Machine: {machine_of(results)}."
+    )
+
+
+def is_evaluation(record: Benchmark) -> bool:
+    """Return True if a record is the speed of an evaluation, and not of a training."""
+    return record.case["phase"] == "evaluate"
 
 
 def has_speeds(records: Sequence[Benchmark], runs: Sequence[Run], length: int) -> bool:
     """Return True if records hold the speeds of exactly these runs at an evaluation length."""
     wanted = {timed_key(model_of(training_config(run))) for run in runs}
     measured = {timed_key(record.model) for record in records if record.model is not None}
-    lengths = {record.case["tokens"] for record in records if record.case["phase"] == "evaluate"}
+    lengths = {record.case["tokens"] for record in records if is_evaluation(record)}
     return measured == wanted and lengths == {length}
 
 

@@ -15,11 +15,11 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
-from ..results.names import size_text
+from ..results.names import machine_of, size_text
 from ..results.record import Measurement, ProbeFile
 from . import published, report_tables
 from .comparability import incomparability_reason
-from .report_data import ReportData, machine_of
+from .report_data import ReportData
 from .report_figures import FIGURES, draw_figure
 from .report_writer import ReportWriter
 

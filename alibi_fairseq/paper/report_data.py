@@ -58,25 +58,6 @@ class ReportData:
             yield name, replace(self, measurements=measurements)
 
 
-def machine_of(results_file: ResultsFile) -> str:
-    """Describe the machine of a results file: GPU, or processor and threads, and precision.
-
-    If all records were computed on the CPU, the machine's GPU is left out.
-    """
-    provenance = results_file.provenance
-    hardware = provenance.hardware
-    threads = provenance.threads
-    devices = {getattr(record, "device", None) for record in results_file.records}
-    gpu = None if devices == {"cpu"} else hardware.gpu
-    parts = [gpu or hardware.cpu or "an unknown machine"]
-    if gpu is None and threads:
-        unit = "thread" if threads == 1 else "threads"
-        parts.append(f"{threads} {unit}")
-    if provenance.precision:
-        parts.append(provenance.precision)
-    return ", ".join(parts)
-
-
 def collect(paths: Iterable[Path]) -> ReportData:
     """Load results files and folders of them (:func:`.find_results_files`).
 

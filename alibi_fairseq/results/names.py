@@ -1,4 +1,4 @@
-"""Names of methods, models, and texts in tables and figures."""
+"""Names of methods, models, texts, and machines in tables and figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import MethodSpec, method_name
-from .record import Measurement, Model, ProbeMeasurement, TextKey
+from .record import Measurement, Model, ProbeMeasurement, ResultsFile, TextKey
 
 
 def method_facts(method: MethodSpec) -> dict[str, str]:
@@ -35,6 +35,25 @@ def size_text(layers: int | None, width: int | None) -> str:
         return ""
     unit = "layer" if layers == 1 else "layers"
     return f"{layers} {unit} of width {width}"
+
+
+def machine_of(results_file: ResultsFile) -> str:
+    """Describe the machine of a results file: GPU, or processor and threads, and precision.
+
+    If all records were computed on the CPU, the machine's GPU is left out.
+    """
+    provenance = results_file.provenance
+    hardware = provenance.hardware
+    threads = provenance.threads
+    devices = {getattr(record, "device", None) for record in results_file.records}
+    gpu = None if devices == {"cpu"} else hardware.gpu
+    parts = [gpu or hardware.cpu or "an unknown machine"]
+    if gpu is None and threads:
+        unit = "thread" if threads == 1 else "threads"
+        parts.append(f"{threads} {unit}")
+    if provenance.precision:
+        parts.append(provenance.precision)
+    return ", ".join(parts)
 
 
 def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:

@@ -13,7 +13,7 @@ from results_documents import cells_of, document, evaluation_record
 from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.speeds import key_of, ratios, speed_columns
+from alibi_fairseq.compare.speeds import key_of, load_or_measure_speeds, ratios, speeds_note
 from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results import names
 from alibi_fairseq.results.record import Benchmark, Measurement, Model
@@ -81,6 +81,16 @@ def test_baseline_is_the_model_without_options():
     assert speeds == ["2.00", "1.00"]
 
 
+def test_note_states_baseline_length_and_machine():
+    records = [timed("alibi", 1.0), timed("alibi", 1.0, phase="evaluate")]
+    records[1].case["tokens"] = 256
+    assert speeds_note(document(*records, kind="benchmark")) == (
+        "Speeds and memory are ratios to sinusoidal embeddings of the same training length. "
+        "Evaluation speed is that of windows of 256 tokens. "
+        "Machine: a processor, 2 threads, fp32."
+    )
+
+
 @pytest.fixture
 def timed_lengths(monkeypatch):
     """Return the evaluation length of each measurement, with one timed round on one thread."""
@@ -95,6 +105,11 @@ def timed_lengths(monkeypatch):
     monkeypatch.setattr(speeds, "cores", lambda: 1)
     monkeypatch.setattr(speeds, "time_in_turns", time_and_record)
     return lengths
+
+
+def speed_columns(comparison, folder):
+    """Return the columns with the speeds of a comparison's models."""
+    return ratios(load_or_measure_speeds(comparison, folder).records)
 
 
 @pytest.mark.ci

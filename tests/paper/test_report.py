@@ -16,8 +16,9 @@ from results_documents import (
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published
-from alibi_fairseq.paper.report_data import collect, machine_of
+from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.results.files import save_results_file
+from alibi_fairseq.results.names import machine_of
 from alibi_fairseq.results.record import ProbeMeasurement, ResultsFile
 
 TABLES = {f"table{number:02d}.md" for number in range(2, 16)}
