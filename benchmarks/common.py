@@ -45,6 +45,8 @@ CASE = (
 #: Values of a record that are neither.
 HEAD = ("name", "baseline", "ratio")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "benchmarks"
+#: Folder of new results, in the current folder.
+NEW_RESULTS = Path("runs/benchmarks")
 #: Input of the models. Benchmarks need no data, so that they run from a bare checkout.
 CORPUS = "random tokens"
 PRECISION_NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
@@ -192,7 +194,7 @@ def run(
     parser.add_argument(
         "--out",
         type=Path,
-        help=f"results file (default: results/benchmarks/{name}-cpu.json or {name}-cuda.json)",
+        help=f"results file (default: runs/benchmarks/{name}-cpu.json or {name}-cuda.json)",
     )
     for option, keywords in options.items():
         parser.add_argument("--" + option.replace("_", "-"), **keywords)
@@ -201,7 +203,7 @@ def run(
         args.rounds = 5 if args.quick else 9
     torch.manual_seed(1)
     start = time.time()
-    path = args.out or RESULTS / f"{name}-{device().type}.json"
+    path = args.out or NEW_RESULTS / f"{name}-{device().type}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     provenance = collect_provenance(
         seconds=0,

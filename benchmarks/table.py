@@ -26,16 +26,16 @@ your machine:
 python -m benchmarks.train --quick --out runs/train.json
 ```
 
-- **Files.** Without `--out`, `python -m benchmarks.NAME` writes `results/benchmarks/NAME-cpu.json`
-  or `NAME-cuda.json`. `python -m benchmarks.table` writes this page from these files, which also
-  have commands, versions, speeds in tokens per second, and all other measurements.
+- **Files.** Without `--out`, `python -m benchmarks.NAME` writes `runs/benchmarks/NAME-cpu.json` or
+  `NAME-cuda.json`. `python -m benchmarks.table` writes this page from `results/benchmarks/`, whose
+  files also have commands, versions, speeds in tokens per second, and all other measurements.
 - **`--quick`** uses fewer lengths and rounds.
 - **Speed.** Variants run in alternation (A B A B …). A ratio is computed within each round, and the
   table has the median over the rounds. Other load on the machine therefore affects both sides.
   Above 1 is faster.
 - **Memory** is the peak of one model in a separate process. A ratio above 1 is more memory.
-- **`backends`** is not on this page. This benchmark times every backend on calls of many shapes;
-  `auto` selects by its results.
+- **`backends`** is not on this page. This benchmark times every backend on calls of many shapes.
+  On a CPU, `auto` selects by its results.
 """
 
 

@@ -36,7 +36,7 @@ TOY = dataclasses.replace(models.SMALL, name="toy", words=64, flags=tuple(SHAPE.
 def bench(tmp_path, monkeypatch):
     """Return a function that runs one benchmark on toy models and returns its records."""
     monkeypatch.setattr(models, "SMALL", TOY)
-    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    monkeypatch.setattr(common, "NEW_RESULTS", tmp_path)
     monkeypatch.setattr(common, "matmul_peak", lambda device, dtype: 1e9)
 
     def fake_peak_memory(config: models.StepConfig) -> float:
