@@ -8,6 +8,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from ..registration import without_garbage_collection
+
 
 def import_plugin(folder: str) -> None:
     """Import the plugin that ``--user-dir`` names.
@@ -24,7 +26,8 @@ def import_plugin(folder: str) -> None:
     has_models = (path / "models").exists() or (path / "tasks").exists()
     if is_new_package and path.name.isidentifier() and not has_models:
         sys.path.insert(0, str(path.parent))
-        import_module(path.name)
+        with without_garbage_collection():
+            import_module(path.name)
         return
     from fairseq.utils import import_user_module
 

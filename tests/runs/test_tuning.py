@@ -13,7 +13,7 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
-from alibi_fairseq.positions import METHODS
+from alibi_fairseq.positions import METHODS, PositionMethod
 from alibi_fairseq.results.files import load_results_file, save_results_file
 from alibi_fairseq.results.record import Validation
 from alibi_fairseq.runs import child_process
@@ -154,9 +154,11 @@ def test_diverged_rate_is_not_chosen(data_bin, tmp_path, commands):
 
 
 def test_models_with_equal_labels_have_separate_rows(data_bin, tmp_path, commands, monkeypatch):
-    for name in ("alibi", "none"):
-        monkeypatch.setattr(METHODS[name], "display_name", "Plugin")
-    assert main(compare_command(data_bin, tmp_path)) == 0
+    for name, perplexities in (("one", "alibi"), ("two", "none")):
+        method = type(name, (PositionMethod,), {"display_name": "Plugin"})
+        monkeypatch.setitem(METHODS, name, method)
+        commands.validation[name] = PERPLEXITIES[perplexities]
+    assert main(compare_command(data_bin, tmp_path, methods="one,two")) == 0
     cells = cells_of((tmp_path / "table.md").read_text())
     assert ["Plugin, L=16", "30.00", "20.00", "25.00", "0.004"] in cells
     assert ["Plugin, L=16", "50.00", "40.00", "35.00", "0.008"] in cells
