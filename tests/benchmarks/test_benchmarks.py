@@ -319,9 +319,8 @@ def test_cached_decoding_matches_full_passes(name):
 def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "RESULTS", tmp_path)
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
-    variants = {"stock", "materialised", "no bias", "sinusoidal", "alibi"}
     trained = bench("train", "--lengths", "16", "32", "--rounds", "1", "--no-memory")
-    check(trained, variants)
+    check(trained, VARIANTS | set(MODERN_VARIANTS))
     ours = {
         "name": "step, ours",
         "variant": "ours",
