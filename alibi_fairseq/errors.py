@@ -6,11 +6,9 @@ unexpected error.
 
 from __future__ import annotations
 
-import builtins
 import difflib
 import errno
 import io
-import linecache
 import logging
 import os
 import re
@@ -19,8 +17,8 @@ import sys
 import tempfile
 import textwrap
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -164,54 +162,6 @@ def escape_unprintable(text: str) -> str:
     return "".join(characters)
 
 
-@contextmanager
-def option_errors() -> Iterator[None]:
-    """Convert exceptions of fairseq's code to a UserInputError where only options can cause them.
-
-    fairseq checks few options. Any other wrong value raises a plain Python exception where it is
-    used first.
-    """
-    try:
-        yield
-    except Exception as error:
-        rejected = None if explain(error) else _option_error(error)
-        if rejected is None:
-            raise
-        logging.getLogger(__name__).debug("options cannot be used", exc_info=True)
-        raise rejected from error
-
-
-def _option_error(exception: Exception) -> UserInputError | None:
-    """Return an error that names the line of fairseq that failed; None for other exceptions."""
-    kind, message = _kind_and_message(exception)
-    type_of_child = getattr(builtins, kind, None)
-    named = type_of_child if isinstance(type_of_child, type) else type(exception)
-    # Not subclasses of RuntimeError, such as torch.OutOfMemoryError.
-    if not (issubclass(named, _OPTION_ERRORS) or named in (Exception, RuntimeError)):
-        return None
-    if named is RuntimeError and re.search(_OF_A_DEVICE, message):
-        return None
-    trace = "".join(traceback.format_exception(exception))  # with that of a child process
-    frames = re.findall(r'File "(.+?)", line (\d+), in', trace)
-    fairseq = [name for name in ("fairseq", "fairseq_cli") if name in sys.modules]
-    folders = [FOLDER, *(Path(sys.modules[name].__path__[0]) for name in fairseq)]
-    innermost = None
-    for file, line in frames:
-        in_folders = any(map(Path(file).is_relative_to, folders))
-        if in_folders and not any(map(Path(file).is_relative_to, _CALLED_BY_FAIRSEQ)):
-            innermost = (file, int(line))
-    if innermost is None or Path(innermost[0]).is_relative_to(FOLDER):
-        return None
-    statement = linecache.getline(*innermost).strip()
-    reason = textwrap.shorten(message, 300, placeholder=" …").rstrip(".")
-    if not statement.startswith("raise"):
-        reason = f"{kind} in `{statement}`, {reason}"
-    return UserInputError(
-        f"fairseq cannot run with these options: {reason}. Change the option that causes it. "
-        "LOGLEVEL=DEBUG shows the traceback."
-    )
-
-
 def _unexpected(exception: BaseException) -> str:
     """Write the traceback of an exception to a file; return type, message, and file name.
 
@@ -266,39 +216,20 @@ def explain(exception: BaseException) -> str | None:
     if "HydraException" in bases and exception.__cause__ is not None:
         reason = str(exception.__cause__).partition("\n")[0]
         return f"{sentence} ({' '.join(reason.split())})."
-    if {kind, *bases} & {"UserInputError", "FairseqImportError", "HydraException"}:
+    of_user = {error.__name__ for error in UserInputError.__subclasses__()}
+    of_user |= {"UserInputError", "FairseqImportError", "HydraException"}
+    if of_user.intersection((kind, *bases)):
         return sentence
     if isinstance(exception, OSError) and exception.errno in _OF_THE_MACHINE:
         place = exception.filename or "The output"
         return f"{str(place)[:200]} cannot be used ({exception.strerror})."
     if isinstance(exception, ModuleNotFoundError) and (exception.name or "") in _OPTIONAL:
         return f"{sentence}; run {_OPTIONAL[exception.name or '']}."
-    if kind == "IndexError" and message == "index out of range in self":
-        return f"{message}; {_advice_on_lookup(exception)}."
     for pattern, advice in _KNOWN.items():
         if re.search(pattern, f"{kind}: {message}", re.DOTALL):
             short = textwrap.shorten(message, 500, placeholder=" …")
             return f"{short.rstrip('.')}; {advice}." if advice else short
     return None
-
-
-def _advice_on_lookup(exception: BaseException) -> str:
-    """Return the advice for a lookup beyond a table of embeddings, from the traceback."""
-    trace = "".join(traceback.format_exception(exception))  # with that of a child process
-    if "embed_tokens(" in trace:
-        return (
-            "the data holds a word number beyond its dictionary: prepare it again with this "
-            "dict.txt"
-        )
-    place = ""
-    for file, line in re.findall(r'File "(.+?)", line (\d+), in', trace):
-        if "torch" not in Path(file).parts:
-            place = f" in line {line} of {file}"
-    return (
-        "a position method or another module looked up a row that its table lacks, such as the "
-        "position -1 at padding or a position beyond the training length: correct the lookup"
-        f"{place}"
-    )
 
 
 def _kind_and_message(exception: BaseException) -> tuple[str, str]:
@@ -312,22 +243,8 @@ def _kind_and_message(exception: BaseException) -> tuple[str, str]:
     return kind.rsplit(".", 1)[-1], message.strip()
 
 
-#: Packages whose functions fairseq calls in place of its own.
-_CALLED_BY_FAIRSEQ = (FOLDER / "fairseq_patches", FOLDER / "training")
 #: Longest list of choices in a message.
 _FEW_CHOICES = 20
-#: Types of exceptions that Python raises for an unusable value.
-_OPTION_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-#: Messages of PyTorch's errors that no option causes alone.
-_OF_A_DEVICE = "memory|CUDA|CUBLAS|cuDNN|NCCL|DataLoader worker"
 #: OS errors that only the user can fix.
 _OF_THE_MACHINE = {
     errno.ENOSPC,
@@ -374,6 +291,10 @@ _KNOWN = {
     r"Error\(s\) in loading state_dict|Cannot load model parameters": (
         "this is a model of another architecture, or of a dictionary of another size: use the "
         "options and the dict.txt it was trained with, or another folder"
+    ),
+    "^IndexError: index out of range in self": (
+        "the data has a token ID beyond its dict.txt, and must be prepared again, or a position "
+        "method looks up a row that its table lacks"
     ),
     "^OutOfMemoryError: ": (
         "the memory of the GPU does not suffice: lower --memory-gb (eval), --max-tokens, or the "

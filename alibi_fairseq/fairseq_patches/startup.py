@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 from fairseq import options, utils
-from fairseq.dataclass import utils as dataclass_utils
 from fairseq.utils import safe_getattr
 from omegaconf import DictConfig, OmegaConf
 
 from ..checkpoints.option_validation import check_values, plain_values
-from ..errors import FOLDER, PACKAGE, UserInputError, option_errors, usage_error
+from ..errors import FOLDER, PACKAGE, UserInputError, usage_error
 from . import patch_method
 from .distributed import runs_without_gpu
 
@@ -182,18 +181,7 @@ def report_usage_errors(parse, parser, *arguments, **keywords):
         raise usage_error(message, Path(sys.argv[0]).name)
 
     parser.error = error
-    with option_errors():
-        return parse(parser, *arguments, **keywords)
-
-
-@patch_method(dataclass_utils, "convert_namespace_to_omegaconf")
-def report_option_errors(convert, args):
-    """Report a value that fits no field of fairseq's dataclasses in one sentence.
-
-    fairseq raises a bare exception (no issue is known).
-    """
-    with option_errors():
-        return convert(args)
+    return parse(parser, *arguments, **keywords)
 
 
 @patch_method(utils, "import_user_module")

@@ -9,7 +9,6 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
-from ..errors import option_errors
 from ..training import progress, save_dir, shutdown
 from ..training.training_record import record_training
 from . import distributed, patch_method, startup
@@ -34,8 +33,7 @@ def check_and_call_main(call_main, cfg, main, **keywords):
     startup.check(cfg, program)
     distributed.join(cfg, program)
     if program != "train":
-        with option_errors():
-            return call_main(cfg, main, **keywords)
+        return call_main(cfg, main, **keywords)
     with (
         save_dir.lock_save_dir(cfg.checkpoint.save_dir, distributed.rank_of(cfg)),
         shutdown.listening() as request,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..errors import UserInputError, option_errors
+from ..errors import UserInputError
 
 #: Variable that names a file. A training creates it when it has made an update or has none left.
 _UPDATED = "ALIBI_FAIRSEQ_UPDATED"
@@ -51,11 +51,6 @@ def updates_expected(stop_requested: Callable[[], bool]) -> Iterator[None]:
         os.environ[_UPDATED] = str(updated)
         try:
             yield
-        except Exception as error:
-            if updated.exists():
-                raise
-            with option_errors():
-                raise error
         finally:
             os.environ.pop(_UPDATED, None)
         if not updated.exists() and not stop_requested():

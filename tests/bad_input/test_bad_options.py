@@ -49,14 +49,8 @@ TRAINING = {
     "--fp16": "--fp16",
     "--arch alibi_lm_tny": "Did you mean 'alibi_lm_tiny'?",
     "--position-method my_method": "--user-dir",
-    # fairseq, NumPy, or PyTorch raises an error where it uses the value first.
     "--criterion ctc": "criterion 'ctc'",
-    "--adaptive-softmax-cutoff 20,10": "negative dimension",
-    "--adam-betas test": "self.cfg.adam_betas",
-    "--update-freq ' '": "ast.literal_eval",
     "--seed 99999999999999999999999": "train_seed",
-    "--quant-noise-pq 0.1 --quant-noise-pq-block-size 0": "block_size",
-    "--criterion adaptive_loss --adaptive-softmax-cutoff 10,20": "--ddp-backend=legacy_ddp",
 }
 
 
@@ -74,6 +68,7 @@ UNEXPECTED = (
     *(
         "--adaptive-input --adaptive-input-cutoff 20,10",
         "--adam-betas (0.9)",
+        "--criterion adaptive_loss --adaptive-softmax-cutoff 10,20",
         "--lr =",
         "--task masked_lm",
     ),

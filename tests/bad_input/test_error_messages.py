@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import re
 import sys
 
 import pytest
 import torch
 from commands import PACKAGE, SHORT, as_process
-from conftest import random_tokens, small_model
-from fairseq.data import Dictionary
 from hydra.errors import MissingConfigException
 from torch.multiprocessing import ProcessRaisedException
 
-from alibi_fairseq.errors import UserInputError, explain, is_command, option_errors, print_error
-from alibi_fairseq.positions import METHODS
+from alibi_fairseq.errors import UserInputError, explain, is_command, print_error
 
 ERROR_IN_PROCESS = """
 
@@ -29,22 +25,6 @@ During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
 alibi_fairseq.errors.UserInputError: Wrong: do this.
 """
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("CUDA error: an illegal memory access"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-    ],
-)
-def test_device_errors_name_no_option(monkeypatch, error):
-    def fail(*_):
-        raise error
-
-    monkeypatch.setattr(Dictionary, "__len__", fail)
-    with pytest.raises(type(error)), option_errors():
-        Dictionary.finalize(Dictionary())
 
 
 @pytest.mark.parametrize(
@@ -69,31 +49,6 @@ def test_explanation_of_an_error(error, sentence):
         assert explanation is None
     else:
         assert sentence in explanation
-
-
-class PositionTable(METHODS["none"]):
-    """Position embeddings without a row for padding."""
-
-    def embed(self, positions):
-        table = torch.zeros(self.config.train_length, self.config.embed_dim)
-        return torch.nn.functional.embedding(positions, table)
-
-
-@pytest.mark.parametrize(
-    ("method", "token", "advice"),
-    [
-        ("none", 10**6, "the data holds a word number beyond its dictionary"),
-        ("table", 1, r"such as the position -1 at padding .* of .*test_error_messages\.py"),
-    ],
-)
-def test_lookup_beyond_a_table_names_its_cause(monkeypatch, method, token, advice):
-    """Token 1 is padding."""
-    monkeypatch.setitem(METHODS, "table", PositionTable)
-    tokens = random_tokens(1, 8)
-    tokens[0, -1] = token
-    with pytest.raises(IndexError) as caught:
-        small_model(method)(tokens)
-    assert re.search(advice, explain(caught.value))
 
 
 def test_error_does_not_control_the_terminal(capsys):
