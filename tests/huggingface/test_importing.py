@@ -147,18 +147,6 @@ def test_export_round_trip(method, flags, tmp_path, capsys):
         torch.testing.assert_close(scores, expected_scores, rtol=0, atol=1e-6)
 
 
-AXIAL = {"rope_type": "axial", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
-YARN_WITH_MSCALE = {
-    "rope_type": "yarn",
-    "rope_theta": 10000.0,
-    "partial_rotary_factor": 1.0,
-    "factor": 4.0,
-    "original_max_position_embeddings": 48,
-    "mscale": 0.7,
-    "mscale_all_dim": 0.7,
-}
-
-
 def test_unknown_configuration_keys_are_ignored(tmp_path):
     """Some of these keys make transformers download kernels or import code."""
     folder = save_random_model("gpt-neox", tmp_path / "model")
