@@ -162,7 +162,7 @@ def check_type(option: str, value, declared) -> None:
     members = typing.get_args(declared) or (declared,)  # several for a Union, such as Optional
     types = [member for member in members if isinstance(member, type)]
     if option == "attention_window" and type(value) is int:
-        fits = 0 <= value < LARGEST  # in checkpoints of earlier versions, and in overrides
+        fits = 0 <= value < LARGEST  # in overrides
     elif option.endswith("_cutoff") and isinstance(value, list):
         fits = all(type(item) is int and 0 < item < LARGEST for item in value)
     elif isinstance(value, str):

@@ -33,8 +33,6 @@ _SETTINGS = "settings.json"
 _LOCK = "lock"
 #: Completion marker in OUT/work: the normalized text has been written.
 _TEXT_MARKER = "text.json"
-#: Settings that folders of earlier versions may lack.
-_ADDED_SETTINGS = ("encoder_json", "files", "unit")
 _ADVICE = "choose another --out or delete that folder"
 
 
@@ -173,7 +171,7 @@ def _finished_manifest(out: Path, settings: dict) -> dict | None:
             "this command. Choose another --out, or move it."
         )
     description = f"{data_bin} was prepared"
-    check_settings(manifest["settings"], settings, description, _ADVICE, _ADDED_SETTINGS)
+    check_settings(manifest["settings"], settings, description, _ADVICE)
     if _settings_in(out / "work") == manifest["settings"]:
         with suppress(OSError):  # another process is deleting it
             _delete_work_folder(out / "work")
@@ -192,7 +190,7 @@ def _use_work_folder(work: Path, settings: dict) -> Iterator[None]:
     with locked(work / _LOCK, "--out", "preparation"):
         description = f"{work} holds an unfinished preparation"
         existing = _settings_in(work)
-        check_settings(existing, settings, description, _ADVICE, _ADDED_SETTINGS)
+        check_settings(existing, settings, description, _ADVICE)
         write_settings(work / _SETTINGS, settings)
         try:
             yield

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 
-from ..data.tokenization import UNKNOWN_PIECE, WordPiece
 from ..errors import UserInputError
 from ..results.data_folder import DOCUMENTS_FILE, DataFolder
 from .scoring import SplitTensors
@@ -104,7 +103,7 @@ def load_split(folder: DataFolder, name: str, dictionary: Dictionary) -> Split:
     line_starts = np.cumsum(sizes) - sizes
     line_starts = line_starts[sizes > 0]
     kind = folder.tokenizer.get("kind")
-    text_size = _text_size_in_manifest(folder, name, tokens, dictionary)
+    text_size = _text_size_in_manifest(folder, name)
     if text_size is None:
         text_size = measure_text_size(tokens, line_starts, dictionary, kind)
     return Split(name, tokens, line_starts, dictionary, text_size, kind)
@@ -118,9 +117,7 @@ def _load_lines(data: Path, name: str, dictionary: Dictionary):
     return data_utils.load_indexed_dataset(str(data / name), dictionary)
 
 
-def _text_size_in_manifest(
-    folder: DataFolder, name: str, tokens: np.ndarray, dictionary: Dictionary
-) -> TextSize | None:
+def _text_size_in_manifest(folder: DataFolder, name: str) -> TextSize | None:
     """Return the size of a split's text from the manifest, or None if the manifest has none.
 
     A split with unknown tokens has neither words nor bytes, as in :func:`measure_text_size`. The
@@ -131,10 +128,6 @@ def _text_size_in_manifest(
         return None
     counts = folder.manifest["splits"][name]
     if counts.get("unknown"):
-        return TextSize()
-    # In manifests of earlier versions, `unknown` does not count WordPiece's [UNK].
-    is_wordpiece = folder.tokenizer.get("kind") == WordPiece.kind
-    if is_wordpiece and np.any(tokens == dictionary.index(UNKNOWN_PIECE)):
         return TextSize()
     return TextSize(words=counts["words"] + counts["lines"], bytes=counts["bytes"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +75,7 @@ def write_settings(path: Path, settings: dict) -> None:
         json.dump(_as_read_back(settings), stream, indent=1)
 
 
-def check_settings(
-    existing: dict | None,
-    wanted: dict,
-    work: str,
-    advice: str,
-    added: Collection[str] = (),
-) -> None:
+def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) -> None:
     """Check that existing work has the settings that it should have.
 
     Args:
@@ -89,8 +83,6 @@ def check_settings(
         wanted: settings that it should have.
         work: beginning of the error message.
         advice: end of the error message.
-        added: settings that earlier versions did not record. One that the existing work lacks is
-            not compared.
 
     Raises:
         UserInputError: a setting differs. The message names the first one.
@@ -99,8 +91,6 @@ def check_settings(
         return
     wanted = _as_read_back(wanted)
     for key in sorted({*existing, *wanted}):
-        if key in added and key not in existing:
-            continue
         before = existing.get(key)
         now = wanted.get(key)
         if before == now:

@@ -213,8 +213,6 @@ def _batch_options(cfg) -> dict:
 def _model_options(cfg) -> dict:
     """Return the options of the model as plain values."""
     options = _group(cfg, "model")
-    if "attention_window" in options:  # a number in checkpoints of earlier versions
-        options["attention_window"] = str(options["attention_window"])
     if options.get("alibi_slopes") == "random":  # drawn by the seed, with which they change
         options["alibi_slopes"] = f"{_RANDOM_SLOPES} {options.get('train_seed')}"
     if "rotary_scaling" in options:

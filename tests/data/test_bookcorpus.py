@@ -1,6 +1,4 @@
-import json
 import re
-import shutil
 import zipfile
 
 import pytest
@@ -15,7 +13,6 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_size import TextSize
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.manifest import save
 
 SETTINGS = dict(held_out=10, vocab_size=400)
 
@@ -80,15 +77,6 @@ def test_books_and_lines_are_other_settings(prepared, folder):
     lines = BookCorpus(sorted(folder.iterdir()), allow_other_text=True, **SETTINGS)
     with pytest.raises(UserInputError, match="unit: 'book' there, 'block of lines' now"):
         prepare_corpus(lines, out)
-
-
-def test_folder_without_unit_in_settings_is_kept(prepared, folder, tmp_path):
-    shutil.copytree(prepared[0], tmp_path / "out")
-    path = tmp_path / "out" / "data-bin" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["settings"]["unit"]
-    path.write_text(json.dumps(manifest))
-    assert prepare_corpus(BookCorpus([folder], **SETTINGS), tmp_path / "out") == (manifest, False)
 
 
 def test_near_duplicates_are_in_one_split(prepared):
@@ -188,8 +176,5 @@ def test_bookcorpus_uses_given_wordpiece(folder, tmp_path):
     # The word "Quoted" is in each of ten books, and the vocabulary has no Q.
     assert manifest["splits"]["train"]["unknown"] == 10
     data_bin = tmp_path / "out" / "data-bin"
-    # An earlier version did not count them.
-    manifest["splits"]["train"]["unknown"] = 0
-    save(manifest, data_bin)
     split = load_split(DataFolder.open(data_bin), "train", load_dictionary(data_bin))
     assert split.text_size == TextSize()

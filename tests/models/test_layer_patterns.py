@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 
 from alibi_fairseq.attention import BACKENDS
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.huggingface.conversion import convert_decoder
 from alibi_fairseq.positions import METHODS, MethodSpec
 
@@ -222,14 +221,3 @@ def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, cap
     )
     assert unlimited.model.position_method == "rotary+none"
     assert unlimited.perplexity != record.perplexity
-
-
-def test_integer_window_of_old_checkpoints_is_read(checkpoint, data_bin, tmp_path):
-    state = torch.load(checkpoint, weights_only=False)
-    state["cfg"]["model"]["attention_window"] = 0
-    save_dir = tmp_path / "run"
-    save_dir.mkdir()
-    torch.save(state, save_dir / "checkpoint_last.pt")
-    loaded = load_checkpoint(save_dir / "checkpoint_last.pt", data_bin)
-    assert loaded.model.position_method == "alibi"
-    in_process("train", data_bin, *SHORT, "--save-dir", save_dir, "--max-update", 4)
