@@ -44,6 +44,7 @@ def test_documented_plugin_passes(plugin):
     assert rows == ["method", "root"]
 
 
+@pytest.mark.ci
 def test_failure_is_named_and_sets_the_exit_code(plugin):
     with (plugin / "__init__.py").open("a") as stream:
         stream.write(BROKEN)
@@ -56,7 +57,7 @@ def test_failure_is_named_and_sets_the_exit_code(plugin):
 
 
 @pytest.mark.parametrize("name", ["table.md", "table.tex"])
-def test_table_is_written(name, tmp_path, capsys):
+def test_table_is_written(name, tmp_path, capsys, uncompiled_flex):
     out = tmp_path / name
     assert cli.main(["check", "--methods", "learned,alibi/alibi_scale=2", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
