@@ -25,6 +25,9 @@ During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
 alibi_fairseq.errors.UserInputError: Wrong: do this.
 """
+UNKNOWN_METHOD_IN_PROCESS = ERROR_IN_PROCESS.replace(
+    "errors.UserInputError", "positions.registry.UnknownMethodError"
+)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,7 @@ alibi_fairseq.errors.UserInputError: Wrong: do this.
         (RuntimeError("Cannot resume training due to dataloader mismatch."), "fewer batches"),
         (ProcessRaisedException("\n\n-- Process 1 …\nTraceback …\nKeyError: 'x'\n", 1, 1), None),
         (ProcessRaisedException(ERROR_IN_PROCESS, 0, 1), "Wrong: do this."),
+        (ProcessRaisedException(UNKNOWN_METHOD_IN_PROCESS, 0, 1), "Wrong: do this."),
         (UserInputError("on\n two lines"), "on two lines"),
         (MissingConfigException("no such\nfile", "x"), "no such file"),
         (ModuleNotFoundError("No module named 'alibi_fairseq.x'", name="alibi_fairseq.x"), None),
