@@ -6,7 +6,7 @@ import argparse
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,8 @@ class Eval(CliCommand):
     def _print_loss_by_position(self, measurements: list[Measurement]) -> None:
         from ..reporting.loss_by_position import position_tables
 
-        tables = position_tables(measurements)
+        # The notes below state the conditions once for all tables.
+        tables = [replace(table, conditions="") for table in position_tables(measurements)]
         print(markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
 
     def _check_probe(self) -> None:
