@@ -38,16 +38,10 @@ def open_input(path: str | os.PathLike, mode: str = "rb", **keywords: Any) -> An
         mode, keywords: as for ``open``.
 
     Raises:
-        UserInputError: its name is not UTF-8, or it is a folder, a device, or a pipe. A device or a
-            pipe may never end and can be read only once.
+        UserInputError: it is a device or a pipe, which may never end and can be read only once.
     """
-    name = os.fspath(path)
-    if name != name.encode(errors="replace").decode():
-        raise UserInputError(f"The file name {name!a} is not UTF-8; rename it.")
     kind = os.stat(path).st_mode
-    if stat.S_ISDIR(kind):
-        raise UserInputError(f"{path} is a folder; name a file in it.")
-    if not stat.S_ISREG(kind):
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
         raise UserInputError(
             f"{path} is a device or a pipe; write its content to a file and name that."
         )
@@ -179,7 +173,7 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
         flag, work: the option that names the place and what holds the lock, for messages.
 
     Raises:
-        UserInputError: another process holds the lock, or the file cannot be created.
+        UserInputError: another process holds the lock.
     """
     path = Path(path)
     stream = None
@@ -197,12 +191,8 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
 
 
 def _try_to_lock(path: Path, flag: str, work: str) -> IO | None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = path.open("a+", encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserInputError(f"{flag}: {path.parent} cannot be written to ({reason}).") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stream = path.open("a+", encoding="utf-8")
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -271,20 +261,17 @@ def read_json(path: str | os.PathLike) -> Any:
     """Read an untrusted JSON file.
 
     Raises:
-        UserInputError: the file cannot be read, is not UTF-8 or JSON, is nested too deeply, or
-            holds text that cannot be written again (half a surrogate pair).
+        UserInputError: the file is not UTF-8 or JSON, is nested too deeply, or holds text that
+            cannot be written again (half a surrogate pair).
     """
+    with open_input(path) as stream:
+        content = stream.read()
     try:
-        with open_input(path, "r", encoding="utf-8") as stream:
-            content = json.load(stream)
-        json.dumps(content, ensure_ascii=False).encode()
-    except UserInputError:
-        raise
-    except OSError as error:
-        raise UserInputError(f"{path}: cannot be read ({error.strerror}).") from error
+        value = json.loads(content.decode())
+        json.dumps(value, ensure_ascii=False).encode()
     except (RecursionError, ValueError) as error:
         raise UserInputError(f"{path}: not a JSON file ({error}).") from error
-    return content
+    return value
 
 
 class _YamlLoader(yaml.SafeLoader):
@@ -331,8 +318,7 @@ def read_yaml(path: str | os.PathLike) -> Any:
     """Read a YAML file.
 
     Raises:
-        UserInputError: the file cannot be read or is not YAML, a key appears twice, or an integer
-            is not decimal.
+        UserInputError: the file is not YAML, a key appears twice, or an integer is not decimal.
     """
     with open_input(path) as stream:
         content = stream.read()

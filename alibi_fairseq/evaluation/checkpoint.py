@@ -256,7 +256,7 @@ def recorded_model(checkpoint: Path) -> Model | None:
     """Return the model in the training record next to a checkpoint, or None without one."""
     try:
         validations = load_training(checkpoint.parent).records
-    except UserInputError:
+    except (FileNotFoundError, UserInputError):
         return None
     return validations[-1].model
 

@@ -44,14 +44,15 @@ def join(cfg: DictConfig, program: str) -> None:
     without_gpu = runs_without_gpu(cfg)
     started = started_together()
     no_aggregation = f"fairseq-{program.replace('_', '-')} does not aggregate across processes"
+    several = UserInputError(
+        f"{no_aggregation}. Start one process, without --distributed-init-method or with "
+        "--distributed-world-size 1."
+    )
     if cfg.common.tpu:
         return
     if job.distributed_init_method is None:
         if started > 1 and program not in SHARED_WORK:
-            raise UserInputError(
-                f"{started} processes were started together, but {no_aggregation}. Start one "
-                "process."
-            )
+            raise several
         if "RANK" in os.environ and started > 1:
             default = max(1, torch.cuda.device_count())
             if job.distributed_world_size not in (started, default):
@@ -78,10 +79,7 @@ def join(cfg: DictConfig, program: str) -> None:
             logger.info(f"{no_aggregation}, so it runs in one process on one GPU")
             job.distributed_world_size = 1
     elif job.distributed_world_size > 1 and program not in SHARED_WORK:
-        raise UserInputError(
-            f"{no_aggregation}. Add --distributed-world-size 1, or remove "
-            "--distributed-init-method."
-        )
+        raise several
     if without_gpu and job.distributed_world_size > 1:
         # fairseq's defaults for several processes need GPUs (facebookresearch/fairseq#2879).
         if job.distributed_backend == "nccl":
@@ -94,11 +92,7 @@ def join(cfg: DictConfig, program: str) -> None:
 def started_together() -> int:
     """Return the number of processes that torchrun or srun has started; 1 without them."""
     if all(key in os.environ for key in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
-        rank = int(os.environ["RANK"])
-        size = int(os.environ["WORLD_SIZE"])
-        if not 0 <= rank < size:  # the others would wait for this process forever
-            raise UserInputError(f"RANK={rank} must be at least 0 and less than WORLD_SIZE={size}.")
-        return size
+        return int(os.environ["WORLD_SIZE"])
     # Set by srun for each step; a batch script that runs outside of a step has none.
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
 from pathlib import Path
 
@@ -27,38 +26,13 @@ def check(cfg: DictConfig, program: str) -> None:
         cfg: fairseq's configuration.
         program: the name of the command's module: ``train``, ``eval_lm``, ``generate``, …
     """
-    multiple = cfg.dataset.required_batch_size_multiple
-    if multiple < 1:  # fairseq divides by it in compiled code, which kills the process
-        raise UserInputError(f"--required-batch-size-multiple must be at least 1, not {multiple}.")
     if program == "eval_lm":
         check_context_window(cfg)
     if program == "train":
         check_precision(cfg)
         check_start_checkpoint(cfg)
-        check_position_options(cfg)
-        check_training_length(cfg)
+        check_unused_options(cfg)
         check_loadable(cfg)
-
-
-def check_training_length(cfg: DictConfig) -> None:
-    """Check that ``--tokens-per-sample`` is the length of the training sequences."""
-    method = safe_getattr(cfg.model, "position_method")
-    length = safe_getattr(cfg.task, "tokens_per_sample")
-    if method is None or length is None:
-        return
-    longest = safe_getattr(cfg.task, "max_target_positions")
-    if longest not in (None, length):
-        raise UserInputError(
-            f"--max-target-positions {longest} has no effect on this model. Remove it, and choose "
-            "the training length by --tokens-per-sample."
-        )
-    unclamped = not safe_getattr(cfg.model, "clamp_learned_positions")
-    if "learned" in method.split(",") and safe_getattr(cfg.task, "add_bos_token") and unclamped:
-        raise UserInputError(
-            f"--add-bos-token makes sequences of {length + 1} tokens, and learned positions are "
-            f"limited to --tokens-per-sample {length}. Remove --add-bos-token, or choose another "
-            "--position-method."
-        )
 
 
 def check_loadable(cfg: DictConfig) -> None:
@@ -72,22 +46,23 @@ def check_loadable(cfg: DictConfig) -> None:
         ) from error
 
 
-def check_position_options(cfg: DictConfig) -> None:
-    """Check that no option of fairseq's models asks for positions or attention in another way.
-
-    ``--position-method`` alone determines them, and these options would have no effect.
-    """
+def check_unused_options(cfg: DictConfig) -> None:
+    """Check that no option of fairseq's models is given that has no effect on models of ours."""
     if safe_getattr(cfg.model, "position_method") is None:
         return
-    for flag in (
-        "--decoder-learned-pos",
-        "--no-token-positional-embeddings",
-        "--decoder-xformers-att-config",
-    ):
-        if safe_getattr(cfg.model, flag.removeprefix("--").replace("-", "_")):
+    longest = safe_getattr(cfg.task, "max_target_positions")
+    length = safe_getattr(cfg.task, "tokens_per_sample")
+    unused = {
+        "--decoder-learned-pos": cfg.model.decoder_learned_pos,
+        "--no-token-positional-embeddings": cfg.model.no_token_positional_embeddings,
+        "--decoder-xformers-att-config": cfg.model.decoder_xformers_att_config,
+        f"--max-target-positions {longest}": longest not in (None, length),
+    }
+    for option, given in unused.items():
+        if given:
             raise UserInputError(
-                f"{flag} has no effect on this model. Remove it, and choose the positions by "
-                "--position-method, such as learned or none."
+                f"{option} has no effect on this model. Remove it: --position-method chooses the "
+                "positions, and --tokens-per-sample the training length."
             )
 
 
@@ -192,21 +167,11 @@ def import_user_dir(import_user_module, args):
     unique" when ``--user-dir`` leads to it through a link (facebookresearch/fairseq#2815).
 
     Raises:
-        UserInputError: there is no such folder, its name is not that of a module, or it is a second
-            copy of this package.
+        UserInputError: there is no such folder, or it is a second copy of this package.
     """
     folder = getattr(args, "user_dir", None)
     if folder is None or Path(folder).resolve() == FOLDER:
         return
-    if Path(folder).is_file():
-        raise UserInputError(
-            f"--user-dir {folder} is a file. Pass a folder with the plugin's code in __init__.py."
-        )
-    if "." in os.path.basename(os.path.abspath(folder)):
-        raise UserInputError(
-            f"--user-dir {folder} has a dot in its name, which Python cannot import. Rename the "
-            "folder."
-        )
     if Path(folder).name == PACKAGE:
         raise UserInputError(
             f"Two copies of {PACKAGE}: {FOLDER} is already imported and "

@@ -67,12 +67,8 @@ def dictionary_sha256(data: str | os.PathLike) -> str:
     path = Path(data)
     if not path.is_file():
         path = data_folders(data)[0] / "dict.txt"
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserInputError(f"{path}: not a dictionary (not UTF-8 text).") from error
     symbols = []
-    for line in lines:
+    for line in path.read_text(encoding="utf-8").split("\n"):
         if line.strip():
             entry = line.rstrip().removesuffix(f" {_OVERWRITE_FLAG}")
             symbol = entry.rsplit(" ", 1)[0]  # without its count; the symbol may contain spaces

@@ -48,16 +48,13 @@ def load_results_file(path: str | os.PathLike) -> ResultsFile:
             as the settings of a run.
     """
     content = read_json(path)
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+    header = content if isinstance(content, dict) else {}
+    kind = header.get("kind")
+    identity = (header.get("schema"), header.get("version"))
+    if identity != (SCHEMA, VERSION) or kind not in FILE_CLASSES:
         raise UserInputError(
-            f"{path} is not a results file. Pass results files, such as the results.json of a "
-            "comparison, or folders that contain no other *.json files."
-        )
-    kind = content.get("kind")
-    if content.get("version") != VERSION or kind not in FILE_CLASSES:
-        raise UserInputError(
-            f"{path} has version {content.get('version')} and kind {kind}. This release reads "
-            f"version {VERSION} of {', '.join(FILE_CLASSES)}."
+            f"{path} is not a results file of version {VERSION}. Pass results files, such as the "
+            "results.json of a comparison, or folders that contain no other *.json files."
         )
     fields = {key: value for key, value in content.items() if key not in _HEADER}
     return parse_json(FILE_CLASSES[kind], fields, str(path))
@@ -69,10 +66,8 @@ def load_training(folder: Path) -> TrainingFile:
     Raises:
         UserInputError: as :func:`load_results_file`.
     """
-    path = folder / TRAINING_FILE
-    results = load_results_file(path)
-    if not isinstance(results, TrainingFile):
-        raise UserInputError(f"{path} is not the record of a training.")
+    results = load_results_file(folder / TRAINING_FILE)
+    assert isinstance(results, TrainingFile)
     return results
 
 
@@ -82,18 +77,11 @@ def lock_path(path: Path) -> Path:
 
 
 def read_report_files(folder: Path) -> list[str]:
-    """Return the names of the files of a comparison's report; empty if none was written.
-
-    Raises:
-        UserInputError: ``report-files.json`` has other contents.
-    """
+    """Return the names of the files of a comparison's report; empty if none was written."""
     path = folder / REPORT_FILES
     if not path.is_file():
         return []
-    names = read_json(path)
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UserInputError(f"{path} is not a list of file names. Remove it.")
-    return [Path(name).name for name in names]
+    return [Path(name).name for name in read_json(path)]
 
 
 def find_results_files(folder: Path) -> list[Path]:

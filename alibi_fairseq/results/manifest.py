@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from ..errors import UserInputError
 from ..files import atomic_write, is_plain_name, json_text, read_json, sha256_file
 from .data_hashes import dictionary_sha256
 from .provenance import collect_provenance, version_of
@@ -81,11 +80,8 @@ def read_manifest(path: Path) -> dict:
     Raises:
         UserInputError: the file is corrupted or has a version that this release does not know.
     """
-    try:
-        manifest = read_json(path)
-        parse_json(Manifest, manifest, str(path))
-    except UserInputError as error:
-        raise UserInputError(f"{error} Prepare the data again.") from error
+    manifest = read_json(path)
+    parse_json(Manifest, manifest, str(path))
     return manifest
 
 

@@ -13,23 +13,13 @@ import torch
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 
-from ..errors import UserInputError
-
 
 @register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
 class FusedAdam(FairseqOptimizer):
-    """Adam with decoupled weight decay, options as for ``adam``.
-
-    Raises:
-        UserInputError: for options of ``adam`` that name another implementation.
-    """
+    """Adam with decoupled weight decay, options as for ``adam``."""
 
     def __init__(self, cfg: FairseqAdamConfig, params):
         super().__init__(cfg)
-        for option in ("use_old_adam", "fp16_adam_stats"):
-            if getattr(cfg, option, False):
-                flag = "--" + option.replace("_", "-")
-                raise UserInputError(f"{flag} needs --optimizer adam, not fused_adam.")
         self._optimizer = torch.optim.AdamW(params, fused=True, **self.optimizer_config)
 
     @property

@@ -41,7 +41,6 @@ TRAINING = {
     "--p-rope 0.5": "--p-rope applies only to position method rotary",
     "--attention-window 8k": "--attention-window must be a number of tokens",
     "--attention-backend sdp": "There is no attention backend 'sdp'",
-    "--required-batch-size-multiple 0": "--required-batch-size-multiple",
     "--tie-adaptive-weights": "--tie-adaptive-weights",
     "--base-layers 1": "--base-layers",
     "--decoder-layers-to-keep 0": "--decoder-layers-to-keep",

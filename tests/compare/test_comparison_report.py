@@ -11,7 +11,6 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.experiment import ComparisonExperiment
-from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.files import (
     find_results_files,
@@ -57,9 +56,6 @@ def test_files_of_earlier_report_are_deleted(sliding_comparison, tmp_path, monke
     assert not (out / "figure.png").exists()
     assert (out / "text-figure.png").exists()
     assert (out / "my-results.json").exists()
-    (out / "report-files.json").write_text('{"files": 1}')
-    with pytest.raises(UserInputError, match="not a list of file names"):
-        find_results_files(out)
 
 
 def test_seconds_of_shared_results_file_count_once(sliding_comparison, tmp_path, monkeypatch):

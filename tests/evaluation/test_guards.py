@@ -114,7 +114,7 @@ def test_unwritable_output_is_rejected_first(sweep, tmp_path, monkeypatch):
     monkeypatch.setattr("alibi_fairseq.evaluation.sweep.load_checkpoint", pytest.fail)
     (tmp_path / "file").touch()
     for out in ("file/results", "long" * 100):
-        with pytest.raises(UserInputError, match="--out"):
+        with pytest.raises(OSError, match=out.split("/")[0]):
             sweep(out=out)
 
 

@@ -125,7 +125,7 @@ def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
     (tmp_path / "settings.json").write_text('{"updates": 10}')
     with pytest.raises(
         UserInputError,
-        match=r"settings\.json is not a results file\. Pass results files, such as the ",
+        match=r"settings\.json is not a results file of version 2\. Pass results files",
     ):
         collect([tmp_path])
 
