@@ -1,4 +1,4 @@
-"""Folders and arguments that ``alibi-fairseq eval`` rejects for Hugging Face models."""
+"""Weights and code in Hugging Face folders that ``alibi-fairseq eval`` accepts or rejects."""
 
 from __future__ import annotations
 
