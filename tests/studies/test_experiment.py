@@ -391,6 +391,8 @@ def test_repeated_model_has_same_numbers(texts, capsys):
         for record, repeated_record in zip(records, repeated, strict=True):
             assert record.case_key == repeated_record.case_key
             assert record.model.label == repeated_record.model.label
+            folders = [model.options.pop("data") for model in (record.model, repeated_record.model)]
+            assert folders == [f"runs-{run}/study/tales/data-bin" for run in ("one", "two")]
             assert record.model.options == repeated_record.model.options
             assert record.loss_bits == repeated_record.loss_bits
             assert record.document_bits == repeated_record.document_bits
