@@ -5,8 +5,8 @@
 - ``--position-method rotary,none --p-rope 0.75``, for ``train``
 - ``Rotary, p-RoPE 0.75 + No positions``, for tables and figures
 
-In JSON, a model is what :meth:`MethodSpec.as_json` returns. Reading and naming it needs neither
-PyTorch nor the plugins of its methods.
+Results record :attr:`MethodSpec.recorded_name`, such as ``rotary_p_rope_0.75+none``, and the name
+in tables. Reading them needs neither PyTorch nor the plugins of their methods.
 """
 
 from __future__ import annotations
@@ -196,29 +196,6 @@ class MethodSpec:
             own = {option: value for option, value in changed.items() if option in known}
             layers.append(LayerMethod(name, own, window, display_name(name) or ""))
         return cls(_repeated_part(layers), score_scaling)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> MethodSpec:
-        """Read the value that :meth:`as_json` returned."""
-        layers = tuple(LayerMethod(**layer) for layer in content["layers"])
-        return cls(layers, content.get("score_scaling", "none"))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return JSON values, without those that are defaults."""
-        layers = []
-        for layer in self.layers:
-            values: dict[str, Any] = {"name": layer.name}
-            if layer.options:
-                values["options"] = dict(layer.options)
-            if layer.window:
-                values["window"] = layer.window
-            if layer.display_name:
-                values["display_name"] = layer.display_name
-            layers.append(values)
-        content: dict[str, Any] = {"layers": layers}
-        if self.score_scaling != "none":
-            content["score_scaling"] = self.score_scaling
-        return content
 
     @property
     def names(self) -> tuple[str, ...]:
