@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def test_longer_memory_lowers_loss(trained):
 
 
 def test_eval_lm_scores_every_token(trained, caplog):
+    caplog.set_level(logging.INFO)
     for rows in (1, 4):
         run_eval_lm(*trained, *TASK, "--batch-size", str(rows), "--gen-subset", "test")
     assert caplog.text.count("Evaluated 203 tokens") == 2
