@@ -18,7 +18,7 @@ from .comparison_runs import ComparisonRun
 from .config_files import as_mapping
 
 #: Packages whose code determines a report.
-CODE = ("compare", "reporting", "results")
+CODE = ("compare", "positions", "reporting", "results", "runs")
 
 
 def report_marker(
