@@ -17,7 +17,8 @@ from tqdm import tqdm
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.files import save_results_file
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.record import Benchmark, BenchmarkFile, Provenance
+from alibi_fairseq.results.record import Benchmark
+from alibi_fairseq.results.results_file import BenchmarkFile, Provenance
 
 #: Values that identify a measurement. All others are measured.
 CASE = (

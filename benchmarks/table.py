@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.record import Benchmark, BenchmarkFile, Provenance
+from alibi_fairseq.results.record import Benchmark
+from alibi_fairseq.results.results_file import BenchmarkFile, Provenance
 
 from .common import RESULTS
 from .paper_ratios import paper_ratios

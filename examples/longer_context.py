@@ -21,7 +21,8 @@ from pathlib import Path
 from alibi_fairseq.files import atomic_write, read_json, sha256_file
 from alibi_fairseq.results.files import load_results_file, save_results_file
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.record import EvaluationFile, Measurement, Provenance
+from alibi_fairseq.results.record import Measurement
+from alibi_fairseq.results.results_file import EvaluationFile, Provenance
 
 SHORT = 64
 LONG = 256

@@ -65,9 +65,9 @@ def context_gain_sections(losses: Losses, models: StudiedModels) -> list[str]:
     stride = models.train_length // 8
     rows = []
     for multiple in MULTIPLES:
-        full = _change(losses, models, multiple)
-        sliding = _change(losses, models, multiple, stride=stride)
-        limited = _change(losses, models, multiple, variant="limited")
+        full = _value(_estimate(losses, models, multiple))
+        sliding = _value(_estimate(losses, models, multiple, stride=stride))
+        limited = _value(_estimate(losses, models, multiple, variant="limited"))
         row = [f"{multiple} L", _percent(full)]
         for change in (sliding, limited):
             row += [_percent(change), _share(change, full)]
@@ -121,18 +121,6 @@ def _describe(folder: Path, models: StudiedModels) -> list[str]:
     return [parameters, tokens, models.corpus, str(models.train_length)]
 
 
-def _change(
-    losses: Losses,
-    models: StudiedModels,
-    multiple: int,
-    stride: int | None = None,
-    variant: str = "",
-) -> float | None:
-    """Return ALiBi's change from L in nats, as :func:`_estimate`; None if it is not known."""
-    estimate = _estimate(losses, models, multiple, stride, variant)
-    return estimate.value if estimate else None
-
-
 def _estimate(
     losses: Losses,
     models: StudiedModels,
@@ -149,6 +137,11 @@ def _estimate(
     if longer not in losses or short not in losses:
         return None
     return estimate_change(losses[longer], losses[short])
+
+
+def _value(estimate: Estimate | None) -> float | None:
+    """Return the estimated change in nats; None if it is not known."""
+    return None if estimate is None else estimate.value
 
 
 def _paper_change(train_length: int, multiple: int) -> float | None:

@@ -23,7 +23,7 @@ from alibi_fairseq.results.files import (
     merge_results_files,
     save_results_file,
 )
-from alibi_fairseq.results.record import ResultsFile
+from alibi_fairseq.results.results_file import ResultsFile
 from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
 from alibi_fairseq.runs.run import EvalStep, Run
 from alibi_fairseq.runs.runner import Experiment

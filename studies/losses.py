@@ -15,7 +15,8 @@ import numpy as np
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.files import load_results_file, load_training
-from alibi_fairseq.results.record import EvaluationFile, Measurement
+from alibi_fairseq.results.record import Measurement
+from alibi_fairseq.results.results_file import EvaluationFile
 
 #: File in a model's folder that is written last and has the model's name and settings.
 MODEL_FILE = "cell.json"

@@ -14,7 +14,7 @@ from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.results.record import Hardware
+from alibi_fairseq.results.results_file import Hardware
 
 from .estimates import Estimate, nats_to_percent
 from .losses import ArticleLosses, Losses, ValidationCurves

@@ -13,7 +13,7 @@ from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.record import BenchmarkFile
+from alibi_fairseq.results.results_file import BenchmarkFile
 
 from .estimates import estimate_change
 from .losses import EvaluationKey, Losses

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from alibi_fairseq.results.files import load_training
-from alibi_fairseq.results.record import Hardware
+from alibi_fairseq.results.results_file import Hardware
 
 from .losses import finished_models
 

@@ -8,17 +8,10 @@ from contextlib import contextmanager
 import pytest
 from matplotlib.figure import Figure
 
-from alibi_fairseq.results.record import (
-    FILE_CLASSES,
-    Measurement,
-    Model,
-    ModelRecord,
-    ProbeMeasurement,
-    Provenance,
-    Record,
-    ResultsFile,
-    Validation,
-)
+from alibi_fairseq.results.json_types import Record
+from alibi_fairseq.results.model import Model
+from alibi_fairseq.results.record import Measurement, ModelRecord, ProbeMeasurement, Validation
+from alibi_fairseq.results.results_file import FILE_CLASSES, Provenance, ResultsFile
 
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",

@@ -23,7 +23,7 @@ from ..results.files import (
     save_results_file,
 )
 from ..results.provenance import own_command
-from ..results.record import EvaluationFile, ProbeFile
+from ..results.results_file import EvaluationFile, ProbeFile
 from ..runs.run import EvalStep, Run, load_evaluation
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig

@@ -32,9 +32,11 @@ from ..results.files import (
     save_results_file,
 )
 from ..results.groups import ModelKey
+from ..results.model import Model
 from ..results.names import machine_of, method_facts
 from ..results.provenance import collect_provenance
-from ..results.record import Benchmark, BenchmarkFile, Model, Provenance
+from ..results.record import Benchmark
+from ..results.results_file import BenchmarkFile, Provenance
 from ..runs.run import Run
 from .comparison_config import ComparisonConfig
 from .comparison_runs import list_runs

@@ -32,7 +32,7 @@ from ..positions import all_options
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from ..results.files import load_training
-from ..results.record import Model
+from ..results.model import Model
 from .config import dtype_of
 from .scoring import Scorer
 

@@ -12,7 +12,8 @@ from ..files import sha256_file
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256
 from ..results.files import load_results_file
-from ..results.record import AnyMeasurement, EvaluationFile, Measurement
+from ..results.record import AnyMeasurement, Measurement
+from ..results.results_file import EvaluationFile
 from .config import SweepConfig, TextCase
 from .sweep_results import is_of_another_plugin
 

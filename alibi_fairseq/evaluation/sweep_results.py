@@ -9,8 +9,10 @@ from typing import Any
 from ..errors import UserInputError
 from ..positions.plugin_sources import plugin_sha256_of_record
 from ..results.files import load_results_file, merge_results_files, save_results_file
+from ..results.model import Model
 from ..results.provenance import utc_time
-from ..results.record import FILE_CLASSES, AnyMeasurement, Model, Provenance
+from ..results.record import AnyMeasurement
+from ..results.results_file import FILE_CLASSES, Provenance
 from .config import SweepConfig
 from .evaluator import Evaluator
 

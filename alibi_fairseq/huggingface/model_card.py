@@ -14,7 +14,9 @@ from ..reporting.markdown import literal
 from ..reporting.perplexity_by_length import length_table
 from ..results.data_folder import DataFolder
 from ..results.files import TRAINING_FILE, load_results_file, load_training
-from ..results.record import EvaluationFile, Measurement, Model
+from ..results.model import Model
+from ..results.record import Measurement
+from ..results.results_file import EvaluationFile
 from .conversion import Converted
 
 #: Template of the model card, below the metadata block.

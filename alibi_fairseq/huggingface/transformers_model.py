@@ -20,7 +20,7 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import dtype_of
 from ..evaluation.scoring import Scorer
-from ..results.record import Model
+from ..results.model import Model
 from .configuration_alibi_lm import AlibiLmConfig
 from .model_folder import CONFIG_FILE, ModelFolder
 from .output_layer import OutputLayer

@@ -12,8 +12,8 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 from ..positions import MethodSpec
+from ..results.model import Model
 from ..results.names import method_facts
-from ..results.record import Model
 
 _GROUPS = ("common", "dataset", "optimization", "checkpoint")
 _COMPONENTS = ("criterion", "optimizer", "lr_scheduler")

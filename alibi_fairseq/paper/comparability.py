@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..results.record import Measurement, Model
+from ..results.model import Model
+from ..results.record import Measurement
 from . import published
 from .recipe import RECIPES
 

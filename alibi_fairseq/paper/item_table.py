@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from functools import partial
 
 from ..reporting.markdown import NOTHING
+from ..results.model import Model
 from ..results.names import model_label
-from ..results.record import Measurement, Model
+from ..results.record import Measurement
 from .datasets import PaperDataset
 from .perplexity_grid import perplexity_grid
 from .published import PrintedMeasurement

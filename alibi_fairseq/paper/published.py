@@ -6,7 +6,8 @@ import csv
 import re
 from functools import cache
 
-from ..results.record import Measurement, Model
+from ..results.model import Model
+from ..results.record import Measurement
 from . import packaged_folder
 
 FOLDER = packaged_folder("results/paper", "paper_data")

@@ -16,7 +16,8 @@ from ..reporting.markdown import literal
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
 from ..results.names import machine_of, size_text
-from ..results.record import Measurement, ProbeFile
+from ..results.record import Measurement
+from ..results.results_file import ProbeFile
 from . import published, report_tables
 from .comparability import incomparability_reason
 from .report_data import ReportData

@@ -9,7 +9,8 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..results.files import find_results_files, load_results_file
 from ..results.names import names_across_splits
-from ..results.record import EvaluationFile, Measurement, ResultsFile
+from ..results.record import Measurement
+from ..results.results_file import EvaluationFile, ResultsFile
 from . import comparability, published
 
 # Largest relative difference between two perplexities of one measurement in two files.

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from ..reporting import markdown
 from ..results.groups import ModelMeasurements
-from ..results.record import Measurement, Model
+from ..results.model import Model
+from ..results.record import Measurement
 from . import published
 from .comparability import different_units_reason
 from .perplexity_grid import (

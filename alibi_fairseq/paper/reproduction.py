@@ -9,7 +9,8 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..files import atomic_write
 from ..results.files import TRAINING_FILE
-from ..results.record import BEST_CHECKPOINT, Measurement
+from ..results.model import BEST_CHECKPOINT
+from ..results.record import Measurement
 from ..runs import torchrun
 from ..runs.run import EvalStep, Run, load_evaluation
 from ..runs.runner import Experiment

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json
-from .record import FILE_CLASSES, Provenance, ResultsFile, TrainingFile, parse_json
+from .json_types import parse_json
+from .results_file import FILE_CLASSES, Provenance, ResultsFile, TrainingFile
 
 #: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, Field
 
 from ..files import atomic_write, is_plain_name, json_text, read_json, sha256_file
 from .data_hashes import dictionary_sha256
+from .json_types import JsonObject, parse_json
 from .provenance import collect_provenance, version_of
-from .record import JsonObject, parse_json
 
 FILE_NAME = "manifest.json"
 # Parts of names that are reserved for the paper's corpora.

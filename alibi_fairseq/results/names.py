@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import MethodSpec, method_name
-from .record import Measurement, Model, ProbeMeasurement, ResultsFile, TextKey
+from .model import Model
+from .record import Measurement, ProbeMeasurement, TextKey
+from .results_file import ResultsFile
 
 
 def method_facts(method: MethodSpec) -> dict[str, str]:

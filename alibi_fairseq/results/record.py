@@ -1,87 +1,35 @@
-"""The one format of every number this project reports (docs/results.md).
+"""Records of results: the one format of every number this project reports (docs/results.md).
 
-A results file has records of one kind, the text, and their provenance. Each record is complete by
-itself: it has its model and its text. Losses are in bits per token, and their keys say so. Numbers
-that follow from others are properties.
+Each record is complete by itself: it has its model and its text. Losses are in bits per token, and
+their keys say so. Numbers that follow from others are properties.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping
-from pathlib import PurePath
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from .json_types import (
+    Bits,
+    Fraction,
+    NonEmptyStr,
+    NonNegativeInt,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    Record,
+    Scalar,
+    Sha256,
+    TotalBits,
+)
+from .model import Model
 
-from ..errors import UserInputError, requirement
-from ..positions.spec import method_name
-
-#: Checkpoint with the lowest validation loss of a run.
-BEST_CHECKPOINT = "checkpoint_best.pt"
 #: Fraction of the bits per token of guessing, above which a model is near chance.
 CHANCE_FRACTION = 0.9
 #: Largest loss in bits whose perplexity is a number of float64.
 MAX_BITS = 1023
-
-NonEmptyStr = Annotated[str, Field(min_length=1)]
-NonNegativeInt = Annotated[int, Field(ge=0, lt=2**63)]  # signed 64-bit
-PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Bits = Annotated[float, Field(ge=0, lt=1024)]
-TotalBits = Annotated[float, Field(ge=0, lt=2**73)]  # 2**63 tokens of less than 1024 bits
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
-Date = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
-
-
-T = TypeVar("T", bound=BaseModel)
 AnyRecord = TypeVar("AnyRecord", bound="ModelRecord")
-
-
-class JsonObject(BaseModel):
-    """JSON object of exactly the stated types, with finite numbers and any further keys."""
-
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
-
-
-class Record(BaseModel):
-    """JSON object of exactly the stated keys and types, with finite numbers."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class Hardware(JsonObject):
-    """Machine of a measurement. Null means unknown, or no GPU."""
-
-    cpu: NonEmptyStr | None
-    cores: PositiveCount | None
-    memory_gb: Positive | None
-    gpu: NonEmptyStr | None
-    cpu_family: str | None = None
-    cpu_model: str | None = None
-
-
-class Provenance(JsonObject):
-    """Origin of the results, and of each part if results files were merged."""
-
-    command: NonEmptyStr
-    git_commit: NonEmptyStr | None
-    git_clean: bool | None
-    data_sha256: Sha256 | None
-    dictionary_sha256: Sha256 | None
-    versions: dict[str, NonEmptyStr | None]
-    hardware: Hardware
-    threads: PositiveCount | None
-    precision: NonEmptyStr | None
-    seed: NonNegativeInt | None
-    date: Date
-    seconds: NotNegative
-    parts: list[Provenance] = []
 
 
 class TextSummary(Record):
@@ -91,152 +39,6 @@ class TextSummary(Record):
     vocabulary: NonNegativeInt | None
     train_tokens: NonNegativeInt | None
     train_bytes: NonNegativeInt | None = None
-
-
-class Model(Record):
-    """Trained model as it was evaluated. None means unknown.
-
-    Attributes:
-        position_method: position method of all layers.
-        display_name: name of a method with options or of a plugin in tables.
-        plugin_sha256: hash of the source files of the plugin; None for a method of this package.
-        architecture: registered name of the architecture.
-        train_length: training length in tokens.
-        parameters: number of parameters; shared ones count once.
-        options: further options of the training that determine the model, as text, by the name of
-            their field. The text of a flag is empty.
-        seed: seed of the training.
-        updates: update count of the checkpoint.
-        checkpoint: path of the checkpoint when it was evaluated.
-        checkpoint_sha256: hash of the checkpoint, or of all parts of a Hugging Face folder.
-        precision: precision of weights and activations.
-        overrides: options changed for the evaluation.
-        memory_length: past states per layer that the model attends to.
-        label: name of a set of overrides.
-    """
-
-    position_method: NonEmptyStr
-    display_name: NonEmptyStr | None = None
-    plugin_sha256: Sha256 | None = None
-    architecture: NonEmptyStr | None = None
-    train_length: PositiveCount
-    layers: PositiveCount | None = None
-    width: PositiveCount | None = None
-    parameters: PositiveCount | None = None
-    vocabulary: PositiveCount | None = None
-    options: dict[str, str] | None = None
-    seed: NonNegativeInt | None = None
-    updates: NonNegativeInt | None = None
-    checkpoint: NonEmptyStr | None = None
-    checkpoint_sha256: Sha256 | None = None
-    config_sha256: Sha256 | None = None
-    weights_sha256: Sha256 | None = None
-    tokenizer_sha256: Sha256 | None = None
-    precision: NonEmptyStr | None = None
-    overrides: dict[str, Any] | None = None
-    memory_length: PositiveCount | None = None
-    label: NonEmptyStr | None = None
-
-    @property
-    def method_name(self) -> str:
-        """Name of the position method in tables."""
-        return self.display_name or method_name(self.position_method)
-
-    @property
-    def key(self) -> tuple:
-        """Identity of the model, which its seeds share.
-
-        Seeds reach their lowest validation loss after different numbers of updates.
-        """
-        return (
-            *self.training_key,
-            None if self.is_best_checkpoint else self.updates,
-            self.precision,
-            self.overrides_text,
-            self.memory_length,
-            self.label,
-        )
-
-    @property
-    def training_key(self) -> tuple:
-        """Identity of the model as trained, which its seeds and variants share."""
-        options = None if self.options is None else tuple(sorted(self.options.items()))
-        return (
-            self.position_method,
-            self.plugin_sha256,
-            self.train_length,
-            self.architecture,
-            self.parameters,
-            self.layers,
-            self.width,
-            self.vocabulary,
-            options,
-        )
-
-    @property
-    def run_key(self) -> tuple:
-        """Identity of the checkpoint among those of equal models.
-
-        A known hash identifies it together with the file name, wherever its folder is.
-        """
-        updates = self.updates if self.is_best_checkpoint else None
-        if self.checkpoint_sha256 is None:
-            return (self.checkpoint, self.seed, updates)
-        return (self.checkpoint_name, self.checkpoint_sha256, updates)
-
-    @property
-    def checkpoint_name(self) -> str | None:
-        """File name of the checkpoint."""
-        return None if self.checkpoint is None else PurePath(self.checkpoint).name
-
-    @property
-    def is_best_checkpoint(self) -> bool:
-        """True if the checkpoint is the one with the lowest validation loss of its run."""
-        return self.checkpoint_name == BEST_CHECKPOINT
-
-    @property
-    def overrides_text(self) -> str | None:
-        """Overridden options as JSON, or None."""
-        return json.dumps(self.overrides, sort_keys=True) if self.overrides else None
-
-    @property
-    def planned_updates(self) -> int | None:
-        """Number of updates that the training was asked for."""
-        return _whole_number((self.options or {}).get("max_update", ""))
-
-    @property
-    def tokens_per_update(self) -> int | None:
-        """Tokens per update that the training was asked for. The last of a pass may have fewer."""
-        values = self.options or {}
-        processes = _whole_number(values.get("distributed_world_size", ""))
-        passes = _whole_number(values.get("update_freq", "1"))
-        multiple = _whole_number(values.get("required_batch_size_multiple", "8"))  # default
-        limits = []
-        max_tokens = _whole_number(values.get("max_tokens", ""))
-        if max_tokens:
-            limits.append(max_tokens // self.train_length)
-        for option in ("batch_size", "max_sentences"):
-            sequences = _whole_number(values.get(option, ""))
-            if sequences:
-                limits.append(sequences)
-        if not (processes and passes and multiple and limits):
-            return None
-        sequences = min(limits)
-        if sequences > multiple:
-            sequences -= sequences % multiple
-        return processes * passes * sequences * self.train_length
-
-    @property
-    def options_of_any_corpus(self) -> tuple[tuple[str, str], ...]:
-        """Options of the training without those that depend on the data.
-
-        The learning rate is tuned on it, and the size of its validation split determines how often
-        a run is saved.
-        """
-        options = dict(self.options or {})
-        for name in ("data", "lr", "save_interval_updates"):
-            options.pop(name, None)
-        return tuple(sorted(options.items()))
 
 
 class TextKey(NamedTuple):
@@ -584,89 +386,6 @@ class Benchmark(Record):
     def outcome(self) -> Mapping[str, Any]:
         """The measured numbers."""
         return self.measured
-
-
-class ResultsFile(Record):
-    """Content of a results file.
-
-    Attributes:
-        kind: kind of its records.
-        corpus: name of the text.
-    """
-
-    kind: ClassVar[str]
-
-    corpus: NonEmptyStr
-    provenance: Provenance
-    records: list[Any]
-
-
-class EvaluationFile(ResultsFile):
-    """Results of ``alibi-fairseq eval`` on a text."""
-
-    kind = "evaluation"
-    records: list[Measurement]
-
-
-class ProbeFile(ResultsFile):
-    """Results of ``alibi-fairseq eval`` on a probe."""
-
-    kind = "probe"
-    records: list[ProbeMeasurement]
-
-
-class TrainingFile(ResultsFile):
-    """Record of a training, in its save folder."""
-
-    kind = "training"
-    records: list[Validation]
-
-
-class BenchmarkFile(ResultsFile):
-    """Results of benchmarks."""
-
-    kind = "benchmark"
-    records: list[Benchmark]
-
-
-FILE_CLASSES: dict[str, type[ResultsFile]] = {
-    file_class.kind: file_class
-    for file_class in (EvaluationFile, ProbeFile, TrainingFile, BenchmarkFile)
-}
-
-
-def parse_json(model: type[T], content: object, source: str) -> T:
-    """Return JSON content as a model.
-
-    Raises:
-        UserInputError: naming ``source``, the first key that is wrong, and the valid values.
-    """
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise UserInputError(f"{source}: {_first_problem(error)}.") from error
-
-
-def _first_problem(error: ValidationError) -> str:
-    """Describe the first problem that pydantic found."""
-    problem = error.errors(include_url=False)[0]
-    path = ""
-    for part in problem["loc"]:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    key = path.removeprefix(".") or "the content"
-    if problem["type"] == "missing":
-        return f"{key} is missing"
-    required = requirement(problem)
-    value = "null" if problem["input"] is None else repr(problem["input"])
-    if len(value) > 60:
-        value = value[:57] + "..."
-    return f"{key} is {value}: {required}"
-
-
-def _whole_number(text: str) -> int | None:
-    """Return the number of an option, which Hydra may write as a list; None for anything else."""
-    match = re.fullmatch(r"\[?(\d+)\]?", text)
-    return int(match[1]) if match else None
 
 
 def is_chance(perplexity: float | None, vocabulary: int | None) -> bool:

@@ -36,7 +36,8 @@ from ..results.completion import (
 )
 from ..results.data_hashes import data_folders
 from ..results.files import load_results_file
-from ..results.record import AnyMeasurement, EvaluationFile, ProbeFile, ProbeMeasurement
+from ..results.record import AnyMeasurement, ProbeMeasurement
+from ..results.results_file import EvaluationFile, ProbeFile
 from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT

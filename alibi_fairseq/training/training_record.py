@@ -21,9 +21,11 @@ from ..errors import UserInputError
 from ..positions import MethodSpec
 from ..results.data_folder import DataFolder
 from ..results.files import TRAINING_FILE, save_results_file
+from ..results.model import Model
 from ..results.names import method_facts
 from ..results.provenance import collect_provenance, utc_time
-from ..results.record import Model, Provenance, TrainingFile, Validation
+from ..results.record import Validation
+from ..results.results_file import Provenance, TrainingFile
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.record import EvaluationFile
+from alibi_fairseq.results.results_file import EvaluationFile
 
 from ..context_gain import context_gain_sections
 from ..estimates import estimate_change

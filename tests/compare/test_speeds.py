@@ -16,7 +16,8 @@ from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.speeds import key_of, load_or_measure_speeds, ratios, speeds_note
 from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results import names
-from alibi_fairseq.results.record import Benchmark, Measurement, Model
+from alibi_fairseq.results.model import Model
+from alibi_fairseq.results.record import Benchmark, Measurement
 
 WINDOW = {"attention_window": "8"}
 CLAMPED = {"clamp_learned_positions": True}

@@ -18,7 +18,8 @@ from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.results.files import save_results_file
-from alibi_fairseq.results.record import ResultsFile, TextSummary
+from alibi_fairseq.results.record import TextSummary
+from alibi_fairseq.results.results_file import ResultsFile
 
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}

@@ -19,7 +19,8 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.results.files import save_results_file
 from alibi_fairseq.results.names import machine_of
-from alibi_fairseq.results.record import ProbeMeasurement, ResultsFile
+from alibi_fairseq.results.record import ProbeMeasurement
+from alibi_fairseq.results.results_file import ResultsFile
 
 TABLES = {f"table{number:02d}.md" for number in range(2, 16)}
 FIGURES = {f"figure{number:02d}" for number in (1, 4, 6, 9, 11)}

@@ -10,8 +10,8 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
 from alibi_fairseq.positions.spec import METHOD_NAMES, LayerMethod
+from alibi_fairseq.results.model import Model
 from alibi_fairseq.results.names import method_facts
-from alibi_fairseq.results.record import Model
 
 #: Notation, name in results, and name in tables.
 NAMES = [

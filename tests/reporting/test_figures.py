@@ -14,7 +14,7 @@ from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.results.groups import MeanMeasurement, ModelMeasurements, average_by_model
-from alibi_fairseq.results.record import Model
+from alibi_fairseq.results.model import Model
 
 
 def draw(measured, path):

@@ -9,7 +9,7 @@ from alibi_fairseq import __version__
 from alibi_fairseq.errors import FOLDER, UserInputError
 from alibi_fairseq.results import provenance
 from alibi_fairseq.results.data_hashes import dictionary_sha256, symbols_sha256
-from alibi_fairseq.results.record import Provenance
+from alibi_fairseq.results.results_file import Provenance
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):

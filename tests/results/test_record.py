@@ -7,7 +7,8 @@ from results_documents import PROVENANCE, document, evaluation_record, make_reco
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import json_text
 from alibi_fairseq.results.files import load_results_file, merge_results_files, save_results_file
-from alibi_fairseq.results.record import Benchmark, BenchmarkFile, ProbeMeasurement, Provenance
+from alibi_fairseq.results.record import Benchmark, ProbeMeasurement
+from alibi_fairseq.results.results_file import BenchmarkFile, Provenance
 
 PROBE = make_record(
     ProbeMeasurement,
