@@ -24,7 +24,7 @@ from .losses import (
     load_provenance,
     load_tuning,
 )
-from .primary_tests import StudiedModels
+from .primary_tests import StudiedModels, alibi_model
 from .tables import (
     NOTATION,
     at_train_length,
@@ -85,11 +85,17 @@ def _sections(
     folder: Path, added: Sequence[Path], models: StudiedModels, figures: Path
 ) -> list[str]:
     """Return perplexities and changes of the added methods, after checking their settings."""
-    reference = _reference(folder, models)
+    studied = {model.method for model in finished_models(folder)}
+    reference = alibi_model(folder, models)
     options: list[str] = []
     methods: list[str] = []
     for path in added:
         for model in finished_models(path):
+            if model.method in studied:
+                raise UserInputError(
+                    f"{model.folder} is a model of '{model.method}', which the study has. Give the "
+                    "method another name."
+                )
             options += check_same_settings(reference, model)
             if model.method not in methods:
                 methods.append(model.method)
@@ -109,15 +115,6 @@ def _sections(
     ]
 
 
-def _reference(folder: Path, models: StudiedModels) -> FinishedModel:
-    """Return the study's first model of ALiBi at L, whose settings all methods share."""
-    for model in finished_models(folder):
-        wanted = (models.corpus, "alibi", models.train_length)
-        if (model.corpus, model.method, model.train_length) == wanted:
-            return model
-    raise UserInputError(f"{folder} has no finished model of ALiBi to compare with.")
-
-
 def check_same_settings(reference: FinishedModel, added: FinishedModel) -> list[str]:
     """Check that a model was trained and evaluated as the reference was.
 
@@ -125,14 +122,8 @@ def check_same_settings(reference: FinishedModel, added: FinishedModel) -> list[
         The options that only the added model has, such as those of its method.
 
     Raises:
-        UserInputError: the name is a method of the study, or the data, an option of the training,
-            or the evaluation differs.
+        UserInputError: the data, an option of the training, or the evaluation differs.
     """
-    if added.method == reference.method:
-        raise UserInputError(
-            f"{added.folder} is a model of '{added.method}', which the study has. Give the method "
-            "another name."
-        )
     for kind in ("data", "evaluations", "options"):
         ours = _comparable_settings(reference, kind)
         theirs = _comparable_settings(added, kind)

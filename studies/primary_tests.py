@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.spec import method_name
 
 from .estimates import Estimate, estimate_change, percent_to_nats
-from .losses import EvaluationKey, Losses
+from .losses import EvaluationKey, FinishedModel, Losses, finished_models
 
 #: Seeds per model; fewer count as "not run".
 SEEDS = 3
@@ -61,6 +63,23 @@ class StudiedModels:
             variant=variant,
             tested_on=self.corpus,
         )
+
+
+def alibi_model(folder: Path, models: StudiedModels) -> FinishedModel:
+    """Return a study's first model of ALiBi at L.
+
+    Args:
+        folder: results of the study.
+        models: models of the six tests.
+
+    Raises:
+        UserInputError: no model of ALiBi is finished.
+    """
+    wanted = (models.corpus, "alibi", models.train_length)
+    for model in finished_models(folder):
+        if (model.corpus, model.method, model.train_length) == wanted:
+            return model
+    raise UserInputError(f"{folder} has no finished model of ALiBi. Pass the study's --results.")
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,14 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_training
 
 from .estimates import estimate_change
-from .losses import Losses, finished_models, load_losses
-from .primary_tests import PrimaryTest, StudiedModels, run_tests
+from .losses import Losses, load_losses
+from .primary_tests import PrimaryTest, StudiedModels, alibi_model, run_tests
 from .tables import at_train_length, estimate_cells
 
 #: Comments around the generated part of the README.
@@ -38,17 +37,10 @@ def write_readme_table(results: Path, models: StudiedModels, figure: Path, readm
         models: models of the six tests.
         figure: figure of perplexity by evaluation length.
         readme: the README.
-
-    Raises:
-        UserInputError: a marker is missing.
     """
     text = readme.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserInputError(
-            f"{readme} has no markers for the table of a study. Add {BEGIN} and {END}."
-        )
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
     losses = load_losses(results)
     sections = [
         f"![Perplexity by evaluation length and position method]({_link(figure, readme)})",
@@ -58,7 +50,7 @@ def write_readme_table(results: Path, models: StudiedModels, figure: Path, readm
         outcomes_list(run_tests(losses, models)),
     ]
     with atomic_write(readme) as stream:
-        stream.write(f"{before}{begin}\n" + "\n\n".join(sections) + f"\n{end}{after}")
+        stream.write(f"{before}{BEGIN}\n" + "\n\n".join(sections) + f"\n{END}{after}")
 
 
 def _link(figure: Path, readme: Path) -> str:
@@ -68,17 +60,13 @@ def _link(figure: Path, readme: Path) -> str:
 
 def _introduction(results: Path, models: StudiedModels) -> str:
     """Return what the models of the table are."""
-    wanted = (models.corpus, models.train_length)
-    for model in finished_models(results):
-        if (model.corpus, model.train_length) == wanted and model.method == "alibi":
-            last = load_training(model.folder).records[-1]
-            return INTRODUCTION.format(
-                length=models.train_length,
-                parameters=(last.model.parameters or 0) / 1e6,
-                tokens=(last.trained_tokens or 0) / 1e6,
-                corpus=CORPUS_NAMES.get(models.corpus, models.corpus),
-            )
-    raise UserInputError(f"{results} has no finished model of ALiBi. Train one first.")
+    last = load_training(alibi_model(results, models).folder).records[-1]
+    return INTRODUCTION.format(
+        length=models.train_length,
+        parameters=(last.model.parameters or 0) / 1e6,
+        tokens=(last.trained_tokens or 0) / 1e6,
+        corpus=CORPUS_NAMES.get(models.corpus, models.corpus),
+    )
 
 
 def readme_table(losses: Losses, models: StudiedModels) -> str:

@@ -112,12 +112,19 @@ def test_options_of_the_method_are_stated(study):
     assert "options that the study's ALiBi models lack: `--root-scale 2`." in compare(study)
 
 
-def test_method_of_the_study_is_rejected(study):
+@pytest.mark.parametrize("method", ["alibi", "t5"])
+def test_method_of_the_study_is_rejected(study, method):
     for model in list((study.parent / "root/cells").iterdir()):
-        name = model.name.replace("root", "alibi")
+        name = model.name.replace("root", method)
         shutil.move(model, model.with_name(name))
-        edit(model.with_name(name), lambda text: text.replace("root", "alibi"))
+        edit(model.with_name(name), lambda text: text.replace("root", method))
     with pytest.raises(UserInputError, match="which the study has"):
+        compare(study)
+
+
+def test_results_of_the_study_are_needed(study):
+    shutil.rmtree(study.parent / "results")
+    with pytest.raises(UserInputError, match="has no finished model of ALiBi"):
         compare(study)
 
 

@@ -97,14 +97,6 @@ def test_readme_table_can_be_that_of_any_study(tmp_path):
     assert "1.1M parameters and were trained on 24.0M tokens of Wikipedia articles" in text
 
 
-def test_readme_without_markers_is_rejected(tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text("no markers")
-    shutil.copytree(RESULTS / "primary", tmp_path / "results/primary")
-    with pytest.raises(UserInputError, match="no markers"):
-        main(["--results", str(tmp_path / "results"), "--readme", str(readme)])
-
-
 @pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)
 def test_page_without_results_states_that_no_test_was_run(tmp_path, path):
     assert main([str(path), "--results", str(tmp_path)]) == 0
