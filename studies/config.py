@@ -32,8 +32,8 @@ class StudyCorpus:
         excerpt: size of the excerpt to train and test on (default: the whole text).
         documents: ``files``: each file is a document; ``titles``: a title begins a document, as in
             WikiText's ``*.tokens`` files, and repeated documents are kept once.
-        sample: bytes of text to prepare, in documents drawn by their hash, repeated ones once
-            (default: all of the text).
+        sample: bytes of text to prepare at most, in documents drawn by their hash, repeated ones
+            once (default: all of the text).
     """
 
     name: Name

@@ -61,11 +61,10 @@ def prepare_corpora(
     """
     builders = {}
     excerpts = {}
-    not_given = []
-    prepared_elsewhere = []
+    without_text = []
     for corpus in corpora:
         if corpus.name not in texts:
-            not_given.append(corpus.name)
+            without_text.append(corpus.name)
             continue
         text = texts[corpus.name]
         data = data_folder(corpus.name, text, folder)
@@ -79,19 +78,16 @@ def prepare_corpora(
                 "correct 'excerpt'."
             )
         elif data != text:
-            prepared_elsewhere.append(corpus.name)
+            without_text.append(corpus.name)
             print(
                 f"The text of {corpus.name} ({text}) is missing. Using the prepared data in {data}."
             )
     if not builders:
         return
-    if not_given:
-        flags = " ".join(f"--corpus {name}=PATH" for name in not_given)
-        raise UserInputError(f"The dictionary is learned from all texts. Pass {flags} as well.")
-    if prepared_elsewhere:
+    if without_text:
+        flags = " ".join(f"--corpus {name}=PATH" for name in without_text)
         raise UserInputError(
-            "The dictionary is learned from all texts, but the text of "
-            f"{', '.join(prepared_elsewhere)} is missing. Provide all texts, or none."
+            f"The dictionary is learned from all texts. Pass {flags} with the text as well."
         )
     model = train_shared_model(builders, entries, folder / "vocabulary")
     for name, builder in builders.items():

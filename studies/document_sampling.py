@@ -10,7 +10,6 @@ from pathlib import Path
 from alibi_fairseq.data.custom_text import ENDINGS
 from alibi_fairseq.data.sources import open_texts, text_files
 from alibi_fairseq.data.wikitext103 import ARTICLE_START
-from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import atomic_folder
 from alibi_fairseq.results.completion import CompletionMarker
 
@@ -27,10 +26,7 @@ def sample_documents(
         sources: files, archives, or folders.
         folder: the folder to create or replace. A completion marker is written next to it.
         boundaries: ``files``: a file is a document. ``titles``: a title begins a document.
-        sample: number of bytes to reach. None: write all documents.
-
-    Raises:
-        UserInputError: the distinct documents have fewer bytes than the sample.
+        sample: number of bytes to reach, if there are as many. None: write all documents.
     """
     by_title = boundaries == "titles"
     file_endings: tuple[str, ...]
@@ -55,12 +51,6 @@ def sample_documents(
             else:
                 documents.append(text)
     distinct = {hashlib.sha256(document).hexdigest(): document for document in documents}
-    total = sum(map(len, distinct.values()))
-    if sample and total < sample:
-        raise UserInputError(
-            f"sample: {', '.join(map(str, sources))} has {total:,} bytes of distinct documents, "
-            f"fewer than the requested {sample:,}. Request fewer bytes, or provide more text."
-        )
     shutil.rmtree(folder, ignore_errors=True)
     with atomic_folder(folder) as unfinished:
         size = 0

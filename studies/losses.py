@@ -228,12 +228,11 @@ def _article_losses(key: EvaluationKey, records: Mapping[int, Measurement]) -> A
     """
     seeds = tuple(sorted(records))
     tokens = np.array([records[seed].document_tokens for seed in seeds])
-    if tokens.shape[1] < 2:
+    if tokens.shape[1] < 2 or (tokens != tokens[0, 0]).any():
         raise UserInputError(
-            f"{key}: at least two documents are needed for the variance between them. Test on more."
+            f"{key.corpus}: the variance between documents needs at least two, with the same "
+            "number of scored tokens. Add 'excerpt' to the corpus."
         )
-    if (tokens != tokens[0, 0]).any():
-        raise UserInputError(f"{key}: all articles need the same number of scored tokens.")
     bits = np.array([records[seed].document_bits for seed in seeds])
     return ArticleLosses(
         model=(key.corpus, key.method, key.train_length),

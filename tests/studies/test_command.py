@@ -65,6 +65,7 @@ def test_training_needs_no_package_of_the_page():
             "--readme cannot be combined with --corpus",
         ),
         (["--corpus", "wikipedia=text", "--models", "alibi"], "--models alibi matches no model"),
+        (["--corpus", "wikipedia=text", "--methods", "kerple"], "which --methods needs"),
     ],
 )
 def test_options_without_effect_are_rejected(words, named, tmp_path, monkeypatch, capsys):

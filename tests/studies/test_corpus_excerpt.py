@@ -71,12 +71,19 @@ def test_excerpt_of_text_without_spaces_has_bytes(tmp_path, monkeypatch, batch_t
     assert splits["train"]["bytes"] == splits["train"]["lines"] * (300 * 3 + 1)
 
 
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_excerpt_of_too_short_split_is_rejected(prepared, tmp_path, split):
-    sizes = {"train": 50, "valid": 50}
-    sizes[split] = split_tokens(prepared, split) + 1
-    size = ExcerptConfig(documents=2, tokens=20, **sizes)
-    with pytest.raises(UserInputError, match=f"'{split}' has .* needs {sizes[split]:,}"):
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"train": 99_999}, "'train' has .* needs 99,999"),
+        ({"valid": 99_999}, "'valid' has .* needs 99,999"),
+        ({"documents": 99}, "test split have 20 tokens, not 99"),
+        ({"tokens": 99_999}, "0 documents of the test split have 99,999 tokens"),
+    ],
+)
+def test_excerpt_of_too_short_text_is_rejected(prepared, tmp_path, change, named):
+    sizes = {"train": 50, "valid": 50, "documents": 2, "tokens": 20}
+    size = ExcerptConfig(**(sizes | change))
+    with pytest.raises(UserInputError, match=named):
         cut_excerpt(prepared, tmp_path / "excerpt", size)
     assert not list(tmp_path.iterdir())
 

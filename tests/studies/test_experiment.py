@@ -231,7 +231,7 @@ def test_moved_work_folder_needs_no_text(texts, monkeypatch, capsys):
     )
 
     shutil.copytree(here / "tales", "tales")
-    with pytest.raises(UserInputError, match="the text of wiki is missing. Provide all"):
+    with pytest.raises(UserInputError, match="Pass --corpus wiki=PATH with the text"):
         main(words)
     shutil.rmtree("tales")
     os.mkdir("tales")  # as good as none

@@ -84,10 +84,11 @@ def test_differently_trained_seeds_are_rejected(changes, tmp_path):
     assert str(other) in str(error.value)
 
 
-def test_single_document_is_rejected(tmp_path):
-    scored = {"document_tokens": [1000], "document_bits": [4000.0]}
+@pytest.mark.parametrize("tokens", [[1000], [400, 600]])
+def test_too_few_or_unequal_documents_are_rejected(tokens, tmp_path):
+    scored = {"document_tokens": tokens, "document_bits": [4000.0 / len(tokens)] * len(tokens)}
     save_evaluation(tmp_path, "wiki-alibi-16-seed1", scored=scored)
-    with pytest.raises(UserInputError, match="at least two documents are needed"):
+    with pytest.raises(UserInputError, match="needs at least two, with the same number"):
         load_losses(tmp_path)
 
 
