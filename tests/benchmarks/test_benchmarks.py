@@ -136,10 +136,10 @@ def test_train_at_gpu_sizes(gpu_sizes):
 
 @pytest.mark.slow
 def test_methods_at_gpu_sizes(gpu_sizes):
-    """``gpu_check`` measures these methods."""
-    names = ("sinusoidal", "rotary", "t5", "alibi")
+    """``gpu_check`` measures these methods, and the baseline is always measured."""
+    names = ("rotary", "t5", "alibi")
     cells = gpu_sizes("methods", "--rounds", "1", "--lengths", "16", "--methods", *names)
-    check(cells, set(names), "position_method")
+    check(cells, {"sinusoidal", *names}, "position_method")
     assert all(cell["evaluation_ratio"] > 0 for cell in cells)
 
 
@@ -225,10 +225,18 @@ def test_huggingface(bench, monkeypatch):
     assert {record["baseline"] for record in records} == {"eager", "sdpa"}
 
 
-def test_unknown_method_is_rejected(bench, capsys):
+def test_attention_of_model_without_alibi_is_rejected(bench, trained, capsys):
+    weights = ("--path", str(trained("rotary")), "--data", str(trained.data))
     with pytest.raises(SystemExit, match="2"):
-        bench("methods", "--methods", "rotry", "sinusoidal")
-    assert "invalid choice: 'rotry'" in capsys.readouterr().err
+        bench("attention", "--lengths", "64", "--rounds", "1", *weights)
+    assert "is not an ALiBi model" in capsys.readouterr().err
+
+
+def test_cpu_memory_on_a_gpu_is_rejected(bench, monkeypatch, capsys):
+    monkeypatch.setattr(common, "device", lambda: torch.device("cuda"))
+    with pytest.raises(SystemExit, match="2"):
+        bench("cpu_memory", "--quick")
+    assert "hide the GPU" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
