@@ -1,7 +1,8 @@
 """Methods that others trained with a study's configuration, next to the study's own.
 
 The results of a method are a folder like that of the study, with ``cells/``. They are comparable if
-the data and all settings but those of the method are those of the study's ALiBi models.
+the data and all settings, except options of the method, equal those that the study's ALiBi models
+have.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ length:"""
 
 
 def added_methods_sections(folder: Path, models: StudiedModels) -> list[str]:
-    """Return the methods in ``added/`` next to those of the study, and draw their figure."""
+    """Return the methods in ``added/`` next to the study's, and draw their figure."""
     added = sorted(path.parent for path in folder.glob(f"{ADDED}/*/cells"))
     if not added:
         return []
@@ -119,7 +120,7 @@ def check_same_settings(reference: FinishedModel, added: FinishedModel) -> list[
     """Check that a model was trained and evaluated as the reference was.
 
     Returns:
-        The options that only the added model has, such as those of its method.
+        The options that only the added model has, such as options of its method.
 
     Raises:
         UserInputError: the data, an option of the training, or the evaluation differs.

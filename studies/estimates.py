@@ -57,8 +57,8 @@ def nats_to_percent(nats: float) -> float:
 def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | None:
     """Estimate how much higher the log perplexity of the first evaluation is.
 
-    Two evaluations of the same models are paired by seed and article, those of different models by
-    article only.
+    Two evaluations of the same models are paired by seed and article. Evaluations of different
+    models are paired by article only.
 
     Returns:
         None if either side has fewer than two seeds: the variance of seeds is then unknown.

@@ -96,9 +96,14 @@ def tests_sections(losses: Losses, models: StudiedModels) -> list[str]:
     if recovered is not None:
         sections.append(
             f"At L = {4 * models.train_length}, sinusoidal embeddings recover "
-            f"{100 * recovered:.0f}% of ALiBi's gain over no positions."
+            f"{recovered_percentage(recovered)} of ALiBi's gain over no positions."
         )
     return sections
+
+
+def recovered_percentage(recovered: float) -> str:
+    """Return the recovered fraction of a gain in percent, or ``none`` for a loss."""
+    return f"{100 * recovered:.0f}%" if recovered > 0 else "none"
 
 
 def outcomes_sentence(tests: Iterable[PrimaryTest]) -> str:
@@ -266,7 +271,7 @@ def training_gaps_table(curves: ValidationCurves, corpus: str, train_length: int
 def published_gaps_table() -> str:
     """Write published perplexities at the training length, and their differences from ALiBi.
 
-    They are those of the ALiBi paper's Table 5, and those of Haviv et al.
+    The sources are Table 5 of the ALiBi paper, and Haviv et al.
     """
     rows = []
     by_length: dict[int, dict[str, float]] = defaultdict(dict)

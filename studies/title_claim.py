@@ -19,7 +19,7 @@ from .estimates import estimate_change
 from .losses import EvaluationKey, Losses
 from .paper_claim import paper_claim_sections, trained_long_panel, trained_short_panel
 from .primary_tests import StudiedModels, recovered_gain, run_tests
-from .tables import at_train_length, estimate_cells, model_line
+from .tables import at_train_length, estimate_cells, model_line, recovered_percentage
 from .training_costs import (
     TrainingCost,
     load_training_costs,
@@ -39,7 +39,7 @@ about sinusoidal embeddings; the other rows have no outcome. Speed and memory ar
 averaged over seeds."""
 
 BASELINE = """ \
-Sinusoidal embeddings trained at 4 L recover {recovered:.0f}% of what ALiBi trained at 4 L gains
+Sinusoidal embeddings trained at 4 L recover {recovered} of what ALiBi trained at 4 L gains
 over no positions, in log perplexity. Below 50%, the protocol counts them as not trained, and the
 comparison says nothing about the paper. A low share alone does not show that they are undertrained:
 by the published differences below, sinusoidal embeddings of 1.3B parameters recover less than half
@@ -106,7 +106,7 @@ def _outcome(losses: Losses, models: StudiedModels) -> str:
     sentence = f"Outcome of {test.name}: **{test.verdict}**."
     recovered = recovered_gain(losses, models)
     if recovered is not None:
-        sentence += BASELINE.format(recovered=100 * recovered)
+        sentence += BASELINE.format(recovered=recovered_percentage(recovered))
     return sentence
 
 

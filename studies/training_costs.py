@@ -58,9 +58,9 @@ def load_training_costs(folder: Path) -> list[TrainingCost]:
 
 
 def trainings_at_a_time(costs: Iterable[TrainingCost], model: tuple[str, str, int]) -> float:
-    """Return how many of a study's models were trained at a time while those of one kind were.
+    """Return the mean number of a study's models in training while one model was trained.
 
-    It is the mean over the seeds of the model, and each counts itself. Trainings on the same kind
+    The mean is over the seeds of the model, and each counts itself. Trainings on the same kind
     of processor count as trainings on one machine. The value is 1 if no two of them overlap.
 
     Args:

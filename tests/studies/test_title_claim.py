@@ -13,9 +13,10 @@ import pytest
 from results_documents import cells_of
 from test_page import Evaluation, change, read_losses
 
+from studies import tables
 from studies.losses import load_losses
 from studies.paper_claim import paper_claim_sections
-from studies.primary_tests import StudiedModels
+from studies.primary_tests import StudiedModels, recovered_gain
 from studies.title_claim import BENCHMARK_FILE, title_claim_sections
 from studies.training_costs import load_training_costs, trainings_at_a_time
 
@@ -84,9 +85,23 @@ def test_table_has_the_mean_cost_over_seeds(results):
 
 def test_outcome_of_e6_is_next_to_the_table(results):
     """Sinusoidal embeddings recover little after 3.1M tokens; two seeds have no outcome."""
-    assert "Outcome of E6: **baseline not trained**." in "\n".join(sections_of(results))
+    page = "\n".join(sections_of(results))
+    assert "Outcome of E6: **baseline not trained**." in page
+    fraction = recovered_gain(load_losses(results), MODELS)
+    assert 0 < fraction < 0.5
+    assert f"recover {100 * fraction:.0f}% of what ALiBi" in page
     shutil.rmtree(results / "cells/wikipedia-none-512-seed1")
     assert "Outcome of E6: **not run**." in "\n".join(sections_of(results))
+
+
+def test_loss_over_no_positions_is_not_a_percentage(results):
+    """Exchange sinusoidal embeddings and no positions: what they gained is lost then."""
+    losses = load_losses(results)
+    sinusoidal = MODELS.key("sinusoidal", 4, trained_multiple=4)
+    none = MODELS.key("none", 4, trained_multiple=4)
+    losses[sinusoidal], losses[none] = losses[none], losses[sinusoidal]
+    for sections in (title_claim_sections(results, losses, MODELS), tables.tests_sections(losses, MODELS)):
+        assert "recover none of" in "\n".join(sections)
 
 
 def test_trainings_side_by_side_are_counted(results):
