@@ -119,11 +119,9 @@ def merge_results_files(files: Sequence[AnyFile]) -> AnyFile:
     measurements.
 
     Raises:
-        UserInputError: the files do not belong together, or two records contradict each other.
+        UserInputError: two records contradict each other.
     """
     first = files[0]
-    for other in files[1:]:
-        _check_same_text(first, other)
     records: dict[tuple, Any] = {}
     for results in files:
         for record in results.records:
@@ -135,25 +133,6 @@ def merge_results_files(files: Sequence[AnyFile]) -> AnyFile:
                 )
     provenance = merge_provenance([results.provenance for results in files])
     return type(first)(corpus=first.corpus, provenance=provenance, records=list(records.values()))
-
-
-def _check_same_text(first: ResultsFile, other: ResultsFile) -> None:
-    """Check that two results files belong together.
-
-    Raises:
-        UserInputError: they have different kinds, corpora, texts, or dictionaries.
-    """
-    _check_equal("kind", first.kind, other.kind)
-    _check_equal("corpus", first.corpus, other.corpus)
-    for key in ("data_sha256", "dictionary_sha256"):
-        _check_equal(key, getattr(first.provenance, key), getattr(other.provenance, key))
-
-
-def _check_equal(key: str, first: str | None, other: str | None) -> None:
-    if first != other:
-        raise UserInputError(
-            f"Results with different {key} cannot be merged ({first} and {other})."
-        )
 
 
 def merge_provenance(origins: Sequence[Provenance]) -> Provenance:

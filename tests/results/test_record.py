@@ -138,21 +138,6 @@ def test_merge_keeps_seed_of_each_record():
     assert [record.model.seed for record in merged.records] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("contradictory", "expected"),
-    [
-        (document(evaluation_record(17.0)), "differ for the same measurement"),
-        (document(evaluation_record(), corpus="other"), "different corpus"),
-        (document(evaluation_record(), data_sha256="c" * 64), "different data_sha256"),
-        (document(evaluation_record(), dictionary_sha256="c" * 64), "different dictionary_sha256"),
-        (document(kind="training"), "different kind"),
-    ],
-)
-def test_merge_rejects_contradictions(contradictory, expected):
-    with pytest.raises(UserInputError, match=expected):
-        merge_results_files([document(evaluation_record()), contradictory])
-
-
 def test_key_ignores_outcomes_and_unused_boundaries():
     record = evaluation_record(seed=1)
     assert record.key == evaluation_record(3.0, seed=1, seconds=2.0).key
