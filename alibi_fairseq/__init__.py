@@ -21,8 +21,8 @@ __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 if errors.is_command():
     errors.open_standard_streams()
     errors.install_excepthook()
-if "fairseq" in sys.modules or __name__ != errors.PACKAGE:
-    registration.register(__name__)
+if "fairseq" in sys.modules:
+    registration.register()
 else:
     sys.meta_path.insert(0, registration.RegisterFirst())
 

@@ -13,7 +13,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from .errors import FOLDER, PACKAGE, UserInputError, is_command
+from .errors import PACKAGE, is_command
 
 #: Parts of this package that need PyTorch at most, or themselves import what needs fairseq.
 WITHOUT_FAIRSEQ = {
@@ -45,20 +45,12 @@ class FairseqImportError(ImportError):
     """Error of an installed fairseq that cannot be imported. The message says how to repair it."""
 
 
-def register(name: str) -> None:
+def register() -> None:
     """Register with fairseq if it is installed.
 
     fairseq discovers nothing in a package that was imported before it read ``--user-dir``, so
     everything is imported here by name.
-
-    Args:
-        name: the name this package was imported under, which fairseq takes from ``--user-dir``. Two
-            names would mean two copies.
     """
-    if name != PACKAGE:
-        raise UserInputError(
-            f"--user-dir must end in {PACKAGE}, not {name}; use --user-dir {FOLDER}."
-        )
     spec = importlib.util.find_spec("fairseq")
     if spec is None or spec.origin is None:  # no origin: a mere folder of that name
         return
@@ -148,7 +140,7 @@ class RegisterFirst(MetaPathFinder):
         if name != "fairseq" and is_light:
             return None
         sys.meta_path.remove(self)
-        register(PACKAGE)
+        register()
         # Registering may have imported the requested module, which must not be executed twice.
         module = sys.modules.pop(name, None)
         if module is None:

@@ -62,14 +62,6 @@ class TestUserDir:
         assert str(second_copy) in last
         assert str(PACKAGE) in last
 
-    def test_plugin_under_different_name(self, tmp_path):
-        (tmp_path / "renamed").symlink_to(PACKAGE)
-        done = imported(tmp_path / "renamed", before="sys.argv[0] = 'fairseq-train'")
-        last = done.stderr.strip().splitlines()[-1]
-        assert done.returncode == 2
-        assert "renamed" in last
-        assert f"--user-dir {PACKAGE}" in last
-
 
 class TestFairseq:
     """fairseq is missing or broken."""
