@@ -143,11 +143,14 @@ def test_repeated_method_keeps_state_dict_keys(methods):
 
 @torch.no_grad()
 def test_layers_share_masks_of_equal_bias_and_window():
+    """The rows of a batch without padding share them, too."""
     model = small_model("alibi", "--decoder-layers", "6", "--attention-window", "4,4,0")
-    real = torch.ones(1, 10, dtype=torch.bool)
+    real = torch.ones(5, 10, dtype=torch.bool)
     contexts = model.decoder._contexts(model.decoder.embed_positions, real, 0, 10, None)
     assert [context.mask.window for context in contexts] == [4, 4, 0, 4, 4, 0]
     assert len({id(context.mask) for context in contexts}) == 2
+    q = torch.zeros(5, 8, 10, 8)  # (B, H, T, D)
+    assert contexts[0].mask.block(q, q, 0, torch.float32).shape == (1, 8, 10, 10)
 
 
 @pytest.mark.parametrize(

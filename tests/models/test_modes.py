@@ -75,15 +75,6 @@ def test_padding_mask_is_dropped_for_trailing_padding():
     assert hidden_padding(torch.tensor([[True, True, False]])) is None
 
 
-def test_mask_is_shared_by_layers():
-    model = small_model("alibi")
-    real = torch.ones(5, 600, dtype=torch.bool)
-    contexts = model.decoder._contexts(model.decoder.embed_positions, real, 0, 600, None)
-    assert contexts[0].mask is contexts[1].mask
-    q = torch.zeros(5, 8, 256, 8)
-    assert contexts[0].mask.block(q, q, 0, torch.float32).shape == (1, 8, 256, 256)
-
-
 def test_offloading_implies_checkpointing():
     layer = small_model("alibi", "--offload-activations").decoder.layers[0]
     assert isinstance(layer.forward, functools.partial)
