@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import atomic_write
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
 
@@ -34,6 +33,7 @@ from .tables import (
     origins_table,
     perplexity_table,
     trials_table,
+    write_page,
 )
 
 #: Folder in a study's results with one folder of results per added method.
@@ -76,10 +76,7 @@ def write_added_page(folder: Path, added: Path, title: str, models: StudiedModel
     tuning = load_tuning(added)
     if tuning:
         sections += ["## Learning rates of the added models", trials_table(tuning)]
-    path = added / "README.md"
-    with atomic_write(path) as stream:
-        stream.write("\n\n".join(section.rstrip() for section in sections) + "\n")
-    return path
+    return write_page(added, sections)
 
 
 def _sections(

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from alibi_fairseq.files import atomic_write
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown, plots
@@ -81,6 +82,14 @@ def estimate_cells(estimate: Estimate | None) -> list[str]:
     low, high = estimate.interval()
     seeds = " and ".join(str(count) for count in dict.fromkeys(estimate.seeds))
     return [percent(estimate.value), f"{percent(low)} … {percent(high)}", seeds]
+
+
+def write_page(folder: Path, sections: Iterable[str]) -> Path:
+    """Write the sections that are not empty to a page, ``README.md``, and return its path."""
+    path = folder / "README.md"
+    with atomic_write(path) as stream:
+        stream.write("\n\n".join(section.rstrip() for section in sections if section) + "\n")
+    return path
 
 
 # The six tests

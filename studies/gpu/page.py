@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alibi_fairseq.files import atomic_write
-
 from ..added_methods import added_methods_sections
 from ..config import StudyConfig
 from ..context_gain import ModelSet, context_gain_by_budget, context_gain_sections
@@ -32,6 +30,7 @@ from ..tables import (
     published_gaps_table,
     tests_sections,
     trials_table,
+    write_page,
 )
 from ..title_claim import title_claim_sections
 
@@ -87,10 +86,7 @@ def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     tuning = load_tuning(folder)
     if tuning:
         sections += ["## Learning rates", trials_table(tuning)]
-    path = folder / "README.md"
-    with atomic_write(path) as stream:
-        stream.write("\n\n".join(section.rstrip() for section in sections) + "\n")
-    return path
+    return write_page(folder, sections)
 
 
 def _perplexity_sections(losses: Losses, folder: Path) -> list[str]:

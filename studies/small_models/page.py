@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from alibi_fairseq.files import atomic_write
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
@@ -44,6 +43,7 @@ from ..tables import (
     seeds_by_model,
     tests_sections,
     trials_table,
+    write_page,
 )
 from .groups import CORPUS, GROUPS, MODELS, Group
 
@@ -234,10 +234,7 @@ def write_small_models_page(folder: Path) -> Path:
         sections += _group_section(group, secondary)
     sections += _secondary_perplexities(folder, secondary)
     sections += ["## Disclosure", DISCLOSURE, *_disclosure_tables(folder)]
-    path = folder / "README.md"
-    with atomic_write(path) as stream:
-        stream.write("\n\n".join(section.rstrip() for section in sections if section) + "\n")
-    return path
+    return write_page(folder, sections)
 
 
 # Primary models
