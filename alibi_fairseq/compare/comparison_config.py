@@ -201,12 +201,6 @@ class ComparisonConfig:
                 "remove transformer_xl, or use sliding, which leaves it out"
             )
 
-        for stride in self.sliding:
-            if str(stride) in self.strides:
-                raise ValueError(f"sliding: the stride {stride} is also in strides; remove one")
-        if "," in self.subset:
-            raise ValueError(f"subset: '{self.subset}' must be one split, such as valid or test")
-
     def check_method_keys(self, methods: Collection[MethodSpec]) -> None:
         """Check that each key of :attr:`variants` and :attr:`method_flags` is a method in use.
 

@@ -72,8 +72,6 @@ def test_models_of_the_first_seed_come_first():
         ({"batches_per_update": 3, "train_lengths": [64]}, "64 times 3 batches.*use 4224"),
         ({"batches_per_update": 0}, "batches_per_update"),
         ({"methods": "all", "strides": ["full", 8]}, "strides: the memory of transformer_xl"),
-        ({"strides": ["full", 8], "sliding": {8: "2x"}}, "sliding: the stride 8 is also"),
-        ({"subset": "valid,test"}, "subset: 'valid,test' must be one split"),
         ({"train_flags": None}, "train_flags: must be one text or a list of texts"),
         ({"train_flags": 5}, "train_flags: '5' must be one text or a list of texts"),
         ({"method_flags": {"alibi": None}}, "method_flags.alibi: must be one text or a list"),
