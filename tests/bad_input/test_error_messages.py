@@ -44,6 +44,7 @@ UNKNOWN_METHOD_IN_PROCESS = ERROR_IN_PROCESS.replace(
         (ModuleNotFoundError("No module named 'alibi_fairseq.x'", name="alibi_fairseq.x"), None),
         (ModuleNotFoundError("No module", name="transformers"), "install.sh huggingface"),
         (ModuleNotFoundError("No module", name="fairseq"), "run ./scripts/install.sh."),
+        (UnicodeEncodeError("utf-8", "\udce4", 0, 1, "surrogates not allowed"), "rename it"),
         (pickle.UnpicklingError("Weights only load failed. GLOBAL posix.system"), "posix.system"),
     ],
 )

@@ -68,6 +68,11 @@ TRAINING = {"shared_vocabulary": 400, "updates": 4, "tokens_per_update": 64}
 SHORT = {"methods": "alibi", "train_lengths": 16}
 
 
+def evaluated(**changes) -> dict:
+    """Return a change of the keys of the evaluation."""
+    return {"evaluation": DESCRIPTION["evaluation"] | changes}
+
+
 def no_page() -> Path:
     """Fail: no test of this file may write a page through the study."""
     raise AssertionError
@@ -174,7 +179,12 @@ def test_shipped_windows_divide_scored_tokens(path):
         ({"tests": {"corpus": "tales"}}, "train_length"),
         ({"training": {}}, "shared_vocabulary"),
         ({"corpora": [{"name": "tales", "excerpts": EXCERPT}]}, "corpora.0.excerpts: there is no"),
-        ({"evaluation": DESCRIPTION["evaluation"] | {"also_on": "web"}}, "no corpus 'web'"),
+        ({"tests": {"corpus": "web", "train_length": 16}}, "no part trains .* corpus 'web'"),
+        (evaluated(also_on="web"), "no corpus 'web'"),
+        (evaluated(per_document=None), "per_document: the tests need"),
+        (evaluated(score_from=128), "score_from: it must be at least 256"),
+        (evaluated(score_to=300), "score_to: it must be at least 512"),
+        (evaluated(eval_lengths=["1x", "2x", "4x"]), "need alibi .* at 256 tokens; add this"),
         ({"parts": "alibi"}, "parts"),
         ({"parts": [SHORT | {"methods": "rotary/p_rope=0.75"}]}, "p_rope"),
         ({"parts": [SHORT | {"methods": "rotary+none"}]}, "'rotary.none'"),
