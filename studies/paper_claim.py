@@ -116,7 +116,7 @@ def trained_long_panel(short: int) -> Panel:
                 x.append(row["length"])
                 y.append(row["perplexity"])
         label = f"{method_name(method)}, L = {train_length}"
-        style = method_style(method, train_length, (short, long))
+        style = method_style(method_name(method), train_length, (short, long))
         lines.append(PlotLine(label, x, y, style, hollow=True))
     return Panel("Paper, Table 5", lines, trained_at=short)
 
@@ -133,5 +133,5 @@ def trained_short_panel() -> Panel:
                 x.append(row["length"])
                 y.append(value)
         label = f"{method_name(method)}, L = {SHORT}"
-        lines.append(PlotLine(label, x, y, method_style(method), hollow=True))
+        lines.append(PlotLine(label, x, y, method_style(method_name(method)), hollow=True))
     return Panel("Paper, Figure 1 (Table 3)", lines, trained_at=SHORT)

@@ -60,7 +60,7 @@ def ranking_sections(
                 label=method_name(method),
                 x=[point.tokens / 1e6 for point in points],
                 y=[statistics.mean(of_seeds) for of_seeds in perplexities],
-                style=method_style(method),
+                style=method_style(method_name(method)),
                 spread=[_spread(of_seeds) for of_seeds in perplexities],
             )
         )

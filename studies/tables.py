@@ -224,7 +224,7 @@ def draw_method_lengths(
     lines = []
     for method, losses_by_length in models.items():
         shown = {n: losses_by_length[n] for n in lengths if n in losses_by_length}
-        lines.append(model_line(method_name(method), shown, method_style(method)))
+        lines.append(model_line(method_name(method), shown, method_style(method_name(method))))
     plots.draw("", [Panel("", lines, trained_at=train_length)], *paths)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from alibi_fairseq.positions.spec import RECORDED_METHODS, method_name
+from alibi_fairseq.positions.spec import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel
@@ -113,7 +113,7 @@ def _outcome(losses: Losses, models: StudiedModels) -> str:
 def _trained_long(losses: Losses, models: StudiedModels) -> list[EvaluationKey]:
     """Return the evaluations at 4 L of the models trained at 4 L, in the order of method names."""
     keys = []
-    known = list(RECORDED_METHODS)
+    known = list(METHOD_NAMES)
     methods = {key.method for key in losses}
     for method in sorted(methods, key=lambda name: (name not in known, name)):
         key = models.key(method, 4, trained_multiple=4)
@@ -202,7 +202,7 @@ def _panel(losses: Losses, models: StudiedModels) -> Panel:
             if train_length == short and method != "alibi":
                 continue
             shown = {length: value for length, value in by_length.items() if length <= long}
-            style = method_style(method, train_length, (short, long))
+            style = method_style(method_name(method), train_length, (short, long))
             label = f"{method_name(method)}, L = {train_length}"
             lines.append(model_line(label, shown, style))
     return Panel(f"This study, {models.corpus}", lines, trained_at=short)

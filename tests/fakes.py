@@ -114,7 +114,7 @@ class Commands:
             watch()
             return 1
         trained_tokens = updates * int(value(words, "--max-tokens"))
-        settings = {"position_method": method, "length": 16, "trained_tokens": trained_tokens}
+        settings = {"method": method, "length": 16, "trained_tokens": trained_tokens}
         validations = [
             validation_record(best + 1, updates=updates - 1, **settings),
             validation_record(best, updates=updates, **settings),
@@ -136,7 +136,7 @@ class Commands:
             records.append(
                 evaluation_record(
                     perplexity(model, int(length)),
-                    position_method=method,
+                    method=method,
                     train_length=int(train_length) if train_length.isdigit() else 512,
                     length=int(length),
                     stride=int(length if stride == "full" else stride),

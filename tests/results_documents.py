@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from matplotlib.figure import Figure
 
+from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.results.json_types import Record
 from alibi_fairseq.results.model import Model
 from alibi_fairseq.results.record import Measurement, ModelRecord, ProbeMeasurement, Validation
@@ -38,7 +39,7 @@ PROVENANCE = {
 def evaluation_record(perplexity: float = 16.0, **changes) -> Measurement:
     """Return a measurement; fields of the model are given like the others."""
     values = {
-        "position_method": "alibi",
+        "method": "alibi",
         "train_length": 64,
         "length": 128,
         "stride": changes.get("length", 128),
@@ -52,7 +53,7 @@ def evaluation_record(perplexity: float = 16.0, **changes) -> Measurement:
 def validation_record(perplexity: float = 16.0, **changes) -> Validation:
     """Return a validation; fields of the model are given like the others."""
     values = {
-        "position_method": "alibi",
+        "method": "alibi",
         "train_length": 64,
         "updates": 100,
         "subset": "valid",
@@ -62,9 +63,17 @@ def validation_record(perplexity: float = 16.0, **changes) -> Validation:
 
 
 def make_record(record_class: type[ModelRecord], **values) -> ModelRecord:
-    """Return a record; fields of the model are given like the others."""
-    model = {key: values.pop(key) for key in Model.model_fields if key in values}
+    """Return a record; fields of the model are given like the others, the method by its name."""
+    model = _fields_of_model(values)
     return record_class(model=Model(**model), **values)
+
+
+def _fields_of_model(values: dict) -> dict:
+    """Remove the fields of the model from those of a record, and return them."""
+    model = {key: values.pop(key) for key in Model.model_fields if key in values}
+    if isinstance(model.get("method"), str):
+        model["method"] = MethodSpec.plain(model["method"])
+    return model
 
 
 def changed(record: ModelRecord, **changes) -> ModelRecord:
@@ -73,7 +82,7 @@ def changed(record: ModelRecord, **changes) -> ModelRecord:
     A measurement of the paper becomes one of ours.
     """
     perplexity = changes.pop("perplexity", record.perplexity)
-    model = {key: changes.pop(key) for key in Model.model_fields if key in changes}
+    model = _fields_of_model(changes)
     ours = {key: getattr(record, key) for key in Measurement.model_fields}
     if perplexity is not None:
         ours["loss_bits"] = math.log2(perplexity)

@@ -276,7 +276,7 @@ NO_LOSS_BY_POSITION = (
 #: Column title, value of a measurement, format.
 _COLUMNS: list[tuple[str, Callable[[Measurement], Any], Callable[[Any], str]]] = [
     ("checkpoint", attrgetter("model.checkpoint"), short_name),
-    ("positions", attrgetter("model.position_method"), str),
+    ("positions", attrgetter("model.method.notation"), str),
     ("trained at", attrgetter("model.train_length"), str),
     ("split", attrgetter("subset"), str),
     ("scored", _scored_range, str),

@@ -21,6 +21,7 @@ import torch
 
 from ..machine import cores
 from ..positions import MethodSpec
+from ..positions.plugin_sources import plugin_sha256
 from ..progress_bar import make_progress_bar
 from ..reporting.perplexity_by_length import MEMORY, TRAINING_SPEED, Columns
 from ..results.data_folder import DataFolder
@@ -33,7 +34,7 @@ from ..results.files import (
 )
 from ..results.groups import ModelKey
 from ..results.model import Model
-from ..results.names import machine_of, method_facts
+from ..results.names import machine_of
 from ..results.provenance import collect_provenance
 from ..results.record import Benchmark
 from ..results.results_file import BenchmarkFile, Provenance
@@ -171,12 +172,14 @@ def model_of(cfg: Any) -> Model:
     """Return the record of a model that is not trained, for results of its speed."""
     from ..models.description import training_options
 
-    values = {
-        "architecture": cfg.model._name,
-        "train_length": cfg.task.tokens_per_sample,
-        "options": training_options(cfg),
-    }
-    return Model(**{**method_facts(MethodSpec.from_options(cfg.model)), **values})
+    method = MethodSpec.from_options(cfg.model)
+    return Model(
+        method=method,
+        plugin_sha256=plugin_sha256(method.names),
+        architecture=cfg.model._name,
+        train_length=cfg.task.tokens_per_sample,
+        options=training_options(cfg),
+    )
 
 
 def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> BenchmarkFile:
@@ -292,7 +295,7 @@ def has_speeds(records: Sequence[Benchmark], runs: Sequence[Run], length: int) -
 
 def timed_key(model: Model) -> tuple:
     """Return what the speed of a model depends on."""
-    return (model.position_method, model.plugin_sha256, model.options_of_any_corpus)
+    return (model.method, model.plugin_sha256, model.options_of_any_corpus)
 
 
 def ratios(records: Sequence[Benchmark]) -> Columns:
@@ -321,7 +324,7 @@ def ratios(records: Sequence[Benchmark]) -> Columns:
 def key_of(record: Benchmark) -> ModelKey:
     """Return the key of a timed model in tables of perplexity."""
     assert record.model is not None
-    return record.model.position_method, record.model.train_length, options_of(record)
+    return record.model.method, record.model.train_length, options_of(record)
 
 
 def options_of(record: Benchmark) -> tuple[tuple[str, str], ...]:
@@ -333,14 +336,15 @@ def options_of(record: Benchmark) -> tuple[tuple[str, str], ...]:
 def baseline_of(record: Benchmark, records: Sequence[Benchmark]) -> Benchmark | None:
     """Return the record of the baseline with the same phase and training length, or None.
 
-    A model of the same name with more options, such as an attention window, is not the baseline.
+    A model with more options is not the baseline.
     """
+    baseline = MethodSpec.plain(BASELINE)
     candidates = []
     for candidate in records:
         assert candidate.model is not None
         assert record.model is not None
         same_phase = candidate.case["phase"] == record.case["phase"]
         same_length = candidate.model.train_length == record.model.train_length
-        if candidate.model.position_method == BASELINE and same_phase and same_length:
+        if candidate.model.method == baseline and same_phase and same_length:
             candidates.append(candidate)
-    return min(candidates, key=lambda baseline: len(options_of(baseline)), default=None)
+    return min(candidates, key=lambda candidate: len(options_of(candidate)), default=None)

@@ -89,7 +89,7 @@ class LoadedModel:
             raise UserInputError(
                 f"'{self.model.checkpoint}' supports windows of at most {self.max_length} "
                 f"tokens, not {length}, because of its positions "
-                f"({self.model.position_method}). {advice}"
+                f"({self.model.method_name}). {advice}"
             )
 
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserInputError
-from ..positions.plugin_sources import plugin_sha256_of_record
+from ..positions.plugin_sources import plugin_sha256
 from ..results.files import load_results_file, merge_results_files, save_results_file
 from ..results.model import Model
 from ..results.provenance import utc_time
@@ -148,4 +148,4 @@ class SweepResults:
 
 def is_of_another_plugin(model: Model) -> bool:
     """Return True if a model was measured with another version of its plugin."""
-    return plugin_sha256_of_record(model.position_method) != model.plugin_sha256
+    return plugin_sha256(model.method.names) != model.plugin_sha256

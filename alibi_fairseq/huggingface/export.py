@@ -72,7 +72,7 @@ def export_checkpoint(
                 check_tokenizer(tokenizer, load_split(data_folder, split, dictionary))
                 break
         # Results name a method with other options differently, so the option takes precedence.
-        method = getattr(loaded.decoder.args, "position_method", loaded.model.position_method)
+        method = getattr(loaded.decoder.args, "position_method", loaded.model.method.notation)
         length = loaded.model.train_length
         converted = convert_decoder(loaded.decoder, method, length)
         save_model(converted.model, folder)

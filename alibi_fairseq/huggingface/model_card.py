@@ -119,7 +119,7 @@ def model_card(
     tokens = trained_tokens(checkpoint, model.updates)
     body = TEMPLATE.read_text(encoding="utf-8").format(
         run=literal(checkpoint.resolve().parent.name),
-        position_method=model.position_method,
+        position_method=model.method.notation,
         train_length=model.train_length,
         # More than in the checkpoint if that ties its projections (--tie-adaptive-proj).
         parameters=converted.model.num_parameters(),

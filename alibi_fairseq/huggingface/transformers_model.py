@@ -20,6 +20,7 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import dtype_of
 from ..evaluation.scoring import Scorer
+from ..positions.spec import MethodSpec
 from ..results.model import Model
 from .configuration_alibi_lm import AlibiLmConfig
 from .model_folder import CONFIG_FILE, ModelFolder
@@ -137,7 +138,7 @@ def load_transformers_model(
     record = Model(
         architecture=type(model).__name__,
         label=folder.path.resolve().name,
-        position_method=find_position_method(config, model),
+        method=MethodSpec.plain(find_position_method(config, model)),
         train_length=find_train_length(folder),
         checkpoint=str(folder.path),
         layers=config.num_hidden_layers,

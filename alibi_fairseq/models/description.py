@@ -12,13 +12,21 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 from ..positions import MethodSpec
+from ..positions.plugin_sources import plugin_sha256
+from ..positions.registry import all_options
 from ..results.model import Model
-from ..results.names import method_facts
 
 _GROUPS = ("common", "dataset", "optimization", "checkpoint")
 _COMPONENTS = ("criterion", "optimizer", "lr_scheduler")
-# Options that are fields of the record.
-_FIELDS = {"position_method", "tokens_per_sample", "train_length", "seed"}
+# Options that are fields of the record, besides those of the position method.
+_FIELDS = {
+    "attention_window",
+    "position_method",
+    "score_scaling",
+    "seed",
+    "tokens_per_sample",
+    "train_length",
+}
 # Options that name the run or concern the machine: where files go, how often is logged, which
 # checkpoints are deleted. Options that change the tokens of an update are not among them.
 _IGNORED = {
@@ -54,16 +62,19 @@ def describe_model(cfg: Any, model: Any, vocabulary: int, **facts: Any) -> Model
         vocabulary: size of its dictionary.
         facts: further fields of the record.
     """
-    values = {
-        "architecture": cfg.model._name,
-        "train_length": recorded_train_length(cfg),
-        "layers": len(model.decoder.layers),
-        "width": getattr(cfg.model, "decoder_embed_dim", 512),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "vocabulary": vocabulary,
-        "seed": cfg.common.seed,
-    }
-    return Model(**{**method_facts(MethodSpec.from_options(cfg.model)), **values, **facts})
+    method = MethodSpec.from_options(cfg.model)
+    facts.setdefault("train_length", recorded_train_length(cfg))
+    return Model(
+        method=method,
+        plugin_sha256=plugin_sha256(method.names),
+        architecture=cfg.model._name,
+        layers=len(model.decoder.layers),
+        width=getattr(cfg.model, "decoder_embed_dim", 512),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        vocabulary=vocabulary,
+        seed=cfg.common.seed,
+        **facts,
+    )
 
 
 def recorded_train_length(cfg: Any) -> int:
@@ -77,14 +88,15 @@ def recorded_train_length(cfg: Any) -> int:
 def training_options(cfg: Any) -> dict[str, str]:
     """Return the options that determine a trained model, as text, by the name of their field.
 
-    Options with fairseq's default are left out, except for the number of processes. The text of a
-    flag is empty.
+    Options with fairseq's default are left out, except for the number of processes, and so are
+    those that are fields of the record. The text of a flag is empty.
 
     Args:
         cfg: configuration of the training.
     """
     processes = cfg.distributed_training.distributed_world_size
     options = {"distributed_world_size": str(processes), "task": str(cfg.task._name)}
+    unrecorded = {*_IGNORED, *_FIELDS, *all_options()}
     for group, defaults in _groups_of(cfg):
         name = cfg[group].get("_name")
         if group in _COMPONENTS and name is not None:
@@ -93,8 +105,8 @@ def training_options(cfg: Any) -> dict[str, str]:
             default = _default_of(field)
             # An option of another group has a reference to it as its default.
             is_reference = isinstance(default, str) and default.startswith("${")
-            is_recorded = field.name not in _IGNORED | _FIELDS
-            if is_reference or not is_recorded or field.name.startswith("_"):
+            is_unrecorded = field.name in unrecorded or field.name.startswith("_")
+            if is_reference or is_unrecorded:
                 continue
             value = cfg[group].get(field.name)
             if value != default:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..results.model import Model
 from ..results.record import Measurement
 from . import published
-from .recipe import RECIPES
+from .recipe import RECIPES, recipe_name
 
 # Fraction of the paper's updates from which a model counts as trained in the paper's setting. The
 # best checkpoint is seldom the last one.
@@ -26,22 +26,12 @@ _SIZES = {
 # Options that do not change the model.
 _HARMLESS_OVERRIDES = {"attention_backend"}
 
-# Options that change a position method or the block, with their defaults, which the paper's
-# models have. A literal, because reading the defaults from the methods would import PyTorch.
+# Options of a position method that a model of the paper has.
+_PAPER_METHOD_OPTIONS = {"mem_len"}
+
+# Options that change the block, with their defaults, which the paper's models have. A literal,
+# because reading the defaults from the model would import PyTorch.
 MODEL_OPTIONS = {
-    "alibi_scale": "none",
-    "alibi_bias_max": "8",
-    "alibi_slopes": "paper",
-    "clamp_learned_positions": "false",
-    "rotary_base": "10000",
-    "rotary_percent": "1",
-    "p_rope": "1",
-    "rotary_scaling": "none",
-    "longrope_short_factors": "none",
-    "longrope_long_factors": "none",
-    "t5_max_distance": "128",
-    "score_scaling": "none",
-    "attention_window": "0",
     "block_diagonal": "none",
     "normalization": "layer",
     "ffn": "mlp",
@@ -113,6 +103,10 @@ def different_model_reason(setting: dict, model: Model) -> str | None:
             f"the model has {size[0]} layers of width {size[1]}, the paper's {paper_size[0]} of "
             f"width {paper_size[1]}"
         )
+    for option, value in model.method.option_texts.items():  # without those with their default
+        if option in _PAPER_METHOD_OPTIONS:
+            continue
+        return f"the paper trains without --{option.replace('_', '-')} {value}"
     values = model.options or {}
     paper_options = {**MODEL_OPTIONS, **size_options(setting)}
     for option, paper_value in paper_options.items():
@@ -133,8 +127,7 @@ def different_batch_reason(corpus: str, model: Model, tokens: float | None) -> s
         model: the model.
         tokens: number of tokens per update, or None if unknown.
     """
-    method = model.position_method.replace("_", "-")
-    recipe = RECIPES.get(f"{corpus}/{method}-{model.train_length}")
+    recipe = RECIPES.get(recipe_name(corpus, model))
     if recipe is None or tokens is None:
         return None
     paper_tokens = recipe.batch.tokens_per_update

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
+from ..positions.spec import MethodSpec
 from ..reporting.markdown import NOTHING
 from ..results.model import Model
 from ..results.names import model_label
@@ -80,7 +81,7 @@ def measurements_with_updates(item: str) -> list[Measurement]:
     for evaluation in curve_evaluations():
         for length in evaluation.lengths:
             model = Model(
-                position_method=evaluation.recipe.position_method,
+                method=MethodSpec.plain(evaluation.recipe.position_method),
                 train_length=evaluation.recipe.train_length,
                 updates=evaluation.updates,
             )

@@ -91,7 +91,7 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
     nothing_measured: ModelMeasurements[Measurement] = ModelMeasurements("", None, ())
     for row in rows:
         yield Side("paper", row.printed, row.printed)
-        is_by_other_authors = not row.printed.position_method
+        is_by_other_authors = not row.printed.method_name
         if is_by_other_authors:
             continue
         for model in row.ours or [nothing_measured]:

@@ -6,6 +6,7 @@ import csv
 import re
 from functools import cache
 
+from ..positions.spec import MethodSpec
 from ..results.model import Model
 from ..results.record import Measurement
 from . import packaged_folder
@@ -132,7 +133,11 @@ def _measurement(
     if perplexity == OUT_OF_MEMORY:
         perplexity = None
         status = OUT_OF_MEMORY
-    model = Model(position_method=method, train_length=train_length, updates=row.get("updates"))
+    model = Model(
+        method=MethodSpec.plain(method),
+        train_length=train_length,
+        updates=row.get("updates"),
+    )
     return PrintedMeasurement(
         model=model,
         length=row["length"],

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
 from ..files import read_yaml
+from ..results.model import Model
 from . import packaged_folder
 
 Settings = dict[str, dict[str, object]]
@@ -176,6 +177,12 @@ def _read_all() -> dict[str, Recipe]:
 
 #: All recipes, by ``folder/name``.
 RECIPES = _read_all()
+
+
+def recipe_name(corpus: str, model: Model) -> str:
+    """Return the name that a recipe of a model has, such as ``wikitext-103/alibi-512``."""
+    method = "+".join(dict.fromkeys(model.method.names)).replace("_", "-")
+    return f"{corpus}/{method}-{model.train_length}"
 
 
 def find_recipe(path: str) -> Recipe:

@@ -104,7 +104,7 @@ def _check_agreement(
         return
     raise UserInputError(
         f"{path} and {first_path} contain different perplexities ({measurement.perplexity:.4f} "
-        f"and {first.perplexity:.4f}) of one measurement: {measurement.model.position_method}, "
+        f"and {first.perplexity:.4f}) of one measurement: {measurement.model.method_name}, "
         f"trained at {measurement.model.train_length}, evaluated at {measurement.length}, "
         f"{measurement.window_kind}, {measurement.subset}. Leave one file out."
     )

@@ -115,6 +115,6 @@ def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[ModelMeas
         for row in rows:
             models += row.ours
     if panel.train_length is None:
-        return [model for model in models if model.position_method in ("alibi", "sinusoidal")]
+        return [model for model in models if model.method_name in ("ALiBi", "Sinusoidal")]
     same_length = [model for model in models if model.train_length == panel.train_length]
     return without_length(same_length)

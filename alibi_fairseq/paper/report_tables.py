@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..positions.spec import MethodSpec
 from ..reporting import markdown
 from ..results.groups import ModelMeasurements
 from ..results.model import Model
@@ -92,7 +93,7 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
     row_by_model = {}
     for row in rows:
         for measurement in row.printed.measurements:
-            row_by_model[measurement.model.position_method, measurement.model.train_length] = row
+            row_by_model[measurement.model.method.notation, measurement.model.train_length] = row
     all_rows = []
     for printed in published.rows(item):
         model = (printed["position_method"], printed["train_length"])
@@ -109,7 +110,7 @@ def _row_as_printed(printed: dict) -> Row:
     for subset in published.SPLITS:
         perplexity = printed[f"{subset}_perplexity"]
         if perplexity:
-            model = Model(position_method="other", train_length=1)
+            model = Model(method=MethodSpec.plain("other"), train_length=1)
             measurements.append(
                 published.PrintedMeasurement(
                     model=model, length=1, stride=1, subset=subset, printed=perplexity

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import UserInputError
 from ..files import atomic_write
+from ..positions.spec import MethodSpec
 from ..results.files import TRAINING_FILE
 from ..results.model import BEST_CHECKPOINT
 from ..results.record import Measurement
@@ -238,7 +239,7 @@ class ReproductionExperiment(Experiment):
             assert isinstance(measurement, Measurement), "the paper has no probes"
             if measurement.model.checkpoint_name == checkpoint.name:
                 yield measurement.with_model(
-                    position_method=training.recipe.position_method,
+                    method=MethodSpec.plain(training.recipe.position_method),
                     train_length=training.recipe.train_length,
                     updates=evaluation.updates,
                 )

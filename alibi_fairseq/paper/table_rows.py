@@ -51,7 +51,7 @@ def table_rows(
             ours_in_table.append(measurement)
     printed_by_row: dict[str, list[Measurement]] = defaultdict(list)
     for measurement in printed:
-        if joined and measurement.model.position_method != "alibi":
+        if joined and measurement.model.method_name != "ALiBi":
             name = f"{measurement.model.method_name}, L = evaluation length"
         else:
             name = label(measurement)
@@ -72,7 +72,7 @@ def _table_row(name: str, printed: list[Measurement], ours: list[Measurement]) -
         printed: the paper's measurements in the row. They have one position method.
         ours: our measurements of any model.
     """
-    method = printed[0].model.position_method
+    method = printed[0].model.method_name
     train_lengths = {measurement.model.train_length for measurement in printed}
     train_length = train_lengths.pop() if len(train_lengths) == 1 else None
     ours_in_row = []
@@ -105,7 +105,7 @@ def _is_same_model(measurement: Measurement, printed: Measurement) -> bool:
         printed: one of the paper's.
     """
     return (
-        measurement.model.position_method == printed.model.position_method
+        measurement.model.method.name_key == printed.model.method.name_key
         and measurement.model.train_length == printed.model.train_length
         and _has_update_count(measurement.model.updates or 0, printed.model.updates)
     )

@@ -13,7 +13,7 @@ from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
 from ..results.record import Measurement
 from . import published
-from .recipe import RECIPES, Recipe
+from .recipe import RECIPES, Recipe, recipe_name
 
 
 class FigureSource(NamedTuple):
@@ -21,7 +21,7 @@ class FigureSource(NamedTuple):
 
     Attributes:
         items: tables, or the figure itself, with these numbers.
-        methods: position methods in the figure (default: all).
+        methods: names in tables of the position methods in the figure (default: all).
     """
 
     items: tuple[str, ...]
@@ -31,7 +31,7 @@ class FigureSource(NamedTuple):
 #: Sources of the figures that only draw numbers of tables.
 DRAWN = {
     "figure01": FigureSource(("table02", "table03")),
-    "figure04": FigureSource(("table05",), methods=("alibi", "sinusoidal")),
+    "figure04": FigureSource(("table05",), methods=("ALiBi", "Sinusoidal")),
     "figure05": FigureSource(("table11", "table12")),
     "figure09": FigureSource(("table08",)),
     "figure11": FigureSource(("table13", "table15")),
@@ -167,7 +167,7 @@ def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, Measurement]]:
     measurements = []
     for source_item in source.items:
         for measurement in published.measurements(source_item):
-            if source.methods is None or measurement.model.position_method in source.methods:
+            if source.methods is None or measurement.model.method_name in source.methods:
                 measurements.append((recipe_of(source_item, measurement), measurement))
     return measurements
 
@@ -175,8 +175,7 @@ def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, Measurement]]:
 def recipe_of(item: str, measurement: Measurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
     corpus = published.corpus_of(item)
-    method = measurement.model.position_method.replace("_", "-")
-    return RECIPES[f"{corpus}/{method}-{measurement.model.train_length}"]
+    return RECIPES[recipe_name(corpus, measurement.model)]
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,22 +31,6 @@ def plugin_sha256(methods: Iterable[str]) -> str | None:
             packages.add(METHODS[name].__module__.partition(".")[0])
     packages.discard(PACKAGE)
     return _sha256_of(frozenset(packages)) if packages else None
-
-
-def plugin_sha256_of_record(position_method: str) -> str | None:
-    """Return the hash of the plugins of the position method that a result record names.
-
-    Args:
-        position_method: method, or methods of layers, such as ``root@512×3+none``.
-    """
-    if position_method in METHOD_NAMES:
-        return None  # without importing the methods
-    from .registry import METHODS
-
-    layers = re.split("[+@×]", position_method)
-    # The values of options follow the name of a method.
-    names = [name for name in METHODS for layer in layers if f"{layer}_".startswith(f"{name}_")]
-    return plugin_sha256(names)
 
 
 @functools.cache

@@ -5,17 +5,17 @@
 - ``--position-method rotary,none --p-rope 0.75``, for ``train``
 - ``Rotary, p-RoPE 0.75 + No positions``, for tables and figures
 
-Results record :attr:`MethodSpec.recorded_name`, such as ``rotary_p_rope_0.75+none``, and the name
-in tables. Reading them needs neither PyTorch nor the plugins of their methods.
+Results record the value itself (:class:`..results.model.Model`). Reading them needs neither PyTorch
+nor the plugins of their methods.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import UserInputError
 from .options import Value, flag, plain_type
@@ -46,10 +46,8 @@ SLOPE_NAMES = {
     "random": "random slopes",
     "given": "other slopes",
 }
-#: Names in tables of methods as results record them, in the order of tables.
-RECORDED_METHODS = METHOD_NAMES | {
-    f"alibi_{kind}_slopes": f"ALiBi, {name}" for kind, name in SLOPE_NAMES.items()
-}
+#: Names in tables of the methods of this package, in the order of tables.
+KNOWN_LABELS = [*METHOD_NAMES.values(), *(f"ALiBi, {name}" for name in SLOPE_NAMES.values())]
 #: Values of ``--score-scaling``, and their names in tables.
 SCALING_NAMES = {"logn": "logn", "ssmax": "SSMax"}
 
@@ -67,6 +65,8 @@ class LayerMethod:
         display_name: name that a plugin gives the method in tables; not part of the identity.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}  # of JSON in results
+
     name: str
     options: Mapping[str, Value] = field(default_factory=dict, hash=False)
     window: int = 0
@@ -75,8 +75,8 @@ class LayerMethod:
     @property
     def label(self) -> str:
         """Name in tables and figures, with the options that make it another method."""
-        shown = [self.display_name or METHOD_NAMES.get(self.name, self.name)]
-        for option, value in self._naming_options().items():
+        shown = [self.display_name or method_name(self.name)]
+        for option, value in self.naming_options.items():
             if option == "alibi_slopes":
                 shown.append(SLOPE_NAMES.get(str(value), SLOPE_NAMES["given"]))
             else:
@@ -84,23 +84,19 @@ class LayerMethod:
         return ", ".join(shown)
 
     @property
-    def recorded_name(self) -> str:
-        """Name in result records."""
-        name = self.name
-        for option, value in self._naming_options().items():
-            if option == "alibi_slopes":
-                kind = value if value in SLOPE_NAMES else "given"
-                name += f"_{kind}_slopes"
-            else:
-                name += f"_{option.removeprefix('rotary_')}_{short(value)}"
-        return name
-
-    def _naming_options(self) -> dict[str, Value]:
-        """Return the options that are part of the name: with a plugin's method, all of them."""
+    def naming_options(self) -> dict[str, Value]:
+        """Options that are part of the name: with a plugin's method, all of them."""
         if self.name not in METHOD_NAMES:
             return dict(self.options)
         named = (*OPTION_NAMES, "alibi_slopes")
         return {option: self.options[option] for option in named if option in self.options}
+
+
+class MethodNameKey(NamedTuple):
+    """Label and registered names of a method, because plugins may give methods equal labels."""
+
+    label: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -112,8 +108,15 @@ class MethodSpec:
         score_scaling: scaling of the queries by the number of visible keys.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}  # of JSON in results
+
     layers: tuple[LayerMethod, ...]
     score_scaling: str = "none"
+
+    @classmethod
+    def plain(cls, name: str) -> MethodSpec:
+        """Return one method without options for all layers. The name need not be registered."""
+        return cls((LayerMethod(name),))
 
     @classmethod
     def parse(cls, notation: str, **options: Value) -> MethodSpec:
@@ -158,7 +161,7 @@ class MethodSpec:
             UserInputError: a list of layers is longer than the model, or has an invalid value.
         """
         if "position_method" not in options:
-            return cls((LayerMethod(_stock_method(options)),))
+            return cls.plain(_stock_method(options))
         from .registry import all_options
 
         layers = options.decoder_layers
@@ -223,7 +226,7 @@ class MethodSpec:
     def notation(self) -> str:
         """The notation of ``compare``, which :meth:`parse` reads."""
         words = ["+".join(_repeated_part(self.names))]
-        for option, value in self._options_as_text().items():
+        for option, value in self.option_texts.items():
             words.append(f"{option}={value.replace(',', '+')}")
         return "/".join(words)
 
@@ -231,7 +234,7 @@ class MethodSpec:
     def flags(self) -> list[str]:
         """Options of ``train``."""
         flags = ["--position-method", ",".join(_repeated_part(self.names))]
-        for option, value in self._options_as_text().items():
+        for option, value in self.option_texts.items():
             name = option.replace("_", "-")
             if isinstance(self.options.get(option), bool):
                 flags.append(f"--{name}" if self.options[option] else f"--no-{name}")
@@ -239,8 +242,9 @@ class MethodSpec:
                 flags += [f"--{name}", value]
         return flags
 
-    def _options_as_text(self) -> dict[str, str]:
-        """Return the options of the model that differ from their defaults, as ``train`` reads them.
+    @property
+    def option_texts(self) -> dict[str, str]:
+        """Options of the model that differ from their defaults, as ``train`` reads them.
 
         Commas separate the layers' values.
         """
@@ -264,48 +268,44 @@ class MethodSpec:
 
         It names a window only where windows differ between layers.
         """
-        names = self._name_runs(lambda layer: layer.label, " (window {})")
-        parts = [name if count == 1 else f"{count} × {name}" for name, count in names]
+        names = []
+        for layer in self.layers:
+            name = layer.label
+            if layer.window and self._has_several_windows:
+                name += f" (window {layer.window})"
+            names.append(name)
+        parts = []
+        for name, equal_layers in groupby(_repeated_part(names)):
+            count = len(list(equal_layers))
+            parts.append(name if count == 1 else f"{count} × {name}")
         label = " + ".join(parts)
         if self.score_scaling != "none":
             label += f", {SCALING_NAMES[self.score_scaling]}"
         return label
 
     @property
-    def recorded_name(self) -> str:
-        """Name in result records, such as ``rotary@512×3+none``, with the parts of :attr:`label`.
+    def name_key(self) -> MethodNameKey:
+        """What models share if their names in tables state the same method."""
+        return MethodNameKey(self.label, _repeated_part(self.names))
 
-        No table then confuses a method that options have changed with the paper's.
-        """
-        names = self._name_runs(lambda layer: layer.recorded_name, "@{}")
-        parts = [name if count == 1 else f"{name}×{count}" for name, count in names]
-        recorded = "+".join(parts)
-        if self.score_scaling != "none":
-            recorded += f"_{self.score_scaling}"
-        return recorded
-
-    def _name_runs(
-        self, name_of: Callable[[LayerMethod], str], window_format: str
-    ) -> list[tuple[str, int]]:
-        """Return names of consecutive equal layers, and how many there are.
-
-        The shortest list is named that gives the names of all layers when it is repeated.
-        """
-        names = []
+    @property
+    def named_options(self) -> set[str]:
+        """Names of the options in :attr:`option_texts` that :attr:`label` states."""
+        named = {"score_scaling"}
+        if self._has_several_windows:
+            named.add("attention_window")
         for layer in self.layers:
-            name = name_of(layer)
-            if layer.window and len(set(self.windows)) > 1:
-                name += window_format.format(layer.window)
-            names.append(name)
-        return [(name, len(list(run))) for name, run in groupby(_repeated_part(names))]
+            named.update(layer.naming_options)
+        return named
+
+    @property
+    def _has_several_windows(self) -> bool:
+        return len(set(self.windows)) > 1
 
 
-def method_name(recorded: str) -> str:
-    """Return the name in tables of a method without options, as results record it.
-
-    A record of any other method has its name.
-    """
-    return RECORDED_METHODS.get(recorded, recorded)
+def method_name(name: str) -> str:
+    """Return the name of a registered method in tables, if it is one of this package."""
+    return METHOD_NAMES.get(name, name)
 
 
 def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:

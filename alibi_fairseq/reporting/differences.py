@@ -14,7 +14,7 @@ from ..results.record import Measurement
 from . import markdown
 
 #: Method that others are compared with, if it is among them; otherwise the first one.
-REFERENCE = "alibi"
+REFERENCE = "ALiBi"
 
 #: Standard deviation of log perplexity over seeds, at the training length and beyond it. These are
 #: root mean squares over the methods with three seeds in results/small_models/primary; beyond the
@@ -124,7 +124,7 @@ def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]
 def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
     """Return the model that others are compared with."""
     for model in models:
-        if model.position_method == REFERENCE and not model.measurements[0].model.label:
+        if model.method_name == REFERENCE and not model.measurements[0].model.label:
             return model
     return models[0]
 

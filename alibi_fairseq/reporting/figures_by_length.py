@@ -66,7 +66,7 @@ def _length_line(model: ModelMeasurements, lengths: Sequence[int], quantity: str
         label=model.label,
         x=windows,
         y=values,
-        style=method_style(model.position_method, model.train_length, lengths),
+        style=method_style(model.method_name, model.train_length, lengths),
         spread=spread if quantity == "perplexity" else (),
         hollow=model.is_printed,
         notes=notes,
@@ -101,7 +101,7 @@ def draw_panels(
     for name, models in panels.items():
         lines = []
         for model in models:
-            lengths_of_method = train_lengths.get(model.position_method, ())
+            lengths_of_method = train_lengths.get(model.method_name, ())
             lines.append(make_line(model, lengths_of_method))
         lengths_in_panel = {model.train_length for model in models}
         trained_at = None
@@ -124,7 +124,7 @@ def _train_lengths_to_distinguish(
             any_has_several = True
         for model in models:
             if model.train_length is not None:
-                lengths_by_method[model.position_method].add(model.train_length)
+                lengths_by_method[model.method_name].add(model.train_length)
     if not any_has_several:
         return {}
     return {method: sorted(lengths) for method, lengths in lengths_by_method.items()}
@@ -180,7 +180,7 @@ def model_panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[Mode
     for name, group in groups.items():
         models = average_by_model(group)
         train_lengths = sorted({measurement.model.train_length for measurement in group})
-        methods = {measurement.model.position_method for measurement in group}
+        methods = {measurement.model.method.name_key for measurement in group}
         has_one_kind = len(train_lengths) == 1 or len(methods) == 1
         if has_one_kind or group[0].is_raw_text:
             panels[name] = models

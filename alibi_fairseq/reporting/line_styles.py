@@ -14,23 +14,23 @@ from matplotlib.colors import hsv_to_rgb, to_hex, to_rgb
 # Okabe and Ito's colors, which color-blind readers can distinguish, then darker ones. Markers and
 # line styles distinguish the methods in print.
 _COLORS = {
-    "alibi": "#0072B2",
-    "sinusoidal": "#D55E00",
-    "rotary": "#009E73",
-    "t5": "#E69F00",
-    "learned": "#CC79A7",
-    "none": "#000000",
-    "transformer_xl": "#56B4E9",
-    "kerple": "#8C510A",
-    "sandwich": "#762A83",
-    "xpos": "#808000",
-    "fire": "#7F7F7F",
-    "fox": "#01665E",
-    "cope": "#B2182B",
-    "bam": "#1B1464",
-    "alibi_trainable_slopes": "#3F94C6",
-    "alibi_random_slopes": "#7FB8D8",
-    "alibi_given_slopes": "#00486F",
+    "ALiBi": "#0072B2",
+    "Sinusoidal": "#D55E00",
+    "Rotary": "#009E73",
+    "T5 bias": "#E69F00",
+    "Learned": "#CC79A7",
+    "No positions": "#000000",
+    "Transformer-XL": "#56B4E9",
+    "KERPLE": "#8C510A",
+    "Sandwich": "#762A83",
+    "xPos": "#808000",
+    "FIRE": "#7F7F7F",
+    "FoX": "#01665E",
+    "CoPE": "#B2182B",
+    "BAM": "#1B1464",
+    "ALiBi, trainable slopes": "#3F94C6",
+    "ALiBi, random slopes": "#7FB8D8",
+    "ALiBi, other slopes": "#00486F",
 }
 _MARKERS = "os^DvxP*<>hXdpH8+"
 _DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
@@ -51,7 +51,7 @@ def method_style(method: str, length: int | None = None, lengths: Sequence[int] 
     Training lengths of a method have the same dash pattern, but different markers and colors.
 
     Args:
-        method: name of the position method.
+        method: name of the position method in tables.
         length: training length of the line.
         lengths: training lengths to distinguish; the shortest has the lightest color.
     """

@@ -21,7 +21,7 @@ REPORT_FILES = "report-files.json"
 
 #: Values of the keys ``schema`` and ``version`` of every results file.
 SCHEMA = "alibi_fairseq/results"
-VERSION = 2
+VERSION = 3
 _HEADER = ("schema", "version", "kind")
 
 AnyFile = TypeVar("AnyFile", bound=ResultsFile)

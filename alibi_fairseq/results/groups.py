@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from ..positions.spec import RECORDED_METHODS
+from ..positions.spec import KNOWN_LABELS, MethodNameKey, MethodSpec
 from .names import (
     TableNames,
     joined,
@@ -21,7 +21,7 @@ from .record import Measurement, ProbeMeasurement, TextKey
 #: Measurement of a model on a text or on a probe.
 AnyMeasurement = TypeVar("AnyMeasurement", bound=Measurement | ProbeMeasurement)
 #: Position method, training length, and training options that are the same for all corpora.
-ModelKey = tuple[str, int | None, tuple[tuple[str, str], ...]]
+ModelKey = tuple[MethodSpec, int | None, tuple[tuple[str, str], ...]]
 
 
 def group_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
@@ -73,6 +73,7 @@ class ModelMeasurements(Generic[AnyMeasurement]):
     """Measurements of one model: a row of a table or a line of a figure.
 
     Attributes:
+        method_name: name of the position method in tables; empty for models by other authors.
         train_length: training length in tokens; None if the models have several training lengths.
         measurements: the measurements.
         name: name of the model.
@@ -80,7 +81,7 @@ class ModelMeasurements(Generic[AnyMeasurement]):
         is_printed: True for the paper's numbers.
     """
 
-    position_method: str
+    method_name: str
     train_length: int | None
     measurements: Sequence[AnyMeasurement]
     name: str = ""
@@ -90,8 +91,8 @@ class ModelMeasurements(Generic[AnyMeasurement]):
     @property
     def key(self) -> ModelKey:
         """Key of the model, which is the same for results on all corpora."""
-        options = self.measurements[0].model.options_of_any_corpus
-        return self.position_method, self.train_length, options
+        model = self.measurements[0].model
+        return model.method, self.train_length, model.options_of_any_corpus
 
     @property
     def label(self) -> str:
@@ -123,34 +124,34 @@ def group_by_model(
     by_key: dict[tuple, AnyMeasurement] = {}
     for measurement in measurements:
         by_key.setdefault(measurement.key, measurement)
-    groups: dict[tuple[str, int], list[AnyMeasurement]] = defaultdict(list)
+    groups: dict[tuple[MethodNameKey, int], list[AnyMeasurement]] = defaultdict(list)
     for measurement in by_key.values():
         model = measurement.model
-        groups[model.position_method, model.train_length].append(measurement)
-    ranks = _method_ranks(method for method, _ in groups)
+        groups[model.method.name_key, model.train_length].append(measurement)
+    ranks = _method_ranks(name_key for name_key, _ in groups)
     models = []
     table = TableNames(by_key.values())
-    for method, train_length in sorted(groups, key=lambda group: (ranks[group[0]], group[1])):
-        for variant, members in _split_variants(groups[method, train_length], table).items():
-            name = model_label(members[0].model.method_name, train_length)
-            models.append(ModelMeasurements(method, train_length, members, name, variant))
+    for name_key, train_length in sorted(groups, key=lambda group: (ranks[group[0]], group[1])):
+        for variant, members in _split_variants(groups[name_key, train_length], table).items():
+            method_name = members[0].model.method_name
+            name = model_label(method_name, train_length)
+            models.append(ModelMeasurements(method_name, train_length, members, name, variant))
     return models
 
 
-def _method_ranks(methods: Iterable[str]) -> dict[str, tuple[int, int]]:
+def _method_ranks(methods: Iterable[MethodNameKey]) -> dict[MethodNameKey, tuple[int, int]]:
     """Return the sort key of each method.
 
     It is the place of the known method, and the number of unknown methods since that method.
     """
-    known = list(RECORDED_METHODS)
-    ranks: dict[str, tuple[int, int]] = {}
+    ranks: dict[MethodNameKey, tuple[int, int]] = {}
     known_rank = -1  # before all known methods
     num_unknown = 0
     for method in methods:
         if method in ranks:
             continue
-        if method in known:
-            known_rank = known.index(method)
+        if method.label in KNOWN_LABELS:
+            known_rank = KNOWN_LABELS.index(method.label)
             num_unknown = 0
         else:
             num_unknown += 1

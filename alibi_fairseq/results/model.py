@@ -5,27 +5,36 @@ from __future__ import annotations
 import json
 import re
 from pathlib import PurePath
-from typing import Any
+from typing import Annotated, Any
 
-from ..positions.spec import method_name
+from pydantic import BeforeValidator, TypeAdapter
+
+from ..positions.spec import MethodSpec
 from .json_types import NonEmptyStr, NonNegativeInt, PositiveCount, Record, Sha256
 
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
 
 
+_METHOD_TYPE = TypeAdapter(MethodSpec)
+
+
+def _read_method(content: object) -> MethodSpec:
+    """Return the position method that JSON describes, which strict validation would reject."""
+    return _METHOD_TYPE.validate_python(content)
+
+
 class Model(Record):
     """Trained model as it was evaluated. None means unknown.
 
     Attributes:
-        position_method: position method of all layers.
-        display_name: name of a method with options or of a plugin in tables.
+        method: position methods of the layers, with their options and attention windows.
         plugin_sha256: hash of the source files of the plugin; None for a method of this package.
         architecture: registered name of the architecture.
         train_length: training length in tokens.
         parameters: number of parameters; shared ones count once.
         options: further options of the training that determine the model, as text, by the name of
-            their field. The text of a flag is empty.
+            their field, without those of the method. The text of a flag is empty.
         seed: seed of the training.
         updates: update count of the checkpoint.
         checkpoint: path of the checkpoint when it was evaluated.
@@ -36,8 +45,7 @@ class Model(Record):
         label: name of a set of overrides.
     """
 
-    position_method: NonEmptyStr
-    display_name: NonEmptyStr | None = None
+    method: Annotated[MethodSpec, BeforeValidator(_read_method)]
     plugin_sha256: Sha256 | None = None
     architecture: NonEmptyStr | None = None
     train_length: PositiveCount
@@ -61,7 +69,15 @@ class Model(Record):
     @property
     def method_name(self) -> str:
         """Name of the position method in tables."""
-        return self.display_name or method_name(self.position_method)
+        return self.method.label
+
+    @property
+    def all_options(self) -> dict[str, str]:
+        """Options of the method and of the training, without those that were overridden."""
+        texts = {**self.method.option_texts, **(self.options or {})}
+        for name in self.overrides or {}:
+            texts.pop(name, None)
+        return texts
 
     @property
     def key(self) -> tuple:
@@ -70,6 +86,7 @@ class Model(Record):
         Seeds reach their lowest validation loss after different numbers of updates.
         """
         return (
+            self.method,
             *self.training_key,
             None if self.is_best_checkpoint else self.updates,
             self.precision,
@@ -80,10 +97,13 @@ class Model(Record):
 
     @property
     def training_key(self) -> tuple:
-        """Identity of the model as trained, which its seeds and variants share."""
+        """Identity of the model as trained, which its seeds and variants share.
+
+        An evaluation may override options of the method, so only the names are part of it.
+        """
         options = None if self.options is None else tuple(sorted(self.options.items()))
         return (
-            self.position_method,
+            self.method.names,
             self.plugin_sha256,
             self.train_length,
             self.architecture,

@@ -6,22 +6,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..positions.plugin_sources import plugin_sha256
-from ..positions.spec import MethodSpec, method_name
 from .model import Model
 from .record import Measurement, ProbeMeasurement, TextKey
 from .results_file import ResultsFile
-
-
-def method_facts(method: MethodSpec) -> dict[str, str]:
-    """Return the fields of a result record that name the position method and its version."""
-    facts = {"position_method": method.recorded_name}
-    plugin = plugin_sha256(method.names)
-    if plugin:
-        facts["plugin_sha256"] = plugin
-    if method.label != method_name(method.recorded_name):
-        facts["display_name"] = method.label
-    return facts
 
 
 def model_label(name: str, train_length: int | None) -> str:
@@ -172,11 +159,11 @@ def model_facts(model: Model, flags: Iterable[str] = ()) -> tuple[str, ...]:
         model: the model.
         flags: names of further training options to state.
     """
-    options = model.options or {}
+    options = model.all_options
     data = options.get("data", "")
     own = {}
     for name in flags:
-        if name in options and not _is_in_method_name(model.position_method, name, options[name]):
+        if name in options and name not in model.method.named_options:
             own[name] = _short_path(options[name])
     return (
         model.label or "",
@@ -248,7 +235,8 @@ class TableNames:
             model = measured.model
             training = "trained with unknown options"
             if model.options is not None:
-                own = {name: model.options[name] for name in different if name in model.options}
+                options = model.all_options
+                own = {name: options[name] for name in different if name in options}
                 training = _flags_text(own)
             facts = [
                 fact or _UNKNOWN.get(index, "") for index, fact in enumerate(self._facts(measured))
@@ -268,7 +256,7 @@ def _train_text(measured: Measurement | ProbeMeasurement) -> str:
 
 def _different_options(models: Sequence[Model]) -> list[str]:
     """Return the names of the training options that differ between models."""
-    all_options = [model.options or {} for model in models]
+    all_options = [model.all_options for model in models]
     names = sorted(set().union(*all_options))
     return [name for name in names if len({options.get(name) for options in all_options}) > 1]
 
@@ -281,18 +269,6 @@ def _flags_text(options: Mapping[str, str]) -> str:
             flag = "" if name == "data" else f"--{name.replace('_', '-')}"  # data is positional
             flags.append(f"{flag} {value}".strip())
     return ", ".join(flags)
-
-
-def _is_in_method_name(method: str, option: str, value: str) -> bool:
-    """Return True if a method, as results record it, names an option, as in ``rotary_base_1e+06``.
-
-    See :attr:`.MethodSpec.recorded_name`.
-    """
-    if option == "score_scaling":
-        return method.endswith(f"_{value}")
-    if option == "attention_window":
-        return "@" in method
-    return f"_{option.removeprefix('alibi_').removeprefix('rotary_')}" in method
 
 
 def _short_path(text: str) -> str:

@@ -19,10 +19,10 @@ from fairseq.logging.meters import MetersDict
 
 from ..errors import UserInputError
 from ..positions import MethodSpec
+from ..positions.plugin_sources import plugin_sha256
 from ..results.data_folder import DataFolder
 from ..results.files import TRAINING_FILE, save_results_file
 from ..results.model import Model
-from ..results.names import method_facts
 from ..results.provenance import collect_provenance, utc_time
 from ..results.record import Validation
 from ..results.results_file import Provenance, TrainingFile
@@ -64,7 +64,7 @@ class TrainingRecord:
     @functools.cached_property
     def plugin(self) -> str | None:
         """Hash of the plugin of the position method, or None without one."""
-        return method_facts(MethodSpec.from_options(self.cfg.model)).get("plugin_sha256")
+        return plugin_sha256(MethodSpec.from_options(self.cfg.model).names)
 
     def _check_plugin(self, recorded: str | None) -> None:
         """Check that a resumed training has the plugin of its position method that it began with.

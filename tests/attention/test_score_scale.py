@@ -143,7 +143,7 @@ def test_hidden_keys_do_not_count():
 
 def test_results_name_score_scaling():
     model = small_model("alibi", "--score-scaling", "logn")
-    assert MethodSpec.from_options(model.decoder.args).recorded_name == "alibi_logn"
+    assert MethodSpec.from_options(model.decoder.args).label == "ALiBi, logn"
 
 
 def test_export_rejects_score_scaling():

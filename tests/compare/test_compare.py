@@ -60,7 +60,7 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert "<!-- Loss by position -->" in figure
     results = load_results_file(out / "results.json")
     measured = [
-        (record.model.position_method, record.length, record.model.updates)
+        (record.model.method.names[0], record.length, record.model.updates)
         for record in results.records
     ]
     assert measured == [
@@ -400,7 +400,7 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     assert [probe[0], other_probe[0]] == [row[0], other[0]]
     assert probe[1].endswith("%")
     measured = load_results_file(tmp_path / "out" / "speeds.json").records
-    cases = [(record.model.position_method, record.case["phase"]) for record in measured]
+    cases = [(record.model.method.notation, record.case["phase"]) for record in measured]
     models = ("root", "root_exponent_0.75", "sinusoidal")
     assert sorted(cases) == [(name, phase) for name in models for phase in ("evaluate", "train")]
     assert all(len(record.measured["round_seconds"]) == 3 for record in measured)

@@ -14,6 +14,7 @@ from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.speeds import key_of, load_or_measure_speeds, ratios, speeds_note
+from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results import names
 from alibi_fairseq.results.model import Model
@@ -35,7 +36,7 @@ def timed(
     return Benchmark(
         name="an update",
         case={"phase": phase},
-        model=Model(position_method=method, train_length=64, options=options),
+        model=Model(method=MethodSpec.plain(method), train_length=64, options=options),
         measured={"round_seconds": [seconds, seconds], **measured},
     )
 
@@ -43,7 +44,7 @@ def timed(
 def trained(method: str, options: Mapping[str, str], lr: float, **changes) -> Measurement:
     """Return a measurement of a model, trained on another corpus with another learning rate."""
     options = {"data": "other", "lr": str(lr), **options}
-    return evaluation_record(position_method=method, seed=7, options=options, **changes)
+    return evaluation_record(method=method, seed=7, options=options, **changes)
 
 
 def test_models_of_one_name_have_separate_speeds():

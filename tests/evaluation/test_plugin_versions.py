@@ -8,9 +8,10 @@ from results_documents import document, evaluation_record
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import sweep_results
-from alibi_fairseq.results import names
+from alibi_fairseq.models import description
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.groups import average_by_model
+from alibi_fairseq.training import training_record
 
 FIRST = "a" * 64
 SECOND = "b" * 64
@@ -21,8 +22,8 @@ def plugin(monkeypatch):
     """Return a function that makes ``alibi`` a method of a plugin of a version."""
 
     def set_version(version):
-        monkeypatch.setattr(names, "plugin_sha256", lambda names: version)
-        monkeypatch.setattr(sweep_results, "plugin_sha256_of_record", lambda name: version)
+        for module in (description, training_record, sweep_results):
+            monkeypatch.setattr(module, "plugin_sha256", lambda names: version)
 
     return set_version
 
@@ -43,7 +44,7 @@ def test_evaluation_is_repeated_after_an_edit(sweep, plugin, tmp_path, caplog):
 
 def seed(number, version=None, **changes):
     """Return a result record of a seed of a plugin's method."""
-    facts = {"position_method": "root", "seed": number, "checkpoint": f"{number}.pt"}
+    facts = {"method": "root", "seed": number, "checkpoint": f"{number}.pt"}
     if version:
         facts["plugin_sha256"] = version
     return evaluation_record(**facts, **changes)

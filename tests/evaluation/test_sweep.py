@@ -22,7 +22,7 @@ from alibi_fairseq.results.files import load_results_file
 def test_record_describes_model(sweep):
     record, _ = sweep(lengths=[16, 64], strides=[4])
     assert record.model.architecture == "alibi_lm"
-    assert record.model.position_method == "alibi"
+    assert record.model.method.notation == "alibi"
     assert record.model.train_length == TRAIN_LENGTH
     assert record.model.updates == 12
     assert record.model.seed == 3
@@ -221,7 +221,7 @@ def test_probe_evaluates_a_model_of_fairseq(sweep, probe, tmp_path):
     data, _ = probe
     checkpoint = train(data, tmp_path / "stock", Trained.FLAGS["stock"])
     records = sweep(checkpoint, data=data, lengths=[TRAIN_LENGTH])
-    assert [record.model.position_method for record in records] == ["sinusoidal"] * len(
+    assert [record.model.method.notation for record in records] == ["sinusoidal"] * len(
         probes.DEPTHS
     )
 

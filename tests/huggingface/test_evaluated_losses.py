@@ -218,7 +218,7 @@ def test_exported_model_equals_its_checkpoint(
         assert record.loss_bits == pytest.approx(ours.loss_bits, abs=1e-5)
         for key in ("tokens", "length", "stride", "mean_context"):
             assert getattr(record, key) == getattr(ours, key)
-        for key in ("train_length", "position_method"):
+        for key in ("train_length", "method"):
             assert getattr(record.model, key) == getattr(ours.model, key)
 
 

@@ -156,24 +156,34 @@ def test_layers_share_masks_of_equal_bias_and_window():
 @pytest.mark.parametrize(
     ("flags", "name"),
     [
-        ({"position_method": "rotary,rotary,rotary,none", "decoder_layers": 8}, "rotary×3+none"),
-        ({"position_method": "rotary,none", "decoder_layers": 3}, "rotary+none"),
-        ({"position_method": "rotary,rotary", "attention_window": 64}, "rotary"),
-        ({"attention_window": "64,64", "position_method": "alibi"}, "alibi"),
-        ({"attention_window": "64,0", "position_method": "alibi"}, "alibi@64+alibi"),
-        ({"attention_window": "64,0", "position_method": "rotary,none"}, "rotary@64+none"),
-        ({"position_method": "rotary", "rotary_percent": 0.25}, "rotary_percent_0.25"),
-        ({"position_method": "rotary", "rotary_base": 5e5, "p_rope": 1.0}, "rotary_base_500000"),
-        ({"position_method": "none,rotary", "p_rope": 0.5}, "none+rotary_p_rope_0.5"),
-        ({"position_method": "alibi,none", "alibi_slopes": "random"}, "alibi_random_slopes+none"),
-        ({"position_method": "rotary,none", "score_scaling": "logn"}, "rotary+none_logn"),
+        (
+            {"position_method": "rotary,rotary,rotary,none", "decoder_layers": 8},
+            "3 × Rotary + No positions",
+        ),
+        ({"position_method": "rotary,none", "decoder_layers": 3}, "Rotary + No positions"),
+        ({"position_method": "rotary,rotary", "attention_window": 64}, "Rotary"),
+        ({"attention_window": "64,64", "position_method": "alibi"}, "ALiBi"),
+        ({"attention_window": "64,0", "position_method": "alibi"}, "ALiBi (window 64) + ALiBi"),
+        (
+            {"attention_window": "64,0", "position_method": "rotary,none"},
+            "Rotary (window 64) + No positions",
+        ),
+        ({"position_method": "rotary", "rotary_percent": 0.25}, "Rotary, percent 0.25"),
+        ({"position_method": "rotary", "rotary_base": 5e5, "p_rope": 1.0}, "Rotary, base 500000"),
+        ({"position_method": "none,rotary", "p_rope": 0.5}, "No positions + Rotary, p-RoPE 0.5"),
+        (
+            {"position_method": "alibi,none", "alibi_slopes": "random"},
+            "ALiBi, random slopes + No positions",
+        ),
+        (
+            {"position_method": "rotary,none", "score_scaling": "logn"},
+            "Rotary + No positions, logn",
+        ),
     ],
 )
 def test_layer_patterns_are_named_in_results(flags, name):
-    assert (
-        MethodSpec.from_options(OmegaConf.create({"decoder_layers": 6, **flags})).recorded_name
-        == name
-    )
+    options = OmegaConf.create({"decoder_layers": 6, **flags})
+    assert MethodSpec.from_options(options).label == name
 
 
 @pytest.mark.parametrize(
@@ -217,10 +227,10 @@ def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, cap
     in_process("train", data_bin, *flags, "--max-update", 5)
     checkpoint = tmp_path / "checkpoint_last.pt"
     (record,) = sweep(checkpoint, data=data_bin, lengths=[32])
-    assert record.model.position_method == "rotary@8+none"
+    assert record.model.method.notation == "rotary+none/attention_window=8+0"
     assert record.model.updates == 5
     (unlimited,) = sweep(
         checkpoint, out="full", data=data_bin, lengths=[32], overrides={"attention_window": 0}
     )
-    assert unlimited.model.position_method == "rotary+none"
+    assert unlimited.model.method.notation == "rotary+none"
     assert unlimited.perplexity != record.perplexity

@@ -67,7 +67,7 @@ def test_rotary_model_continues_without_positions(data_bin, tmp_path):
     folder = tmp_path / "none"
     in_process("train", data_bin, *flags, "--finetune-from-model", start, "--save-dir", folder)
     dropped = load_checkpoint(folder / "checkpoint_last.pt", data_bin)
-    assert dropped.model.position_method == "none"
+    assert dropped.model.method.notation == "none"
     assert dropped.model.updates == 1
 
     rotary = load_checkpoint(start, data_bin)

@@ -73,23 +73,18 @@ def test_option_changes_the_bias_as_its_formula(power):
 
 
 @pytest.mark.parametrize(
-    ("notation", "recorded", "label"),
+    ("notation", "label"),
     [
-        ("power", "power", "Power of the distance"),
-        ("power/exponent=0.75", "power_exponent_0.75", "Power of the distance, exponent 0.75"),
-        ("power/nearest=3", "power_nearest_3", "Power of the distance, nearest 3"),
-        ("power/reversed=true", "power_reversed_true", "Power of the distance, reversed true"),
-        (
-            "power+none/exponent=0.75",
-            "power_exponent_0.75+none",
-            "Power of the distance, exponent 0.75 + No positions",
-        ),
+        ("power", "Power of the distance"),
+        ("power/exponent=0.75", "Power of the distance, exponent 0.75"),
+        ("power/nearest=3", "Power of the distance, nearest 3"),
+        ("power/reversed=true", "Power of the distance, reversed true"),
+        ("power+none/exponent=0.75", "Power of the distance, exponent 0.75 + No positions"),
     ],
 )
-def test_options_are_part_of_the_name(power, notation, recorded, label):
+def test_options_are_part_of_the_name(power, notation, label):
     spec = MethodSpec.parse(notation)
     assert spec.notation == notation
-    assert spec.recorded_name == recorded
     assert spec.label == label
     model = small_model(*spec.flags[1:])
     assert MethodSpec.from_options(model.decoder.args) == spec
@@ -124,8 +119,8 @@ def test_option_is_kept_overridden_and_not_exported(power, data_bin, tmp_path):
     in_process("train", data_bin, *SHORT, *flags)
     checkpoint = tmp_path / "checkpoint_last.pt"
     loaded = load_checkpoint(checkpoint, data_bin)
-    assert loaded.model.position_method == "power_exponent_0.75"
-    assert loaded.model.display_name == "Power of the distance, exponent 0.75"
+    assert loaded.model.method.notation == "power/exponent=0.75"
+    assert loaded.model.method_name == "Power of the distance, exponent 0.75"
     changed = load_checkpoint(checkpoint, data_bin, overrides={"exponent": 0.25})
     assert changed.decoder.embed_positions.options.exponent == 0.25
     with pytest.raises(UserInputError, match="exponent is 'much', which is no float"):

@@ -41,7 +41,7 @@ def evaluations(corpus: str) -> ResultsFile:
             continue
         for measurement in paper.measurements(item):
             settings = {
-                "position_method": measurement.model.position_method,
+                "method": measurement.model.method,
                 "train_length": measurement.model.train_length,
                 "length": measurement.length,
                 "stride": measurement.stride,

@@ -24,7 +24,7 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.comparability import MODEL_OPTIONS, incomparability_reason, size_options
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
 from alibi_fairseq.paper.seed_noise import Noise, noise_of
-from alibi_fairseq.positions import all_options
+from alibi_fairseq.positions.spec import MethodSpec
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
@@ -33,7 +33,7 @@ SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
 def model_and_evaluation(measurement):
     """Return method, training length, evaluation length, and split of a measurement."""
     return (
-        measurement.model.position_method,
+        measurement.model.method.notation,
         measurement.model.train_length,
         measurement.length,
         measurement.subset,
@@ -110,7 +110,7 @@ def test_sweeps_state_where_t5_ran_out_of_memory(item, count):
         assert measurement.nonoverlapping
         assert measurement.model.train_length == first
         is_long = measurement.length > 13000 and measurement.length != 13072
-        failed = measurement.model.position_method == "t5" and is_long
+        failed = measurement.model.method.notation == "t5" and is_long
         assert measurement.status == ("OOM" if failed else "")
         assert (measurement.perplexity is None) == failed
         assert (measurement.tokens_per_second_batch_1 is None) == failed
@@ -126,7 +126,7 @@ def test_sweeps_match_table_5(item, count):
 def test_table_5_is_complete():
     measurements = paper.measurements("table05")
     of_alibi = [
-        measurement for measurement in measurements if measurement.model.position_method == "alibi"
+        measurement for measurement in measurements if measurement.model.method.notation == "alibi"
     ]
     assert lengths_of(of_alibi) == longer_pairs(GRID, GRID)
     assert len(measurements) == 36 + 8 + 3 + 3
@@ -208,7 +208,7 @@ def test_stride_1_tables_are_complete(item, method):
     train_lengths = (512, 1024, 3072)
     lengths = (512, 1024, 1536, 2048, 3072)
     measurements = paper.measurements(item)
-    assert {measurement.model.position_method for measurement in measurements} == {method}
+    assert {measurement.model.method.notation for measurement in measurements} == {method}
     assert {measurement.stride for measurement in measurements} == {1}
     assert lengths_of(measurements) == longer_pairs(train_lengths, lengths)
     for length in train_lengths:
@@ -259,9 +259,14 @@ def test_models_that_fail_have_no_mark():
     assert Noise(0.24, 0.9, 37.0).mark(400.1, 400.0) == ""
 
 
-def trained_with(flags: str) -> dict[str, dict[str, str]]:
-    """Return the options of the training of a model."""
-    return {"options": parse_flags(flags)}
+def trained_with(flags: str, method: str = "alibi") -> dict:
+    """Return the options of the training of a model, and its position method as in ``compare``."""
+    return {"options": parse_flags(flags), "method": MethodSpec.parse(method)}
+
+
+def with_method(method: str) -> dict:
+    """Return the position method of a model, given as in ``compare``."""
+    return trained_with("", method)
 
 
 EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size-multiple 1"
@@ -298,8 +303,8 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
         ("wikitext-103", {"overrides": {"alibi_scale": 2}}, "options of the model"),
         ("wikitext-103", {"score_from": 512}, "only a part of the tokens"),
         ("wikitext-103", {"score_to": 512}, "only a part of the tokens"),
-        ("wikitext-103", trained_with("--alibi-bias-max 8 --attention-window 0"), None),
-        ("wikitext-103", trained_with("--alibi-bias-max 8.0 --mem-len 512"), None),
+        ("wikitext-103", with_method("alibi/alibi_bias_max=8/attention_window=0"), None),
+        ("wikitext-103", with_method("transformer_xl/mem_len=512"), None),
         ("wikitext-103", trained_with(EIGHT_GPUS), None),
         (
             "wikitext-103",
@@ -311,14 +316,18 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
             trained_with(EIGHT_GPUS + " --update-freq 2"),
             "147,456 tokens per update",
         ),
-        ("wikitext-103", trained_with("--attention-window 16"), "--attention-window 16"),
+        ("wikitext-103", with_method("alibi/attention_window=16"), "--attention-window 16"),
         ("wikitext-103", trained_with("--block-diagonal=eos"), "--block-diagonal eos"),
-        ("wikitext-103", trained_with("--score-scaling logn --fp16"), "--score-scaling logn"),
-        ("wikitext-103", trained_with("--alibi-bias-max 16"), "--alibi-bias-max 16"),
-        ("wikitext-103", trained_with("--t5-max-distance 20"), "--t5-max-distance 20"),
-        ("wikitext-103", trained_with("--alibi-scale 4"), "--alibi-scale 4"),
-        ("wikitext-103", trained_with("--rotary-scaling pi:4"), "--rotary-scaling pi:4"),
-        ("wikitext-103", trained_with("--clamp-learned-positions"), "--clamp-learned-positions"),
+        ("wikitext-103", with_method("alibi/score_scaling=logn"), "--score-scaling logn"),
+        ("wikitext-103", with_method("alibi/alibi_bias_max=16"), "--alibi-bias-max 16"),
+        ("wikitext-103", with_method("t5/t5_max_distance=20"), "--t5-max-distance 20"),
+        ("wikitext-103", with_method("alibi/alibi_scale=4"), "--alibi-scale 4"),
+        ("wikitext-103", with_method("rotary/rotary_scaling=pi:4"), "--rotary-scaling pi:4"),
+        (
+            "wikitext-103",
+            with_method("learned/clamp_learned_positions=true"),
+            "--clamp-learned-positions",
+        ),
         ("wikitext-103", trained_with("--ffn swiglu"), "--ffn swiglu"),
         ("wikitext-103", trained_with("--no-linear-biases"), "--no-linear-biases"),
         ("wikitext-103", trained_with("--normalize-queries-keys"), "--normalize-queries-keys"),
@@ -345,7 +354,7 @@ def test_recipes_of_paper_are_comparable(recipe):
         corpus="wikitext-103",
         architecture="alibi_lm_wiki103",
         updates=286000,
-        position_method=recipe.position_method,
+        method=recipe.position_method,
         train_length=recipe.train_length,
     )
     for gpus in (recipe.batch.gpus, 1):
@@ -358,9 +367,9 @@ def test_recipes_of_paper_are_comparable(recipe):
 
 
 def test_comparability_knows_options_of_models():
-    options = {*all_options(), "score_scaling", "attention_window", "block_diagonal"}
+    options = {"block_diagonal"}
     options |= {field.name for field in dataclasses.fields(BlockOptions)}
-    assert MODEL_OPTIONS.keys() == options - {"mem_len"}
+    assert MODEL_OPTIONS.keys() == options
     for option, default in MODEL_OPTIONS.items():
         actual = getattr(AlibiLanguageModelConfig, option)
         if type(actual) in (int, float):

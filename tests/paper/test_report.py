@@ -47,7 +47,7 @@ def paper_results(shift: float = 0.1) -> ResultsFile:
     """Return ALiBi's results of Table 5, each perplexity shifted by the same amount."""
     records = []
     for measurement in published.measurements("table05"):
-        if measurement.model.position_method != "alibi":
+        if measurement.model.method.notation != "alibi":
             continue
         record = changed(
             measurement,
@@ -126,7 +126,7 @@ def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
     (tmp_path / "settings.json").write_text('{"updates": 10}')
     with pytest.raises(
         UserInputError,
-        match=r"settings\.json is not a results file of version 2\. Pass results files",
+        match=r"settings\.json is not a results file of version 3\. Pass results files",
     ):
         collect([tmp_path])
 
@@ -146,7 +146,7 @@ def test_report_of_other_corpus_omits_paper(tmp_path):
 
 
 def test_report_has_accuracies_of_probes(tmp_path):
-    values = {"position_method": "alibi", "train_length": 64, "length": 64, "depth": 0.5}
+    values = {"method": "alibi", "train_length": 64, "length": 64, "depth": 0.5}
     values |= {"gap": 5, "trials": 64, "chance": 0.1, "accuracy": 0.75}
     probe = make_record(ProbeMeasurement, **values)
     save_results_file(document(probe, kind="probe", corpus="copy"), tmp_path / "probe.json")

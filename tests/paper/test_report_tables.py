@@ -6,7 +6,10 @@ from results_documents import cells_of, changed
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import ReportData
+from alibi_fairseq.positions.spec import MethodSpec
 
+ALIBI = MethodSpec.plain("alibi")
+SINUSOIDAL = MethodSpec.plain("sinusoidal")
 #: Update count of our models by corpus.
 UPDATES = {"wikitext-103": 286000, "bookcorpus": None, "cc100-roberta": 50000}
 
@@ -42,7 +45,7 @@ def table(item, measurements):
 
 
 def test_table_5_has_rows_and_columns_of_the_paper():
-    text = table("table05", ours("table05", 0.3, position_method="alibi"))
+    text = table("table05", ours("table05", 0.3, method=ALIBI))
     rows = cells_of(text)
     assert rows[0][2:] == ["64", "128", "256", "512", "1024", "1536", "2048", "3072"]
     assert [row[0] for row in rows[1:] if row[0]] == [
@@ -70,14 +73,17 @@ def test_table_5_has_rows_and_columns_of_the_paper():
 @pytest.mark.parametrize(
     ("item", "changes"),
     [
-        ("table05", {"train_length": 512, "position_method": "rotary"}),  # not in the diagonal row
+        (
+            "table05",
+            {"train_length": 512, "method": MethodSpec.plain("rotary")},
+        ),  # not in the diagonal row
         ("table07", {"stride": 1}),
         ("table07", {"length": 2048}),
     ],
 )
 def test_table_ignores_other_models_strides_and_lengths(item, changes):
-    method = changes.pop("position_method", "alibi")
-    measurement = ours(item, position_method=method, length=3072)[-1]
+    method = changes.pop("method", ALIBI)
+    measurement = ours(item, method=method, length=3072)[-1]
     shown = changed(measurement, perplexity=77.77)
     ignored = changed(shown, **changes)
     assert "77.77" in table(item, [shown])
@@ -110,7 +116,7 @@ SPEEDS = {"tokens_per_second": 9000.0, "tokens_per_second_batch_1": 4000.0}
 
 
 def test_evaluation_speeds_come_from_evaluations():
-    measurements = ours("table02", position_method="alibi")
+    measurements = ours("table02", method=ALIBI)
     measurements = [changed(measurement, **SPEEDS) for measurement in measurements]
     rows = cells_of(table("table02", measurements))
     headers = next(row for row in rows if "ALiBi, L=512: ours, batch 1" in row)
@@ -124,7 +130,7 @@ def test_evaluation_speeds_come_from_evaluations():
 def test_evaluation_speeds_are_averaged_over_seeds():
     measurements = []
     for seed, speed in ((1, None), (2, 4000.0), (3, 6000.0)):
-        for measurement in ours("table02", position_method="alibi"):
+        for measurement in ours("table02", method=ALIBI):
             of_seed = {"seed": seed, "tokens_per_second_batch_1": speed}
             measurements.append(changed(measurement, data_sha256="a" * 64, **of_seed))
     rows = cells_of(table("table02", measurements))
@@ -145,7 +151,7 @@ def test_table_6_has_speeds_of_evaluation():
 def test_splits_of_one_evaluation_share_a_table():
     measurements = []
     for number, data_sha256 in enumerate(("a" * 64, "c" * 64)):
-        for measurement in ours("table09", number, train_length=3072, position_method="alibi"):
+        for measurement in ours("table09", number, train_length=3072, method=ALIBI):
             tokens = 1000 + number if measurement.subset == "valid" else 900 + number
             text = {"tokens": tokens, "data_sha256": data_sha256}
             text["architecture"] = "alibi_lm_bookcorpus"
@@ -160,7 +166,7 @@ def test_splits_of_one_evaluation_share_a_table():
 
 
 def test_tables_11_and_12_distinguish_update_counts():
-    measurements = ours("table12", position_method="sinusoidal")  # 50k updates; Table 11 has 46.7k
+    measurements = ours("table12", method=SINUSOIDAL)  # 50k updates; Table 11 has 46.7k
     rows = cells_of(table("table11", measurements))
     assert rows[2][1:] == ["ours", "missing", "–"]
     measurement = changed(ours("table11")[0], updates=46500)

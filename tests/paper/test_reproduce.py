@@ -331,7 +331,7 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     assert results.corpus == "generated-smoke"
     measured = set()
     for record in results.records:
-        assert record.model.position_method == "sinusoidal"
+        assert record.model.method.notation == "sinusoidal"
         assert 2 < record.perplexity < 5000
         measured.add((record.model.updates, record.length))
     assert measured == {(9, 1024), (10, 1024), (10, 2048)}

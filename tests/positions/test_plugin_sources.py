@@ -7,11 +7,7 @@ import sys
 import pytest
 
 from alibi_fairseq.positions import METHODS
-from alibi_fairseq.positions.plugin_sources import (
-    _sha256_of,
-    plugin_sha256,
-    plugin_sha256_of_record,
-)
+from alibi_fairseq.positions.plugin_sources import _sha256_of, plugin_sha256
 
 METHOD = """
 from alibi_fairseq.positions import PositionMethod, register_position_method
@@ -64,18 +60,11 @@ def test_other_files_do_not_change_the_version(plugin):
     assert version_in_new_process() == before
 
 
-def test_version_of_models(plugin):
-    assert plugin_sha256(["alibi", "mine"]) == version_in_new_process()
-    assert plugin_sha256(["alibi", "none"]) is None
+@pytest.mark.parametrize("names", [["mine"], ["alibi", "mine"], ["mine", "of_another_plugin"]])
+def test_models_of_a_plugin_have_its_version(plugin, names):
+    assert plugin_sha256(names) == version_in_new_process()
 
 
-@pytest.mark.parametrize("recorded", ["mine", "mine×2+none", "none+mine@512", "mine_scale_2"])
-def test_records_of_a_plugin_have_its_version(plugin, recorded):
-    assert plugin_sha256_of_record(recorded) == version_in_new_process()
-
-
-@pytest.mark.parametrize(
-    "recorded", ["alibi", "rotary_p_rope_0.75@512×3+none", "minerva", "of_another_plugin"]
-)
-def test_records_without_a_plugin_have_no_version(plugin, recorded):
-    assert plugin_sha256_of_record(recorded) is None
+@pytest.mark.parametrize("names", [["alibi"], ["alibi", "none"], ["minerva"]])
+def test_models_without_an_imported_plugin_have_no_version(plugin, names):
+    assert plugin_sha256(names) is None

@@ -187,11 +187,9 @@ def train(folder: Path, slopes: str, *flags: str) -> Path:
 
 
 def load(path: Path):
-    """Return the slopes of a checkpoint, and the name of its method in results."""
+    """Return the slopes of a checkpoint, and the name of its method in tables."""
     (model,), cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)])
-    return slopes_of(model.decoder.embed_positions), MethodSpec.from_options(
-        cfg.model
-    ).recorded_name
+    return slopes_of(model.decoder.embed_positions), MethodSpec.from_options(cfg.model).label
 
 
 def test_checkpoint_holds_given_slopes(tmp_path):
@@ -201,14 +199,14 @@ def test_checkpoint_holds_given_slopes(tmp_path):
     file.unlink()
     slopes, name = load(checkpoint)
     assert slopes.tolist() == pytest.approx([0.75, 0.2])
-    assert name == "alibi_given_slopes"
+    assert name == "ALiBi, other slopes"
 
 
 def test_checkpoint_holds_random_slopes(tmp_path):
     slopes, name = load(train(tmp_path, "random", "--seed", "3"))
     drawn = random_slopes(2, alibi_slopes(2, 4).mean().item(), 3)
     assert slopes.tolist() == pytest.approx(drawn)
-    assert name == "alibi_random_slopes"
+    assert name == "ALiBi, random slopes"
 
 
 def test_training_with_random_slopes_rejects_another_seed(tmp_path):
@@ -223,7 +221,7 @@ def test_checkpoint_holds_trained_slopes(tmp_path):
     paper = alibi_slopes(2, 4)
     assert (slopes != paper).all()
     assert ((slopes / paper - 1).abs() < 0.1).all()
-    assert name == "alibi_trainable_slopes"
+    assert name == "ALiBi, trainable slopes"
 
 
 @pytest.mark.parametrize("text", ["0.5 0.25\n0.125", "0.5,0.25,\n0.125\n"])

@@ -1,53 +1,100 @@
-"""The value of a model's position methods: its notations, names, and JSON."""
+"""The value of a model's position methods: its notations, its name, and JSON."""
 
 from __future__ import annotations
 
 import argparse
+import json
 
 import pytest
+from pydantic import ValidationError
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.files import json_text
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
 from alibi_fairseq.positions.spec import METHOD_NAMES, LayerMethod
 from alibi_fairseq.results.model import Model
-from alibi_fairseq.results.names import method_facts
 
-#: Notation, name in results, and name in tables.
+#: Notation, name in tables, and JSON.
 NAMES = [
-    ("alibi", "alibi", "ALiBi"),
-    ("t5/t5_max_distance=96", "t5", "T5 bias"),
-    ("alibi/alibi_slopes=trainable", "alibi_trainable_slopes", "ALiBi, trainable slopes"),
-    ("alibi/alibi_slopes=0.5+0.25", "alibi_given_slopes", "ALiBi, other slopes"),
-    ("rotary/rotary_base=500000", "rotary_base_500000", "Rotary, base 500000"),
-    ("alibi/attention_window=64", "alibi", "ALiBi"),
-    ("alibi/score_scaling=ssmax", "alibi_ssmax", "ALiBi, SSMax"),
+    ("alibi", "ALiBi", {"layers": [{"name": "alibi"}]}),
+    (
+        "t5/t5_max_distance=96",
+        "T5 bias",
+        {"layers": [{"name": "t5", "options": {"t5_max_distance": 96}}]},
+    ),
+    (
+        "alibi/alibi_slopes=trainable",
+        "ALiBi, trainable slopes",
+        {"layers": [{"name": "alibi", "options": {"alibi_slopes": "trainable"}}]},
+    ),
+    (
+        "alibi/alibi_slopes=0.5+0.25",
+        "ALiBi, other slopes",
+        {"layers": [{"name": "alibi", "options": {"alibi_slopes": "0.5,0.25"}}]},
+    ),
+    (
+        "rotary/rotary_base=500000",
+        "Rotary, base 500000",
+        {"layers": [{"name": "rotary", "options": {"rotary_base": 500000.0}}]},
+    ),
+    ("alibi/attention_window=64", "ALiBi", {"layers": [{"name": "alibi", "window": 64}]}),
+    (
+        "alibi/score_scaling=ssmax",
+        "ALiBi, SSMax",
+        {"layers": [{"name": "alibi"}], "score_scaling": "ssmax"},
+    ),
     (
         "rotary+rotary+rotary+none/p_rope=0.75/attention_window=512+512+512+0",
-        "rotary_p_rope_0.75@512×3+none",
         "3 × Rotary, p-RoPE 0.75 (window 512) + No positions",
+        {
+            "layers": [
+                {"name": "rotary", "options": {"p_rope": 0.75}, "window": 512},
+                {"name": "rotary", "options": {"p_rope": 0.75}, "window": 512},
+                {"name": "rotary", "options": {"p_rope": 0.75}, "window": 512},
+                {"name": "none"},
+            ]
+        },
     ),
     (
         "alibi/attention_window=64+0/score_scaling=logn",
-        "alibi@64+alibi_logn",
         "ALiBi (window 64) + ALiBi, logn",
+        {"layers": [{"name": "alibi", "window": 64}, {"name": "alibi"}], "score_scaling": "logn"},
     ),
 ]
 
 
-@pytest.mark.parametrize(("notation", "recorded", "label"), NAMES)
-def test_notation_and_names_agree(notation, recorded, label):
+@pytest.mark.parametrize(("notation", "label", "content"), NAMES)
+def test_notation_and_label_agree(notation, label, content):
     spec = MethodSpec.parse(notation)
     assert spec.notation == notation
-    assert spec.recorded_name == recorded
     assert spec.label == label
 
 
-@pytest.mark.parametrize(("notation", "recorded", "label"), NAMES)
-def test_tables_have_the_same_label(notation, recorded, label):
-    model = Model(train_length=64, **method_facts(MethodSpec.parse(notation)))
-    assert model.position_method == recorded
+@pytest.mark.parametrize(("notation", "label", "content"), NAMES)
+def test_results_record_the_value(notation, label, content):
+    method = MethodSpec.parse(notation)
+    text = json_text(Model(method=method, train_length=64).model_dump(exclude_defaults=True))
+    assert json.loads(text) == {"method": content, "train_length": 64}
+    model = Model(**json.loads(text))
+    assert model.method == method
     assert model.method_name == label
+
+
+@pytest.mark.parametrize(
+    ("method", "named"),
+    [
+        ({"layers": [{"name": 1}]}, "method.layers.0.name"),
+        ({"layers": [{"name": "alibi", "slopes": "random"}]}, "method.layers.0.slopes"),
+        ({"layers": [{"name": "alibi"}], "scaling": "logn"}, "method.scaling"),
+        ("alibi", "method"),
+    ],
+)
+def test_other_content_is_no_method(method, named):
+    with pytest.raises(ValidationError) as failure:
+        Model(method=method, train_length=64)
+    (error,) = failure.value.errors()
+    assert ".".join(map(str, error["loc"])) == named
 
 
 @pytest.mark.parametrize("layers", [4, 8])

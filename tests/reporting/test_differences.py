@@ -10,6 +10,7 @@ import pytest
 from results_documents import cells_of, document, evaluation_record
 from scipy import stats
 
+from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.differences import (
     SEED_SPREAD,
     difference_sections,
@@ -30,7 +31,7 @@ def results_of(seeds: int = 3, **changes) -> list[Measurement]:
         for seed, perplexity in enumerate(perplexities[:seeds], start=1):
             for length, factor in ((64, 1.0), (128, 1.1 if method == "rotary" else 1.0)):
                 record = evaluation_record(
-                    factor * perplexity, position_method=method, length=length, seed=seed, **changes
+                    factor * perplexity, method=method, length=length, seed=seed, **changes
                 )
                 records.append(record)
     return document(*records).records
@@ -82,15 +83,15 @@ def test_one_seed_states_what_means_nothing():
 
 def test_single_model_has_no_differences():
     results = results_of()
-    results = [record for record in results if record.model.position_method == "alibi"]
+    results = [record for record in results if record.model.method.notation == "alibi"]
     assert difference_sections(results) == []
 
 
 def test_first_method_is_the_reference_without_alibi():
     results = results_of()
     for record in results:
-        if record.model.position_method == "alibi":
-            record.model.position_method = "sinusoidal"
+        if record.model.method.notation == "alibi":
+            record.model.method = MethodSpec.plain("sinusoidal")
     assert list(rows_of(difference_sections(results))) == [
         "Rotary, L=64 vs. Sinusoidal, L=64",
     ]

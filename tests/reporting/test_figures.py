@@ -8,7 +8,7 @@ import pytest
 from results_documents import document, evaluation_record
 
 from alibi_fairseq.paper.published import PrintedMeasurement
-from alibi_fairseq.positions.spec import RECORDED_METHODS
+from alibi_fairseq.positions.spec import KNOWN_LABELS, MethodSpec
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
@@ -43,8 +43,8 @@ def two_methods(**perplexities):
     """
     records = []
     for method, (short, long) in perplexities.items():
-        records.append(evaluation_record(short, position_method=method, length=64))
-        records.append(evaluation_record(long, position_method=method, length=128))
+        records.append(evaluation_record(short, method=method, length=64))
+        records.append(evaluation_record(long, method=method, length=128))
     return document(*records)
 
 
@@ -80,9 +80,9 @@ def test_lines_have_measured_points_and_axes_units():
 
 
 def test_methods_differ_without_color():
-    styles = [method_style(method) for method in RECORDED_METHODS]
-    assert len({style.color for style in styles}) == len(RECORDED_METHODS)
-    assert len({style.marker for style in styles}) == len(RECORDED_METHODS)
+    styles = [method_style(method) for method in KNOWN_LABELS]
+    assert len({style.color for style in styles}) == len(KNOWN_LABELS)
+    assert len({style.marker for style in styles}) == len(KNOWN_LABELS)
 
 
 def test_unknown_methods_have_different_colors():
@@ -92,7 +92,7 @@ def test_unknown_methods_have_different_colors():
 
 def test_training_lengths_of_a_method_have_different_markers():
     lengths = range(8)
-    styles = [method_style("alibi", length, lengths) for length in lengths]
+    styles = [method_style("ALiBi", length, lengths) for length in lengths]
     assert len({style.marker for style in styles}) == 8
 
 
@@ -118,7 +118,7 @@ TWO = {"train_length": (32, 64), "length": (64, 128)}
         ),
         # The panels give the length, so that one legend serves all.
         (
-            records_by(position_method=("alibi", "t5"), **TWO),
+            records_by(method=("alibi", "t5"), **TWO),
             ["valid, non-overlapping, trained at L=64", "T5 bias"],
             ["T5 bias, L=64"],
         ),
@@ -136,16 +136,16 @@ def test_panels_separate_splits_strides_and_lengths(tmp_path, records, shown, hi
 
 def test_ticks_are_round():
     sweep = [100, 512, 513, 522, 612, 712, 812, 1012, 1512, 2512, 5512, 10512, 15512]
-    line = plots.PlotLine("a", sweep, [20.0] * len(sweep), method_style("alibi"))
+    line = plots.PlotLine("a", sweep, [20.0] * len(sweep), method_style("ALiBi"))
     ticks = [int(tick) for tick in axes_of(line).get_xticks() if 100 <= tick <= 15512]
     assert ticks == [128, 256, 512, 1024, 2048, 4096, 8192]
-    line = plots.PlotLine("a", [96, 120], [20.0, 19.0], method_style("alibi"))
+    line = plots.PlotLine("a", [96, 120], [20.0, 19.0], method_style("ALiBi"))
     assert axes_of(line).get_xticks().tolist() == [96, 120]  # no power of two in between
 
 
 def printed(length: int, **values) -> PrintedMeasurement:
     """Return a measurement of the paper's T5 bias model."""
-    model = Model(position_method="t5", train_length=512)
+    model = Model(method=MethodSpec.plain("t5"), train_length=512)
     return PrintedMeasurement(model=model, length=length, stride=length, subset="valid", **values)
 
 
@@ -154,7 +154,7 @@ def test_failed_evaluation_is_noted_at_line_end():
         printed(length=512, printed=19.65),
         printed(length=13512, printed=None, failure="OOM"),
     ]
-    axes = axes_of(perplexity_line(ModelMeasurements("t5", 512, measurements)))
+    axes = axes_of(perplexity_line(ModelMeasurements("T5 bias", 512, measurements)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 
@@ -178,7 +178,7 @@ def test_seeds_have_one_line_with_standard_deviation_band():
 def test_caption_lists_numbers_of_seeds():
     models = []
     for method, seeds in (("alibi", 3), ("rotary", 2), ("t5", 1)):
-        repeats = [evaluation_record(20.0, position_method=method) for _ in range(seeds)]
+        repeats = [evaluation_record(20.0, method=method) for _ in range(seeds)]
         mean = MeanMeasurement.of(document(*repeats).records)
         models.append(ModelMeasurements(method, 64, [mean]))
     text = "mean and standard deviation of 2 or 3 seeds; a single seed for some models"
@@ -193,7 +193,7 @@ def test_diverged_model_is_cut_off():
 
 
 def test_axis_does_not_magnify_noise():
-    line = plots.PlotLine("a", [64, 128], [646.0, 654.0], method_style("alibi"))
+    line = plots.PlotLine("a", [64, 128], [646.0, 654.0], method_style("ALiBi"))
     low, high = axes_of(line).get_ylim()
     assert low < 646
     assert high > 654

@@ -55,7 +55,7 @@ def report(tmp_path):
     """Return a function that reports a model at three lengths and returns the exit code."""
     records = []
     for length, value in ((64, 60.0), (256, 59.0), (512, 58.5)):
-        facts = {"parameters": 700_000, "updates": 1000, "display_name": "50%_off"}
+        facts = {"parameters": 700_000, "updates": 1000, "method": "50%_off"}
         records.append(evaluation_record(value, length=length, **facts))
     save_results_file(document(*records), tmp_path / "mine.json")
 

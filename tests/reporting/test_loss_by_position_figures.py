@@ -55,7 +55,7 @@ ALIBI = record_of(9, 8, 7, 6, 5)
 
 
 def test_table_has_row_per_bucket_and_column_per_model():
-    sinusoidal = record_of(9, 8, 7, 6.25, 11, position_method="sinusoidal")
+    sinusoidal = record_of(9, 8, 7, 6.25, 11, method="sinusoidal")
     table = position_table(measurements_in(sinusoidal, ALIBI))
     assert table.startswith(
         "All models: demo; fp32; a single seed.\n\n"
@@ -141,7 +141,7 @@ def test_line_has_positions_of_buckets_with_enough_tokens():
     assert line.y == [9, 8, 7, 5]
     assert line.ranges == [(1, 1), (2, 2), (3, 3), (5, 6)]
     assert line.uncertain == [True] * 4
-    assert line.style == method_style("alibi")
+    assert line.style == method_style("ALiBi")
     few = [tokens // 5 for tokens in TOKENS]
     bits = [bits / 5 for bits in ALIBI.position_bits]
     changes = {"position_tokens": few, "position_bits": bits, "tokens": sum(few)}
@@ -185,7 +185,7 @@ def test_points_of_many_tokens_are_certain():
 
 def test_figure_has_line_per_model_and_units(tmp_path):
     errors = [0.5] * 5
-    sinusoidal = record_of(9, 8, 7, 6, 11, position_method="sinusoidal", position_errors=errors)
+    sinusoidal = record_of(9, 8, 7, 6, 11, method="sinusoidal", position_errors=errors)
     path = tmp_path / "figure.svg"
     draw_positions(measurements_in(ALIBI, sinusoidal), "Loss by position", path)
     comments = path.read_text()

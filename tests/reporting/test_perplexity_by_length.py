@@ -8,11 +8,11 @@ from results_documents import cells_of, document, evaluation_record
 from alibi_fairseq.paper.perplexity_grid import perplexity_grid
 from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.positions import MethodSpec
+from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.groups import average_by_model
-from alibi_fairseq.results.names import method_facts
 from alibi_fairseq.results.record import Measurement, TextSummary
 
 
@@ -35,7 +35,7 @@ def test_numbers_have_the_papers_format():
 
 def test_length_table_has_a_row_per_model():
     shown = length_table(
-        evaluation_record(70.0, position_method="sinusoidal", length=64),
+        evaluation_record(70.0, method="sinusoidal", length=64),
         evaluation_record(60.0, length=64),
         evaluation_record(59.0, length=256),
         evaluation_record(50.0, train_length=128, length=256),
@@ -114,8 +114,8 @@ def test_splits_and_strides_have_separate_tables():
 def test_bits_per_byte_are_averaged_where_known():
     known = {"bytes": 2000, "seed": 1}
     records = [evaluation_record(8.0, **known), evaluation_record(12.0, seed=2)]
-    records.append(evaluation_record(9.0, position_method="none"))
-    records.append(evaluation_record(9.0, position_method="t5", bytes=500))  # 1000 tokens
+    records.append(evaluation_record(9.0, method="none"))
+    records.append(evaluation_record(9.0, method="t5", bytes=500))  # 1000 tokens
     rows = [row[1] for row in rows_of(*records)]
     assert rows[:3] == ["10.00 ± 2.83 (2 seeds)", "9.00", "9.00"]
     assert rows[4:] == ["1.5000", f"{records[-1].loss_bits * 2:.4f}", "missing"]
@@ -344,10 +344,11 @@ def test_score_ranges_are_different_texts():
 
 def test_unknown_methods_keep_order_and_name():
     methods = ("none", "mine", "alibi", "another", "learned")
-    names = {"another": {"display_name": "Another"}}
     records = []
     for method in methods:
-        records.append(evaluation_record(position_method=method, **names.get(method, {})))
+        display_name = "Another" if method == "another" else ""
+        layer = LayerMethod(method, display_name=display_name)
+        records.append(evaluation_record(method=MethodSpec((layer,))))
     rows = rows_of(*records)
     labels = [row[0].partition(",")[0] for row in rows]
     assert labels == ["ALiBi", "Another", "Learned", "No positions", "mine"]
@@ -391,8 +392,8 @@ def test_every_row_names_the_budget_if_budgets_differ():
     shown = length_table(
         evaluation_record(370.0, updates=40, options=LONG),
         evaluation_record(1088.0, updates=8, options=SHORT),
-        evaluation_record(378.0, position_method="sinusoidal", updates=40, options=LONG),
-        evaluation_record(1102.0, position_method="root", updates=8, options=SHORT),
+        evaluation_record(378.0, method="sinusoidal", updates=40, options=LONG),
+        evaluation_record(1102.0, method="root", updates=8, options=SHORT),
     )
     assert [row[0] for row in cells_of(shown)[1:]] == [
         "ALiBi, L=64 (40 updates, 4,096 tokens per update)",
@@ -452,7 +453,7 @@ def test_every_row_names_the_budget_if_budgets_differ():
 def test_rows_of_different_methods_name_what_makes_them_unequal(first, second, names):
     rows = rows_of(
         evaluation_record(**first),
-        evaluation_record(position_method="sinusoidal", **second),
+        evaluation_record(method="sinusoidal", **second),
     )
     expected = []
     for method, name in zip(("ALiBi", "Sinusoidal"), names):
@@ -464,7 +465,7 @@ def test_rows_name_training_texts_of_different_sizes():
     texts = [TextSummary(tokenizer="bpe", vocabulary=9, train_tokens=n) for n in (5000, 6000)]
     rows = rows_of(
         evaluation_record(text=texts[0]),
-        evaluation_record(text=texts[1], position_method="none"),
+        evaluation_record(text=texts[1], method="none"),
     )
     assert [row[0] for row in rows] == [
         "ALiBi, L=64 (5,000 tokens of training text)",
@@ -476,14 +477,14 @@ def test_best_checkpoints_are_not_named_by_their_updates():
     records = []
     for method, updates in (("alibi", 900), ("none", 700)):
         best = {"updates": updates, "checkpoint": f"{method}/checkpoint_best.pt"}
-        records.append(evaluation_record(position_method=method, **best))
+        records.append(evaluation_record(method=method, **best))
     assert [row[0] for row in rows_of(*records)] == ["ALiBi, L=64", "No positions, L=64"]
 
 
 def test_learning_rates_are_above_the_rows():
     shown = length_table(
         evaluation_record(options={"lr": "0.001"}),
-        evaluation_record(options={"lr": "0.002"}, position_method="none"),
+        evaluation_record(options={"lr": "0.002"}, method="none"),
     )
     assert [row[0] for row in cells_of(shown)[1:]] == ["ALiBi, L=64", "No positions, L=64"]
     assert "learning rates in the order of the models: 0.001, 0.002; a single" in shown
@@ -503,6 +504,6 @@ def test_rows_do_not_repeat_options_in_the_name_of_the_method(notation, options)
     spec = MethodSpec.parse(notation)
     rows = rows_of(
         evaluation_record(options={}),
-        evaluation_record(options=options, **method_facts(spec)),
+        evaluation_record(options=options, method=spec),
     )
     assert [row[0] for row in rows] == ["ALiBi, L=64", f"{spec.label}, L=64"]

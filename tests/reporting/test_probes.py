@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from results_documents import cells_of, document, make_record
 
+from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
 from alibi_fairseq.results.record import ProbeMeasurement
 
@@ -12,7 +13,7 @@ from alibi_fairseq.results.record import ProbeMeasurement
 def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> ProbeMeasurement:
     """Return a measurement of a probe."""
     values = {
-        "position_method": method,
+        "method": method,
         "train_length": 64,
         "seed": seed,
         "length": length,
@@ -47,7 +48,7 @@ def test_table_averages_depths_then_seeds():
     ]
     assert "guessing: 10%" in text
     assert "none has learned" not in text
-    assert probe_columns("copy", results)["copy at 4 L"]["none", 64, ()] == "–"
+    assert probe_columns("copy", results)["copy at 4 L"][MethodSpec.plain("none"), 64, ()] == "–"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,10 @@ def test_different_models_are_not_averaged(first, second, names):
     assert [row[0] for row in rows] == [f"ALiBi, L=64 ({name})" for name in names]
     assert {row[1] for row in rows} == {"50%", "90%"}
     columns = probe_columns("copy", results)
-    assert sorted(columns["copy at 1 L"]["alibi", 64, ()].split(" / ")) == ["50%", "90%"]
+    assert sorted(columns["copy at 1 L"][MethodSpec.plain("alibi"), 64, ()].split(" / ")) == [
+        "50%",
+        "90%",
+    ]
 
 
 def test_moved_checkpoint_is_one_run():

@@ -37,9 +37,9 @@ def test_warning_names_undertrained_models():
     records = [
         evaluation_record(2**9.2, length=64, unigram_bits=10.0),
         evaluation_record(2**8.9, length=128, unigram_bits=10.0),
-        evaluation_record(2**9.2, position_method="rotary", length=64, unigram_bits=10.0),
-        evaluation_record(2**10.9, position_method="rotary", length=128, unigram_bits=10.0),
-        evaluation_record(2**10.1, position_method="none", unigram_bits=10.0),
+        evaluation_record(2**9.2, method="rotary", length=64, unigram_bits=10.0),
+        evaluation_record(2**10.9, method="rotary", length=128, unigram_bits=10.0),
+        evaluation_record(2**10.1, method="none", unigram_bits=10.0),
     ]
     assert warning_of(*records) == (
         "Warning: token frequencies alone have a perplexity of 1,024.0 on this split. "
@@ -54,7 +54,7 @@ def test_models_worse_than_token_frequencies_are_not_called_better():
     """The perplexities of an evaluation whose warning said that the loss is "lower"."""
     entropy = {"unigram_bits": math.log2(292.0)}
     first = evaluation_record(338.0, **entropy)
-    second = evaluation_record(352.0, position_method="sinusoidal", **entropy)
+    second = evaluation_record(352.0, method="sinusoidal", **entropy)
     warning = warning_of(first, second)
     assert "perplexity of 292.0 on" in warning
     assert "These models are worse: ALiBi, L=64; Sinusoidal, L=64." in warning

@@ -6,13 +6,14 @@ from results_documents import PROVENANCE, document, evaluation_record, make_reco
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import json_text
+from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.results.files import load_results_file, merge_results_files, save_results_file
 from alibi_fairseq.results.record import Benchmark, ProbeMeasurement
 from alibi_fairseq.results.results_file import BenchmarkFile, Provenance
 
 PROBE = make_record(
     ProbeMeasurement,
-    position_method="alibi",
+    method="alibi",
     train_length=64,
     length=128,
     depth=0.5,
@@ -46,7 +47,7 @@ def test_saved_file_is_read_back(tmp_path, results):
     ("path", "value", "named"),
     [
         ("schema", "someone/else", "not a results file"),
-        ("version", 1, "not a results file of version 2"),
+        ("version", 2, "not a results file of version 3"),
         ("corpus", "", "corpus"),
         ("provenance", None, "provenance"),
         ("provenance.seconds", -1, r"provenance\.seconds"),
@@ -55,7 +56,7 @@ def test_saved_file_is_read_back(tmp_path, results):
         ("records.0.model.overrides", "[1]", r"records\[0\]\.model\.overrides"),
         ("records.1.tokens", 10.5, r"records\[1\]\.tokens"),
         ("records.0.loss_bits", float("nan"), "must be a finite number"),
-        ("records.0.model.position_method", None, r"records\[0\]\.model\.position_method"),
+        ("records.0.model.method", None, r"records\[0\]\.model\.method"),
         ("records.0.perplexity", 16.0, r"records\[0\]\.perplexity is 16.0: there is no such key"),
     ],
 )
@@ -150,7 +151,8 @@ def test_key_ignores_outcomes_and_unused_boundaries():
 @pytest.mark.parametrize(
     "change",
     [
-        {"position_method": "none"},
+        {"method": MethodSpec.plain("none")},
+        {"method": MethodSpec.parse("alibi/alibi_scale=4")},
         {"train_length": 32},
         {"architecture": "alibi_lm"},
         {"layers": 3},

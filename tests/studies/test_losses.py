@@ -31,7 +31,7 @@ def save_evaluation(
     _, method, _, seed = model.split("-")
     losses = {"document_tokens": TOKENS, "document_bits": BITS}
     record = evaluation_record(
-        position_method=method,
+        method=method,
         seed=int(seed.removeprefix("seed")),
         corpus=tested_on,
         **(losses | (scored or {})),

@@ -93,7 +93,7 @@ def test_record_describes_model_and_validation(folder):
     for record in records_of(folder):
         assert record.model.architecture == "alibi_lm"
         assert record.device == "cpu"
-        assert record.model.position_method == "alibi"
+        assert record.model.method.notation == "alibi"
         assert record.model.train_length == 16
         assert record.length == 16
         assert record.subset == "valid"
