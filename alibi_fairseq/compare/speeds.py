@@ -61,7 +61,7 @@ class TimedModel:
         self.cfg = training_config(run)
         self.record = model_of(self.cfg)
         # Windows may be longer than the table of learned positions. Training is not affected.
-        learned = "learned" in self.cfg.model.position_method.split(",")
+        learned = "learned" in self.record.method.names
         self.cfg.model.clamp_learned_positions = learned
         self.task = tasks.setup_task(self.cfg.task)
         model = self.task.build_model(self.cfg.model)
