@@ -24,8 +24,8 @@ from alibi_fairseq.results.files import (
     save_results_file,
 )
 from alibi_fairseq.results.results_file import ResultsFile
+from alibi_fairseq.runs.eval_step import EvalStep, TrainedModel
 from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
-from alibi_fairseq.runs.run import EvalStep, Run
 from alibi_fairseq.runs.runner import Experiment
 from alibi_fairseq.runs.tuning import TunedRun
 
@@ -53,7 +53,7 @@ class OtherCorpusStep(EvalStep):
         """False, because the model is evaluated as trained."""
         return False
 
-    def data_of(self, run: Run) -> str:
+    def data_of(self, model: TrainedModel) -> str:
         """Return the folder of the binary data."""
         return self.data
 
@@ -133,7 +133,7 @@ class StudyRun(TunedRun):
         evaluations = []
         for step in self.eval_steps:
             for subset in step.config.subsets:
-                file = Path(step.data_of(self)) / f"{subset}.bin"
+                file = Path(step.data_of(self.model_of(step))) / f"{subset}.bin"
                 in_other_corpus = isinstance(step, OtherCorpusStep)
                 name = f"{step.name} {file.name}" if in_other_corpus else file.name
                 data[name] = sha256_if_present(file)
@@ -182,7 +182,7 @@ class StudyRun(TunedRun):
         for step in self.eval_steps:
             other_corpus = step.corpus if isinstance(step, OtherCorpusStep) else ""
             tested_on = other_corpus or self.corpus
-            results = step.load_results(self)
+            results = step.load_results(self.model_of(step))
             named = {"corpus": tested_on}
             records = [record.model_copy(update=named) for record in results.records]
             name = f"evaluation-on-{other_corpus}.json" if other_corpus else EVALUATION_FILE

@@ -15,7 +15,8 @@ from ..files import sha256_file
 from ..positions.plugin_sources import plugin_sha256
 from ..results.data_folder import DataFolder
 from ..results.names import model_label
-from ..runs.run import EvalStep, ProbeEvalStep, Run
+from ..runs.eval_step import EvalStep, ProbeEvalStep
+from ..runs.run import Run
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .config_values import at_length, tokens_at

@@ -15,7 +15,7 @@ from ..files import atomic_write
 from ..positions.spec import MethodSpec
 from ..results.data_folder import DataFolder
 from ..results.files import COMPARISON_FILE
-from ..runs.run import Run, unfinished_trials
+from ..runs.run import Run
 from ..runs.runner import Experiment
 from .comparison_config import ComparisonConfig
 from .comparison_runs import build_run, list_runs
@@ -109,7 +109,7 @@ class ComparisonExperiment(Experiment):
         if (comparison.per_document or has_range) and not self.is_complete:
             self._check_scored_tokens()
         for run in self.runs:
-            if not unfinished_trials([run]):  # until then, its learning rate is not known
+            if not run.unfinished_trials:  # until then, its learning rate is not known
                 run.check_settings()
         with atomic_write(self.folder / COMPARISON_FILE) as file:
             yaml.safe_dump(as_mapping(comparison), file, sort_keys=False, allow_unicode=True)

@@ -17,6 +17,7 @@ from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
 from ..results.files import (
     REPORT_FILES,
+    load_evaluation,
     load_training,
     merge_provenance,
     read_report_files,
@@ -24,7 +25,8 @@ from ..results.files import (
 )
 from ..results.provenance import own_command
 from ..results.results_file import EvaluationFile, ProbeFile
-from ..runs.run import EvalStep, Run, load_evaluation
+from ..runs.eval_step import EvalStep
+from ..runs.run import Run
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
 from .comparison_runs import ComparisonRun, list_runs
@@ -194,7 +196,7 @@ def merge_results(
     records: list[Any] = []
     provenance_by_file = {}  # steps of a run share a file
     for run, step in steps:
-        results = step.load_results(run)
+        results = step.load_results(run.model_of(step))
         records += results.records
         provenance_by_file[step.results_path] = results.provenance
     provenance = merge_provenance(list(provenance_by_file.values()))

@@ -54,6 +54,13 @@ class TextCase(NamedTuple):
     length: int
     stride: int
 
+    @classmethod
+    def of(cls, record: Measurement | ProbeMeasurement) -> TextCase:
+        """Return split, length, and stride of a record. Probes have no split or stride."""
+        if isinstance(record, ProbeMeasurement):
+            return cls("valid", record.length, record.length)
+        return cls(record.subset, record.length, record.stride)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:

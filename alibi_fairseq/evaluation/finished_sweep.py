@@ -52,7 +52,7 @@ def find_finished(
             has_name = record.model.checkpoint_name == checkpoint.name
             has_settings = _applies_to(config, record) and record.documents_sha256 == documents
             if is_of_checkpoint and has_name and has_settings:
-                finished[TextCase(record.subset, record.length, record.stride)] = record
+                finished[TextCase.of(record)] = record
         for case in config.cases():
             if case not in finished:
                 return None

@@ -9,11 +9,12 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
-from ..results.files import TRAINING_FILE
+from ..results.files import TRAINING_FILE, load_evaluation
 from ..results.model import BEST_CHECKPOINT
 from ..results.record import Measurement
 from ..runs import torchrun
-from ..runs.run import EvalStep, Run, load_evaluation
+from ..runs.eval_step import EvalStep
+from ..runs.run import Run
 from ..runs.runner import Experiment
 from .cost import cost_table, run_cost
 from .datasets import PaperDataset

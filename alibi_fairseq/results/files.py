@@ -10,7 +10,14 @@ from typing import Any, TypeVar
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json
 from .json_types import parse_json
-from .results_file import FILE_CLASSES, Provenance, ResultsFile, TrainingFile
+from .results_file import (
+    FILE_CLASSES,
+    EvaluationFile,
+    ProbeFile,
+    Provenance,
+    ResultsFile,
+    TrainingFile,
+)
 
 #: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"
@@ -69,6 +76,17 @@ def load_training(folder: Path) -> TrainingFile:
     """
     results = load_results_file(folder / TRAINING_FILE)
     assert isinstance(results, TrainingFile)
+    return results
+
+
+def load_evaluation(path: Path) -> EvaluationFile | ProbeFile:
+    """Read a results file that ``alibi-fairseq eval`` wrote.
+
+    Raises:
+        UserInputError: as :func:`load_results_file`.
+    """
+    results = load_results_file(path)
+    assert isinstance(results, EvaluationFile | ProbeFile), "eval writes no others"
     return results
 
 

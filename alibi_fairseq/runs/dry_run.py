@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .run import Run, unfinished_trials
-from .runner import Experiment, make_work_items
+from .run import Run
+from .runner import Experiment, all_trials, make_work_items
 
 
 def format_dry_run(experiment: Experiment) -> str:
     """Return all commands of an experiment in order, and the number of training tokens."""
     runs = experiment.runs
-    trials = unfinished_trials(runs)
+    trials = [trial for trial in all_trials(runs) if not trial.is_done]
     runs_by_name = {run.name: run for run in (*trials, *runs)}
     items = make_work_items(experiment, runs)
     lines = list(experiment.dry_run_header())

@@ -1,6 +1,7 @@
 """Run: one model, trained and then evaluated.
 
-An experiment lists runs, and :mod:`.runner` executes them. The folder of a run contains:
+An experiment lists runs, and :mod:`.runner` executes them. A run trains its model; an
+:class:`.EvalStep` evaluates it. The folder of a run contains:
 
 - checkpoints and logs
 - ``settings.json``, written before the first update, with the settings that determine the weights
@@ -14,31 +15,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean
 
-from tqdm import tqdm
-
-from ..data.probe_data import PROBE_FILE
 from ..errors import UserInputError
-from ..evaluation.config import SweepConfig, TextCase
-from ..evaluation.option_types import format_stride
-from ..reporting import markdown
 from ..results.completion import (
     CompletionMarker,
     check_settings,
     read_json_if_present,
     write_settings,
 )
-from ..results.data_hashes import data_folders
-from ..results.files import load_results_file
-from ..results.record import AnyMeasurement, ProbeMeasurement
-from ..results.results_file import EvaluationFile, ProbeFile
 from .child_process import ALIBI, ChildProcess, CommandFailedError
+from .eval_step import EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
 
@@ -86,7 +74,7 @@ class Run:
         """Return the commands that train and evaluate the model, in order."""
         commands = [self.training_command(updates) for updates in self._update_counts]
         for step in self.eval_steps:
-            commands.append(step.command(self))
+            commands.append(step.command(self.model_of(step)))
         return commands
 
     def training_command(self, updates: int | None = None) -> ChildProcess:
@@ -115,10 +103,33 @@ class Run:
         path = self.folder / f"trained-{updates}.json"
         return CompletionMarker(path, self.settings, outputs=[self.checkpoint_path(updates)])
 
+    def model_of(self, step: EvalStep) -> TrainedModel:
+        """Return the trained model that a step evaluates."""
+        return TrainedModel(
+            name=self.name,
+            data=self.data,
+            checkpoint=self.checkpoint_path(step.updates),
+            checkpoint_sha256=self.training_marker(step.updates).output_sha256,
+        )
+
     @property
     def diverged(self) -> bool:
         """True if the run may diverge and did."""
         return self.may_diverge and self._divergence_marker.holds()
+
+    def saved_updates(self) -> int:
+        """Return the number of updates of the last checkpoint; 0 without one."""
+        path = self.folder / "checkpoint_last.pt"
+        if not path.is_file():
+            return 0
+        from ..checkpoints.loading import updates_of  # imports PyTorch
+
+        return updates_of(path)
+
+    @property
+    def unfinished_trials(self) -> list[Run]:
+        """Trials that are not complete."""
+        return [trial for trial in self.trials if not trial.is_done]
 
     @property
     def is_done(self) -> bool:
@@ -126,11 +137,11 @@ class Run:
         if self.diverged:
             return True
         # Until its trials are complete, the learning rate of the run is not known.
-        if unfinished_trials([self]):
+        if self.unfinished_trials:
             return False
         if self._missing_update_counts():
             return False
-        return all(step.is_complete(self) for step in self.eval_steps)
+        return all(step.is_complete(self.model_of(step)) for step in self.eval_steps)
 
     def execute(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Train the model, then evaluate it. Completed steps are skipped.
@@ -156,7 +167,7 @@ class Run:
             self._check_folder(updates)
             write_settings(self._settings_file, self.settings)
             # A run killed between its last update and its marker needs no new process.
-            if read_update_count(self.folder) < updates:
+            if self.saved_updates() < updates:
                 try:
                     self.training_command(updates).run(slot)
                 except CommandFailedError as failure:
@@ -175,8 +186,8 @@ class Run:
         """
         self._delete_outdated_results()
         for step in self.eval_steps:
-            if not step.is_complete(self):
-                step.execute(self, slot)
+            if not step.is_complete(self.model_of(step)):
+                step.execute(self.model_of(step), slot)
 
     def _delete_outdated_results(self) -> None:
         """Delete each results file that has outdated results of a step.
@@ -184,10 +195,12 @@ class Run:
         All steps that share the file are then repeated. None of them may delete it later, when it
         has new results of another step.
         """
-        outdated_files = {step.results_path for step in self.eval_steps if step.is_outdated(self)}
+        outdated_files = {
+            step.results_path for step in self.eval_steps if step.is_outdated(self.model_of(step))
+        }
         for step in self.eval_steps:
             if step.results_path in outdated_files:
-                step.delete_results(self)
+                step.delete_results(self.model_of(step))
 
     @property
     def _update_counts(self) -> tuple[int, ...]:
@@ -214,7 +227,7 @@ class Run:
 
     def _check_trials(self) -> None:
         """Check that all trials are complete."""
-        unfinished = unfinished_trials([self])
+        unfinished = self.unfinished_trials
         if unfinished:
             raise UserInputError(
                 f"{self.name}: trial {unfinished[0].name} is unfinished. Run it first."
@@ -229,7 +242,7 @@ class Run:
         elif self.training_marker(updates).path.is_file():
             checkpoint = self.checkpoint_path(updates).name
             problem = f"{checkpoint} is missing or was changed after the training"
-        elif read_update_count(self.folder) > updates:
+        elif self.saved_updates() > updates:
             problem = f"its last checkpoint is past {updates:,} updates, and none was kept there"
         else:
             return
@@ -242,7 +255,7 @@ class Run:
             CommandFailedError: it has not, for example because of ``--patience`` or
                 ``--max-epoch``.
         """
-        reached = read_update_count(self.folder)
+        reached = self.saved_updates()
         if reached < updates:
             raise CommandFailedError(
                 f"training {self.name} ended after {reached:,} of {updates:,} updates. "
@@ -258,218 +271,3 @@ class Run:
             shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
             os.replace(unfinished, checkpoint)
         self.training_marker(updates).write()
-
-
-@dataclass(frozen=True)
-class EvalStep:
-    """Evaluation sweep of a run's model: one ``alibi-fairseq eval``.
-
-    Attributes:
-        results_path: results file, which several steps of a run may share.
-        config: settings of the sweep.
-        updates: update count of the checkpoint. None: the checkpoint of the whole training.
-        flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
-        name: name that distinguishes steps of a run with the same splits and strides.
-    """
-
-    results_path: Path
-    config: SweepConfig
-    updates: int | None = None
-    flags: tuple[str, ...] = ()
-    name: str = ""
-
-    @property
-    def is_variant(self) -> bool:
-        """True if the step overrides options of the model that the run was trained with."""
-        return bool(self.name)
-
-    def data_of(self, run: Run) -> str:
-        """Return fairseq's data argument of the text to evaluate a run on."""
-        return run.data
-
-    @property
-    def settings(self) -> dict:
-        """Settings that determine the results, besides split, lengths, and strides.
-
-        Overrides that all steps of a run share are left out.
-        """
-        settings: dict = {}
-        if self.config.score_from is not None:
-            settings["score_from"] = self.config.score_from
-        if self.config.score_to is not None:
-            settings["score_to"] = self.config.score_to
-        if self.config.per_document is not None:
-            settings["per_document"] = self.config.per_document
-        if self.is_variant:
-            settings["overrides"] = self.config.overrides
-        return settings
-
-    def command(self, run: Run) -> ChildProcess:
-        """Build the command that evaluates a run."""
-        checkpoint = run.checkpoint_path(self.updates)
-        argv = [*ALIBI, "eval", self.data_of(run), "--path", str(checkpoint)]
-        argv += [*self.config.flags(), "--out", str(self.results_path), *self.flags]
-        title = f"evaluating {run.name}"
-        if self.name:
-            title += f" {self.name}"
-        return ChildProcess(title, argv, run.folder / "evaluate.log")
-
-    def is_complete(self, run: Run) -> bool:
-        """Return True if all results exist and belong to the run's checkpoint and data."""
-        records = self._records(run)
-        if not self._match_checkpoint(run, records) or not self._marker(run).holds():
-            return False
-        measured = {case_of(record) for record in records}
-        return measured.issuperset(self.cases)
-
-    def is_outdated(self, run: Run) -> bool:
-        """Return True if the results have other settings, other data, or another checkpoint."""
-        marker = self._marker(run)
-        if marker.path.is_file() and not marker.holds():
-            return True
-        records = self._records(run)
-        splits = {case_of(record).subset for record in records}
-        if not splits.issubset(self.config.subsets):
-            return True
-        if not all(self.config.applies_to(record) for record in records):
-            return True
-        return not self._match_checkpoint(run, records)
-
-    def delete_results(self, run: Run) -> None:
-        """Delete the results file, and the marker that the step is complete."""
-        self._marker(run).path.unlink(missing_ok=True)
-        self.results_path.unlink(missing_ok=True)
-
-    def execute(self, run: Run, slot: Slot) -> None:
-        """Evaluate a run.
-
-        Raises:
-            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
-        """
-        self.command(run).run(slot)
-        self._marker(run).write()
-        records = [record for record in self._records(run) if case_of(record) in self.cases]
-        tqdm.write(f"{run.name}: {summary(records)}", file=sys.stdout)
-
-    def _marker(self, run: Run) -> CompletionMarker:
-        """Return the marker that the step is complete for a run's checkpoint and data."""
-        checkpoint = run.checkpoint_path(self.updates)
-        splits = ",".join(self.config.subsets)
-        strides = ",".join(map(format_stride, self.config.strides))
-        name_parts = ["evaluated", checkpoint.stem, splits, strides]
-        if self.name:
-            name_parts.append(self.name)
-        sources = [checkpoint]
-        for folder in data_folders(self.data_of(run)):
-            for subset in self.config.subsets:
-                data_file = Path(folder) / f"{subset}.bin"
-                if data_file.is_file():
-                    sources.append(data_file)
-        path = run.folder / f"{'-'.join(name_parts)}.json"
-        return CompletionMarker(path, self.settings, sources)
-
-    def _match_checkpoint(self, run: Run, records: list[AnyMeasurement]) -> bool:
-        """Return True if all records were measured with the checkpoint that the run wrote."""
-        sha256 = run.training_marker(self.updates).output_sha256
-        return all(record.model.checkpoint_sha256 == sha256 for record in records)
-
-    def _records(self, run: Run) -> list[AnyMeasurement]:
-        """Return the records in the results file that name the run's checkpoint."""
-        if not self.results_path.is_file():
-            return []
-        return self._records_of(run, load_evaluation(self.results_path))
-
-    def _records_of(self, run: Run, results: EvaluationFile | ProbeFile) -> list[AnyMeasurement]:
-        """Return the records that name the run's checkpoint. A results file belongs to one run."""
-        name = run.checkpoint_path(self.updates).name
-        return [record for record in results.records if record.model.checkpoint_name == name]
-
-    @property
-    def cases(self) -> set[TextCase]:
-        """Split, length, and stride of each measurement."""
-        return set(self.config.cases())
-
-    def load_results(self, run: Run) -> EvaluationFile | ProbeFile:
-        """Return the results file without the records of other steps.
-
-        The records have the present data folder of the run, which may have been moved. The records
-        of a step with overridden options are labeled with its name.
-        """
-        results = load_evaluation(self.results_path)
-        records = []
-        for record in self._records_of(run, results):
-            if case_of(record) in self.cases:
-                options = {**(record.model.options or {}), "data": run.data}
-                label = self.name if self.is_variant else None
-                records.append(record.with_model(options=options, label=label))
-        return results.model_copy(update={"records": records})
-
-
-class ProbeEvalStep(EvalStep):
-    """Evaluation of a probe, with test sequences of the given lengths."""
-
-    def _marker(self, run: Run) -> CompletionMarker:
-        """Return the marker, which depends on the probe's settings instead of a split."""
-        flags = (*self.config.override_flags(), *self.flags)
-        settings = {"lengths": self.config.lengths, "flags": flags}
-        sources = [run.checkpoint_path(self.updates), Path(run.data) / PROBE_FILE]
-        return CompletionMarker(run.folder / "probed.json", settings, sources, [self.results_path])
-
-
-def load_evaluation(path: Path) -> EvaluationFile | ProbeFile:
-    """Read the results file of an evaluation step."""
-    results = load_results_file(path)
-    assert isinstance(results, (EvaluationFile, ProbeFile)), "evaluation steps write no others"
-    return results
-
-
-def case_of(record: AnyMeasurement) -> TextCase:
-    """Return split, length, and stride of a record. Probes have no split or stride."""
-    if isinstance(record, ProbeMeasurement):
-        return TextCase("valid", record.length, record.length)
-    return TextCase(record.subset, record.length, record.stride)
-
-
-def summary(records: Iterable[AnyMeasurement]) -> str:
-    """Return the results of an evaluation in one line: ``perplexity 47.23 at 128, 43.98 at 512``.
-
-    The accuracy of a probe is the mean over all depths.
-    """
-    accuracies: dict[int, list[float]] = defaultdict(list)
-    perplexities = []
-    for record in records:
-        if isinstance(record, ProbeMeasurement):
-            accuracies[record.length].append(record.accuracy)
-            continue
-        assert record.perplexity is not None, "the evaluation measured it"
-        stride = "" if record.nonoverlapping else f" (S = {record.stride})"
-        text = markdown.perplexity(record.perplexity)
-        perplexities.append(f"{text} at {record.length}{stride}")
-    if perplexities:
-        return f"perplexity {', '.join(perplexities)}"
-    means = [f"{mean(values):.0%} at {length}" for length, values in accuracies.items()]
-    return f"accuracy {', '.join(means)}"
-
-
-def all_trials(runs: Iterable[Run]) -> list[Run]:
-    """Return the trials of these runs, each once."""
-    trials: dict[str, Run] = {}
-    for run in runs:
-        for trial in run.trials:
-            trials[trial.name] = trial
-    return list(trials.values())
-
-
-def unfinished_trials(runs: Iterable[Run]) -> list[Run]:
-    """Return the unfinished trials of these runs, each once."""
-    return [trial for trial in all_trials(runs) if not trial.is_done]
-
-
-def read_update_count(save_dir: Path) -> int:
-    """Return the number of updates of the last checkpoint; 0 without one."""
-    path = save_dir / "checkpoint_last.pt"
-    if not path.is_file():
-        return 0
-    from ..checkpoints.loading import updates_of
-
-    return updates_of(path)

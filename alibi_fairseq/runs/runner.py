@@ -20,7 +20,7 @@ from ..files import locked
 from ..machine import cores
 from .child_process import CommandFailedError
 from .execution import Slot, Stopped, handle_stop_signals
-from .run import Run, all_trials, read_update_count, unfinished_trials
+from .run import Run
 from .scheduler import WorkItem, run_all
 
 
@@ -111,11 +111,20 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         experiment.report()
 
 
+def all_trials(runs: Iterable[Run]) -> list[Run]:
+    """Return the trials of these runs, each once."""
+    trials: dict[str, Run] = {}
+    for run in runs:
+        for trial in run.trials:
+            trials[trial.name] = trial
+    return list(trials.values())
+
+
 def progress_of(runs: Sequence[Run]) -> str:
     """Return the number of complete runs, and the updates of those that a stop interrupted."""
     lines = [f"{sum(run.is_done for run in runs)} of {len(runs)} runs are complete."]
     for run in (*all_trials(runs), *runs):
-        updates = read_update_count(run.folder)
+        updates = run.saved_updates()
         if 0 < updates < run.updates:
             lines.append(f"{run.name} saved update {updates:,} of {run.updates:,}.")
     return "\n".join(lines)
@@ -125,7 +134,7 @@ def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkIte
     """Return the runs in order, each after its unfinished trials."""
     items: dict[str, WorkItem] = {}
     for run in runs:
-        trials = unfinished_trials([run])
+        trials = run.unfinished_trials
         for trial in trials:
             if trial.name not in items:
                 items[trial.name] = WorkItem(trial.name, trial.execute, trial.updates)

@@ -20,8 +20,8 @@ from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from .child_process import ALIBI
 from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
-from .run import Run, all_trials, unfinished_trials
-from .runner import Experiment, make_slots, run_with_exit_code
+from .run import Run
+from .runner import Experiment, all_trials, make_slots, run_with_exit_code
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING_SECONDS = 180
@@ -58,7 +58,7 @@ def make_stages(experiment: Experiment) -> list[Stage]:
     runs = list(experiment.runs)
     if experiment.prepared:
         runs = [run for run in runs if not run.is_done]
-    trial_jobs = [f"run:{trial.name}" for trial in unfinished_trials(runs)]
+    trial_jobs = [f"run:{trial.name}" for trial in all_trials(runs) if not trial.is_done]
     run_jobs = [f"run:{run.name}" for run in runs]
     stages = [
         # Also of prepared data, because this job checks that its settings are still the same.

@@ -12,14 +12,12 @@ import time
 
 import psutil
 import pytest
-import torch
 from commands import ROOT
 
 from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
 from alibi_fairseq.runs import execution
 from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError
 from alibi_fairseq.runs.execution import Slot, execute_command
-from alibi_fairseq.runs.run import read_update_count
 from alibi_fairseq.runs.runner import run_with_exit_code
 from alibi_fairseq.runs.scheduler import WorkItem, run_all
 
@@ -228,12 +226,6 @@ def test_sighup_is_ignored_under_nohup(tmp_path):
         assert execute_command([sys.executable, "-c", program]) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_update_count_of_last_checkpoint(tmp_path):
-    assert read_update_count(tmp_path) == 0
-    torch.save({"optimizer_history": [{"num_updates": 7}]}, tmp_path / "checkpoint_last.pt")
-    assert read_update_count(tmp_path) == 7
 
 
 def work_item(name, *commands, after=()):

@@ -34,7 +34,7 @@ def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
     (on_other_tokens,) = list_runs(from_mapping(settings), tmp_path)
     (valid_step,) = run.eval_steps
     (test_step,) = on_test.run.eval_steps
-    assert not valid_step.is_outdated(run)
-    assert test_step.is_outdated(on_test.run)
+    assert not valid_step.is_outdated(run.model_of(valid_step))
+    assert test_step.is_outdated(on_test.run.model_of(test_step))
     (other_step,) = on_other_tokens.run.eval_steps
-    assert other_step.is_outdated(run)
+    assert other_step.is_outdated(run.model_of(other_step))
