@@ -155,21 +155,17 @@ class ComparisonReport:
 
 
 def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
-    """Return a sentence about the training of each model.
+    """Return a sentence about the training that the conditions of the tables do not state.
 
     It states the tokens that were read. The last update of each pass over the text has fewer.
     """
-    seeds = "seeds" if len(comparison.seeds) > 1 else "seed"
     read_tokens = [trained_tokens(run) for run in runs]
     fewest = min(read_tokens)
     most = max(read_tokens)
-    counts = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    up_to = "" if fewest == comparison.tokens else "up to "
-    return (
-        f"Each model ({comparison.arch}) was trained on {counts} tokens: "
-        f"{comparison.updates:,} updates of {up_to}{comparison.tokens_per_update:,}; {seeds} "
-        f"{', '.join(map(str, comparison.seeds))}."
-    )
+    tokens = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    seeds = ", ".join(map(str, comparison.seeds))
+    unit = "seeds" if len(comparison.seeds) > 1 else "seed"
+    return f"Each model was trained on {tokens} tokens; {unit} {seeds}."
 
 
 def trained_tokens(run: Run) -> int:

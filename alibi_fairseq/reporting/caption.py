@@ -10,10 +10,12 @@ from ..results.record import AnyMeasurement, ProbeMeasurement
 
 #: Largest number of values that a caption lists.
 MAX_LISTED = 4
+#: Learning rate of a model without recorded options.
+UNKNOWN_RATE = "unknown"
 
 
 def conditions(models: Sequence[ModelMeasurements]) -> str:
-    """Return what all models of a table have in common, and their learning rates.
+    """Return what all models of a table have in common, and the learning rate of each if unequal.
 
     The names of the models state the rest (:class:`~alibi_fairseq.results.names.TableNames`). The
     paper's measurements, which have no corpus, are left out.
@@ -23,10 +25,19 @@ def conditions(models: Sequence[ModelMeasurements]) -> str:
     for values in _facts(measurements):
         if len(values) == 1:
             parts.append(_listed(values))
-    parts.append(_learning_rates(models))
+    rates = [_learning_rate(model) for model in models]
+    have_one_rate = len(set(rates)) == 1
+    if have_one_rate and rates[0] != UNKNOWN_RATE:
+        parts.append(f"learning rate {rates[0]}")
     parts += _seeds_texts(models)
-    text = "; ".join(part for part in parts if part)
-    return f"All models: {text}" if text else ""
+    common = "; ".join(part for part in parts if part)
+    if not common:
+        return ""
+    text = f"All models: {common}"
+    if not have_one_rate:
+        named = [f"{model.label}: {rate}" for model, rate in zip(models, rates, strict=True)]
+        text += f". Learning rates: {'; '.join(named)}"
+    return text
 
 
 def caption(models: Sequence[ModelMeasurements]) -> str:
@@ -65,15 +76,10 @@ def _facts(measurements: Iterable[AnyMeasurement]) -> list[set[str]]:
     return [set(values) for values in zip(*facts)]
 
 
-def _learning_rates(models: Iterable[ModelMeasurements]) -> str:
-    """Return the learning rate of all models, or that of each; empty if unknown."""
-    rates = []
-    for model in models:
-        options = model.measurements[0].model.options or {}
-        rates.append(options.get("lr", "unknown"))
-    if len(set(rates)) > 1:
-        return f"learning rates in the order of the models: {', '.join(rates)}"
-    return "" if "unknown" in rates else f"learning rate {rates[0]}"
+def _learning_rate(model: ModelMeasurements) -> str:
+    """Return the learning rate of a model as it was given, or :data:`UNKNOWN_RATE`."""
+    options = model.measurements[0].model.options or {}
+    return options.get("lr", UNKNOWN_RATE)
 
 
 def _seeds_texts(models: Iterable[ModelMeasurements]) -> list[str]:

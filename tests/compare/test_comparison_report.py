@@ -86,7 +86,7 @@ def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch)
     words += ["--lengths", "16", "--updates", "4", "--tokens-per-update", "128", "--parallel", "1"]
     assert main([*map(str, words), "--out", str(tmp_path / "whole")]) == 0
     whole = (tmp_path / "whole" / "table.md").read_text()
-    assert "was trained on 512 tokens: 4 updates of 128; seed 1.\n" in whole
+    assert "Each model was trained on 512 tokens; seed 1.\n" in whole
 
     train = commands.train
 
@@ -101,7 +101,7 @@ def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch)
     monkeypatch.setattr(commands, "train", short_updates)
     assert main([*map(str, words), "--out", str(tmp_path / "short")]) == 0
     short = (tmp_path / "short" / "table.md").read_text()
-    assert "was trained on 300 tokens: 4 updates of up to 128; seed 1.\n" in short
+    assert "Each model was trained on 300 tokens; seed 1.\n" in short
 
 
 def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, monkeypatch):

@@ -481,13 +481,14 @@ def test_best_checkpoints_are_not_named_by_their_updates():
     assert [row[0] for row in rows_of(*records)] == ["ALiBi, L=64", "No positions, L=64"]
 
 
-def test_learning_rates_are_above_the_rows():
+def test_unequal_learning_rates_are_above_the_rows_by_name():
     shown = length_table(
         evaluation_record(options={"lr": "0.001"}),
         evaluation_record(options={"lr": "0.002"}, method="none"),
     )
     assert [row[0] for row in cells_of(shown)[1:]] == ["ALiBi, L=64", "No positions, L=64"]
-    assert "learning rates in the order of the models: 0.001, 0.002; a single" in shown
+    rates = "Learning rates: ALiBi, L=64: 0.001; No positions, L=64: 0.002.\n\nPerplexity"
+    assert f"; a single seed. {rates}" in shown
 
 
 @pytest.mark.parametrize(
