@@ -72,7 +72,7 @@ def _ours(models: Iterable[ModelMeasurements]) -> list[AnyMeasurement]:
 
 def _facts(measurements: Iterable[AnyMeasurement]) -> list[set[str]]:
     """Return the values of each fact of the measured models."""
-    facts = [model_facts(measurement.model) for measurement in measurements]
+    facts = [model_facts(measurement.model).values() for measurement in measurements]
     return [set(values) for values in zip(*facts)]
 
 

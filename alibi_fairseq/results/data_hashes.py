@@ -79,7 +79,7 @@ def dictionary_sha256(data: str | os.PathLike) -> str:
 def bind_dictionary(task) -> None:
     """Check the task's dictionary against the checkpoint's, and record it in the task's state.
 
-    This runs when a model is built. By then, fairseq has loaded the state of a checkpoint to
+    This runs when a model is built. At that point, fairseq has loaded the state of a checkpoint to
     evaluate, but has not saved the state of a training run. A task without state is left unchanged.
 
     Raises:

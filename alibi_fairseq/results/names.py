@@ -11,6 +11,10 @@ from .record import Measurement, ProbeMeasurement, TextKey
 from .results_file import ResultsFile
 
 
+#: Descriptions of a model or of a run by the name of the fact. Those of a table have equal names.
+Facts = dict[str, str]
+
+
 def model_label(name: str, train_length: int | None) -> str:
     """Return ``ALiBi, L=512``, or the name of the method alone without a training length."""
     if train_length is None:
@@ -104,25 +108,31 @@ def joined(parts: Iterable[str]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def distinguishing_parts(
-    descriptions: Sequence[tuple[str, ...]], num_names: int, always_shown: Sequence[int] = ()
-) -> list[int]:
-    """Return the indices of the parts of descriptions that distinguish models, or runs.
+def distinguishing_facts(
+    descriptions: Sequence[Facts], num_names: int, always_shown: Sequence[str] = ()
+) -> list[str]:
+    """Return the names of the facts that distinguish models, or runs.
 
-    Parts are added in order until there are enough different names.
+    Facts are added in order until there are enough different descriptions.
 
     Args:
-        descriptions: description of each model or run in parts.
+        descriptions: facts of each model or run.
         num_names: number of different models or runs.
-        always_shown: indices of parts that are shown in any case.
+        always_shown: names of facts that are shown in any case.
     """
     shown = list(always_shown)
-    for index, values in enumerate(zip(*descriptions, strict=True)):
-        names = {tuple(parts[i] for i in shown) for parts in descriptions}
-        is_needed = len(names) < num_names and len(set(values)) > 1
-        if is_needed and index not in shown:
-            shown.append(index)
+    for name in descriptions[0]:
+        if name in shown or not _is_different(name, descriptions):
+            continue
+        distinguished = {tuple(facts[fact] for fact in shown) for facts in descriptions}
+        if len(distinguished) < num_names:
+            shown.append(name)
     return shown
+
+
+def _is_different(name: str, descriptions: Iterable[Facts]) -> bool:
+    """Return True if a fact has several values."""
+    return len({facts[name] for facts in descriptions}) > 1
 
 
 #: Options of the training that are not flags in the name of a model: tables list learning rates,
@@ -141,18 +151,18 @@ _BATCH = {
     "required_batch_size_multiple",
     "update_freq",
 }
-#: Names of unknown facts, in the order of :func:`model_facts`. Others are left out if unknown.
+#: Texts of unknown facts of :func:`model_facts`. Others are left out if unknown.
 _UNKNOWN = {
-    1: "unknown architecture",
-    2: "unknown size",
-    3: "unknown number of updates",
-    5: "unknown precision",
-    6: "unknown dictionary",
-    7: "trained with unknown options",
+    "architecture": "unknown architecture",
+    "size": "unknown size",
+    "updates": "unknown number of updates",
+    "precision": "unknown precision",
+    "dictionary": "unknown dictionary",
+    "data": "trained with unknown options",
 }
 
 
-def model_facts(model: Model, flags: Iterable[str] = ()) -> tuple[str, ...]:
+def model_facts(model: Model, flags: Iterable[str] = ()) -> Facts:
     """Describe what is the same for all models of a fair comparison. Unknown facts are empty.
 
     Args:
@@ -165,19 +175,20 @@ def model_facts(model: Model, flags: Iterable[str] = ()) -> tuple[str, ...]:
     for name in flags:
         if name in options and name not in model.method.named_options:
             own[name] = _short_path(options[name])
-    return (
-        model.label or "",
-        model.architecture or "",
-        size_text(model.layers, model.width),
-        _updates_text(model),
-        f"{model.tokens_per_update:,} tokens per update" if model.tokens_per_update else "",
-        model.precision or "",
-        f"dictionary of {model.vocabulary:,}" if model.vocabulary else "",
-        f"trained on {_short_path(data)}" if data else "",
-        _flags_text(own),
-        "" if model.label else _overrides_text(model),
-        f"memory of {model.memory_length:,}" if model.memory_length else "",
-    )
+    batch = model.tokens_per_update
+    return {
+        "label": model.label or "",
+        "architecture": model.architecture or "",
+        "size": size_text(model.layers, model.width),
+        "updates": _updates_text(model),
+        "batch": f"{batch:,} tokens per update" if batch else "",
+        "precision": model.precision or "",
+        "dictionary": f"dictionary of {model.vocabulary:,}" if model.vocabulary else "",
+        "data": f"trained on {_short_path(data)}" if data else "",
+        "flags": _flags_text(own),
+        "overrides": "" if model.label else _overrides_text(model),
+        "memory": f"memory of {model.memory_length:,}" if model.memory_length else "",
+    }
 
 
 class TableNames:
@@ -189,16 +200,20 @@ class TableNames:
 
     Attributes:
         flags: training options that make models unequal and are not part of the other facts.
-        stated: indices of the facts that differ between models.
+        stated: names of the facts that differ between models.
     """
 
     def __init__(self, measurements: Iterable[Measurement | ProbeMeasurement]):
-        table = list({(m.model.key, _train_text(m)): m for m in measurements}.values())
+        by_model: dict[tuple, Measurement | ProbeMeasurement] = {}
+        for measured in measurements:
+            by_model[measured.model.key, _train_text(measured)] = measured
+        table = list(by_model.values())
         self.flags = self._unequal_flags([measured.model for measured in table])
-        self.stated: list[int] = []
-        for index, values in enumerate(zip(*map(self._facts, table), strict=True)):
-            if len(set(values)) > 1:
-                self.stated.append(index)
+        descriptions = [self._facts(measured) for measured in table]
+        self.stated: list[str] = []
+        for name in descriptions[0] if descriptions else ():
+            if _is_different(name, descriptions):
+                self.stated.append(name)
 
     @staticmethod
     def _unequal_flags(table: Sequence[Model]) -> list[str]:
@@ -211,39 +226,45 @@ class TableNames:
             stated |= _BATCH
         return [name for name in _different_options(known) if name not in stated]
 
-    def _facts(self, measured: Measurement | ProbeMeasurement) -> tuple[str, ...]:
+    def _facts(self, measured: Measurement | ProbeMeasurement) -> Facts:
         """Return the facts of a measured model, with the size of the training split."""
-        return (*model_facts(measured.model, self.flags), _train_text(measured))
+        facts = model_facts(measured.model, self.flags)
+        facts["training text"] = _train_text(measured)
+        return facts
 
     def names_of(self, measurements: Sequence[Measurement | ProbeMeasurement]) -> list[str]:
         """Return the names of the models of one position method and training length.
 
         Models have different names if they differ in more than the seed.
         """
-        descriptions = self._descriptions(measurements)
-        num_models = len({measured.model.key for measured in measurements})
-        shown = distinguishing_parts(descriptions, num_models, self.stated)
-        return [joined(parts[index] for index in shown) for parts in descriptions]
-
-    def _descriptions(
-        self, measurements: Sequence[Measurement | ProbeMeasurement]
-    ) -> list[tuple[str, ...]]:
-        """Describe each model in parts: its facts, and what else distinguishes the models."""
         different = _different_options([measured.model for measured in measurements])
-        descriptions = []
-        for measured in measurements:
-            model = measured.model
-            training = "trained with unknown options"
-            if model.options is not None:
-                options = model.all_options
-                own = {name: options[name] for name in different if name in options}
-                training = _flags_text(own)
-            facts = [
-                fact or _UNKNOWN.get(index, "") for index, fact in enumerate(self._facts(measured))
-            ]
-            rest = (_parameters_text(model), _overrides_text(model), training, _plugin_text(model))
-            descriptions.append((*facts, *rest))
-        return descriptions
+        descriptions = [self._description(measured, different) for measured in measurements]
+        num_models = len({measured.model.key for measured in measurements})
+        shown = distinguishing_facts(descriptions, num_models, self.stated)
+        return [joined(facts[name] for name in shown) for facts in descriptions]
+
+    def _description(
+        self, measured: Measurement | ProbeMeasurement, different: Sequence[str]
+    ) -> Facts:
+        """Return the facts of a model, and what else distinguishes it from others.
+
+        Args:
+            measured: a measurement of the model.
+            different: options that differ between the models.
+        """
+        model = measured.model
+        facts = self._facts(measured)
+        for name, text in _UNKNOWN.items():
+            facts[name] = facts[name] or text
+        facts["parameters"] = _parameters_text(model)
+        facts["all overrides"] = _overrides_text(model)
+        facts["all flags"] = "trained with unknown options"
+        if model.options is not None:
+            options = model.all_options
+            own = {name: options[name] for name in different if name in options}
+            facts["all flags"] = _flags_text(own)
+        facts["plugin"] = _plugin_text(model)
+        return facts
 
 
 def _train_text(measured: Measurement | ProbeMeasurement) -> str:
@@ -257,8 +278,12 @@ def _train_text(measured: Measurement | ProbeMeasurement) -> str:
 def _different_options(models: Sequence[Model]) -> list[str]:
     """Return the names of the training options that differ between models."""
     all_options = [model.all_options for model in models]
-    names = sorted(set().union(*all_options))
-    return [name for name in names if len({options.get(name) for options in all_options}) > 1]
+    different = []
+    for name in sorted(set().union(*all_options)):
+        values = {options.get(name) for options in all_options}
+        if len(values) > 1:
+            different.append(name)
+    return different
 
 
 def _flags_text(options: Mapping[str, str]) -> str:
@@ -314,18 +339,18 @@ def run_names(models: Iterable[Model]) -> dict[tuple, str]:
     Returns:
         The name of each run by its key. The name of the only run is empty.
     """
-    descriptions: dict[tuple, tuple[str, ...]] = {}
+    descriptions: dict[tuple, Facts] = {}
     for model in models:
-        seed = "unknown seed" if model.seed is None else f"seed {model.seed}"
-        description = (
-            model.checkpoint or "unnamed",
-            seed,
-            f"{model.updates:,} updates" if model.updates is not None else "unknown updates",
-            f"checkpoint hash {(model.checkpoint_sha256 or 'unknown')[:8]}",
-        )
-        descriptions.setdefault(model.run_key, description)
-    shown = distinguishing_parts(list(descriptions.values()), len(descriptions))
+        updates = "unknown" if model.updates is None else f"{model.updates:,}"
+        facts = {
+            "checkpoint": model.checkpoint or "unnamed",
+            "seed": "unknown seed" if model.seed is None else f"seed {model.seed}",
+            "updates": f"{updates} updates",
+            "hash": f"checkpoint hash {(model.checkpoint_sha256 or 'unknown')[:8]}",
+        }
+        descriptions.setdefault(model.run_key, facts)
+    shown = distinguishing_facts(list(descriptions.values()), len(descriptions))
     names = {}
-    for run, parts in descriptions.items():
-        names[run] = joined(parts[index] for index in shown)
+    for run, facts in descriptions.items():
+        names[run] = joined(facts[name] for name in shown)
     return names
