@@ -72,7 +72,7 @@ class Model(Record):
         return self.method.label
 
     @property
-    def all_options(self) -> dict[str, str]:
+    def method_and_training_options(self) -> dict[str, str]:
         """Options of the method and of the training, without those that were overridden."""
         texts = {**self.method.option_texts, **(self.options or {})}
         for name in self.overrides or {}:

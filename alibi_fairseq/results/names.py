@@ -10,7 +10,6 @@ from .model import Model
 from .record import Measurement, ProbeMeasurement, TextKey
 from .results_file import ResultsFile
 
-
 #: Descriptions of a model or of a run by the name of the fact. Those of a table have equal names.
 Facts = dict[str, str]
 
@@ -169,7 +168,7 @@ def model_facts(model: Model, flags: Iterable[str] = ()) -> Facts:
         model: the model.
         flags: names of further training options to state.
     """
-    options = model.all_options
+    options = model.method_and_training_options
     data = options.get("data", "")
     own = {}
     for name in flags:
@@ -260,7 +259,7 @@ class TableNames:
         facts["all overrides"] = _overrides_text(model)
         facts["all flags"] = "trained with unknown options"
         if model.options is not None:
-            options = model.all_options
+            options = model.method_and_training_options
             own = {name: options[name] for name in different if name in options}
             facts["all flags"] = _flags_text(own)
         facts["plugin"] = _plugin_text(model)
@@ -277,7 +276,7 @@ def _train_text(measured: Measurement | ProbeMeasurement) -> str:
 
 def _different_options(models: Sequence[Model]) -> list[str]:
     """Return the names of the training options that differ between models."""
-    all_options = [model.all_options for model in models]
+    all_options = [model.method_and_training_options for model in models]
     different = []
     for name in sorted(set().union(*all_options)):
         values = {options.get(name) for options in all_options}
