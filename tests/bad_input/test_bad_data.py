@@ -15,6 +15,8 @@ from commands import SHORT
 from fairseq.data import Dictionary, indexed_dataset
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
+from alibi_fairseq.results.data_folder import DataFolder
 
 
 def token_out_of_range(data: Path) -> None:
@@ -58,6 +60,14 @@ def test_corrupted_data_is_rejected(data_bin, checkpoint, tmp_path, refuse, name
     assert named in refuse(*eval_command(data, checkpoint, tmp_path / "out.json"))
     assert named in refuse("train", data, *SHORT, "--save-dir", tmp_path / "run")
     assert not [*tmp_path.glob("out.json"), *tmp_path.rglob("checkpoint_last.pt")]
+
+
+def test_token_out_of_range_is_rejected_before_the_model(data_bin, tmp_path):
+    """fairseq's adaptive input leaves the embedding of such a token as it finds the memory."""
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    token_out_of_range(data)
+    with pytest.raises(UserInputError, match="'valid' .* token ID beyond"):
+        load_split(DataFolder.open(data), "valid", load_dictionary(data))
 
 
 @pytest.mark.parametrize("position", [-8, 10**6])
