@@ -15,6 +15,7 @@ import socket
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -228,6 +229,22 @@ def sha256_files(paths: Iterable[str | os.PathLike]) -> str:
                 digest.update(chunk)
                 chunk = stream.read(1 << 20)
     return digest.hexdigest()
+
+
+def sha256_if_present(path: Path) -> str | None:
+    """Return the SHA-256 of a file, or None if the file does not exist yet.
+
+    It is computed once per modification time, because many runs share a file.
+    """
+    if not path.is_file():
+        return None
+    return _cached_sha256(path.resolve(), path.stat().st_mtime_ns)
+
+
+@cache
+def _cached_sha256(path: Path, modified: int) -> str:
+    """Return the SHA-256 of a file that was last modified at a time."""
+    return sha256_file(path)
 
 
 def check_disk(folder: str | os.PathLike, needed: float, what: str) -> None:

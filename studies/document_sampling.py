@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from alibi_fairseq.completion_marker import CompletionMarker
 from alibi_fairseq.data.custom_text import ENDINGS
 from alibi_fairseq.data.sources import open_texts, text_files
 from alibi_fairseq.data.wikitext103 import ARTICLE_START
 from alibi_fairseq.files import atomic_folder
-from alibi_fairseq.results.completion import CompletionMarker
 
 
 def sample_documents(

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from alibi_fairseq.compare.comparison_runs import ComparisonRun, list_runs, sha256_if_present
-from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.completion import check_settings, read_json_if_present
+from alibi_fairseq.compare.comparison_runs import ComparisonRun, list_runs
+from alibi_fairseq.completion_marker import check_settings, read_json_if_present
+from alibi_fairseq.files import atomic_write, sha256_if_present
 from alibi_fairseq.results.files import (
     TRAINING_FILE,
     load_training,

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from alibi_fairseq.completion_marker import CompletionMarker
 from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.tokenization import SentencePiece, Tokenizer, train_sentencepiece
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.machine import cores
-from alibi_fairseq.results.completion import CompletionMarker
 
 
 @dataclass

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
-from ..files import sha256_file
+from ..files import sha256_if_present
 from ..positions.plugin_sources import plugin_sha256
 from ..results.data_folder import DataFolder
 from ..results.names import model_label
@@ -275,16 +274,3 @@ def _variant_steps(
             results_path=as_trained.results_path.with_name(f"results-{name}.json"),
             config=replace(as_trained.config, overrides=overrides),
         )
-
-
-def sha256_if_present(path: Path) -> str | None:
-    """Return the hash of a file, or None if the file does not exist yet."""
-    if not path.is_file():
-        return None
-    return _cached_sha256(path.resolve(), path.stat().st_mtime_ns)
-
-
-@cache
-def _cached_sha256(path: Path, modified: int) -> str:
-    """Return the hash of a file, computed once per modification time. All runs share the file."""
-    return sha256_file(path)

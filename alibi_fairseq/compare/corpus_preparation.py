@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..completion_marker import check_settings
 from ..data.custom_text import CustomTextBuilder
 from ..data.pipeline import prepare_corpus
 from ..data.probe_data import prepare_probe
@@ -12,7 +13,6 @@ from ..data.probes import PROBES
 from ..data.sources import check_output_folder
 from ..errors import UserInputError
 from ..machine import cores
-from ..results.completion import check_settings
 from ..results.data_folder import DataFolder
 from .comparison_config import CorpusConfig
 

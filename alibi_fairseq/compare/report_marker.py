@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..completion_marker import CompletionMarker
 from ..files import sha256_files
-from ..results.completion import CompletionMarker
 from ..results.files import TRAINING_FILE, read_report_files
 from ..results.provenance import version_of
 from .comparison_config import ComparisonConfig

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..completion_marker import CompletionMarker
 from ..progress_bar import make_progress_bar
-from ..results.completion import CompletionMarker
 from .iterables import batches
 from .tokenization import END_OF_LINE, SPECIAL, Tokenizer
 from .worker_pool import map_in_order

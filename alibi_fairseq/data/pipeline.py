@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import UserInputError
-from ..files import check_data_path, check_disk, locked
-from ..results import manifest as manifests
-from ..results.completion import (
+from ..completion_marker import (
     CompletionMarker,
     check_settings,
     read_json_if_present,
     write_settings,
 )
+from ..errors import UserInputError
+from ..files import check_data_path, check_disk, locked
+from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
 from .binarization import binarize
 from .corpus_builder import CorpusBuilder

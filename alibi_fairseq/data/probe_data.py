@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..completion_marker import read_json_if_present
 from ..files import atomic_folder, read_json, sha256_file
-from ..results.completion import read_json_if_present
 from .binarization import write_lines
 from .probes import MULTIPLES, PROBES, Probe
 from .tokenization import SPECIAL

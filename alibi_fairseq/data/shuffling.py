@@ -19,9 +19,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from ..completion_marker import CompletionMarker
 from ..files import atomic_write
 from ..progress_bar import make_progress_bar
-from ..results.completion import CompletionMarker
 from .iterables import batches
 from .sources import open_texts, single_spaced, text_bytes
 from .worker_pool import map_in_order

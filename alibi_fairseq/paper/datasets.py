@@ -13,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..completion_marker import CompletionMarker
 from ..data import bookcorpus, cc100_roberta, wikitext103
 from ..data.corpus_builder import CorpusBuilder
 from ..data.sources import text_bytes
 from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
 from ..results import manifest as manifests
-from ..results.completion import CompletionMarker
 from ..results.data_folder import DataFolder
 from ..runs.child_process import ALIBI, ChildProcess
 from .scale import Scale

@@ -15,11 +15,11 @@ from statistics import mean
 
 from tqdm import tqdm
 
+from ..completion_marker import CompletionMarker
 from ..data.probe_data import PROBE_FILE
 from ..evaluation.config import SweepConfig, TextCase
 from ..evaluation.option_types import format_stride
 from ..reporting import markdown
-from ..results.completion import CompletionMarker
 from ..results.data_hashes import data_folders
 from ..results.files import load_evaluation
 from ..results.record import AnyMeasurement, ProbeMeasurement

@@ -18,13 +18,13 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import UserInputError
-from ..results.completion import (
+from ..completion_marker import (
     CompletionMarker,
     check_settings,
     read_json_if_present,
     write_settings,
 )
+from ..errors import UserInputError
 from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .eval_step import EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot

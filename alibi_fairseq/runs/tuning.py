@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..completion_marker import CompletionMarker
 from ..errors import UserInputError
 from ..reporting import markdown
-from ..results.completion import CompletionMarker
 from ..results.files import load_training
 from .execution import DEFAULT_SLOT, Slot
 from .run import Run

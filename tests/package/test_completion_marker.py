@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.completion import (
+from alibi_fairseq.completion_marker import (
     CompletionMarker,
     check_settings,
     read_json_if_present,
     write_settings,
 )
+from alibi_fairseq.errors import UserInputError
 
 
 def test_marker_has_result_for_same_settings(tmp_path):

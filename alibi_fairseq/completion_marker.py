@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserInputError
-from ..files import atomic_write, sha256_file
+from .errors import UserInputError
+from .files import atomic_write, sha256_file
 
 
 class CompletionMarker:
