@@ -11,7 +11,7 @@ import torch
 from cached_hydra import cache_hydra
 from commands import SHORT, in_process, make_data
 from torch.nn.attention.flex_attention import flex_attention
-from trained import Trained
+from trained import TRAIN_LENGTH, Trained, train
 
 import alibi_fairseq  # noqa: F401  (registers the models)
 from alibi_fairseq import cli
@@ -22,6 +22,8 @@ from alibi_fairseq.checks.small_model import (  # noqa: F401  (tests import them
     dictionary_of,
     random_tokens,
 )
+from alibi_fairseq.data import probe_data, probes
+from alibi_fairseq.data.probe_data import prepare_probe
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.results import manifest
@@ -75,6 +77,15 @@ def sweep(trained, tmp_path):
         return run_sweep(data, [checkpoint], config, tmp_path / f"{out}.json")
 
     return run
+
+
+@pytest.fixture
+def probe(tmp_path, monkeypatch):
+    """Return data of the probe ``copy`` and a model trained on them."""
+    monkeypatch.setattr(probe_data, "TOKENS", 4096)
+    data = tmp_path / "probe"
+    prepare_probe(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
+    return data, train(data, tmp_path / "model", Trained.FLAGS["alibi"])
 
 
 def describe(data, **splits: dict) -> None:

@@ -25,6 +25,8 @@ from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
 from ..reporting.caption import conditions
+from ..reporting.loss_by_position import position_tables
+from ..reporting.probes import accuracy_table
 from ..reporting.undertrained import undertrained_warning
 from ..results.groups import average_by_model, group_by_evaluation
 from ..results.record import AnyMeasurement, Measurement, ProbeMeasurement
@@ -138,7 +140,7 @@ class Eval(CliCommand):
             records = self._evaluate_checkpoints()
         accuracies = [record for record in records if isinstance(record, ProbeMeasurement)]
         if accuracies:
-            self._print_accuracies(accuracies)
+            print(f"{accuracy_table(accuracies)}\nResults: {self.out}")
             return
         measurements = [record for record in records if isinstance(record, Measurement)]
         print(evaluation_table(measurements))
@@ -149,16 +151,7 @@ class Eval(CliCommand):
         _print_notes(measurements)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
-    # The next methods import matplotlib, fairseq, or transformers, if needed, which takes seconds.
-
-    def _print_accuracies(self, measurements: list[ProbeMeasurement]) -> None:
-        from ..reporting.probes import accuracy_table
-
-        print(f"{accuracy_table(measurements)}\nResults: {self.out}")
-
     def _print_loss_by_position(self, measurements: list[Measurement]) -> None:
-        from ..reporting.loss_by_position import position_tables
-
         # The notes below state the conditions once for all tables.
         tables = [replace(table, conditions="") for table in position_tables(measurements)]
         print(markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
@@ -222,7 +215,7 @@ class Eval(CliCommand):
         if records is not None:
             print("All measurements already complete. Nothing was evaluated.\n")
             return records
-        from ..evaluation.sweep import run_sweep
+        from ..evaluation.sweep import run_sweep  # imports fairseq
 
         return run_sweep(data, self.checkpoints, self.config, self.out)
 
@@ -232,6 +225,7 @@ class Eval(CliCommand):
         for text in texts:
             open_input(text).close()
         os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+        # imports transformers
         from ..huggingface.evaluation import FolderOptions, evaluate_folders
 
         options = FolderOptions(self.trust_remote_code, self.bos_per_window)

@@ -13,8 +13,9 @@ from ..files import atomic_write
 from ..reporting.differences import difference_sections
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
+from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
-from ..reporting.probes import accuracy_table, draw_heat_maps, probe_columns
+from ..reporting.probes import accuracy_table, probe_columns
 from ..results.files import (
     REPORT_FILES,
     load_evaluation,

@@ -31,8 +31,14 @@ HELD_OUT = 256
 _BATCH = 10_000
 
 
+def probe_of(data: Path) -> Probe:
+    """Return the probe of a data folder, with the settings that it was prepared with."""
+    settings = read_json(data / PROBE_FILE)["probe"]
+    return type(PROBES[settings["name"]])(**settings)
+
+
 def load_probe(data: Path) -> tuple[Probe, int, np.ndarray | None]:
-    """Load a prepared probe, with the settings that it was prepared with.
+    """Load a prepared probe.
 
     Args:
         data: data folder.
@@ -41,8 +47,7 @@ def load_probe(data: Path) -> tuple[Probe, int, np.ndarray | None]:
         The probe, the dictionary index of its marker, and the running text of test sequences, (N,),
         or None.
     """
-    settings = read_json(data / PROBE_FILE)["probe"]
-    probe = type(PROBES[settings["name"]])(**settings)
+    probe = probe_of(data)
     num_entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
     marker = num_entries - probe.num_entries
     text = _load_tokens(data, TEXT) if probe.in_text else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..data.probes import DEPTHS
 from ..options import option
 from ..results.record import Measurement, ProbeMeasurement
 from .option_types import (
@@ -32,6 +33,8 @@ DOCUMENT_BOUNDARIES = {
     ),
     "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
 }
+#: Splits of a probe whose hash identifies its data. Test sequences are drawn at evaluation.
+PROBE_SUBSETS = ("train",)
 #: Headings of the options in the help.
 MODELS_AND_DATA = "models and data"
 MEASUREMENT = "measurement"
@@ -176,6 +179,13 @@ class SweepConfig:
             tokens = length if stride is None else stride
             cases[TextCase(subset, length, tokens)] = None
         return list(cases)
+
+    def probe_cases(self) -> list[dict]:
+        """Return length and depth of each measurement on a probe, each once."""
+        cases = []
+        for length, depth in product(dict.fromkeys(self.lengths), DEPTHS):
+            cases.append({"length": length, "depth": depth})
+        return cases
 
     def flags(self) -> list[str]:
         """Return the options of ``alibi-fairseq eval`` that stand for these settings."""

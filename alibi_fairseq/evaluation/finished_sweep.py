@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..data.probe_data import PROBE_FILE
+from ..data.probe_data import PROBE_FILE, probe_of
 from ..files import sha256_file
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256
 from ..results.files import load_results_file
-from ..results.record import AnyMeasurement, Measurement
-from ..results.results_file import EvaluationFile
-from .config import SweepConfig, TextCase
-from .sweep_results import is_of_another_plugin
+from ..results.record import AnyMeasurement
+from ..results.results_file import EvaluationFile, ProbeFile, ResultsFile
+from .config import PROBE_SUBSETS, SweepConfig
+from .sweep_results import has_case, is_of_another_plugin
 
 
 def find_finished(
     data: Path, checkpoints: list[Path], config: SweepConfig, out: Path
 ) -> list[AnyMeasurement] | None:
-    """Return the records of a sweep on a text from its results file, or None if one is missing.
+    """Return the records of a sweep from its results file, or None if one is missing.
 
     Measurements on any device count, unless the settings name one.
 
@@ -35,41 +36,83 @@ def find_finished(
         UserInputError: the file is not a results file.
     """
     folder = DataFolder.open(data)
-    if not out.is_file() or (folder.path / PROBE_FILE).is_file():
+    if not out.is_file():
         return None
     results = load_results_file(out)
-    if not isinstance(results, EvaluationFile) or not _is_on_data(results, folder, config):
+    if (folder.path / PROBE_FILE).is_file():
+        return _find_on_probe(folder, checkpoints, config, results)
+    return _find_on_text(folder, checkpoints, config, results)
+
+
+def _find_on_text(
+    folder: DataFolder, checkpoints: list[Path], config: SweepConfig, results: ResultsFile
+) -> list[AnyMeasurement] | None:
+    """Return the records of a sweep on a text, or None if one is missing."""
+    if not isinstance(results, EvaluationFile):
+        return None
+    if not _is_on_data(results, folder, folder.corpus, config.subsets):
         return None
     documents = _documents_sha256(folder, config)
     if config.per_document is not None and documents is None:
         return None
-    records: list[AnyMeasurement] = []
-    for checkpoint in dict.fromkeys(checkpoints):
-        sha256 = sha256_file(checkpoint)
-        finished = {}
-        for record in results.records:
-            is_of_checkpoint = record.model.checkpoint_sha256 == sha256
-            has_name = record.model.checkpoint_name == checkpoint.name
-            has_settings = _applies_to(config, record) and record.documents_sha256 == documents
-            if is_of_checkpoint and has_name and has_settings:
-                finished[TextCase.of(record)] = record
-        for case in config.cases():
-            if case not in finished:
-                return None
-            records.append(finished[case])
-    return records
+    records = [record for record in results.records if record.documents_sha256 == documents]
+    cases = [case._asdict() for case in config.cases()]
+    return _find_cases(records, checkpoints, config, cases)
 
 
-def _is_on_data(results: EvaluationFile, folder: DataFolder, config: SweepConfig) -> bool:
+def _find_on_probe(
+    folder: DataFolder, checkpoints: list[Path], config: SweepConfig, results: ResultsFile
+) -> list[AnyMeasurement] | None:
+    """Return the records of a sweep on a probe, or None if one is missing."""
+    if not isinstance(results, ProbeFile):
+        return None
+    if not _is_on_data(results, folder, probe_of(folder.path).name, PROBE_SUBSETS):
+        return None
+    return _find_cases(results.records, checkpoints, config, config.probe_cases())
+
+
+def _is_on_data(
+    results: ResultsFile, folder: DataFolder, corpus: str, subsets: Sequence[str]
+) -> bool:
     """Return True if results were measured on the splits of a folder as they are now."""
     measured = (
         results.corpus,
         results.provenance.data_sha256,
         results.provenance.dictionary_sha256,
     )
-    subsets = sorted(config.subsets)
-    present = (folder.corpus, data_sha256(folder.path, subsets), folder.dictionary_sha256)
+    present = (corpus, data_sha256(folder.path, sorted(subsets)), folder.dictionary_sha256)
     return measured == present
+
+
+def _find_cases(
+    records: Sequence[AnyMeasurement],
+    checkpoints: list[Path],
+    config: SweepConfig,
+    cases: list[dict],
+) -> list[AnyMeasurement] | None:
+    """Return the record of each checkpoint and case, or None if one is missing.
+
+    Args:
+        records: measurements on the present data.
+        checkpoints: checkpoints of the sweep.
+        config: settings of the sweep.
+        cases: settings of each measurement, by their keys in its record.
+    """
+    with_settings = [record for record in records if _applies_to(config, record)]
+    found: list[AnyMeasurement] = []
+    for checkpoint in dict.fromkeys(checkpoints):
+        sha256 = sha256_file(checkpoint)
+        of_checkpoint = []
+        for record in with_settings:
+            is_of_checkpoint = record.model.checkpoint_sha256 == sha256
+            if is_of_checkpoint and record.model.checkpoint_name == checkpoint.name:
+                of_checkpoint.append(record)
+        for case in cases:
+            of_case = [record for record in of_checkpoint if has_case(record, case)]
+            if not of_case:
+                return None
+            found.append(of_case[0])
+    return found
 
 
 def _documents_sha256(folder: DataFolder, config: SweepConfig) -> str | None:
@@ -84,7 +127,7 @@ def _documents_sha256(folder: DataFolder, config: SweepConfig) -> str | None:
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
 
 
-def _applies_to(config: SweepConfig, record: Measurement) -> bool:
+def _applies_to(config: SweepConfig, record: AnyMeasurement) -> bool:
     """Return True if a record was measured with the settings and the present plugin."""
     if config.device == "auto" and record.device is not None:
         config = replace(config, device=record.device)

@@ -9,7 +9,6 @@ Shapes: B sequences, T tokens of a sequence, n predicted symbols of a sequence, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from ..data.probe_data import load_probe
 from ..results.data_folder import DataFolder
 from ..results.record import ProbeMeasurement
 from .checkpoint import LoadedModel
-from .config import SweepConfig
+from .config import PROBE_SUBSETS, SweepConfig
 from .evaluator import Evaluator
 from .option_types import find_device
 from .scoring import not_finite
@@ -39,7 +38,7 @@ class ProbeEvaluator(Evaluator):
     """
 
     kind = "probe"
-    subsets = ("train",)  # test sequences are drawn at evaluation, so they are no split
+    subsets = PROBE_SUBSETS
 
     def __init__(self, config: SweepConfig, folder: DataFolder):
         self._device = find_device(config.device)
@@ -49,9 +48,7 @@ class ProbeEvaluator(Evaluator):
         for length in config.lengths:
             self._probe.check(length)
         self.settings = {"corpus": self.corpus, "device": self._device.type}
-        self.cases = []
-        for length, depth in product(dict.fromkeys(config.lengths), probes.DEPTHS):
-            self.cases.append({"length": length, "depth": depth})
+        self.cases = config.probe_cases()
 
     def num_inputs(self, case: dict) -> int:
         return probes.SEQUENCES_PER_CASE * case["length"]

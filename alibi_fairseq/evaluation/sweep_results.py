@@ -61,8 +61,7 @@ class SweepResults:
             UserInputError: the record belongs to another checkpoint of the same name.
         """
         for record in self._records():
-            has_case = all(getattr(record, key) == value for key, value in case.items())
-            if not has_case or is_of_another_plugin(record.model):
+            if not has_case(record, case) or is_of_another_plugin(record.model):
                 continue
             if self._is_of(checkpoint, record.model):
                 return record
@@ -144,6 +143,11 @@ class SweepResults:
                 f"'{self._path}' contains results of another sweep, with {key} {actual} instead "
                 f"of {expected}. Choose another --out, or remove the file."
             )
+
+
+def has_case(record: AnyMeasurement, case: dict) -> bool:
+    """Return True if a record has the settings of a case, by their keys."""
+    return all(getattr(record, key) == value for key, value in case.items())
 
 
 def is_of_another_plugin(model: Model) -> bool:

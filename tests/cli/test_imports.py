@@ -73,6 +73,15 @@ def test_finished_evaluation_imports_no_heavy_library(data_bin, checkpoint, tmp_
 
 
 @pytest.mark.ci
+def test_finished_evaluation_of_probe_imports_no_heavy_library(probe, tmp_path):
+    data, checkpoint = probe
+    words = ["eval", data, "--path", checkpoint, "--lengths", "32", "--out", tmp_path / "e.json"]
+    words = list(map(str, words))
+    assert main(words) == 0
+    assert imported_by(*words) == []
+
+
+@pytest.mark.ci
 def test_plugin_is_imported_without_fairseq(tmp_path):
     """Its options are added to the models when fairseq is imported."""
     folder = tmp_path / "light_plugin"

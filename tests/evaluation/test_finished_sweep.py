@@ -58,6 +58,21 @@ def test_changed_file_is_noticed(finished, tmp_path, name):
     assert find_finished(data, [checkpoint], CONFIG, out) is None
 
 
+def test_finished_sweep_of_probe_is_found(probe, tmp_path):
+    data, checkpoint = probe
+    out = tmp_path / "out.json"
+    config = SweepConfig(lengths=(24, 32), device="cpu")
+    records = run_sweep(data, [checkpoint], config, out)
+    assert find_finished(data, [checkpoint], config, out) == records
+    shorter = [record for record in records if record.length == 24]
+    assert find_finished(data, [checkpoint], replace(config, lengths=(24,)), out) == shorter
+    for changes in ({"lengths": (24, 28)}, {"device": "cuda"}, {"precision": "bf16"}):
+        assert find_finished(data, [checkpoint], replace(config, **changes), out) is None
+    settings = data / "probe.json"
+    settings.write_text(settings.read_text().replace('"copy"', '"passkey"'))
+    assert find_finished(data, [checkpoint], config, out) is None
+
+
 def test_changed_documents_are_noticed(finished, tmp_path):
     data, checkpoint, _, _ = finished
     out = tmp_path / "documents.json"

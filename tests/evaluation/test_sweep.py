@@ -9,8 +9,7 @@ import torch
 from conftest import without_times
 from trained import TRAIN_LENGTH, Trained, text_of, train
 
-from alibi_fairseq.data import probe_data, probes
-from alibi_fairseq.data.probe_data import prepare_probe
+from alibi_fairseq.data import probes
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import text_evaluator
 from alibi_fairseq.evaluation.checkpoint import LoadedModel
@@ -169,15 +168,6 @@ def test_length_past_the_end_is_not_measured_again(sweep, scored):
     (longer,) = sweep(lengths=[7000])
     assert longer.loss_bits == whole.loss_bits
     assert not scored
-
-
-@pytest.fixture
-def probe(tmp_path, monkeypatch):
-    """Return data of the probe ``copy`` and a model trained on them."""
-    monkeypatch.setattr(probe_data, "TOKENS", 4096)
-    data = tmp_path / "probe"
-    prepare_probe(probes.PROBES["copy"], TRAIN_LENGTH, None, data)
-    return data, train(data, tmp_path / "model", Trained.FLAGS["alibi"])
 
 
 def test_probe_sweep_resumes(sweep, probe, monkeypatch):

@@ -1,0 +1,84 @@
+"""Heat maps of the accuracy of probes, by length and depth."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import textwrap
+from collections import defaultdict
+from collections.abc import Sequence
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from ..results.groups import group_by_model
+from ..results.record import ProbeMeasurement
+from . import plots
+from .caption import conditions
+from .probes import ProbedModel, probed_models
+
+
+def draw_heat_maps(
+    measurements: Sequence[ProbeMeasurement], title: str, *paths: str | os.PathLike
+) -> None:
+    """Draw one heat map per model of the accuracy by length and depth, averaged over seeds.
+
+    Args:
+        measurements: measurements of a probe.
+        title: title of the figure.
+        paths: files to write.
+    """
+    models = probed_models(measurements)
+    all_depths = sorted({measurement.depth for measurement in measurements})
+    columns = min(len(models), 3)
+    rows = math.ceil(len(models) / columns)
+    with matplotlib.rc_context({**plots.SETTINGS, "axes.grid": False}):
+        figure = Figure(figsize=(3.6 * columns + 0.8, 2.7 * rows + 0.4), layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for unused in panels[len(models) :]:
+            unused.remove()
+        used = panels[: len(models)]
+        for axes, model in zip(used, models, strict=True):
+            image = _draw_heat_map(axes, model, all_depths)
+        figure.colorbar(image, ax=used, label="Accuracy", shrink=0.9)
+        figure.suptitle(textwrap.fill(title, 36 * columns))
+        below = textwrap.fill(conditions(group_by_model(measurements)), 60 * columns)
+        figure.supxlabel(below, fontsize=8)
+        plots.save(figure, *paths)
+
+
+def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> AxesImage:
+    """Draw the heat map of one model, with a row per depth.
+
+    Args:
+        axes: axes of the heat map.
+        model: the model.
+        depths: depths of all models.
+    """
+    over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
+    for measurement in model.measurements:
+        over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)
+    lengths = sorted({length for _, length in over_seeds})
+    grid = []
+    for depth in depths:
+        row = []
+        for length in lengths:
+            accuracies = over_seeds.get((depth, length), [math.nan])
+            row.append(statistics.fmean(accuracies))
+        grid.append(row)
+    image = axes.imshow(grid, vmin=0, vmax=1, aspect="auto", cmap="viridis")
+    for y, row in enumerate(grid):
+        for x, value in enumerate(row):
+            color = "black" if value > 0.6 else "white"
+            axes.text(x, y, f"{100 * value:.0f}", ha="center", va="center", color=color)
+    axes.set_title(model.label)
+    axes.set_xticks(range(len(lengths)), [str(length) for length in lengths])
+    axes.set_yticks(range(len(depths)), [f"{depth:.0%}" for depth in depths])
+    axes.set_xlabel("Length (tokens)")
+    axes.set_ylabel("Depth of the repeated block")
+    return image
