@@ -9,7 +9,7 @@ from .normalization import EPS
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """Parts of a block; the defaults are those of the ALiBi paper's block.
+    """Parts of a block, by default as in the ALiBi paper.
 
     Attributes:
         normalization: ``layer`` or ``rms``, before each part.

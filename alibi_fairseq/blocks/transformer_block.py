@@ -60,7 +60,8 @@ class TransformerBlock(nn.Module):
     ) -> tuple[Tensor, Cache]:
         """Return the output, (B, T, C), and the cache for the next call.
 
-        The arguments are those of :meth:`CausalAttention.forward`, with the memory before the norm.
+        :meth:`CausalAttention.forward` describes the arguments. The first norm also applies to
+        ``memory``.
         """
         if memory is not None:
             memory = self.self_attn_layer_norm(memory)
@@ -78,6 +79,7 @@ def embed_positions(positions: PositionMethod, x: Tensor, start: int = 0) -> Ten
     Args:
         start: position of the first token.
     """
-    steps = torch.arange(start, start + x.shape[1], device=x.device)
-    embeddings = positions.embed(steps.expand(x.shape[:2]))
+    batch_size, num_tokens, _ = x.shape
+    steps = torch.arange(start, start + num_tokens, device=x.device)
+    embeddings = positions.embed(steps.expand(batch_size, num_tokens))
     return x if embeddings is None else x + embeddings

@@ -102,8 +102,11 @@ class CompareCommand(ExperimentOptions):
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int | None:
-        fields = {name: getattr(args, name) for name in OPTIONS}
-        args.given = {name: value for name, value in fields.items() if value is not None}
+        args.given = {}
+        for name in OPTIONS:
+            value = getattr(args, name)
+            if value is not None:
+                args.given[name] = value
         return super().run(args)
 
     def __call__(self) -> int:

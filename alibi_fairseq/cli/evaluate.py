@@ -294,12 +294,15 @@ def evaluation_table(measurements: list[Measurement]) -> str:
     columns = []
     for title, value_of, format_value in _COLUMNS:
         values = [value_of(measurement) for measurement in measurements]
-        if any(value is not None for value in values):
-            titles.append(title)
-            columns.append(
-                [markdown.NOTHING if value is None else format_value(value) for value in values]
-            )
-    return markdown.table(titles, [list(row) for row in zip(*columns, strict=True)])
+        if all(value is None for value in values):
+            continue
+        cells = []
+        for value in values:
+            cells.append(markdown.NOTHING if value is None else format_value(value))
+        titles.append(title)
+        columns.append(cells)
+    rows = list(zip(*columns, strict=True))
+    return markdown.table(titles, rows)
 
 
 def context_table(
@@ -320,13 +323,15 @@ def context_table(
         assert measurement.loss_bits is not None, "the evaluator measured it"
         for stride in strides:
             tokens = measurement.length if stride is None else stride
-            if measurement.stride == tokens:
-                checkpoint = str(measurement.model.checkpoint)
-                group = (checkpoint, measurement.subset, format_stride(stride))
-                losses[group][measurement.length] = measurement.loss_bits
+            if measurement.stride != tokens:
+                continue
+            checkpoint = str(measurement.model.checkpoint)
+            row = (checkpoint, measurement.subset, format_stride(stride))
+            losses[row][measurement.length] = measurement.loss_bits
     rows = []
     for (checkpoint, subset, stride), loss in losses.items():
-        limit = loss[max(loss)] * (1 + percent / 100)
+        longest = max(loss)
+        limit = loss[longest] * (1 + percent / 100)
         shortest_window = min(length for length in loss if loss[length] <= limit)
         rows.append([short_name(checkpoint), subset, stride, str(shortest_window)])
     return markdown.table(["checkpoint", "split", "S", f"context within {percent:g}%"], rows)

@@ -65,11 +65,17 @@ def _move_to_front(parser: argparse.ArgumentParser, names: Collection[str], titl
     """Move the options with some names to a new group at the beginning of the help."""
     moved = []
     for group in parser._action_groups:
-        actions = group._group_actions
-        moved += [action for action in actions if action.dest in names]
-        group._group_actions = [action for action in actions if action.dest not in names]
-    parser.add_argument_group(title)._group_actions += moved
-    parser._action_groups.insert(0, parser._action_groups.pop())
+        remaining = []
+        for action in group._group_actions:
+            if action.dest in names:
+                moved.append(action)
+            else:
+                remaining.append(action)
+        group._group_actions = remaining
+    new_group = parser.add_argument_group(title)
+    new_group._group_actions += moved
+    parser._action_groups.remove(new_group)
+    parser._action_groups.insert(0, new_group)
 
 
 def hydra_train() -> None:

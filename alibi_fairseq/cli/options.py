@@ -98,8 +98,11 @@ def option_group(parser: argparse.ArgumentParser, title: str | None) -> argparse
 
 def fill_dataclass(kind: type, args: object) -> Any:
     """Create a dataclass from parsed arguments."""
-    given = vars(args)
-    values = {field.name: given[field.name] for field in fields(kind) if field.name in given}
+    parsed = vars(args)
+    values = {}
+    for field in fields(kind):
+        if field.name in parsed:
+            values[field.name] = parsed[field.name]
     return kind(**values)
 
 

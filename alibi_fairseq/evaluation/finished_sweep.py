@@ -99,7 +99,7 @@ def _find_cases(
         cases: settings of each measurement, by their keys in its record.
     """
     with_settings = [record for record in records if _applies_to(config, record)]
-    found: list[AnyMeasurement] = []
+    finished: list[AnyMeasurement] = []
     for checkpoint in dict.fromkeys(checkpoints):
         sha256 = sha256_file(checkpoint)
         of_checkpoint = []
@@ -111,8 +111,8 @@ def _find_cases(
             of_case = [record for record in of_checkpoint if has_case(record, case)]
             if not of_case:
                 return None
-            found.append(of_case[0])
-    return found
+            finished.append(of_case[0])
+    return finished
 
 
 def _documents_sha256(folder: DataFolder, config: SweepConfig) -> str | None:

@@ -61,12 +61,14 @@ def losses_of(
     device = stream.inputs.device
     for batch in batches:
         starts = torch.tensor([window.start for window in batch], device=device)
-        positions = starts[:, None] + torch.arange(batch[0].length, device=device)  # (B, T)
-        targets = stream.targets[positions[:, -batch[0].num_scored :]]  # (B, S)
-        losses = score(stream.inputs[positions], targets).double()
+        steps = torch.arange(batch[0].length, device=device)
+        positions = starts[:, None] + steps  # (B, T)
+        scored = positions[:, -batch[0].num_scored :]  # (B, S)
+        losses = score(stream.inputs[positions], stream.targets[scored]).double()
         finite = losses.isfinite().all(dim=1)
         if not finite.all():
-            start, first_scored, stop = batch[int((~finite).nonzero()[0])]
+            first_not_finite = int((~finite).nonzero()[0])
+            start, first_scored, stop = batch[first_not_finite]
             raise not_finite(
                 f"tokens {first_scored} to {stop - 1} of '{stream.name}' (window of inputs {start} "
                 f"to {stop - 1})"
@@ -104,7 +106,8 @@ def sum_losses(
     sums = [Fraction(0) for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
         for begin, end in pairwise(_cut_columns(batch, edges, loss_by_position)):
-            for window, total in zip(batch, losses[:, begin:end].sum(dim=1).tolist()):
+            totals = losses[:, begin:end].sum(dim=1).tolist()
+            for window, total in zip(batch, totals):
                 token = window.first_scored + begin
                 index = bisect_right(firsts, token) - 1  # last span that begins up to the token
                 if index >= 0 and token < spans[index].stop:

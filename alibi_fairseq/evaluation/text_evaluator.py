@@ -222,8 +222,9 @@ class TextEvaluator(Evaluator):
 
     def _plan(self, subset: str, length: int, stride: int) -> list[Window]:
         """Return the windows of a split, which start anew in each document of a scored range."""
+        num_tokens = len(self._splits[subset].tokens)
         spans = self._spans[subset] if self._config.has_scored_range else None
-        return plan_windows(len(self._splits[subset].tokens), length, stride, spans)
+        return plan_windows(num_tokens, length, stride, spans)
 
     def _has_same_windows(self, measurement: Measurement, case: dict, model: LoadedModel) -> bool:
         """Return True if a measurement was made with the windows of a case."""
@@ -248,7 +249,8 @@ def unigram_entropy(tokens: np.ndarray) -> float:
     """
     counts = np.bincount(tokens)
     frequencies = counts[counts > 0] / len(tokens)
-    return round(float(-(frequencies * np.log2(frequencies)).sum()), 6) + 0.0
+    entropy = -np.sum(frequencies * np.log2(frequencies))
+    return round(float(entropy), 6) + 0.0  # 0.0 instead of -0.0
 
 
 def loss_measures(
@@ -285,9 +287,12 @@ def speed_of_single_windows(
     computed once before, to warm up.
     """
     windows = [window for batch in batches for window in batch]
-    timed = windows[: min(8, 1 + len(windows) // 20)]
-    list(losses_of(score, tensors, [windows[:1]]))  # list() runs the generator to its end
+    num_timed = min(8, 1 + len(windows) // 20)
+    timed = windows[:num_timed]
+    single_windows = [[window] for window in timed]
+    list(losses_of(score, tensors, single_windows[:1]))  # list() runs the generator to its end
     began = time.perf_counter()
-    list(losses_of(score, tensors, [[window] for window in timed]))
+    list(losses_of(score, tensors, single_windows))
     seconds = time.perf_counter() - began
-    return round(sum(window.num_scored for window in timed) / seconds, 1)
+    num_tokens = sum(window.num_scored for window in timed)
+    return round(num_tokens / seconds, 1)

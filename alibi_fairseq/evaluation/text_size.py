@@ -61,7 +61,7 @@ def measure_text_size(
 def _kind_of_pieces(pieces: list[str]) -> str | None:
     """Return the kind of the tokenizer with these pieces, or None if they show none.
 
-    The pieces are those of the dictionary, because a text with few spaces has few marked tokens.
+    The whole dictionary counts, because a text with few spaces has few marked tokens.
     """
     smallest_count = MIN_MARKED * len(pieces)
     marked_count = sum(piece.startswith(WORD_MARK) for piece in pieces)
@@ -80,7 +80,7 @@ def _size_of_sentencepieces(
     """Count words and bytes of sentencepiece's pieces, see :func:`measure_text_size`."""
     symbols = dictionary.symbols
     counts = np.bincount(tokens, minlength=len(symbols))
-    lines = int(counts[dictionary.eos()])
+    num_lines = int(counts[dictionary.eos()])
     special = np.arange(len(symbols)) < dictionary.nspecial
     marked = np.array([symbol.startswith(WORD_MARK) for symbol in symbols])
     first_pieces = tokens[line_starts]
@@ -89,9 +89,11 @@ def _size_of_sentencepieces(
     added_spaces = int(np.sum(marked[first_pieces]))
     unmarked_words = int(np.sum(~marked[first_pieces] & ~special[first_pieces]))
     sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special
+    marked_words = int(counts[marked].sum())
+    size = int(counts @ sizes)
     return TextSize(
-        words=int(counts[marked].sum()) + unmarked_words + lines,
-        bytes=int(counts @ sizes) - added_spaces + lines,
+        words=marked_words + unmarked_words + num_lines,
+        bytes=size - added_spaces + num_lines,
     )
 
 

@@ -24,16 +24,18 @@ from ..positions import METHODS, is_plugin_method, method_options, methods_with,
 def with_options_of(config: type, methods: Iterable[str]) -> type:
     """Return a subclass of a dataclass that also has the options of position methods.
 
-    Options that it has already, such as those of a method that another one inherits, are not added.
+    Options that it already has, such as options that a method inherits from another, are not added.
     """
+    existing = config.__dataclass_fields__  # type: ignore[attr-defined]
     added = {}
     for method in methods:
         for option in method_options(method).values():
-            if option.name not in config.__dataclass_fields__:  # type: ignore[attr-defined]
-                readers = ", ".join(methods_with(option.name))
-                text = f"{readers}: {option.metadata.get('help', 'option of a plugin')}"
-                default = field(default=option.default, metadata={"help": text})
-                added[option.name] = (option.name, plain_type(option), default)
+            if option.name in existing:
+                continue
+            readers = ", ".join(methods_with(option.name))
+            text = f"{readers}: {option.metadata.get('help', 'option of a plugin')}"
+            default = field(default=option.default, metadata={"help": text})
+            added[option.name] = (option.name, plain_type(option), default)
     namespace = {"__module__": config.__module__, "__doc__": config.__doc__}
     return make_dataclass(config.__name__, added.values(), bases=(config,), namespace=namespace)
 

@@ -334,11 +334,11 @@ class AlibiDecoder(TransformerDecoder):
         """Drop buffers of older sinusoidal modules, which the authors' checkpoints contain.
 
         fairseq removes the final norm where the version is missing, as in decoders before version
-        3. No decoder of ours is that old, but some weights are incomplete: those of ``--store-ema``
-        after each update (no issue is known).
+        3. No decoder of ours is that old, but weights that ``--store-ema`` saves after each update
+        are incomplete (no issue is known).
         """
-        for leftover in ("_float_tensor", "weights"):
-            state_dict.pop(f"{name}.embed_positions.{leftover}", None)
+        for buffer in ("_float_tensor", "weights"):
+            state_dict.pop(f"{name}.embed_positions.{buffer}", None)
         state_dict.setdefault(f"{name}.version", self.version.clone())
         return super().upgrade_state_dict_named(state_dict, name)
 
@@ -356,11 +356,11 @@ def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
     on the right; on a GPU, an assertion checks this without making the host wait in each step.
     """
     padding = ~real
-    before = padding[:, :-1] & real[:, 1:]
+    has_left_padding = (padding[:, :-1] & real[:, 1:]).any()
     if training and real.device.type != "cpu":
-        torch._assert_async(~before.any(), "Training on a GPU does not support left padding.")
+        torch._assert_async(~has_left_padding, "Training on a GPU does not support left padding.")
         return None
-    return padding if before.any() else None
+    return padding if has_left_padding else None
 
 
 def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:
@@ -369,10 +369,13 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
     Earlier positions of x (T, B, C) become memory, which provides keys and values; their queries,
     output projections and feed-forward activations are not computed.
     """
-    before, x = x[:-last], x[-last:]  # (T - last, B, C), (last, B, C)
-    if before.shape[0] == 0:
+    earlier = x[:-last]  # (T - last, B, C)
+    x = x[-last:]  # (last, B, C)
+    if earlier.shape[0] == 0:
         return x, context
-    memory = before if context.memory is None else torch.cat([context.memory, before])
+    memory = earlier
+    if context.memory is not None:
+        memory = torch.cat([context.memory, earlier])
     mask = replace(context.mask, queries=last)
     rotation = rotation_of_last(context.rotation)
     return x, replace(context, mask=mask, rotation=rotation, memory=memory)
@@ -385,7 +388,8 @@ def rotation_of_last(rotation: Rotation | None) -> Rotation | None:
 
     def rotate_last(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         last = q.shape[2]
-        padded = nn.functional.pad(q, (0, 0, k.shape[2] - last, 0))  # (B, H, T, D)
+        num_earlier = k.shape[2] - last
+        padded = nn.functional.pad(q, (0, 0, num_earlier, 0))  # (B, H, T, D)
         q, k = rotation(padded, k)
         return q[:, :, -last:], k
 

@@ -18,7 +18,7 @@ from ..results.model import Model
 
 _GROUPS = ("common", "dataset", "optimization", "checkpoint")
 _COMPONENTS = ("criterion", "optimizer", "lr_scheduler")
-# Options that are fields of the record, besides those of the position method.
+# Options that are fields of the record, besides the options of the position method.
 _FIELDS = {
     "attention_window",
     "position_method",

@@ -25,8 +25,8 @@ class HubInterface(GeneratorHubInterface):
         fairseq passes the whole text to the tokenizer, where a newline vanishes or becomes a piece
         that the model has never seen.
         """
-        lines = sentence.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        encoded = [super(HubInterface, self).encode(line) for line in lines]
+        text = sentence.replace("\r\n", "\n").replace("\r", "\n")
+        encoded = [super(HubInterface, self).encode(line) for line in text.split("\n")]
         return torch.cat(encoded)
 
     def decode(self, tokens: torch.Tensor) -> str:
@@ -35,7 +35,8 @@ class HubInterface(GeneratorHubInterface):
         fairseq drops every ``</s>``, and so joins the lines.
         """
         is_end = tokens == self.tgt_dict.eos()
-        *lines, rest = tokens.tensor_split((is_end.nonzero().flatten() + 1).tolist())
+        line_ends = is_end.nonzero().flatten() + 1
+        *lines, rest = tokens.tensor_split(line_ends.tolist())
         if len(rest):
             lines.append(rest)
         return "\n".join(super(HubInterface, self).decode(line) for line in lines)
@@ -46,7 +47,7 @@ def check_hub_options(options: Iterable[str], cfg) -> None:
 
     Args:
         options: names of the options.
-        cfg: configuration of the loaded checkpoint with the options, and with those of its
+        cfg: configuration of the loaded checkpoint with these options and the options of its
             tokenizer.
     """
     known = set(HUB_OPTIONS)

@@ -78,7 +78,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
             data_name_or_path: data folder, relative to the model's folder if it begins with a
                 period. If it has a manifest, text is tokenized as the data was. Each newline is
                 ``</s>``.
-            **kwargs: options that replace those of the checkpoint; ``bpe`` names another
+            **kwargs: options that replace options of the checkpoint; ``bpe`` names another
                 tokenizer.
 
         Raises:
@@ -281,7 +281,7 @@ class AdaptiveInput(FairseqAdaptiveInput):
 
     fairseq selects the tokens of each band with a mask, and the host waits three times per band for
     their number. On a GPU this class computes every band for all tokens and selects the right one.
-    The additional products are few compared with those of one layer.
+    The additional products are few compared with the products of one layer.
     """
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -296,8 +296,8 @@ class AdaptiveInput(FairseqAdaptiveInput):
         first = 0
         for end, embed in zip(self.cutoff, self.embeddings, strict=True):
             inside = (tokens >= first) & (tokens < end)  # (B, T)
-            band = embed(torch.where(inside, tokens - first, 0))  # (B, T, C)
-            band = band.to(self._float_tensor.dtype)
+            indices = torch.where(inside, tokens - first, 0)
+            band = embed(indices).to(self._float_tensor.dtype)  # (B, T, C)
             other_bands = 0 if result is None else result
             result = torch.where(inside.unsqueeze(-1), band, other_bands)
             first = end

@@ -21,7 +21,8 @@ class OutputProjection(nn.Linear):
     excluded: Tensor
 
     def __init__(self, weight: nn.Parameter, excluded: list[int]):
-        super().__init__(weight.shape[1], weight.shape[0], bias=False, device="meta")
+        num_symbols, width = weight.shape
+        super().__init__(width, num_symbols, bias=False, device="meta")
         self.weight = weight
         self.register_buffer("excluded", torch.tensor(excluded), persistent=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
@@ -31,9 +31,7 @@ def add_options(method: str) -> None:
     """
     taken = taken_names() - _added
     for option in method_options(method).values():
-        others = [other for other in methods_with(option.name) if other != method]
-        same = any(method_options(other)[option.name].default == option.default for other in others)
-        if option.name in taken and not same:
+        if option.name in taken and not _is_shared(option, method):
             raise UserInputError(
                 f"The option '{option.name}' of the position method '{method}' has the name of "
                 f"another option of fairseq-train. Rename it, for example to "
@@ -49,6 +47,15 @@ def add_options(method: str) -> None:
             node = config()
             node._name = name
             ConfigStore.instance().store(name=name, group="model", node=node, provider="fairseq")
+
+
+def _is_shared(option: Field, method: str) -> bool:
+    """Return True if another position method has the same option, with the same default."""
+    for method_with_option in methods_with(option.name):
+        same_option = method_options(method_with_option)[option.name]
+        if method_with_option != method and same_option.default == option.default:
+            return True
+    return False
 
 
 def taken_names() -> set[str]:

@@ -138,8 +138,10 @@ class SelfAttention(MultiheadAttention):
             strict=self.training,
         )
         output = output.permute(2, 0, 1, 3).reshape(query.shape)  # (T, B, C)
-        if weights is not None:
-            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+        if weights is not None and need_head_weights:
+            weights = weights.transpose(0, 1)  # (H, B, T, S)
+        elif weights is not None:
+            weights = weights.mean(dim=1)  # (B, T, S)
         return self.out_proj(output), weights
 
     def _split_heads(self, x: Tensor) -> Tensor:
@@ -158,14 +160,17 @@ class SelfAttention(MultiheadAttention):
         if running_sums is not None:
             before = saved.get("prev_running_sums")
             if before is not None:
-                running_sums = torch.cat([before, before[..., -1:] + running_sums], 2)  # (B, H, S)
+                running_sums = before[..., -1:] + running_sums  # (B, H, T)
+                running_sums = torch.cat([before, running_sums], 2)  # (B, H, S)
             new["prev_running_sums"] = running_sums
         self._set_input_buffer(incremental_state, new)
         return k, v, running_sums
 
     def cached_length(self, incremental_state: dict | None) -> int:
         """Return the number of tokens whose keys are cached."""
-        saved = self._get_input_buffer(incremental_state) if incremental_state else {}
+        if not incremental_state:
+            return 0
+        saved = self._get_input_buffer(incremental_state)
         return saved["prev_key"].shape[2] if "prev_key" in saved else 0
 
 
@@ -197,5 +202,7 @@ def appended(cached: Tensor, new: Tensor) -> Tensor:
 
 def _can_take(buffer: Tensor, start: int, end: int) -> bool:
     """Return True if tokens ``start`` to ``end`` are the next ones of a buffer and fit into it."""
-    writable = torch.is_inference_mode_enabled() or not buffer.is_inference()
-    return writable and getattr(buffer, _FILLED) == start and end <= buffer.shape[2]
+    is_writable = torch.is_inference_mode_enabled() or not buffer.is_inference()
+    is_next = start == getattr(buffer, _FILLED)
+    has_room = end <= buffer.shape[2]
+    return is_writable and is_next and has_room

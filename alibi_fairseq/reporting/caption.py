@@ -49,10 +49,7 @@ def caption(models: Sequence[ModelMeasurements]) -> str:
     parts = [_listed({measurement.corpus for measurement in measurements})]
     parts += [_listed(values) for values in _facts(measurements)]
     parts += _seeds_texts(models)
-    near_chance = set()
-    for model in models:
-        if any(measurement.is_near_chance for measurement in model.measurements):
-            near_chance.add(model.label)
+    near_chance = {model.label for model in models if _has_chance(model)}
     if len(near_chance) > MAX_LISTED:
         parts.append(f"near chance: {len(near_chance)} models")
     elif near_chance:
@@ -60,14 +57,17 @@ def caption(models: Sequence[ModelMeasurements]) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def _has_chance(model: ModelMeasurements) -> bool:
+    """Return True if a measurement of a model is near chance."""
+    return any(measurement.is_near_chance for measurement in model.measurements)
+
+
 def _ours(models: Iterable[ModelMeasurements]) -> list[AnyMeasurement]:
     """Return the measurements of models, without the paper's."""
-    return [
-        measurement
-        for model in models
-        for measurement in model.measurements
-        if measurement.corpus is not None
-    ]
+    measurements: list[AnyMeasurement] = []
+    for model in models:
+        measurements += [m for m in model.measurements if m.corpus is not None]
+    return measurements
 
 
 def _facts(measurements: Iterable[AnyMeasurement]) -> list[set[str]]:
@@ -77,7 +77,7 @@ def _facts(measurements: Iterable[AnyMeasurement]) -> list[set[str]]:
 
 
 def _learning_rate(model: ModelMeasurements) -> str:
-    """Return the learning rate of a model as it was given, or :data:`UNKNOWN_RATE`."""
+    """Return the learning rate of a model, as text, or :data:`UNKNOWN_RATE`."""
     options = model.measurements[0].model.options or {}
     return options.get("lr", UNKNOWN_RATE)
 

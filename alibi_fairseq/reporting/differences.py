@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -93,11 +94,16 @@ def _num_seeds(model: ModelMeasurements) -> int:
 
 def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]:
     """Return the table of the models that are evaluated alike, and its notes."""
-    lengths = sorted({measured.length for model in models for measured in model.measurements})
+    distinct_lengths: set[int] = set()
+    by_train_length: dict[int, list[ModelMeasurements]] = defaultdict(list)
+    for model in models:
+        distinct_lengths.update(measured.length for measured in model.measurements)
+        by_train_length[model.train_length or 0].append(model)
+    lengths = sorted(distinct_lengths)
     rows = []
     num_documents = []
-    for train_length in sorted({model.train_length or 0 for model in models}):
-        same_length = [model for model in models if (model.train_length or 0) == train_length]
+    for train_length in sorted(by_train_length):
+        same_length = by_train_length[train_length]
         reference = _reference(same_length)
         for model in same_length:
             if model is reference:
@@ -113,9 +119,10 @@ def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]
     if not rows:
         return []
     by_document = bool(num_documents) and min(num_documents) > 1
-    note = SEVERAL_SEEDS.format(what="seeds and documents" if by_document else "seeds")
-    if not by_document:
-        note += DOCUMENTS_ADVICE
+    if by_document:
+        note = SEVERAL_SEEDS.format(what="seeds and documents")
+    else:
+        note = SEVERAL_SEEDS.format(what="seeds") + DOCUMENTS_ADVICE
     caption = f"Difference in perplexity on {name}"
     table = markdown.table(["evaluated at →", *map(str, lengths)], rows)
     return [f"{markdown.literal(caption)}:", table.rstrip(), note]
@@ -161,5 +168,10 @@ def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
 def format_difference(estimate: Difference) -> str:
     """Return a difference of log perplexity in percent, such as ``+2.1% (-0.3 … +4.6)``."""
     low, high = estimate.interval()
-    value, low, high = (100 * math.expm1(nats) for nats in (estimate.value, low, high))
-    return f"{value:+.1f}% ({low:+.1f} … {high:+.1f})"
+    value = _percent(estimate.value)
+    return f"{value:+.1f}% ({_percent(low):+.1f} … {_percent(high):+.1f})"
+
+
+def _percent(nats: float) -> float:
+    """Return the relative change of the perplexity in percent, given that of its logarithm."""
+    return 100 * math.expm1(nats)

@@ -60,17 +60,8 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
         model: the model.
         depths: depths of all models.
     """
-    over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
-    for measurement in model.measurements:
-        over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)
-    lengths = sorted({length for _, length in over_seeds})
-    grid = []
-    for depth in depths:
-        row = []
-        for length in lengths:
-            accuracies = over_seeds.get((depth, length), [math.nan])
-            row.append(statistics.fmean(accuracies))
-        grid.append(row)
+    lengths = sorted({measurement.length for measurement in model.measurements})
+    grid = _accuracy_grid(model, depths, lengths)
     image = axes.imshow(grid, vmin=0, vmax=1, aspect="auto", cmap="viridis")
     for y, row in enumerate(grid):
         for x, value in enumerate(row):
@@ -82,3 +73,20 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
     axes.set_xlabel("Length (tokens)")
     axes.set_ylabel("Depth of the repeated block")
     return image
+
+
+def _accuracy_grid(
+    model: ProbedModel, depths: Sequence[float], lengths: Sequence[int]
+) -> list[list[float]]:
+    """Return the accuracies averaged over seeds, with a row per depth and a column per length."""
+    over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
+    for measurement in model.measurements:
+        over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)
+    grid = []
+    for depth in depths:
+        row = []
+        for length in lengths:
+            accuracies = over_seeds.get((depth, length), [math.nan])
+            row.append(statistics.fmean(accuracies))
+        grid.append(row)
+    return grid

@@ -27,22 +27,26 @@ def undertrained_warning(models: Iterable[ModelMeasurements]) -> str:
             labels.setdefault(seed, model.label)
             bits = (measured.loss_bits, measured.unigram_bits)
             lowest[seed] = min(bits, lowest.get(seed, bits))
-    worse: dict[str, None] = {}  # labels in order
-    near: dict[str, None] = {}
-    perplexities: dict[str, None] = {}
+    worse = []
+    near = []
+    perplexities = []
     for seed, (loss, entropy) in lowest.items():
-        if loss > (1 - MIN_GAIN) * entropy:
-            perplexities[f"{2**entropy:,.1f}"] = None
-            (worse if loss > entropy else near)[labels[seed]] = None
+        if loss <= (1 - MIN_GAIN) * entropy:
+            continue
+        perplexities.append(f"{2**entropy:,.1f}")
+        if loss > entropy:
+            worse.append(labels[seed])
+        else:
+            near.append(labels[seed])
     if not perplexities:
         return ""
     sentences = [
-        f"Warning: token frequencies alone have a perplexity of {' or '.join(perplexities)} on "
-        "this split"
+        "Warning: token frequencies alone have a perplexity of "
+        f"{' or '.join(_distinct(perplexities))} on this split"
     ]
     if worse:
-        sentences.append(f"These models are worse: {'; '.join(worse)}")
-    near_only = [label for label in near if label not in worse]
+        sentences.append(f"These models are worse: {'; '.join(_distinct(worse))}")
+    near_only = [label for label in _distinct(near) if label not in worse]
     if near_only:
         sentences.append(
             f"The loss of these models is less than {MIN_GAIN:.0%} lower: {'; '.join(near_only)}"
@@ -51,9 +55,17 @@ def undertrained_warning(models: Iterable[ModelMeasurements]) -> str:
     return ". ".join(sentences)
 
 
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """Return the texts without repetitions, in order."""
+    return list(dict.fromkeys(texts))
+
+
 def _seeds_of(model: ModelMeasurements) -> list[Measurement]:
     """Return the measurements of each seed."""
     seeds: list[Measurement] = []
     for measured in model.measurements:
-        seeds += measured.repeats if isinstance(measured, MeanMeasurement) else [measured]
+        if isinstance(measured, MeanMeasurement):
+            seeds += measured.repeats
+        else:
+            seeds.append(measured)
     return seeds
