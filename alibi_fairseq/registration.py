@@ -19,6 +19,7 @@ from .errors import PACKAGE, is_command
 WITHOUT_FAIRSEQ = {
     "attention",
     "positions",
+    "completion_marker",
     "errors",
     "files",
     "machine",
