@@ -118,7 +118,9 @@ class CompareCommand(ExperimentOptions):
             raise UserInputError("--speeds cannot be combined with --slurm. Omit --speeds.")
         experiment = ComparisonExperiment(comparison, self.out, self.speeds)
         if not experiment.is_complete:
-            experiment.check_training_options()
+            from ..compare.training_options import check_training_options  # imports fairseq
+
+            check_training_options(comparison, self.out)
         return self.run_experiment(experiment)
 
     def comparison(self) -> ComparisonConfig:

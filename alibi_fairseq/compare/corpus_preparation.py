@@ -9,7 +9,7 @@ from ..completion_marker import check_settings
 from ..data.custom_text import CustomTextBuilder
 from ..data.pipeline import prepare_corpus
 from ..data.probe_data import prepare_probe
-from ..data.probes import PROBES
+from ..data.probes import MULTIPLES, PROBES
 from ..data.sources import check_output_folder
 from ..errors import UserInputError
 from ..machine import cores
@@ -80,22 +80,38 @@ def prepare_corpora(
                 prepare_probe(probe, length, filler, data_folder(corpus, length, out))
 
 
-def describe_text(name: str, data: Path) -> str:
-    """Return one line about a text: its files, tokens, and binary data.
+def check_split(corpus: CorpusConfig, subset: str, out: Path) -> None:
+    """Check that a text has the split to evaluate on.
 
-    Args:
-        name: name of the corpus.
-        data: folder of its binary data, which may lack a manifest.
+    Raises:
+        UserInputError: it has not.
     """
+    if corpus.probe:
+        return
+    folder = text_folder(corpus, out)
+    if not (folder / f"{subset}.bin").is_file():
+        splits = ", ".join(sorted(path.stem for path in folder.glob("*.bin")))
+        raise UserInputError(f"--subset: {folder} has no split '{subset}'. Choose from {splits}.")
+
+
+def describe_corpus(corpus: CorpusConfig, out: Path) -> str:
+    """Return one line about a probe, or about a text: its files, tokens, and binary data."""
+    if corpus.probe:
+        multiples = ", ".join(map(str, MULTIPLES))
+        return (
+            f"Probe {corpus.name}: tested at {multiples} times the training length; "
+            "--lengths applies to texts only"
+        )
+    data = text_folder(corpus, out)
     manifest = DataFolder.open(data).manifest
-    if manifest is None:
-        return f"Text {name}: {data}"
+    if manifest is None:  # binary data that fairseq-preprocess made
+        return f"Text {corpus.name}: {data}"
     files = [source["name"] for source in manifest["sources"]]
     listed = ", ".join(files[:MAX_LISTED_FILES])
     if len(files) > MAX_LISTED_FILES:
         listed = f"{len(files)} files ({listed}, …)"
     tokens = [f"{counts['tokens']:,} in {split}" for split, counts in manifest["splits"].items()]
-    return f"Text {name}: {listed or data}; tokens: {', '.join(tokens)}; data: {data}"
+    return f"Text {corpus.name}: {listed or data}; tokens: {', '.join(tokens)}; data: {data}"
 
 
 def is_missing(sources: Sequence[str]) -> bool:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from ..data.probes import MULTIPLES
-from ..errors import UserInputError, did_you_mean
 from ..evaluation.config import SweepConfig
 from ..files import atomic_write
-from ..positions.spec import MethodSpec
 from ..results.data_folder import DataFolder
 from ..results.files import COMPARISON_FILE
 from ..runs.run import Run
 from ..runs.runner import Experiment
 from .comparison_config import ComparisonConfig
-from .comparison_runs import build_run, list_runs
+from .comparison_runs import list_runs
 from .config_files import as_mapping
-from .corpus_preparation import describe_text, is_prepared, prepare_corpora, text_folder
+from .corpus_preparation import (
+    check_split,
+    describe_corpus,
+    is_prepared,
+    prepare_corpora,
+    text_folder,
+)
 from .report_marker import report_marker
 
 
@@ -38,43 +40,6 @@ class ComparisonExperiment(Experiment):
     folder: Path
     speeds: bool = False
 
-    def check_training_options(self) -> None:
-        """Check the training options of each method before the data is prepared.
-
-        Raises:
-            UserInputError: the architecture or an option is unknown or has a wrong value, options
-                cannot be combined, or a method names more layers than the model has.
-        """
-        from fairseq import options
-        from fairseq.models import ARCH_MODEL_REGISTRY
-
-        from ..positions import PositionConfig, build_position_method
-
-        arch = self.comparison.arch
-        if not arch.startswith("alibi_lm") or arch not in ARCH_MODEL_REGISTRY:
-            known = [name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm")]
-            raise UserInputError(
-                f"--arch: there is no model '{arch}'.{did_you_mean(arch, known)} "
-                "`alibi-fairseq models` lists them."
-            )
-        defaults = vars(ARCH_MODEL_REGISTRY[self.comparison.arch].config())
-        # Corpora, seeds, and learning rates have no options to check.
-        specs = {(spec.method, spec.train_length): spec for spec in self.comparison.model_specs()}
-        for spec in specs.values():
-            run = build_run(self.comparison, spec, self.folder, self.folder, self.comparison.lr[0])
-            parser = options.get_training_parser()
-            args = options.parse_args_and_arch(parser, [run.data, *run.flags])
-            model_options = defaults | vars(args)
-            method = MethodSpec.from_options(argparse.Namespace(**model_options))
-            config = PositionConfig(
-                embed_dim=model_options["decoder_embed_dim"],
-                num_heads=model_options["decoder_attention_heads"],
-                # One layer per listed method, to save memory; the parameters are not used.
-                num_layers=len(method.layers),
-                train_length=spec.train_length,
-            )
-            build_position_method(method, config)
-
     @property
     def prepared(self) -> bool:
         lengths = self.comparison.train_lengths
@@ -91,20 +56,8 @@ class ComparisonExperiment(Experiment):
         comparison = self.comparison
         prepare_corpora(comparison.corpora, comparison.train_lengths, self.folder)
         for corpus in comparison.corpora:
-            folder = text_folder(corpus, self.folder)
-            if not corpus.probe and not (folder / f"{comparison.subset}.bin").is_file():
-                splits = ", ".join(sorted(path.stem for path in folder.glob("*.bin")))
-                raise UserInputError(
-                    f"--subset: {folder} has no split '{comparison.subset}'. Choose from {splits}."
-                )
-            if corpus.probe:
-                multiples = ", ".join(map(str, MULTIPLES))
-                print(
-                    f"Probe {corpus.name}: tested at {multiples} times the training length; "
-                    "--lengths applies to texts only"
-                )
-            else:
-                print(describe_text(corpus.name, folder))
+            check_split(corpus, comparison.subset, self.folder)
+            print(describe_corpus(corpus, self.folder))
         has_range = comparison.score_from is not None or comparison.score_to is not None
         if (comparison.per_document or has_range) and not self.is_complete:
             self._check_scored_tokens()
@@ -148,11 +101,13 @@ class ComparisonExperiment(Experiment):
         models = list_runs(self.comparison, self.folder)
         marker = report_marker(self.comparison, self.folder, self.speeds, models)
         if not marker.holds():
-            from .report import ComparisonReport
+            from .report import ComparisonReport  # imports matplotlib
 
-            files = ComparisonReport(self.comparison, self.folder, self.speeds).write()
+            report = ComparisonReport(self.comparison, self.folder, models, self.speeds)
+            names = [file.name for file in report.write()]
+            # Its outputs are the files that have just been written.
             marker = report_marker(self.comparison, self.folder, self.speeds, models)
-            marker.write([file.name for file in files])
+            marker.write(names)
         table = (self.folder / "table.md").read_text(encoding="utf-8")
         print(f"\n\n{table}")
         print(*(self.folder / name for name in marker.result), sep="\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,10 @@ from ..results.files import (
 )
 from ..results.provenance import own_command
 from ..results.results_file import EvaluationFile, ProbeFile
-from ..runs.eval_step import EvalStep
 from ..runs.run import Run
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
-from .comparison_runs import ComparisonRun, list_runs
+from .comparison_runs import ComparisonRun
 from .speeds import load_or_measure_speeds, ratios, speeds_note
 
 
@@ -41,12 +40,14 @@ class ComparisonReport:
     Attributes:
         comparison: configuration.
         folder: output folder.
+        models: runs of the comparison, the most important first.
         speeds: True if the models are also timed, for the tables.
     """
 
     comparison: ComparisonConfig
     folder: Path
-    speeds: bool = False
+    models: Sequence[ComparisonRun]
+    speeds: bool
 
     def write(self) -> list[Path]:
         """Write ``table.md``, and a results file and figures per corpus. Return their paths.
@@ -55,8 +56,6 @@ class ComparisonReport:
         probe. With several corpora, file names begin with the corpus. Accuracies of probes are
         also columns of the perplexity tables.
         """
-        models = list_runs(self.comparison, self.folder)
-        steps_by_corpus = eval_steps_by_corpus(models)
         columns: dict = {}
         notes = []
         if self.speeds:
@@ -64,13 +63,13 @@ class ComparisonReport:
             columns.update(ratios(speeds.records))
             notes.append(speeds_note(speeds))
         results_by_corpus = {}
-        for corpus, steps in steps_by_corpus.items():
-            results = self._save_results(corpus, steps)
+        for corpus, runs in runs_by_corpus(self.models).items():
+            results = self._save_results(corpus, runs)
             results_by_corpus[corpus] = results
             if isinstance(results, ProbeFile):
                 columns.update(probe_columns(corpus, results.records))
 
-        summary = training_summary(self.comparison, [model.run for model in models])
+        summary = training_summary(self.comparison, [model.run for model in self.models])
         sections = [f"# {self.comparison.title}", summary, *notes]
         files = [self.folder / "table.md"]
         for corpus, results in results_by_corpus.items():
@@ -82,7 +81,7 @@ class ComparisonReport:
                 sections.append(length_table(results.records, columns).rstrip())
                 sections += difference_sections(results.records)
             files += self._draw_figures(corpus, results)
-        tunings = [model.run.tuning for model in models if model.run.tuning]
+        tunings = [model.run.tuning for model in self.models if model.run.tuning]
         for tuning in tunings:
             tuning.record()  # also of runs that were trained before their trials
         if tunings:
@@ -141,12 +140,10 @@ class ComparisonReport:
         """Return the paths of a figure, one per format."""
         return [self._path(corpus, f"{name}.{suffix}") for suffix in ("png", "svg", "pdf")]
 
-    def _save_results(
-        self, corpus: str, steps: list[tuple[Run, EvalStep]]
-    ) -> EvaluationFile | ProbeFile:
+    def _save_results(self, corpus: str, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
         """Write the results file of a corpus, and return its contents."""
         path = self._path(corpus, "results.json")
-        results = merge_results(self.comparison, steps)
+        results = merge_results(self.comparison, runs)
         if path.is_file():
             existing = load_evaluation(path)
             if existing.records == results.records:
@@ -174,28 +171,27 @@ def trained_tokens(run: Run) -> int:
     return load_training(run.folder).records[-1].trained_tokens or 0
 
 
-def eval_steps_by_corpus(models: list[ComparisonRun]) -> dict[str, list[tuple[Run, EvalStep]]]:
-    """Group evaluations by corpus."""
-    steps_by_corpus: dict[str, list[tuple[Run, EvalStep]]] = {}
+def runs_by_corpus(models: Iterable[ComparisonRun]) -> dict[str, list[Run]]:
+    """Group runs by the corpus that they are trained and evaluated on."""
+    runs: dict[str, list[Run]] = {}
     for model in models:
-        for step in model.run.eval_steps:
-            steps_by_corpus.setdefault(model.spec.corpus, []).append((model.run, step))
-    return steps_by_corpus
+        runs_of_corpus = runs.setdefault(model.spec.corpus, [])
+        runs_of_corpus.append(model.run)
+    return runs
 
 
-def merge_results(
-    comparison: ComparisonConfig, steps: list[tuple[Run, EvalStep]]
-) -> EvaluationFile | ProbeFile:
-    """Return the results of evaluations on the same data as one results file.
+def merge_results(comparison: ComparisonConfig, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
+    """Return the results of runs on the same data as one results file.
 
     It has the provenance of the evaluations, but the command of this process.
     """
     records: list[Any] = []
     provenance_by_file = {}  # steps of a run share a file
-    for run, step in steps:
-        results = step.load_results(run.model_of(step))
-        records += results.records
-        provenance_by_file[step.results_path] = results.provenance
+    for run in runs:
+        for step in run.eval_steps:
+            results = step.load_results(run.model_of(step))
+            records += results.records
+            provenance_by_file[step.results_path] = results.provenance
     provenance = merge_provenance(list(provenance_by_file.values()))
     seed = comparison.seeds[0] if len(comparison.seeds) == 1 else None
     changes = {"command": shlex.join(own_command()), "seed": seed}

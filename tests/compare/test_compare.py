@@ -18,7 +18,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.experiment import ComparisonExperiment
+from alibi_fairseq.compare.training_options import check_training_options
 from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_folder import DataFolder
@@ -212,7 +212,7 @@ def test_wrong_training_options_are_rejected_first(tmp_path, refuse, methods, fl
 def test_values_for_the_size_of_the_model_are_accepted(tmp_path, method):
     """The model has eight heads of size 16."""
     comparison = from_mapping({"corpora": [{"name": "mine", "data": "x"}], "methods": method})
-    ComparisonExperiment(comparison, tmp_path).check_training_options()
+    check_training_options(comparison, tmp_path)
 
 
 @pytest.mark.parametrize("parallel", ["1", "2"])

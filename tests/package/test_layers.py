@@ -32,8 +32,8 @@ GLUE = {
     "data.wikitext103",
     "data.truncation",
     "data.probe_data",
-    "compare.experiment",
     "compare.speeds",
+    "compare.training_options",
 }
 
 
