@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from commands import ROOT
 
 from alibi_fairseq.reporting import markdown
@@ -20,8 +21,9 @@ def test_readme_shows_table_of_demonstration():
         assert printed in page.read_text(encoding="utf-8")
 
 
-def test_example_of_modern_block_shows_its_results():
-    folder = ROOT / "results/examples/modern-block"
+@pytest.mark.parametrize("block", ["paper", "modern"])
+def test_examples_of_blocks_show_their_results(block):
+    folder = ROOT / f"results/examples/{block}-block"
     results = load_results_file(folder / "results.json")
     (table, _) = length_tables(results.records)  # per token, and per byte
     printed = markdown.table(table.headers, table.rows).strip()
