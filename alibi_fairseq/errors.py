@@ -233,7 +233,7 @@ def explain(exception: BaseException) -> str | None:
 
 
 def _kind_and_message(exception: BaseException) -> tuple[str, str]:
-    """Return an exception's type name and text; those of a child's error if it reports one."""
+    """Return the type name and the text of an exception, or of the child's error it reports."""
     kind = type(exception).__name__
     message = str(exception)
     if kind != "ProcessRaisedException":  # torch.multiprocessing.spawn: a child's traceback as text

@@ -3,8 +3,8 @@
 The block mask is computed from counts alone, so nothing is evaluated over T × S and the host does
 not wait for the device. The kernel is compiled once for each kind of call (as many keys as queries,
 more keys, a single query, a single sequence, a window, documents, multiples of 128), not once per
-length or batch size; only the first shapes of training have kernels of their own. It has no
-attention dropout, and no backward pass on the CPU.
+length or batch size; only the first shapes of training have separate kernels. It has no attention
+dropout, and no backward pass on the CPU.
 
 Shapes: B batch, H heads, T queries, S keys, D head size, R blocks of queries, C blocks of keys.
 """

@@ -3,7 +3,7 @@
 fairseq evaluates some options as Python code, takes names of classes and paths from others, and
 trusts all of them. A checkpoint may be untrusted. Every option must therefore be a plain value.
 Options of the model must have the type and form that its dataclass declares. A name may select only
-our components, those of a plugin that the user named, or fairseq's plain language model.
+a component of ours, a component of a plugin that the user named, or fairseq's plain language model.
 """
 
 from __future__ import annotations

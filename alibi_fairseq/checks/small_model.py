@@ -1,4 +1,4 @@
-"""Small models with random weights, built like those of ``fairseq-train``."""
+"""Small models with random weights, built as in ``fairseq-train``."""
 
 from __future__ import annotations
 

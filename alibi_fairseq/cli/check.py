@@ -16,7 +16,7 @@ class Check(CliCommand):
     """
 
     methods: list[str] = option(
-        "position methods, with options as in compare (default: those of the plugin, or all)",
+        "position methods, with options as in compare (default: the plugin's, or all)",
         (),
         type=names,
         metavar="A,B,…",

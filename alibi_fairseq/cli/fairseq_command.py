@@ -38,7 +38,7 @@ def run(command: str, arguments: list[str]) -> int:
 
 
 def training_help() -> None:
-    """Print the options of this package's models, then those of ``fairseq-train`` and of the task.
+    """Print the options of this package's models, of ``fairseq-train``, and of the task.
 
     fairseq's own ``--help`` ends before it has read ``--arch`` and ``--task``.
     """

@@ -251,7 +251,7 @@ def _read_blocks(files: list[Path]) -> Iterator[RawBook]:
 
 
 def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file such that those of the next file can follow.
+    """Yield the lines of a file such that lines of the next file can follow.
 
     A byte order mark at the beginning is removed, and the last line gets a line feed.
     """

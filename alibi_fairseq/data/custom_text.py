@@ -161,7 +161,7 @@ class CustomTextBuilder(CorpusBuilder):
             out.writelines(entries)
 
     def _join_documents(self, joined: Path) -> list[int]:
-        """Write all documents, or those of the excerpt, to one file; return the bytes of each."""
+        """Write the documents of the text or its excerpt to one file; return the bytes of each."""
         lines: Iterable[bytes] = itertools.chain.from_iterable(map(_document_lines, self.files))
         if self.excerpt:
             lines = take_until(lines, self.excerpt * BYTES_PER_TOKEN)

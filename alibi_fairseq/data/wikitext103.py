@@ -201,7 +201,7 @@ def write_dictionary(train: Path, path: Path) -> int:
 
 
 def differences_from_wikitext(counts: dict[str, dict], entries: int) -> list[str]:
-    """Compare the sizes of a text with those of WikiText-103; return a clause per difference.
+    """Compare the sizes of a text with WikiText-103; return a clause per difference.
 
     Args:
         counts: counts of each split, see :func:`count_words`.

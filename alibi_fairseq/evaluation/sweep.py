@@ -37,7 +37,7 @@ def run_sweep(
         out: results file.
 
     Returns:
-        The records of all measurements, including those of earlier sweeps.
+        The records of all measurements, including earlier sweeps.
 
     Raises:
         UserInputError: a measurement is impossible, or a checkpoint is replaced meanwhile.

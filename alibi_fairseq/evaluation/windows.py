@@ -7,7 +7,7 @@ earlier inputs of the window.
 A window of length L has L inputs. With stride S, it scores the tokens at its last S positions. Its
 first L − S inputs only give them context.
 
-The windows equal those of ``fairseq-eval-lm --tokens-per-sample L --context-window L-S``: window k
+``fairseq-eval-lm --tokens-per-sample L --context-window L-S`` has the same windows: window k
 scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before them. So the first window
 scores S tokens without context, windows grow until they have length L, and the remainder is a
 shorter window with the same L − S inputs of context. S = L is non-overlapping.

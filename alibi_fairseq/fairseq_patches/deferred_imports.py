@@ -9,8 +9,8 @@ from functools import partial
 from importlib import import_module
 from types import ModuleType
 
-#: Modules of which fairseq imports functions for a criterion and a task of its own, which have
-#: nothing to do with language models.
+#: Modules from which fairseq imports functions for one of its criteria and one of its tasks, which
+#: have nothing to do with language models.
 MODULES = ("scipy.stats", "sklearn", "sklearn.metrics")
 
 

@@ -33,12 +33,12 @@ def join(cfg: DictConfig, program: str) -> None:
     """Let processes that were started together work together.
 
     fairseq looks at what torchrun and srun tell it only if it expects several processes already,
-    that is on a machine with several GPUs in sight. Otherwise each process would train a model of
-    its own and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
+    that is on a machine with several GPUs in sight. Otherwise each process would train a separate
+    model and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
 
     By default fairseq also starts one process for each GPU (``distributed_world_size`` in
-    ``fairseq/dataclass/configs.py``). A program that combines no results would print those of the
-    first process, for its part of the data.
+    ``fairseq/dataclass/configs.py``). A program that combines no results would print only the
+    results of the first process, for its part of the data.
     """
     job = cfg.distributed_training
     without_gpu = runs_without_gpu(cfg)

@@ -44,7 +44,7 @@ def make_batches_of_first_epoch(get, task, dataset, *arguments, epoch=1, **keywo
 
 @patch_method(Trainer, "load_checkpoint")
 def check_model_while_loading(load, trainer, path, reset_optimizer=False, *arguments, **keywords):
-    """Compare the checkpoint's model, dictionary, and batches with those of the command.
+    """Compare model, dictionary, and batches of the checkpoint and of the command.
 
     fairseq loads the weights into whatever the command line describes (:mod:`..training.resume`; no
     issue is known). With ``--reset-optimizer`` or ``--finetune-from-model`` a new training starts,

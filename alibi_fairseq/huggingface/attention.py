@@ -49,8 +49,8 @@ def attend_without_positions(
 ) -> tuple[Tensor, Tensor | None]:
     """Compute attention with the paper's slopes, as a function of ``AttentionInterface``.
 
-    Arguments and results are those of :func:`.biased_attention.attend_with_bias`, whose ``padding``
-    is ``attention_mask``.
+    It has the arguments and results of :func:`.biased_attention.attend_with_bias`, whose
+    ``padding`` is ``attention_mask``.
     """
     bias = LinearBias(query.shape[1])
     need_weights = bool(options.get("output_attentions"))
@@ -103,7 +103,7 @@ def padded_keys(
 
 
 def _unsupported_mask() -> ValueError:
-    """Return the error for a mask whose distances are not those of ALiBi."""
+    """Return the error for a mask in which distances differ from ALiBi's."""
     return ValueError(
         f"attn_implementation='{NAME}' supports one sequence per row, padded on one side, with a "
         "DynamicCache: no sliding windows, rows packed with several sequences, padding between "

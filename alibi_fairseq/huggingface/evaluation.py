@@ -86,7 +86,7 @@ def evaluate_folders(
         options: options that fairseq checkpoints do not have.
 
     Returns:
-        The records of all measurements, including those of earlier sweeps.
+        The records of all measurements, including earlier sweeps.
 
     Raises:
         UserInputError: a measurement is impossible.

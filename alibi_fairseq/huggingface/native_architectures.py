@@ -22,11 +22,11 @@ def closest_architecture(description: AlibiLmConfig) -> tuple[Architecture | Non
     for architecture in ARCHITECTURES:
         if description.position_method not in architecture.methods:
             continue
-        found = []
+        unequal = []
         for field, value in architecture.required_fields(description).items():
             if getattr(description, field) != value:
-                found.append(f"{field} = {value}")
-        if closest is None or len(found) < len(differences):
+                unequal.append(f"{field} = {value}")
+        if closest is None or len(unequal) < len(differences):
             closest = architecture
-            differences = found
+            differences = unequal
     return closest, differences

@@ -10,7 +10,7 @@ fairseq inspects the types of the fields, so annotations must not be strings her
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, make_dataclass
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from omegaconf import II
@@ -42,10 +42,11 @@ def with_options_of(config: type, methods: Iterable[str]) -> type:
 
 #: Position methods of this package. Plugins may have registered others.
 OWN_METHODS = [method for method in METHODS if not is_plugin_method(method)]
+_ConfigWithMethods: Any = with_options_of(TransformerLanguageModelConfig, OWN_METHODS)
 
 
 @dataclass
-class AlibiLanguageModelConfig(with_options_of(TransformerLanguageModelConfig, OWN_METHODS)):  # type: ignore[misc]
+class AlibiLanguageModelConfig(_ConfigWithMethods):
     """Defaults of ``alibi_lm``: 6 layers, width 512, 8 heads, pre-norm, tied embeddings."""
 
     position_method: str = field(

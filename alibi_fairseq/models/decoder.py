@@ -101,7 +101,8 @@ def compiled_layer() -> Callable:
     Attention is not compiled: the mask and the rotation are new objects in each forward pass, so
     PyTorch would compile each pass anew. This is set here, since it imports PyTorch's compiler.
     """
-    SelfAttention.forward = torch.compiler.disable(SelfAttention.forward)  # type: ignore[method-assign]
+    not_compiled = torch.compiler.disable(SelfAttention.forward)
+    SelfAttention.forward = not_compiled  # type: ignore[method-assign]
     return torch.compile(TransformerDecoderLayerBase.forward)
 
 
@@ -165,7 +166,8 @@ class AlibiDecoder(TransformerDecoder):
         excluded = parse_excluded_symbols(args.excluded_symbols)
         if excluded:
             shared: nn.Linear = self.output_projection  # type: ignore[has-type]
-            self.output_projection = OutputProjection(shared.weight, excluded)  # type: ignore[arg-type]
+            projection = OutputProjection(shared.weight, excluded)  # type: ignore[arg-type]
+            self.output_projection = projection
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
         layer = DecoderLayer(cfg, no_encoder_attn)

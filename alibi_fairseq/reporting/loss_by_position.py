@@ -36,7 +36,7 @@ def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
 def group_by_windows(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
     """Group the measurements of :func:`longest_windows` that are comparable.
 
-    Groups are those of :func:`.group_by_evaluation`, one for each length of windows.
+    Each group of :func:`.group_by_evaluation` is divided by the length of windows.
     """
     groups: dict[str, list[Measurement]] = defaultdict(list)
     for name, group in group_by_evaluation(longest_windows(measurements)).items():

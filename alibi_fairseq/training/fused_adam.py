@@ -24,7 +24,7 @@ class FusedAdam(FairseqOptimizer):
 
     @property
     def optimizer_config(self) -> dict:
-        """Options of the optimizer that replace those of a checkpoint."""
+        """Options of the optimizer that replace options of a checkpoint."""
         return FairseqAdam.optimizer_config.fget(self)
 
     @property

@@ -55,7 +55,7 @@ _RANDOM_SLOPES = "random --seed"
 
 
 def compared_options() -> list[str]:
-    """Return the names of the options that are compared, with those of position methods."""
+    """Return the names of the options that are compared, including options of position methods."""
     return [*_MODEL_OPTIONS, *all_options()]
 
 
