@@ -97,7 +97,9 @@ class EvalStep:
     def command(self, model: TrainedModel) -> ChildProcess:
         """Build the command that evaluates a model."""
         argv = [*ALIBI, "eval", self.data_of(model), "--path", str(model.checkpoint)]
-        argv += [*self.config.flags(), "--out", str(self.results_path), *self.flags]
+        argv += self.config.flags()
+        argv += ["--out", str(self.results_path)]
+        argv += self.flags
         title = f"evaluating {model.name}"
         if self.name:
             title += f" {self.name}"
@@ -106,7 +108,9 @@ class EvalStep:
     def is_complete(self, model: TrainedModel) -> bool:
         """Return True if all results exist and belong to the model's checkpoint and data."""
         records = self._records(model)
-        if not self._match_checkpoint(model, records) or not self._marker(model).holds():
+        if not self._match_checkpoint(model, records):
+            return False
+        if not self._marker(model).holds():
             return False
         measured = {TextCase.of(record) for record in records}
         return measured.issuperset(self.cases)
@@ -137,24 +141,28 @@ class EvalStep:
         """
         self.command(model).run(slot)
         self._marker(model).write()
-        records = [record for record in self._records(model) if TextCase.of(record) in self.cases]
-        tqdm.write(f"{model.name}: {_summary(records)}", file=sys.stdout)
+        summary = _summary(self.load_results(model).records)
+        tqdm.write(f"{model.name}: {summary}", file=sys.stdout)
 
     def _marker(self, model: TrainedModel) -> CompletionMarker:
         """Return the marker that the step is complete for a model's checkpoint and data."""
         splits = ",".join(self.config.subsets)
         strides = ",".join(map(format_stride, self.config.strides))
-        name_parts = ["evaluated", model.checkpoint.stem, splits, strides]
+        name = f"evaluated-{model.checkpoint.stem}-{splits}-{strides}"
         if self.name:
-            name_parts.append(self.name)
-        sources = [model.checkpoint]
+            name += f"-{self.name}"
+        sources = [model.checkpoint, *self._data_files(model)]
+        return CompletionMarker(model.folder / f"{name}.json", self.settings, sources)
+
+    def _data_files(self, model: TrainedModel) -> list[Path]:
+        """Return the files of the splits. A split is in at least one of several data folders."""
+        files = []
         for folder in data_folders(self.data_of(model)):
             for subset in self.config.subsets:
-                data_file = Path(folder) / f"{subset}.bin"
-                if data_file.is_file():
-                    sources.append(data_file)
-        path = model.folder / f"{'-'.join(name_parts)}.json"
-        return CompletionMarker(path, self.settings, sources)
+                file = Path(folder) / f"{subset}.bin"
+                if file.is_file():
+                    files.append(file)
+        return files
 
     def _match_checkpoint(self, model: TrainedModel, records: list[AnyMeasurement]) -> bool:
         """Return True if all records were measured with the checkpoint that training wrote."""

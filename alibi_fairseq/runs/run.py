@@ -79,14 +79,17 @@ class Run:
 
     def training_command(self, updates: int | None = None) -> ChildProcess:
         """Build the command that trains, or resumes, up to a number of updates (default: all)."""
-        python, *module = ALIBI
-        argv = [python, *self.launcher, *module, "train", self.data, *self.flags]
-        argv += ["--save-dir", str(self.folder)]
         if updates is None:
             updates = self.updates
+        python, *module = ALIBI
+        argv = [python, *self.launcher, *module, "train", self.data]
+        argv += self.flags
+        argv += ["--save-dir", str(self.folder)]
         if updates != self.updates:
             argv += ["--max-update", str(updates)]
-        return ChildProcess(f"training {self.name}", argv, self.folder / "train.log", updates)
+        title = f"training {self.name}"
+        log = self.folder / "train.log"
+        return ChildProcess(title, argv, log, updates)
 
     def checkpoint_path(self, updates: int | None = None) -> Path:
         """Return the path of the checkpoint after a number of updates (default: all)."""

@@ -122,7 +122,8 @@ def all_trials(runs: Iterable[Run]) -> list[Run]:
 
 def progress_of(runs: Sequence[Run]) -> str:
     """Return the number of complete runs, and the updates of those that a stop interrupted."""
-    lines = [f"{sum(run.is_done for run in runs)} of {len(runs)} runs are complete."]
+    complete = sum(run.is_done for run in runs)
+    lines = [f"{complete} of {len(runs)} runs are complete."]
     for run in (*all_trials(runs), *runs):
         updates = run.saved_updates()
         if 0 < updates < run.updates:
@@ -182,13 +183,16 @@ def make_slots(
 
 def describe_slots(slots: Sequence[Slot]) -> str:
     """Return the devices of concurrent runs: ``Up to 2 runs at a time on the CPU, …``."""
-    number = "One run" if len(slots) == 1 else f"Up to {len(slots)} runs"
-    environment = slots[0].environment
-    if "OMP_NUM_THREADS" in environment:
-        threads = environment["OMP_NUM_THREADS"]
+    number = "One run"
+    if len(slots) > 1:
+        number = f"Up to {len(slots)} runs"
+    threads = slots[0].environment.get("OMP_NUM_THREADS")
+    if threads:
         plural = "" if threads == "1" else "s"
         return f"{number} at a time on the CPU, with {threads} thread{plural} each."
-    devices = dict.fromkeys(slot.environment["CUDA_VISIBLE_DEVICES"] for slot in slots)
+    devices: dict[str, None] = {}
+    for slot in slots:
+        devices[slot.environment["CUDA_VISIBLE_DEVICES"]] = None
     return f"{number} at a time on the GPUs {'; '.join(devices)}."
 
 

@@ -53,15 +53,20 @@ class _ProgressLog:
         """Log the start of a work item."""
         self.started += 1
         number = self.completed + self.started
-        line = f"\n[{number}/{self.completed + len(self.items)}] {item.name}"
+        total = self.completed + len(self.items)
+        line = f"\n[{number}/{total}] {item.name}"
         if self.finished_updates:
-            # The remaining updates are assumed to take as long as the finished ones.
-            seconds_per_update = (time.monotonic() - self.start_time) / self.finished_updates
-            remaining_updates = sum(item.updates for item in self.items)
-            remaining_updates -= self.finished_updates + self.failed_updates
-            remaining = tqdm.format_interval(seconds_per_update * remaining_updates)
+            remaining = tqdm.format_interval(self._remaining_seconds())
             line += f" (about {remaining} left)"
         tqdm.write(line, file=sys.stdout)
+
+    def _remaining_seconds(self) -> float:
+        """Estimate the remaining time: an update takes as long as those that have finished."""
+        seconds = time.monotonic() - self.start_time
+        remaining_updates = sum(item.updates for item in self.items)
+        remaining_updates -= self.finished_updates
+        remaining_updates -= self.failed_updates
+        return seconds / self.finished_updates * remaining_updates
 
     def finish(self, item: WorkItem) -> None:
         """Count the updates of a work item that has finished."""
@@ -88,8 +93,8 @@ class _Failures:
     def add(self, item: WorkItem, error: CommandFailedError | UserInputError) -> None:
         """Record and log that a work item failed."""
         self.reasons[item.name] = str(error)
-        code = error.code if isinstance(error, CommandFailedError) else BAD_INPUT
-        self.code = self.code or code
+        if self.code == 0:
+            self.code = error.code if isinstance(error, CommandFailedError) else BAD_INPUT
         if self.item_count > 1:
             tqdm.write(f"\n{item.name} failed. {error}", file=sys.stdout)
 

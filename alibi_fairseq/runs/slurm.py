@@ -113,7 +113,8 @@ def _execute_run(experiment: Experiment, job: str) -> None:
     """Execute the run or trial of a job."""
     runs = list(experiment.runs)
     by_job = {f"run:{run.name}": run for run in (*runs, *all_trials(runs))}
-    by_job[job].execute(_job_slot(experiment, runs))
+    slot = _job_slot(experiment, runs)
+    by_job[job].execute(slot)
 
 
 def _job_slot(experiment: Experiment, runs: Sequence[Run]) -> Slot:
@@ -135,15 +136,19 @@ def format_stages(stages: Sequence[Stage], user_options: Mapping[str, str]) -> s
     lines = ["# Each job is this command with --job NAME."]
     previous: Stage | None = None
     for stage in stages:
-        plural = "" if len(stage.jobs) == 1 else "s"
-        title = f"# {stage.title}: {len(stage.jobs)} job{plural}"
+        count = len(stage.jobs)
+        plural = "" if count == 1 else "s"
+        title = f"# {stage.title}: {count} job{plural}"
         previous_job = ""
         if previous:
             title += f", after '{previous.title}'"
             previous_job = "N"  # not known before it is submitted
+        lines.append(title)
         options = sbatch_options(stage, user_options, previous_job)
-        flags = " ".join(f"--{name}={value}" for name, value in options.items())
-        lines += [title, f"# sbatch {flags}", *stage.jobs, ""]
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        lines.append(f"# sbatch {' '.join(flags)}")
+        lines += stage.jobs
+        lines.append("")
         previous = stage
     return "\n".join(lines)
 

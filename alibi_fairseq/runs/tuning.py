@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..completion_marker import CompletionMarker
@@ -56,19 +56,27 @@ class Tuning:
         runs = tuple(trials.values())
         first_candidate = next(iter(trials))
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
+        unfinished = cls(model, marker, first_candidate, runs)
         trials_done = all(run.is_done for run in runs)
         if marker.holds():
             outcome = marker.result
             if not trials_done:
                 runs = ()  # the folders of the trials are gone
-        elif trials_done:
-            try:
-                outcome = _outcome(model, trials)
-            except UserInputError as error:  # other models can be trained nevertheless
-                return cls(model, marker, first_candidate, runs, failure=str(error))
-        else:
-            return cls(model, marker, first_candidate, runs)
+            return cls(model, marker, outcome["lr"], runs, outcome)
+        if not trials_done:
+            return unfinished
+        try:
+            outcome = _outcome(model, trials)
+        except UserInputError as error:  # other models can be trained nevertheless
+            return replace(unfinished, failure=str(error))
         return cls(model, marker, outcome["lr"], runs, outcome)
+
+    @property
+    def losses(self) -> dict[float, float | None]:
+        """Loss of each trial in bits per token, None if it diverged; empty without an outcome."""
+        if self.outcome is None:
+            return {}
+        return {trial["lr"]: trial["loss_bits"] for trial in self.outcome["trials"]}
 
     def record(self) -> None:
         """Write the outcome, which then outlasts the folders of the trials.
@@ -158,35 +166,38 @@ def tuning_table(tunings: Iterable[Tuning]) -> str:
     Args:
         tunings: choices whose trials are complete.
     """
-    outcomes: dict[Path, tuple[str, dict]] = {}  # all seeds of a model have the same one
-    for tuning in tunings:
-        assert tuning.outcome is not None
-        outcomes[tuning.marker.path] = (tuning.model, tuning.outcome)
+    by_path = {tuning.marker.path: tuning for tuning in tunings}  # all seeds of a model have one
     rates: set[float] = set()
-    for _, outcome in outcomes.values():
-        rates.update(trial["lr"] for trial in outcome["trials"])
+    update_counts: dict[str, None] = {}
+    at_edge = []
+    for tuning in by_path.values():
+        assert tuning.outcome is not None
+        rates.update(tuning.losses)
+        update_counts[f"{tuning.outcome['updates']:,}"] = None
+        if tuning.outcome["at_edge"]:
+            at_edge.append(tuning.model)
     grid = sorted(rates)
-    rows = [_tuning_row(model, outcome, grid) for model, outcome in outcomes.values()]
-    update_counts = dict.fromkeys(f"{outcome['updates']:,}" for _, outcome in outcomes.values())
     updates = " or ".join(update_counts)
     headers = ["", *(f"{lr:g}" for lr in grid), "chosen"]
+    rows = [_tuning_row(tuning, grid) for tuning in by_path.values()]
     paragraphs = [
         f"Learning rates, chosen by validation perplexity after {updates} updates:",
         markdown.table(headers, rows).rstrip(),
     ]
-    at_edge = [model for model, outcome in outcomes.values() if outcome["at_edge"]]
     if at_edge:
         models = ", ".join(at_edge)
         paragraphs.append(f"Best at the edge of the grid, so others may be better: {models}.")
     return "\n\n".join(paragraphs)
 
 
-def _tuning_row(model: str, outcome: Mapping, grid: list[float]) -> list[str]:
+def _tuning_row(tuning: Tuning, grid: Iterable[float]) -> list[str]:
     """Return the row of a model: perplexity at each learning rate, and the chosen rate."""
-    losses = {trial["lr"]: trial["loss_bits"] for trial in outcome["trials"]}
-    row = [model]
+    row = [tuning.model]
     for lr in grid:
-        loss = losses[lr]
-        row.append("diverged" if loss is None else markdown.perplexity(2**loss))
-    row.append(f"{outcome['lr']:g}")
+        loss = tuning.losses[lr]
+        if loss is None:
+            row.append("diverged")
+        else:
+            row.append(markdown.perplexity(2**loss))
+    row.append(f"{tuning.lr:g}")
     return row
