@@ -15,7 +15,10 @@ from .experiments import ExperimentOptions
 from .options import names, option, option_group, plugin_option
 
 #: Pydantic fields of a comparison and of a corpus, by name.
-FIELDS = ComparisonConfig.__pydantic_fields__ | CorpusConfig.__pydantic_fields__  # type: ignore[attr-defined]
+FIELDS = {
+    **ComparisonConfig.__pydantic_fields__,  # type: ignore[attr-defined]
+    **CorpusConfig.__pydantic_fields__,  # type: ignore[attr-defined]
+}
 #: Fields that are options, by heading in the help, with the placeholder of their values. Without
 #: one, the values are listed.
 GROUPS: dict[str, dict[str, str | None]] = {
@@ -126,36 +129,57 @@ class CompareCommand(ExperimentOptions):
     def comparison(self) -> ComparisonConfig:
         """Return the comparison that the YAML file or the options describe."""
         if any(source.endswith((".yaml", ".yml")) for source in self.sources):
-            path = self.sources[0]
-            if len(self.sources) > 1 or self.probes or self.given:
-                raise UserInputError(
-                    f"{path} cannot be combined with other options. Edit it instead, and give it "
-                    "alone."
-                )
-            comparison = load_config(path)
-            if comparison.user_dir and not self.user_dir:
-                raise UserInputError(
-                    f"{path}: user_dir names a plugin, which must be imported before the file is "
-                    f"read. Pass --user-dir {comparison.user_dir} as well."
-                )
-            return replace(comparison, user_dir=self.user_dir)
-
-        corpus_values: dict = {}
+            return self._load_comparison(self.sources[0])
         values: dict = {}
         if self.probes and not self.sources:
             values["title"] = "Accuracy of probes"
-            unused = [OPTIONS[name] for name in GROUPS["evaluation"] if name in self.given]
-            if unused:
-                raise UserInputError(
-                    f"{', '.join(unused)} applies to a text, and probes are tested at "
-                    f"{', '.join(map(str, MULTIPLES))} times the training length. Omit it."
-                )
+            self._check_probe_options()
+        corpus_values: dict = {}
         for name, value in self.given.items():
             if name in CORPUS_FIELDS:
                 corpus_values[name] = value
             else:
                 values[name] = value
+        values["corpora"] = self._corpora(corpus_values)
+        values["user_dir"] = self.user_dir
+        return from_mapping(values, flags=OPTIONS)
 
+    def _load_comparison(self, path: str) -> ComparisonConfig:
+        """Read the YAML file of a comparison, which is given without other options."""
+        if len(self.sources) > 1 or self.probes or self.given:
+            raise UserInputError(
+                f"{path} cannot be combined with other options. Edit it instead, and give it alone."
+            )
+        comparison = load_config(path)
+        if comparison.user_dir and not self.user_dir:
+            raise UserInputError(
+                f"{path}: user_dir names a plugin, which must be imported before the file is "
+                f"read. Pass --user-dir {comparison.user_dir} as well."
+            )
+        return replace(comparison, user_dir=self.user_dir)
+
+    def _check_probe_options(self) -> None:
+        """Check that no option applies to a text only.
+
+        Raises:
+            UserInputError: an option does.
+        """
+        unused = [OPTIONS[name] for name in GROUPS["evaluation"] if name in self.given]
+        if unused:
+            raise UserInputError(
+                f"{', '.join(unused)} applies to a text, and probes are tested at "
+                f"{', '.join(map(str, MULTIPLES))} times the training length. Omit it."
+            )
+
+    def _corpora(self, corpus_values: dict) -> list[dict]:
+        """Return the corpus of the text, if there is one, and the probes, as plain values.
+
+        Args:
+            corpus_values: values of the options in :data:`CORPUS_FIELDS` that were passed.
+
+        Raises:
+            UserInputError: there are none.
+        """
         corpora: list[dict] = []
         filler: dict = {}
         if self.sources:
@@ -170,8 +194,7 @@ class CompareCommand(ExperimentOptions):
             corpora.append(probe)
         if not corpora:
             raise UserInputError("No text to compare on. Give a text, or pass --probes copy.")
-        values.update(corpora=corpora, user_dir=self.user_dir)
-        return from_mapping(values, flags=OPTIONS)
+        return corpora
 
     def corpus(self, values: dict) -> dict:
         """Return the corpus of the texts or of the folder of binary data, as plain values.

@@ -222,15 +222,16 @@ def check_options(args: argparse.Namespace) -> None:
     require("normalization", args.normalization in NORMALIZATIONS, " or ".join(NORMALIZATIONS))
     require("ffn", args.ffn in FEED_FORWARDS, " or ".join(FEED_FORWARDS))
     heads = args.decoder_attention_heads
-    divides = args.key_value_heads >= 0 and heads % (args.key_value_heads or heads) == 0
+    key_value_heads = args.key_value_heads or heads
+    divides = key_value_heads > 0 and heads % key_value_heads == 0
     require("key_value_heads", divides, f"a divisor of {heads} attention heads, or 0")
     width = args.decoder_embed_dim
     require("decoder_attention_heads", width % heads == 0, f"a divisor of the width, {width}")
     default = AlibiLanguageModelConfig.activation_fn
     has_effect = args.ffn != "swiglu" or args.activation_fn == default
     require("activation_fn", has_effect, f"{default} with --ffn swiglu, which uses SiLU")
-    has_memory = args.mem_len > 0 and args.block_diagonal != "none"
-    require("block_diagonal", not has_memory, "none with --mem-len")
+    can_separate = args.mem_len == 0 or args.block_diagonal == "none"
+    require("block_diagonal", can_separate, "none with --mem-len")
     for option in UNSUPPORTED:
         require(option, not getattr(args, option), "left out, since our models lack it")
     can_tie = not args.tie_adaptive_weights or can_tie_adaptive_weights(args)

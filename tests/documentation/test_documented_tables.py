@@ -7,7 +7,7 @@ from commands import ROOT
 
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
-from alibi_fairseq.reporting.perplexity_by_length import length_tables
+from alibi_fairseq.reporting.perplexity_by_length import length_table, length_tables
 from alibi_fairseq.reporting.probes import accuracy_table
 from alibi_fairseq.results.files import load_results_file
 
@@ -25,9 +25,17 @@ def test_readme_shows_table_of_demonstration():
 def test_examples_of_blocks_show_their_results(block):
     folder = ROOT / f"results/examples/{block}-block"
     results = load_results_file(folder / "results.json")
-    (table, _) = length_tables(results.records)  # per token, and per byte
-    printed = markdown.table(table.headers, table.rows).strip()
-    assert printed in (folder / "table.md").read_text(encoding="utf-8")
+    tables = length_table(results.records).rstrip()  # with the conditions above them
+    assert tables in (folder / "table.md").read_text(encoding="utf-8")
+
+
+def test_example_of_removed_positions_shows_its_results():
+    folder = ROOT / "results/examples/removed-positions"
+    records = []
+    for name in ("kept", "removed", "rotary"):
+        records += load_results_file(folder / f"{name}.json").records
+    tables = length_table(records)
+    assert (folder / "table.md").read_text(encoding="utf-8").endswith(tables)
 
 
 def test_evaluation_page_shows_part_of_loss_by_position_of_primary_models():
