@@ -19,7 +19,7 @@ def build_position_method(
     Args:
         method: methods of the layers, or their notation, such as ``alibi`` or ``rotary+none``.
         config: model properties.
-        options: options in addition to those of the notation.
+        options: options in addition to the options of the notation.
 
     Raises:
         UserInputError: the name is unknown, or an option is set that none of the methods uses or

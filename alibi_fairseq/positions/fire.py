@@ -12,7 +12,7 @@ separate bias (sharing one is the paper's FIRE-S).
 Cost: layers · (33·H + 66) parameters. It takes 32·H multiplications per score, which the backward
 pass recomputes.
 Past the training length: extrapolates, in its paper better than earlier biases. It can represent
-those of T5, ALiBi, and KERPLE. ψ(i − j)/ψ(i) is in [0, 1] at any length.
+the biases of T5, ALiBi, and KERPLE. ψ(i − j)/ψ(i) is in [0, 1] at any length.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ METHOD_NAMES = {
     "cope": "CoPE",
     "bam": "BAM",
 }
-#: Names in tables of those of their options that make a method another one. Other options, such as
+#: Names in tables of the options that make a method another one. Other options, such as
 #: a distance that grows with the training length, are not part of the name.
 OPTION_NAMES = {"rotary_base": "base", "rotary_percent": "percent", "p_rope": "p-RoPE"}
 #: Kinds of ALiBi's slopes in tables. Slopes that are given as numbers are ``given``.

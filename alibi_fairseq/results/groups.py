@@ -331,7 +331,7 @@ def are_seeds(measurements: Sequence[Measurement | ProbeMeasurement]) -> bool:
 
 
 def _by_case(measurements: Iterable[AnyMeasurement]) -> list[list[AnyMeasurement]]:
-    """Group repeats of a measurement, such as those of several seeds."""
+    """Group repeats of a measurement, such as its values for several seeds."""
     groups: dict[tuple, list[AnyMeasurement]] = defaultdict(list)
     for measurement in measurements:
         groups[measurement.case_key].append(measurement)

@@ -25,7 +25,7 @@ def _read_method(content: object) -> MethodSpec:
 
 
 class Model(Record):
-    """Trained model as it was evaluated. None means unknown.
+    """Evaluated model. None means unknown.
 
     Attributes:
         method: position methods of the layers, with their options and attention windows.
@@ -34,7 +34,7 @@ class Model(Record):
         train_length: training length in tokens.
         parameters: number of parameters; shared ones count once.
         options: further options of the training that determine the model, as text, by the name of
-            their field, without those of the method. The text of a flag is empty.
+            their field; options of the method are part of ``method``. The text of a flag is empty.
         seed: seed of the training.
         updates: update count of the checkpoint.
         checkpoint: path of the checkpoint when it was evaluated.
@@ -116,7 +116,7 @@ class Model(Record):
 
     @property
     def run_key(self) -> tuple:
-        """Identity of the checkpoint among those of equal models.
+        """Identity of the checkpoint among checkpoints of equal models.
 
         A known hash identifies it together with the file name, wherever its folder is.
         """

@@ -157,7 +157,7 @@ class Measurement(ModelRecord):
 
     @property
     def case_key(self) -> tuple:
-        """Identity of the measurement among those of one model."""
+        """Identity of the measurement among all measurements of a model."""
         return (self.corpus, self.text_key, self.length, self.stride)
 
     @property
@@ -296,7 +296,7 @@ class ProbeMeasurement(ModelRecord):
 
     @property
     def case_key(self) -> tuple:
-        """Identity of the measurement among those of one model."""
+        """Identity of the measurement among all measurements of a model."""
         return (self.corpus, self.data_sha256, self.length, self.depth)
 
     @property
