@@ -1,4 +1,4 @@
-"""What every position method must do, as one function per check.
+"""Requirements of every position method, as one function per check.
 
 Each compares the scores of a small random model that must be equal, or nearly so. The difference of
 two results is relative to the largest of the expected numbers.

@@ -16,7 +16,7 @@ from ..results.files import load_results_file
 from ..results.record import AnyMeasurement
 from ..results.results_file import EvaluationFile, ProbeFile, ResultsFile
 from .config import PROBE_SUBSETS, SweepConfig
-from .sweep_results import has_case, is_of_another_plugin
+from .sweep_results import has_case, is_of_another_plugin, is_of_checkpoint
 
 
 def find_finished(
@@ -104,8 +104,7 @@ def _find_cases(
         sha256 = sha256_file(checkpoint)
         of_checkpoint = []
         for record in with_settings:
-            is_of_checkpoint = record.model.checkpoint_sha256 == sha256
-            if is_of_checkpoint and record.model.checkpoint_name == checkpoint.name:
+            if is_of_checkpoint(record.model, checkpoint, sha256):
                 of_checkpoint.append(record)
         for case in cases:
             of_case = [record for record in of_checkpoint if has_case(record, case)]

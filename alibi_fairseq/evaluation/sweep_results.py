@@ -74,8 +74,7 @@ class SweepResults:
 
     def _is_of(self, checkpoint: Path, model: Model) -> bool:
         """Return True if a record belongs to a checkpoint with its present contents."""
-        has_contents = model.checkpoint_sha256 == self._hashes[checkpoint]["checkpoint_sha256"]
-        return has_contents and model.checkpoint_name == checkpoint.name
+        return is_of_checkpoint(model, checkpoint, self._hashes[checkpoint]["checkpoint_sha256"])
 
     def of_checkpoint(self, checkpoint: Path) -> list[AnyMeasurement]:
         """Return all records of a checkpoint with its contents, from this and earlier sweeps.
@@ -143,6 +142,17 @@ class SweepResults:
                 f"'{self._path}' contains results of another sweep, with {key} {actual} instead "
                 f"of {expected}. Choose another --out, or remove the file."
             )
+
+
+def is_of_checkpoint(model: Model, checkpoint: Path, sha256: str) -> bool:
+    """Return True if the record of a model has the name and the contents of a checkpoint.
+
+    Args:
+        model: the record.
+        checkpoint: path of the checkpoint. Its folder may have been moved.
+        sha256: hash of its present contents.
+    """
+    return model.checkpoint_sha256 == sha256 and model.checkpoint_name == checkpoint.name
 
 
 def has_case(record: AnyMeasurement, case: dict) -> bool:

@@ -9,7 +9,7 @@ from ..machine import glibc_function
 TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
 
-#: Largest tensors whose memory is kept, in bytes. glibc 2.34 and earlier refuse the first size.
+#: Largest tensors whose memory is kept, in bytes. glibc 2.34 and earlier reject the first size.
 LARGEST_KEPT = (2**30, 2**25)
 
 

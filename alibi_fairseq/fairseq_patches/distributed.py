@@ -33,7 +33,7 @@ def join(cfg: DictConfig, program: str) -> None:
     """Let processes that were started together work together.
 
     fairseq looks at what torchrun and srun tell it only if it expects several processes already,
-    that is on a machine with several GPUs in sight. Otherwise each process would train a separate
+    that is on a machine with several visible GPUs. Otherwise each process would train a separate
     model and overwrite the others' checkpoints (facebookresearch/fairseq#4302, #4051).
 
     By default fairseq also starts one process for each GPU (``distributed_world_size`` in
