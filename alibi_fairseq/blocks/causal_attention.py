@@ -74,32 +74,41 @@ class CausalAttention(nn.Module):
         Returns:
             The output, (B, T, C), and the cache for the next call.
         """
-        source = x if memory is None else torch.cat([memory, x], dim=1)
+        num_tokens = x.shape[1]
+        source = x if memory is None else torch.cat([memory, x], dim=1)  # (B, M + T, C)
         q = self.q_norm(self.split_heads(self.q_proj(x)))  # (B, H, T, D)
         k = self.k_norm(self.split_heads(self.k_proj(source)))  # (B, G, M + T, D)
         v = self.split_heads(self.v_proj(source))
-        cached = 0 if cache is None else cache[0].shape[2]
-        rotate = self.positions.rotation(cached, x.shape[1], x.device)
+        num_cached = 0 if cache is None else cache[0].shape[2]
+        rotate = self.positions.rotation(num_cached, num_tokens, x.device)
         if rotate is not None:
             q, k = rotate(q, k)
         log_gates = self.positions.log_gates(self.number, source.transpose(0, 1))  # (B, H, M + T)
         sums = None if log_gates is None else log_gates.double().cumsum(2)
         if cache is not None:
-            past_k, past_v, past_sums = cache
-            k = torch.cat([past_k, k], dim=2)  # (B, G, S, D)
-            v = torch.cat([past_v, v], dim=2)
-            if sums is not None and past_sums is not None:
-                sums = torch.cat([past_sums, past_sums[..., -1:] + sums], dim=2)
-        keys = k.shape[2]
-        bias = self.positions.bias(self.number, keys)
-        mask = FutureMask(bias, x.shape[1], keys, **mask_options)
+            k, v, sums = _extended(cache, k, v, sums)
+        num_keys = k.shape[2]
+        bias = self.positions.bias(self.number, num_keys)
+        mask = FutureMask(bias, num_tokens, num_keys, **mask_options)
         if sums is not None:
             mask = mask.with_bias(GateBias(sums))
         if self.score_scale is not None:
             q = self.score_scale(self.layer, q, mask)
         output, _ = attend(q, k, v, mask)  # (B, H, T, D)
-        return self.out_proj(output.transpose(1, 2).flatten(2)), (k, v, sums)
+        output = output.transpose(1, 2).flatten(2)  # (B, T, C)
+        return self.out_proj(output), (k, v, sums)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Reshape (B, T, heads · D) to (B, heads, T, D)."""
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+
+def _extended(cache: Cache, k: Tensor, v: Tensor, sums: Tensor | None) -> Cache:
+    """Return the cache with the keys, values, and running sums of new tokens at its end."""
+    past_k, past_v, past_sums = cache
+    k = torch.cat([past_k, k], dim=2)  # (B, G, S, D)
+    v = torch.cat([past_v, v], dim=2)
+    if sums is not None and past_sums is not None:
+        sums = past_sums[..., -1:] + sums  # (B, H, T)
+        sums = torch.cat([past_sums, sums], dim=2)  # (B, H, S)
+    return k, v, sums

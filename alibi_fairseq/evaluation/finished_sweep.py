@@ -128,6 +128,8 @@ def _documents_sha256(folder: DataFolder, config: SweepConfig) -> str | None:
 
 def _applies_to(config: SweepConfig, record: AnyMeasurement) -> bool:
     """Return True if a record was measured with the settings and the present plugin."""
+    if is_of_another_plugin(record.model):
+        return False
     if config.device == "auto" and record.device is not None:
         config = replace(config, device=record.device)
-    return config.applies_to(record) and not is_of_another_plugin(record.model)
+    return config.applies_to(record)
