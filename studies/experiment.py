@@ -177,7 +177,7 @@ class StudyRun(TunedRun):
             self._write_description(diverged=True)
             return
         super().evaluate(slot)
-        command = self.training_command().command_line
+        command = self.training_command(self.updates).command_line
         results_by_file: dict[str, list[ResultsFile]] = {}
         for step in self.eval_steps:
             other_corpus = step.corpus if isinstance(step, OtherCorpusStep) else ""

@@ -39,8 +39,11 @@ def text_folder(corpus: CorpusConfig, out: Path) -> Path:
 
 def is_prepared(corpus: CorpusConfig, train_lengths: Sequence[int], out: Path) -> bool:
     """Return True if the binary data of a corpus exists."""
-    folders = [data_folder(corpus, length, out) for length in train_lengths]
-    return all((folder / "train.bin").is_file() for folder in folders)
+    for length in train_lengths:
+        folder = data_folder(corpus, length, out)
+        if not (folder / "train.bin").is_file():
+            return False
+    return True
 
 
 def prepare_corpora(
@@ -110,8 +113,11 @@ def describe_corpus(corpus: CorpusConfig, out: Path) -> str:
     listed = ", ".join(files[:MAX_LISTED_FILES])
     if len(files) > MAX_LISTED_FILES:
         listed = f"{len(files)} files ({listed}, …)"
-    tokens = [f"{counts['tokens']:,} in {split}" for split, counts in manifest["splits"].items()]
-    return f"Text {corpus.name}: {listed or data}; tokens: {', '.join(tokens)}; data: {data}"
+    splits = []
+    for split, counts in manifest["splits"].items():
+        splits.append(f"{counts['tokens']:,} in {split}")
+    tokens = ", ".join(splits)
+    return f"Text {corpus.name}: {listed or data}; tokens: {tokens}; data: {data}"
 
 
 def is_missing(sources: Sequence[str]) -> bool:

@@ -75,11 +75,7 @@ class ComparisonReport:
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
-            if isinstance(results, ProbeFile):
-                sections.append(accuracy_table(results.records).rstrip())
-            else:
-                sections.append(length_table(results.records, columns).rstrip())
-                sections += difference_sections(results.records)
+            sections += tables_of(results, columns)
             files += self._draw_figures(corpus, results)
         tunings = [model.run.tuning for model in self.models if model.run.tuning]
         for tuning in tunings:
@@ -138,7 +134,8 @@ class ComparisonReport:
 
     def _figure_paths(self, corpus: str, name: str) -> list[Path]:
         """Return the paths of a figure, one per format."""
-        return [self._path(corpus, f"{name}.{suffix}") for suffix in ("png", "svg", "pdf")]
+        formats = ("png", "svg", "pdf")
+        return [self._path(corpus, f"{name}.{suffix}") for suffix in formats]
 
     def _save_results(self, corpus: str, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
         """Write the results file of a corpus, and return its contents."""
@@ -150,6 +147,18 @@ class ComparisonReport:
                 results = existing  # keep the provenance of the measurements
         save_results_file(results, path)
         return results
+
+
+def tables_of(results: EvaluationFile | ProbeFile, columns: dict) -> list[str]:
+    """Return the tables of a corpus.
+
+    Args:
+        columns: additional columns of the table of perplexities.
+    """
+    if isinstance(results, ProbeFile):
+        return [accuracy_table(results.records).rstrip()]
+    perplexities = length_table(results.records, columns).rstrip()
+    return [perplexities, *difference_sections(results.records)]
 
 
 def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
@@ -186,13 +195,13 @@ def merge_results(comparison: ComparisonConfig, runs: Iterable[Run]) -> Evaluati
     It has the provenance of the evaluations, but the command of this process.
     """
     records: list[Any] = []
-    provenance_by_file = {}  # steps of a run share a file
+    origins = []
     for run in runs:
         for step in run.eval_steps:
             results = step.load_results(run.model_of(step))
             records += results.records
-            provenance_by_file[step.results_path] = results.provenance
-    provenance = merge_provenance(list(provenance_by_file.values()))
+            origins.append(results.provenance)
+    provenance = merge_provenance(origins)
     seed = comparison.seeds[0] if len(comparison.seeds) == 1 else None
     changes = {"command": shlex.join(own_command()), "seed": seed}
     provenance = provenance.model_copy(update=changes)

@@ -196,26 +196,23 @@ def measure_speeds(runs: Sequence[Run], length: int, path: Path) -> BenchmarkFil
     models = [TimedModel(run) for run in runs]
     update_seconds, window_seconds = time_in_turns(models, length)
     records = []
-    for number, (run, model) in enumerate(zip(runs, models)):
-        records.append(
-            Benchmark(
-                name="an update",
-                case={"phase": "train", "tokens": model.tokens_per_update},
-                model=model.record,
-                measured={
-                    "peak_memory_mb": peak_memory(run),
-                    **speed(model.tokens_per_update, update_seconds[number]),
-                },
-            )
+    for number, model in enumerate(models):
+        memory = {"peak_memory_mb": peak_memory(runs[number])}
+        update_speed = speed(model.tokens_per_update, update_seconds[number])
+        window_speed = speed(length, window_seconds[number])
+        update = Benchmark(
+            name="an update",
+            case={"phase": "train", "tokens": model.tokens_per_update},
+            model=model.record,
+            measured={**memory, **update_speed},
         )
-        records.append(
-            Benchmark(
-                name=f"a window of {length}",
-                case={"phase": "evaluate", "tokens": length},
-                model=model.record,
-                measured=speed(length, window_seconds[number]),
-            )
+        window = Benchmark(
+            name=f"a window of {length}",
+            case={"phase": "evaluate", "tokens": length},
+            model=model.record,
+            measured=window_speed,
         )
+        records += [update, window]
     data = data_folders(runs[0].data)[0]
     seconds = time.monotonic() - began
     provenance = collect_provenance(seconds=seconds, seed=None, data=data, subsets=["train"])
@@ -260,14 +257,11 @@ def load_or_measure_speeds(comparison: ComparisonConfig, folder: Path) -> Benchm
     for train_length in comparison.train_lengths:
         lengths += tokens_at(comparison.eval_lengths, train_length)
     longest = max(lengths)
-    results: BenchmarkFile | None = None
     if path.is_file():
         existing = load_results_file(path)
         if isinstance(existing, BenchmarkFile) and has_speeds(existing.records, runs, longest):
-            results = existing
-    if results is None:
-        results = measure_speeds(runs, longest, path)
-    return results
+            return existing
+    return measure_speeds(runs, longest, path)
 
 
 def speeds_note(results: BenchmarkFile) -> str:
@@ -287,9 +281,17 @@ def is_evaluation(record: Benchmark) -> bool:
 
 def has_speeds(records: Sequence[Benchmark], runs: Sequence[Run], length: int) -> bool:
     """Return True if records hold the speeds of exactly these runs at an evaluation length."""
-    wanted = {timed_key(model_of(training_config(run))) for run in runs}
-    measured = {timed_key(record.model) for record in records if record.model is not None}
-    lengths = {record.case["tokens"] for record in records if is_evaluation(record)}
+    wanted = set()
+    for run in runs:
+        model = model_of(training_config(run))
+        wanted.add(timed_key(model))
+    measured = set()
+    lengths = set()
+    for record in records:
+        if record.model is not None:
+            measured.add(timed_key(record.model))
+        if is_evaluation(record):
+            lengths.add(record.case["tokens"])
     return measured == wanted and lengths == {length}
 
 

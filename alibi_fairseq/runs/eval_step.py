@@ -208,12 +208,11 @@ class ProbeEvalStep(EvalStep):
 
     def _marker(self, model: TrainedModel) -> CompletionMarker:
         """Return the marker, which depends on the probe's settings instead of a split."""
-        flags = (*self.config.override_flags(), *self.flags)
+        path = model.folder / "probed.json"
+        flags = [*self.config.override_flags(), *self.flags]
         settings = {"lengths": self.config.lengths, "flags": flags}
-        sources = [model.checkpoint, Path(model.data) / PROBE_FILE]
-        return CompletionMarker(
-            model.folder / "probed.json", settings, sources, [self.results_path]
-        )
+        probe = Path(model.data) / PROBE_FILE
+        return CompletionMarker(path, settings, [model.checkpoint, probe], [self.results_path])
 
 
 def _summary(records: Iterable[AnyMeasurement]) -> str:

@@ -77,10 +77,8 @@ class Run:
             commands.append(step.command(self.model_of(step)))
         return commands
 
-    def training_command(self, updates: int | None = None) -> ChildProcess:
-        """Build the command that trains, or resumes, up to a number of updates (default: all)."""
-        if updates is None:
-            updates = self.updates
+    def training_command(self, updates: int) -> ChildProcess:
+        """Build the command that trains, or resumes, up to a number of updates."""
         python, *module = ALIBI
         argv = [python, *self.launcher, *module, "train", self.data]
         argv += self.flags
@@ -91,28 +89,26 @@ class Run:
         log = self.folder / "train.log"
         return ChildProcess(title, argv, log, updates)
 
-    def checkpoint_path(self, updates: int | None = None) -> Path:
-        """Return the path of the checkpoint after a number of updates (default: all)."""
-        if updates is None:
-            updates = self.updates
+    def checkpoint_path(self, updates: int) -> Path:
+        """Return the path of the checkpoint after a number of updates."""
         if updates == self.updates:
             return self.folder / self.final_checkpoint
         return self.folder / f"checkpoint_{updates}.pt"
 
-    def training_marker(self, updates: int | None = None) -> CompletionMarker:
-        """Return the marker of the training up to a number of updates (default: all)."""
-        if updates is None:
-            updates = self.updates
+    def training_marker(self, updates: int) -> CompletionMarker:
+        """Return the marker of the training up to a number of updates."""
         path = self.folder / f"trained-{updates}.json"
-        return CompletionMarker(path, self.settings, outputs=[self.checkpoint_path(updates)])
+        checkpoint = self.checkpoint_path(updates)
+        return CompletionMarker(path, self.settings, outputs=[checkpoint])
 
     def model_of(self, step: EvalStep) -> TrainedModel:
         """Return the trained model that a step evaluates."""
+        updates = step.updates or self.updates
         return TrainedModel(
             name=self.name,
             data=self.data,
-            checkpoint=self.checkpoint_path(step.updates),
-            checkpoint_sha256=self.training_marker(step.updates).output_sha256,
+            checkpoint=self.checkpoint_path(updates),
+            checkpoint_sha256=self.training_marker(updates).output_sha256,
         )
 
     @property

@@ -94,7 +94,9 @@ class _Failures:
         """Record and log that a work item failed."""
         self.reasons[item.name] = str(error)
         if self.code == 0:
-            self.code = error.code if isinstance(error, CommandFailedError) else BAD_INPUT
+            self.code = BAD_INPUT
+            if isinstance(error, CommandFailedError):
+                self.code = error.code
         if self.item_count > 1:
             tqdm.write(f"\n{item.name} failed. {error}", file=sys.stdout)
 

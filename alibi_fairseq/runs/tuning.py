@@ -157,7 +157,7 @@ def _provenance(trial: Run) -> dict | None:
     if trial.diverged:
         return None
     provenance = load_training(trial.folder).provenance.model_dump(exclude_unset=True)
-    return {**provenance, "command": trial.training_command().command_line}
+    return {**provenance, "command": trial.training_command(trial.updates).command_line}
 
 
 def tuning_table(tunings: Iterable[Tuning]) -> str:

@@ -135,7 +135,7 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     models = list_runs(config, tmp_path)
     for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
         run = {"seed": seed, "checkpoint_sha256": f"{seed:064}"}
-        checkpoint = str(model.run.checkpoint_path())
+        checkpoint = str(model.run.checkpoint_path(model.run.updates))
         measured = evaluation_record(perplexity, length=64, checkpoint=checkpoint, **run)
         # From an earlier request, before the folder was moved
         moved = f"elsewhere/seed{seed}/checkpoint_last.pt"

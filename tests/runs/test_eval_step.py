@@ -19,13 +19,13 @@ def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
     (on_test,) = list_runs(from_mapping({**values, "subset": "test"}), tmp_path)
     run = on_valid.run
     run.folder.mkdir(parents=True)
-    run.checkpoint_path().write_bytes(b"weights")
-    run.training_marker().write()
+    run.checkpoint_path(run.updates).write_bytes(b"weights")
+    run.training_marker(run.updates).write()
     measured = evaluation_record(
         length=64,
         subset="valid",
-        checkpoint=str(run.checkpoint_path()),
-        checkpoint_sha256=run.training_marker().output_sha256,
+        checkpoint=str(run.checkpoint_path(run.updates)),
+        checkpoint_sha256=run.training_marker(run.updates).output_sha256,
         precision="fp32",
         device=find_device("auto").type,
     )
