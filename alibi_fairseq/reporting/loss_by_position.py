@@ -57,8 +57,9 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
         for measurement in group:
             buckets = (tuple(measurement.position_ends), tuple(measurement.position_tokens))
             by_buckets[buckets].append(measurement)
+        caption = f"Bits per token by position on {name}"
         for same_buckets in by_buckets.values():
-            tables.append(_position_table(same_buckets, f"Bits per token by position on {name}"))
+            tables.append(_position_table(same_buckets, caption))
     return tables
 
 
@@ -78,10 +79,9 @@ def _position_table(measurements: list[Measurement], caption: str) -> Table:
         for model in models:
             row.append(_loss_text(model.measurements[0], index))
         rows.append(row)
-    labels = [model.label for model in models]
-    return Table(
-        ["position", "tokens", *labels], rows, caption=caption, conditions=conditions(models)
-    )
+    headers = ["position", "tokens"]
+    headers += [model.label for model in models]
+    return Table(headers, rows, caption=caption, conditions=conditions(models))
 
 
 def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:

@@ -194,7 +194,7 @@ def plot(axes: Axes, panel: Panel) -> None:
 
 
 def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
-    """Draw a line with its band and notes.
+    """Draw a line with its bars, band, and notes.
 
     Args:
         axes: axes of the panel.
@@ -217,11 +217,7 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
         markerfacecolor=marker_color,
         markevery=marker_spacing,
     )
-    for y, (first, last) in zip(line.y, line.ranges):
-        axes.hlines(y, first, last, color=style.color, linewidth=3, alpha=0.4)
-    for x, y, error in zip(line.x, line.y, line.errors):
-        if error is not None:
-            axes.vlines(x, y - error, y + error, color=style.color, linewidth=1)
+    _draw_bars(axes, line, style)
     for x, y, is_uncertain in zip(line.x, line.y, line.uncertain):
         if is_uncertain:
             axes.plot(x, y, color=style.color, marker=style.marker, markersize=5, mfc="white")
@@ -235,3 +231,12 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
     for index, text in line.notes:
         point = (line.x[index], line.y[index])
         annotate(axes, text, point, (6, 4), "left")
+
+
+def _draw_bars(axes: Axes, line: PlotLine, style: LineStyle) -> None:
+    """Draw the horizontal and vertical bars of a line's points, if it has any."""
+    for y, (first, last) in zip(line.y, line.ranges):
+        axes.hlines(y, first, last, color=style.color, linewidth=3, alpha=0.4)
+    for x, y, error in zip(line.x, line.y, line.errors):
+        if error is not None:
+            axes.vlines(x, y - error, y + error, color=style.color, linewidth=1)
