@@ -10,6 +10,8 @@ from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.wikitext103 import WikiText103
 
+pytestmark = pytest.mark.ci
+
 
 def corpora(folder):
     """Return two builders of the same data for each corpus, mostly from different sources."""

@@ -39,6 +39,7 @@ def test_map_in_order_reads_items_as_needed(workers):
     assert list(results) == [3 * n for n in range(5, 40)]
 
 
+@pytest.mark.ci
 def test_workers_end_with_their_parent(tmp_path):
     process = worker_pool.process_context().Process(
         target=parent_of_a_sleeper, args=(str(tmp_path),)

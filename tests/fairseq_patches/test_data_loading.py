@@ -56,6 +56,7 @@ def killed(index):
     return index
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("read_sample", [unsendable, killed])
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_failed_loader_process_raises(read_sample, workers):
@@ -94,6 +95,7 @@ def test_late_batch_is_read_after_signal():
         assert queue.get() == "batch"
 
 
+@pytest.mark.ci
 def test_dead_worker_keeps_checkpoint(data_bin, tmp_path, monkeypatch):
     """Check that the same command resumes from the earlier checkpoint."""
     flags = [data_bin, *SHORT, "--save-dir", tmp_path]
