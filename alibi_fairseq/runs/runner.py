@@ -6,22 +6,20 @@ cores. A signal saves and stops all of them, and the same command resumes.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Protocol
 
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from ..machine import cores
 from .child_process import CommandFailedError
 from .execution import Slot, Stopped, handle_stop_signals
 from .run import Run
 from .scheduler import WorkItem, run_all
+from .slots import describe_slots, make_slots
 
 
 class Experiment(Protocol):
@@ -97,9 +95,10 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
             completed_runs = len(runs) - len(unfinished)
             print(f"{completed_runs} of {len(runs)} runs already complete.")
         items = make_work_items(experiment, unfinished)
-        slots = make_slots(experiment, runs, parallel)
+        run_count = len(runs) + len(all_trials(runs))
+        slots = make_slots(run_count, experiment.gpus, experiment.threads, parallel)
         print(describe_slots(slots))
-        completed = len(runs) + len(all_trials(runs)) - len(items)
+        completed = run_count - len(items)
         try:
             run_all(items, slots, completed)
         except (Stopped, CommandFailedError) as error:
@@ -155,57 +154,6 @@ def _execute_by_name(experiment: Experiment, name: str, slot: Slot) -> None:
             run.execute(slot)
             return
     raise LookupError(name)
-
-
-def make_slots(
-    experiment: Experiment, runs: Sequence[Run], parallel: int | None = None
-) -> list[Slot]:
-    """Divide GPUs or cores among concurrent runs.
-
-    Args:
-        runs: all runs of the experiment, complete or not. If the number of threads depended on the
-            unfinished runs, the results of a resumed run would not be bitwise identical to those of
-            an uninterrupted one.
-        parallel: number of slots (default: as many as the machine has GPUs or cores for).
-    """
-    import torch
-
-    gpu_count = torch.cuda.device_count() if experiment.gpus else 0
-    if parallel is None:
-        capacity = gpu_count // experiment.gpus if gpu_count else cores()
-        run_count = len(runs) + len(all_trials(runs))
-        parallel = max(1, min(run_count, capacity))
-    if gpu_count:
-        return _gpu_slots(parallel, experiment.gpus, gpu_count)
-    threads = experiment.threads or max(1, cores() // parallel)
-    return [Slot({"OMP_NUM_THREADS": str(threads)})] * parallel
-
-
-def describe_slots(slots: Sequence[Slot]) -> str:
-    """Return the devices of concurrent runs: ``Up to 2 runs at a time on the CPU, …``."""
-    number = "One run"
-    if len(slots) > 1:
-        number = f"Up to {len(slots)} runs"
-    threads = slots[0].environment.get("OMP_NUM_THREADS")
-    if threads:
-        plural = "" if threads == "1" else "s"
-        return f"{number} at a time on the CPU, with {threads} thread{plural} each."
-    devices: dict[str, None] = {}
-    for slot in slots:
-        devices[slot.environment["CUDA_VISIBLE_DEVICES"]] = None
-    return f"{number} at a time on the GPUs {'; '.join(devices)}."
-
-
-def _gpu_slots(parallel: int, gpus_per_slot: int, gpu_count: int) -> list[Slot]:
-    """Assign GPUs to slots in turn. If there are too few, slots share them."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    devices = visible.split(",") if visible else [str(index) for index in range(gpu_count)]
-    next_devices = cycle(devices)
-    slots = []
-    for _ in range(parallel):
-        assigned = ",".join(islice(next_devices, gpus_per_slot))
-        slots.append(Slot({"CUDA_VISIBLE_DEVICES": assigned}))
-    return slots
 
 
 def run_with_exit_code(work: Callable[[], object]) -> int:

@@ -20,8 +20,8 @@ from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from .child_process import ALIBI
 from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
-from .run import Run
-from .runner import Experiment, all_trials, make_slots, run_with_exit_code
+from .runner import Experiment, all_trials, run_with_exit_code
+from .slots import make_slots
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING_SECONDS = 180
@@ -113,11 +113,11 @@ def _execute_run(experiment: Experiment, job: str) -> None:
     """Execute the run or trial of a job."""
     runs = list(experiment.runs)
     by_job = {f"run:{run.name}": run for run in (*runs, *all_trials(runs))}
-    slot = _job_slot(experiment, runs)
+    slot = _job_slot(experiment.gpus)
     by_job[job].execute(slot)
 
 
-def _job_slot(experiment: Experiment, runs: Sequence[Run]) -> Slot:
+def _job_slot(gpus: int) -> Slot:
     """Return the slot of a job. It has no more GPUs than each run uses.
 
     A job may have all GPUs of a node. fairseq would train on all of them, and each update would
@@ -126,9 +126,9 @@ def _job_slot(experiment: Experiment, runs: Sequence[Run]) -> Slot:
     import torch
 
     # The environment of a job determines the number of threads of runs on the CPU.
-    if experiment.gpus == 0 or torch.cuda.device_count() <= experiment.gpus:
+    if gpus == 0 or torch.cuda.device_count() <= gpus:
         return DEFAULT_SLOT
-    return make_slots(experiment, runs, parallel=1)[0]
+    return make_slots(run_count=1, gpus=gpus)[0]
 
 
 def format_stages(stages: Sequence[Stage], user_options: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -27,8 +26,7 @@ from alibi_fairseq.results.files import (
     load_results_file,
 )
 from alibi_fairseq.runs import child_process
-from alibi_fairseq.runs.execution import Slot
-from alibi_fairseq.runs.runner import make_slots, progress_of
+from alibi_fairseq.runs.runner import progress_of
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 
@@ -118,7 +116,7 @@ def test_moved_output_folder_needs_no_text(tmp_path, monkeypatch, capsys):
 def test_console_reports_text_devices_and_progress(tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)
-    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 6)
+    monkeypatch.setattr("alibi_fairseq.runs.slots.cores", lambda: 6)
     monkeypatch.chdir(tmp_path)
     for number in range(4):
         text = [f"the {word} little words of tale {number}\n" for word in range(300)]
@@ -325,27 +323,6 @@ def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_slots_divide_gpus_or_cores(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 8)
-    one_gpu = SimpleNamespace(gpus=1, threads=None)
-    two_gpus = SimpleNamespace(gpus=2, threads=None)
-    one_thread = SimpleNamespace(gpus=1, threads=1)
-    runs = [SimpleNamespace(trials=())] * 9
-    assert make_slots(one_gpu, runs) == [Slot({"OMP_NUM_THREADS": "1"})] * 8
-    assert make_slots(one_gpu, runs, 3) == [Slot({"OMP_NUM_THREADS": "2"})] * 3
-    assert make_slots(one_thread, runs[:2]) == [Slot({"OMP_NUM_THREADS": "1"})] * 2
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    devices = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in make_slots(two_gpus, runs)]
-    assert devices == ["0,1", "2,3"]
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    slots = make_slots(one_gpu, runs, 3)
-    devices = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in slots]
-    assert devices == ["5", "7", "5"]
-
-
 def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     """Floating-point sums depend on the number of threads."""
     commands = Commands()
@@ -356,7 +333,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
         return commands(words, stop_signal, log, watch, slot)
 
     monkeypatch.setattr(child_process, "execute_command", execute)
-    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 12)
+    monkeypatch.setattr("alibi_fairseq.runs.slots.cores", lambda: 12)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi,none", "--lr", "0.1,0.2"]
     words = [*map(str, words), *SMALL, "--train-lengths", "16", "--lengths", "16"]
     for lr in ("0.1", "0.2"):

@@ -193,7 +193,7 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
                 assert slot.environment["OMP_NUM_THREADS"] == "1"
         return commands(words, log=log, watch=watch)
 
-    monkeypatch.setattr("alibi_fairseq.runs.runner.cores", lambda: 2)
+    monkeypatch.setattr("alibi_fairseq.runs.slots.cores", lambda: 2)
     monkeypatch.setattr(child_process, "execute_command", run)
     code, ran = reproduce("table12", "--parallel", "2", scale="mini")
     assert code == 0

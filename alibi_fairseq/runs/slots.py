@@ -1,0 +1,62 @@
+"""Division of the GPUs or cores of this machine among concurrent runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import cycle, islice
+
+from ..machine import cores
+from .execution import Slot
+
+
+def make_slots(
+    run_count: int, gpus: int, threads: int | None = None, parallel: int | None = None
+) -> list[Slot]:
+    """Divide GPUs or cores among concurrent runs.
+
+    Args:
+        run_count: number of runs and trials, complete or not. If the number of threads depended on
+            the unfinished ones, the results of a resumed run would not be bitwise identical to
+            those of an uninterrupted one.
+        gpus: number of GPUs of each run on a machine with GPUs. 0: runs use the CPU.
+        threads: number of threads of each run on a CPU (default: an equal division of the cores).
+        parallel: number of slots (default: as many as the machine has GPUs or cores for).
+    """
+    import torch
+
+    gpu_count = torch.cuda.device_count() if gpus else 0
+    if parallel is None:
+        capacity = gpu_count // gpus if gpu_count else cores()
+        parallel = max(1, min(run_count, capacity))
+    if gpu_count:
+        return _gpu_slots(parallel, gpus, gpu_count)
+    threads = threads or max(1, cores() // parallel)
+    return [Slot({"OMP_NUM_THREADS": str(threads)})] * parallel
+
+
+def describe_slots(slots: Sequence[Slot]) -> str:
+    """Return the devices of concurrent runs: ``Up to 2 runs at a time on the CPU, …``."""
+    number = "One run"
+    if len(slots) > 1:
+        number = f"Up to {len(slots)} runs"
+    threads = slots[0].environment.get("OMP_NUM_THREADS")
+    if threads:
+        plural = "" if threads == "1" else "s"
+        return f"{number} at a time on the CPU, with {threads} thread{plural} each."
+    devices: dict[str, None] = {}
+    for slot in slots:
+        devices[slot.environment["CUDA_VISIBLE_DEVICES"]] = None
+    return f"{number} at a time on the GPUs {'; '.join(devices)}."
+
+
+def _gpu_slots(parallel: int, gpus_per_slot: int, gpu_count: int) -> list[Slot]:
+    """Assign GPUs to slots in turn. If there are too few, slots share them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = visible.split(",") if visible else [str(index) for index in range(gpu_count)]
+    next_devices = cycle(devices)
+    slots = []
+    for _ in range(parallel):
+        assigned = ",".join(islice(next_devices, gpus_per_slot))
+        slots.append(Slot({"CUDA_VISIBLE_DEVICES": assigned}))
+    return slots
