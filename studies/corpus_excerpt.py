@@ -13,7 +13,7 @@ import numpy as np
 import pydantic.dataclasses
 
 from alibi_fairseq.compare.comparison_config import STRICT
-from alibi_fairseq.compare.config_values import Int, PositiveInt
+from alibi_fairseq.compare.config_values import PositiveInt
 from alibi_fairseq.data.corpus_builder import SPLITS
 from alibi_fairseq.data.iterables import batches
 from alibi_fairseq.data.truncation import first_lines, load_lines, write_excerpt
@@ -44,7 +44,7 @@ class ExcerptConfig:
     """
 
     train: PositiveInt
-    documents: Annotated[Int, pydantic.Field(ge=2)]
+    documents: Annotated[int, pydantic.Field(ge=2)]
     tokens: PositiveInt
     valid: PositiveInt = 32_768
 

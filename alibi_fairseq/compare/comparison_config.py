@@ -21,7 +21,6 @@ from ..results.manifest import Name
 from .config_values import (
     Flags,
     Float,
-    Int,
     LearningRate,
     Length,
     ListOrItem,
@@ -60,7 +59,7 @@ class CorpusConfig:
         default="sentencepiece",
         description="tokenizer: a BPE trained on the text, or words separated by whitespace",
     )
-    vocabulary: Int | None = Field(
+    vocabulary: int | None = Field(
         default=None,
         description="number of dictionary entries (default: depends on the size of the text)",
     )
@@ -134,7 +133,7 @@ class ComparisonConfig:
         description="evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens "
         "more than the training length",
     )
-    seeds: NonEmptyListOrItem[Int] = Field(
+    seeds: NonEmptyListOrItem[int] = Field(
         (1,), description="seeds for initialization and data order"
     )
     strides: NonEmptyListOrItem[Stride] = Field(

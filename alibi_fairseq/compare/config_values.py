@@ -146,21 +146,9 @@ def at_length(text: str, train_length: int) -> str:
     return re.sub(r"\{(?:(\d*\.?\d+)\*)?train_length\}", tokens, text)
 
 
-def reject_bool(value: Any) -> Any:
-    """Return a value, unless pydantic would read it as the number 0 or 1.
-
-    Raises:
-        ValueError: the value is true or false, such as YAML's ``yes`` and ``off``.
-    """
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
-
-
 # Types of the keys. An invalid value raises ValueError, which pydantic reports with its key.
-Int = Annotated[int, BeforeValidator(reject_bool)]
-Float = Annotated[float, BeforeValidator(reject_bool), Field(allow_inf_nan=False)]
-PositiveInt = Annotated[Int, Field(ge=1)]
+Float = Annotated[float, Field(allow_inf_nan=False)]
+PositiveInt = Annotated[int, Field(ge=1)]
 Length = Annotated[int | str, BeforeValidator(as_length)]
 Stride = Annotated[str, AfterValidator(check_stride)]
 LearningRate = Annotated[Float, Field(gt=0)]
