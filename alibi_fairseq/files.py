@@ -292,13 +292,13 @@ def read_json(path: str | os.PathLike) -> Any:
 
 
 class _YamlLoader(yaml.SafeLoader):
-    """YAML loader that rejects values which PyYAML drops or reads in an unexpected way."""
+    """YAML loader that rejects repeated keys, of which PyYAML uses only the last one."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
         """Return the next mapping.
 
         Raises:
-            ValueError: a key appears twice, of which PyYAML uses only the last one.
+            ValueError: a key appears twice.
         """
         # Here instead of in construct_mapping, which sees the keys of "<<" among the others.
         node = super().compose_mapping_node(anchor)
@@ -314,28 +314,12 @@ class _YamlLoader(yaml.SafeLoader):
             keys.add((key.tag, key.value))
         return node
 
-    def construct_decimal(self, node: yaml.ScalarNode) -> int:
-        """Return an integer.
-
-        Raises:
-            ValueError: YAML 1.1 reads it in another base, such as 0777 as 511 and 1:30 as 90.
-        """
-        if not re.fullmatch(r"[-+]?(0|[1-9][\d_]*)", node.value):
-            raise ValueError(
-                f"{node.value[:60]} in line {node.start_mark.line + 1} is not a decimal number. "
-                "Write it as one, or in quotes if it is text."
-            )
-        return int(self.construct_yaml_int(node))
-
-
-_YamlLoader.add_constructor("tag:yaml.org,2002:int", _YamlLoader.construct_decimal)
-
 
 def read_yaml(path: str | os.PathLike) -> Any:
     """Read a YAML file.
 
     Raises:
-        UserInputError: the file is not YAML, a key appears twice, or an integer is not decimal.
+        UserInputError: the file is not YAML, or a key appears twice.
     """
     with open_input(path) as stream:
         content = stream.read()

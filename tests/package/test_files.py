@@ -124,13 +124,10 @@ def test_lock_on_full_disk_is_removed(tmp_path):
     [
         ("a: 1\nb: 2\na: 3\n", "the key 'a' appears again in line 3"),
         ("a:\n  b: 1\n  b: 1\n", "the key 'b' appears again in line 3"),
-        ("a: 0777", "0777 in line 1 is not a decimal number"),
-        ("a: 1:30", "1:30 in line 1 is not a decimal number"),
-        ("a: 0x1F", "0x1F in line 1 is not a decimal number"),
         ("a: [", "while parsing"),
     ],
 )
-def test_ambiguous_yaml_is_rejected(tmp_path, text, message):
+def test_invalid_yaml_is_rejected(tmp_path, text, message):
     path = tmp_path / "a.yaml"
     path.write_text(text)
     with pytest.raises(UserInputError, match=f"a.yaml: {message}"):
