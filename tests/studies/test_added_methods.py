@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from results_documents import cells_of
+from test_gpu_page import write_config
 from test_page import Evaluation, assert_printed, change, read_losses
 
 from alibi_fairseq.compare.comparison_runs import list_runs
@@ -27,10 +27,7 @@ def study(tmp_path) -> Path:
 
     The method is rotary embeddings under the name ``root``. Returns the path of the configuration.
     """
-    config = yaml.safe_load((ROOT / "studies/small_models/primary.yaml").read_text())
-    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(config))
+    path = write_config(tmp_path / "mine.yaml")
     shutil.copytree(PRIMARY, tmp_path / "results/mine")
     for cell in (tmp_path / "results/mine/cells").glob("*-rotary-*"):
         name = cell.name.replace("rotary", "root")

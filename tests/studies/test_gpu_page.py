@@ -21,14 +21,18 @@ RESULTS = ROOT / "results" / "small_models"
 GPU_CONFIGS = sorted((ROOT / "studies" / "gpu").glob("*.yaml"))
 
 
+def write_config(path: Path, small_models: str = "primary", **changes) -> Path:
+    """Write a configuration of the small models that has a separate page; return its path."""
+    config = yaml.safe_load((ROOT / f"studies/small_models/{small_models}.yaml").read_text())
+    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
+    path.write_text(yaml.safe_dump(config | changes))
+    return path
+
+
 @pytest.fixture
 def page(tmp_path) -> str:
     """Return the page of a configuration with the models of the small study."""
-    config = yaml.safe_load((ROOT / "studies/small_models/primary.yaml").read_text())
-    config["title"] = "Models on a GPU"
-    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
-    path = tmp_path / "larger.yaml"
-    path.write_text(yaml.safe_dump(config))
+    path = write_config(tmp_path / "larger.yaml", title="Models on a GPU")
     shutil.copytree(RESULTS / "primary", tmp_path / "results/larger")
     assert main([str(path), "--results", str(tmp_path / "results")]) == 0
     assert not (tmp_path / "results/README.md").exists()
@@ -44,10 +48,7 @@ def test_page_has_the_tables_of_the_same_results(page):
 
 
 def test_page_has_all_texts_and_training_lengths(tmp_path):
-    config = yaml.safe_load((ROOT / "studies/small_models/secondary.yaml").read_text())
-    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(config))
+    path = write_config(tmp_path / "mine.yaml", "secondary")
     cells = tmp_path / "results/mine/cells"
     for model in ("books-alibi-128-seed1", "wikipedia-alibi-512-seed1"):
         shutil.copytree(RESULTS / "secondary/cells" / model, cells / model)
@@ -79,10 +80,7 @@ def test_configuration_without_tests_or_page_is_rejected(tmp_path):
 
 def test_readme_table_can_be_that_of_any_study(tmp_path):
     name = "mine"
-    config = yaml.safe_load((ROOT / "studies/small_models/primary.yaml").read_text())
-    config["tests"] = {"corpus": "wikipedia", "train_length": 128}
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(config))
+    path = write_config(tmp_path / f"{name}.yaml")
     shutil.copytree(RESULTS / "primary", tmp_path / "results" / name)
     readme = tmp_path / "README.md"
     readme.write_text(f"before {BEGIN} {END} after")
