@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, field
 from typing import Any
 
@@ -29,20 +30,27 @@ def names(text: str) -> list[str]:
     """
     items = [item.strip() for item in text.split(",")]
     if "" in items:
-        raise ValueError
+        raise ValueError("must be names separated by commas")
     return list(dict.fromkeys(items))
 
 
-def positive(text: str) -> int:
+def positive_integer(text: str) -> int:
     """Return a positive integer.
 
     Raises:
         ValueError: the text is anything else.
     """
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("must be a positive integer")
+    return int(text)
+
+
+def float_or_nan(text: object) -> float:
+    """Return a number, or NaN, which is in no range, for any other text."""
+    try:
+        return float(str(text))
+    except ValueError:
+        return math.nan
 
 
 def percentage(text: str) -> float:
@@ -51,7 +59,7 @@ def percentage(text: str) -> float:
     Raises:
         ValueError: the text is anything else.
     """
-    percent = float(text)
+    percent = float_or_nan(text)
     if not 0 < percent <= 25:
-        raise ValueError
+        raise ValueError("must be a percentage above 0 and at most 25")
     return percent

@@ -12,7 +12,7 @@ from alibi_fairseq import errors
 from alibi_fairseq.cli.experiments import corpus_paths
 from alibi_fairseq.cli.options import names
 from alibi_fairseq.compare.config_files import load_config
-from alibi_fairseq.options import positive
+from alibi_fairseq.options import positive_integer
 from alibi_fairseq.runs.dry_run import format_dry_run
 from alibi_fairseq.runs.runner import execute_experiment
 
@@ -73,7 +73,10 @@ def make_parser() -> argparse.ArgumentParser:
         help="folder for results and the page; existing results are reused (default: %(default)s)",
     )
     parser.add_argument(
-        "--parallel", type=positive, metavar="N", help="runs at a time (default: one per core)"
+        "--parallel",
+        type=positive_integer,
+        metavar="N",
+        help="runs at a time (default: one per core)",
     )
     parser.add_argument(
         "--readme",

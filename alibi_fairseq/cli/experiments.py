@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UserInputError
 from ..files import check_data_path
-from ..options import positive
+from ..options import positive_integer
 from .options import CliCommand, option
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ExperimentOptions(CliCommand):
         "number of concurrent runs or SLURM jobs "
         "(default: as many as the GPUs allow, or one per core)",
         None,
-        type=positive,
+        type=positive_integer,
         metavar="N",
         group=RUNNING,
     )

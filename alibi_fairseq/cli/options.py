@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -58,7 +59,7 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
         if field.default is False:
             keywords["action"] = "store_true"
         else:
-            keywords.setdefault("type", value_type)
+            keywords["type"] = _explained(keywords.get("type", value_type))
             if value_type is int:
                 keywords.setdefault("metavar", "N")
         if field.default is MISSING and "required" not in keywords:
@@ -104,6 +105,21 @@ def fill_dataclass(kind: type, args: object) -> Any:
         if field.name in parsed:
             values[field.name] = parsed[field.name]
     return kind(**values)
+
+
+def _explained(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a type whose ValueError argparse prints, instead of the name of the function."""
+    if isinstance(parse, type):
+        return parse
+
+    @functools.wraps(parse)
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}, not '{text[:60]}'") from error
+
+    return read
 
 
 def _value_type(hint: Any) -> tuple[type, bool]:

@@ -12,7 +12,7 @@ from ..data.custom_text import CustomTextBuilder
 from ..data.pipeline import prepare_corpus
 from ..data.wikitext103 import WikiText103
 from ..machine import cores
-from ..options import positive
+from ..options import positive_integer
 from ..results import manifest as manifests
 from .options import add_fields, fill_dataclass
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         options.add_argument(
             "--workers",
-            type=positive,
+            type=positive_integer,
             default=cores(),
             metavar="N",
             help="number of processes (default: all cores)",

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..errors import UserInputError
 from ..files import atomic_write, sha256_file
-from ..options import option, percentage, positive
+from ..options import option, percentage, positive_integer
 from ..progress_bar import make_progress_bar
 from ..results.manifest import other_name
 from .book_splits import Book, assign_block_splits, assign_book_splits
@@ -96,7 +96,7 @@ class BookCorpus(CorpusBuilder):
         metavar="PERCENT",
     )
     vocab_size: int = option(
-        "number of dictionary entries of the sentencepiece BPE", 29_000, type=positive
+        "number of dictionary entries of the sentencepiece BPE", 29_000, type=positive_integer
     )
     wordpiece: str | os.PathLike | None = option(
         "BERT's vocab.txt, to tokenize with WordPiece instead of sentencepiece",

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from ..errors import UserInputError
 from ..files import sha256_file
-from ..options import option, positive
+from ..options import option, positive_integer
 from ..results.manifest import other_name
 from .binarization import Part, part_bytes
 from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder
@@ -61,7 +61,7 @@ class Cc100Roberta(CorpusBuilder):
     vocab_size: int = option(
         "number of dictionary entries of the sentencepiece BPE, trained on a sample of the text",
         50_000,
-        type=positive,
+        type=positive_integer,
     )
     encoder_json: str | os.PathLike | None = option(
         "GPT-2's encoder.json, to tokenize with GPT-2's BPE instead of sentencepiece",
@@ -74,12 +74,12 @@ class Cc100Roberta(CorpusBuilder):
     valid_tokens: int = option(
         "number of tokens of the validation split; the default is the paper's",
         649_000,
-        type=positive,
+        type=positive_integer,
     )
     shards: int | None = option(
         "number of folders for the training text (default: one per 4 GB of text)",
         None,
-        type=positive,
+        type=positive_integer,
     )
     seed: int = option("random seed of the shuffling", 1)
 

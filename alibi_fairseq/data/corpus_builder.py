@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..errors import UserInputError
-from ..options import option, positive
+from ..options import option, positive_integer
 from .binarization import Part, text_parts
 from .sources import text_bytes
 from .tokenization import Tokenizer, train_sentencepiece
@@ -52,7 +52,7 @@ class CorpusBuilder:
         "approximate number of tokens to prepare, from the beginning of the text; an excerpt never "
         "has the name of a corpus of the paper (default: all)",
         None,
-        type=positive,
+        type=positive_integer,
         metavar="TOKENS",
     )
 

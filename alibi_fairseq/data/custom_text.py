@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..files import atomic_write
-from ..options import option, percentage, positive
+from ..options import option, percentage, positive_integer
 from ..progress_bar import make_progress_bar
 from ..results.manifest import other_name
 from .corpus_builder import BYTES_PER_TOKEN, CorpusBuilder, check_no_split_is_empty
@@ -63,7 +63,7 @@ class CustomTextBuilder(CorpusBuilder):
         "number of dictionary entries (default: all words; with sentencepiece one per 1,000 bytes "
         "of text, between 1,000 and 16,000)",
         None,
-        type=positive,
+        type=positive_integer,
     )
     held_out: float = option(
         "percentage of the text held out for validation, and again for test",

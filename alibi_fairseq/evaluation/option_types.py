@@ -1,6 +1,6 @@
 """Types of the options of an evaluation: splits, lengths, strides, overrides, and devices.
 
-Each raises a ValueError if a text is invalid. argparse then names the option in its message.
+Each raises a ValueError, which says what the text must be. argparse names the option.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from ..options import names
+from ..options import float_or_nan, names, positive_integer
 
 if TYPE_CHECKING:
     import torch
+
+
+#: Requirement of the name of a device.
+NO_DEVICE = "must be auto, cpu, or a GPU of this machine, such as cuda:0"
 
 
 def parse_splits(text: str) -> tuple[str, ...]:
@@ -22,12 +26,18 @@ def parse_splits(text: str) -> tuple[str, ...]:
 
 def parse_lengths(text: str) -> tuple[int, ...]:
     """Return ``512,1024`` as (512, 1024)."""
-    return tuple(int(item) for item in names(text))
+    try:
+        return tuple(positive_integer(item) for item in names(text))
+    except ValueError:
+        raise ValueError("must be numbers of tokens separated by commas") from None
 
 
 def parse_strides(text: str) -> tuple[int | None, ...]:
     """Return ``full,64`` as (None, 64)."""
-    return tuple(parse_stride(item) for item in names(text))
+    try:
+        return tuple(parse_stride(item) for item in names(text))
+    except ValueError:
+        raise ValueError("must be 'full' or numbers of tokens, separated by commas") from None
 
 
 def parse_stride(text: str) -> int | None:
@@ -36,7 +46,7 @@ def parse_stride(text: str) -> int | None:
     Raises:
         ValueError: the text is neither.
     """
-    return None if text == "full" else int(text)
+    return None if text == "full" else positive_integer(text)
 
 
 def format_stride(stride: int | None) -> str:
@@ -46,17 +56,20 @@ def format_stride(stride: int | None) -> str:
 
 def parse_gigabytes(text: str) -> float:
     """Return a finite number above 0."""
-    number = float(text)
+    number = float_or_nan(text)
     if not 0 < number < math.inf:
-        raise ValueError
+        raise ValueError("must be a positive number")
     return number
 
 
 def parse_overrides(text: str) -> dict:
     """Return the value of a JSON object."""
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = None
     if not isinstance(value, dict):
-        raise ValueError
+        raise ValueError("must be a JSON object")
     return value
 
 
@@ -85,10 +98,10 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError from error
+        raise ValueError(NO_DEVICE) from error
     counts = {"cpu": 1, "cuda": torch.cuda.device_count()}
     index = device.index or 0
     # No other type of device is supported.
     if index >= counts.get(device.type, 0):
-        raise ValueError
+        raise ValueError(NO_DEVICE)
     return device

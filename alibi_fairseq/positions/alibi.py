@@ -50,7 +50,7 @@ from torch import Tensor, nn
 from ..errors import UserInputError
 from ..options import option
 from .base import PositionConfig, PositionMethod, RelativeBias, ScoreBias
-from .options import positive, read_slope_divisor, read_slopes, slopes_option
+from .options import positive_number, read_slope_divisor, read_slopes, slopes_option
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
@@ -158,7 +158,7 @@ class AlibiOptions:
         parse=read_slope_divisor,
     )
     alibi_bias_max: float = option(
-        "largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX", 8.0, parse=positive
+        "largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX", 8.0, parse=positive_number
     )
     alibi_slopes: str | tuple[float, ...] = option(
         "paper, trainable (one parameter per head), random (from an exponential distribution, by "

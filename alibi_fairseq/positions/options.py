@@ -14,6 +14,7 @@ from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from ..errors import UserInputError
+from ..options import float_or_nan
 
 #: Value of an option, as options of fairseq and JSON have it.
 Value = bool | int | float | str
@@ -73,9 +74,9 @@ def number(text: Value) -> float:
         raise ValueError("must be a number") from None
 
 
-def positive(text: Value) -> float:
+def positive_number(text: Value) -> float:
     """Read a positive number."""
-    value = _float(text)
+    value = float_or_nan(text)
     if not 0 < value < math.inf:
         raise ValueError("must be a positive number")
     return value
@@ -83,7 +84,7 @@ def positive(text: Value) -> float:
 
 def above_one(text: Value) -> float:
     """Read a number above 1."""
-    value = _float(text)
+    value = float_or_nan(text)
     if not 1 < value < math.inf:
         raise ValueError("must be a number above 1")
     return value
@@ -91,7 +92,7 @@ def above_one(text: Value) -> float:
 
 def fraction(text: Value) -> float:
     """Read a fraction above 0 and at most 1."""
-    value = _float(text)
+    value = float_or_nan(text)
     if not 0 < value <= 1:
         raise ValueError("must be a fraction above 0 and at most 1")
     return value
@@ -129,7 +130,7 @@ def read_slope_divisor(text: Value) -> float | None:
     if text == "dynamic":
         return None
     try:
-        return positive(text)
+        return positive_number(text)
     except ValueError:
         raise ValueError("must be none, dynamic or a positive number") from None
 
@@ -138,7 +139,7 @@ def read_slopes(text: Value) -> str | tuple[float, ...]:
     """Read one of ``SLOPE_KINDS``, or slopes separated by commas or whitespace."""
     if text in SLOPE_KINDS:
         return str(text)
-    values = tuple(_float(word) for word in str(text).replace(",", " ").split())
+    values = tuple(float_or_nan(word) for word in str(text).replace(",", " ").split())
     if not values or not all(0 <= value < math.inf for value in values):
         raise ValueError(
             f"must be {', '.join(SLOPE_KINDS)} or one number per head, each positive or 0 (no "
@@ -152,7 +153,7 @@ def slopes_option(value: str) -> str:
 
     A model that stores them does not need the file again.
     """
-    if value in SLOPE_KINDS or not math.isnan(_float(value.partition(",")[0])):
+    if value in SLOPE_KINDS or not math.isnan(float_or_nan(value.partition(",")[0])):
         return value
     with open(value, encoding="utf-8") as file:
         text = file.read(_MAX_CHARACTERS)  # a device may never end
@@ -163,7 +164,7 @@ def read_factors(text: Value) -> tuple[float, ...]:
     """Read positive numbers separated by commas; none of them from ``none``."""
     if text == "none":
         return ()
-    values = tuple(_float(word) for word in str(text).split(","))
+    values = tuple(float_or_nan(word) for word in str(text).split(","))
     if not all(0 < value < math.inf for value in values):
         raise ValueError(
             "must be positive numbers separated by commas, one for each pair of rotated features"
@@ -227,14 +228,6 @@ def _is_valid(scaling: RotaryScaling) -> bool:
     if scaling.factor is None:
         return scaling.kind != "longrope"
     return 1 <= scaling.factor < math.inf
-
-
-def _float(text: Value) -> float:
-    """Return a number, or NaN, which is in no range."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 _PARSERS: dict[Any, Callable[[Value], Any]] = {float: number, int: integer, bool: flag, str: str}

@@ -115,14 +115,23 @@ COMMANDS = {
         )
     ],
     "eval": [
-        ("DATA --path CHECKPOINT --lengths 16,x", "--lengths"),
-        ("DATA --path CHECKPOINT --lengths 0", "--lengths"),
+        ("DATA --path CHECKPOINT --lengths 16,x", "--lengths: must be numbers of tokens"),
+        ("DATA --path CHECKPOINT --lengths 0", "--lengths: must be numbers of tokens"),
         ("DATA --path CHECKPOINT --lengths 16 --strides 17", "--strides"),
-        ("DATA --path CHECKPOINT --lengths 16 --strides half", "--strides"),
-        ("DATA --path CHECKPOINT --lengths 8 --model-overrides {'a':1}", "--model-overrides"),
+        (
+            "DATA --path CHECKPOINT --lengths 16 --strides half",
+            "--strides: must be 'full' or numbers",
+        ),
+        ("DATA --path CHECKPOINT --lengths 8 --model-overrides {'a':1}", "must be a JSON object"),
         ("DATA --path CHECKPOINT --lengths 8 --out /dev/full", "/dev/full"),
-        ("DATA --path CHECKPOINT --lengths 8 --device abacus", "--device"),
-        ("DATA --path CHECKPOINT --lengths 8 --memory-gb inf", "--memory-gb"),
+        (
+            "DATA --path CHECKPOINT --lengths 8 --device abacus",
+            "--device: must be auto, cpu, or a GPU",
+        ),
+        (
+            "DATA --path CHECKPOINT --lengths 8 --memory-gb inf",
+            "--memory-gb: must be a positive number",
+        ),
         ("DATA --path CHECKPOINT --lengths 8 --per-document lines", "--per-document"),
         ("DATA --path CHECKPOINT --lengths 8 --per-document titles", "finds one document"),
         ("DATA --path CHECKPOINT --lengths 8 --score-from 99999", "leave no token to score"),

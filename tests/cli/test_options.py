@@ -14,7 +14,7 @@ from alibi_fairseq import cli
 from alibi_fairseq.cli import COMMANDS
 from alibi_fairseq.cli.compare import FIELDS, OPTIONS
 from alibi_fairseq.cli.evaluate import GROUPS
-from alibi_fairseq.options import positive
+from alibi_fairseq.options import positive_integer
 
 
 def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -70,7 +70,7 @@ def test_default_output_is_not_tracked(options):
 
 
 def test_numbers_have_one_placeholder(options):
-    numbers = {action.metavar for action in options if action.type in (int, positive)}
+    numbers = {action.metavar for action in options if action.type in (int, positive_integer)}
     assert "N" in numbers
     assert numbers <= {"N", "M", "TOKENS"}
 
