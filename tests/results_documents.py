@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from alibi_fairseq.positions.spec import MethodSpec
-from alibi_fairseq.results.json_types import Record
+from alibi_fairseq.results.json_types import StrictObject
 from alibi_fairseq.results.model import Model
 from alibi_fairseq.results.record import Measurement, ModelRecord, ProbeMeasurement, Validation
 from alibi_fairseq.results.results_file import FILE_CLASSES, Provenance, ResultsFile
@@ -102,7 +102,7 @@ def parse_flags(flags: str) -> dict[str, str]:
 
 
 def document(
-    *records: Record, kind: str = "evaluation", corpus: str = "demo", **provenance
+    *records: StrictObject, kind: str = "evaluation", corpus: str = "demo", **provenance
 ) -> ResultsFile:
     """Return a results file. Records get the seed, precision, and text that they lack."""
     origin = Provenance(**PROVENANCE | provenance)

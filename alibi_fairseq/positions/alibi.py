@@ -50,7 +50,7 @@ from torch import Tensor, nn
 from ..errors import UserInputError
 from ..options import option
 from .base import PositionConfig, PositionMethod, RelativeBias, ScoreBias
-from .options import positive_number, read_slope_divisor, read_slopes, slopes_option
+from .options import positive_number, read_slope_divisor, read_slopes, slopes_from_file
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
@@ -121,7 +121,7 @@ class LinearBias(RelativeBias):
 def is_linear(bias: ScoreBias | None) -> TypeGuard[LinearBias]:
     """Return True if a bias is determined by its slopes alone.
 
-    A subclass of :class:`LinearBias` may override ``at``, so it is not.
+    A subclass of :class:`LinearBias` may override ``at``, so the result is False for it.
     """
     return type(bias) is LinearBias
 
@@ -131,19 +131,19 @@ class TrainableLinearBias(RelativeBias):
     """Bias −m_h·distance with a gradient for the slopes.
 
     Attributes:
-        method: module with the logarithms of the slopes, (H,). The tensor itself is not an
+        alibi: module with the logarithms of the slopes, (H,). The tensor itself is not an
             attribute, since biases are compared, and Python 3.13 would compare tensors.
         divisor: divisor of the slopes.
     """
 
-    method: Alibi
+    alibi: Alibi
     divisor: float = 1.0
 
     needs_grad = True
 
     def at(self, distance: Tensor) -> Tensor:
-        assert self.method.log_slopes is not None
-        slopes = self.method.log_slopes.float().exp() / self.divisor
+        assert self.alibi.log_slopes is not None
+        slopes = self.alibi.log_slopes.float().exp() / self.divisor
         return -slopes.view(-1, *[1] * distance.dim()) * distance  # (H, *distance.shape)
 
 
@@ -165,7 +165,7 @@ class AlibiOptions:
         "--seed), or numbers or a file with one number per head, 0 for a head without a bias",
         "paper",
         parse=read_slopes,
-        argument=slopes_option,
+        argument=slopes_from_file,
         metavar="paper|trainable|random|FILE",
     )
 
@@ -181,11 +181,11 @@ class Alibi(PositionMethod):
         self.depends_on_key_count = self.options.alibi_scale is None
         heads = config.num_heads
         slopes = self.options.alibi_slopes
-        published = alibi_slopes(heads, self.options.alibi_bias_max)
-        self.log_slopes = nn.Parameter(published.log()) if slopes == "trainable" else None
+        paper_slopes = alibi_slopes(heads, self.options.alibi_bias_max)
+        self.log_slopes = nn.Parameter(paper_slopes.log()) if slopes == "trainable" else None
         self._given: tuple[float, ...] | None = None
         if slopes == "random":
-            self._given = random_slopes(heads, published.mean().item(), config.seed)
+            self._given = random_slopes(heads, paper_slopes.mean().item(), config.seed)
         elif isinstance(slopes, tuple):
             self._given = slopes
             if len(slopes) != heads:
@@ -205,8 +205,8 @@ class Alibi(PositionMethod):
         if torch.is_grad_enabled():
             return TrainableLinearBias(self, divisor)
         # Without a gradient, every backend for ALiBi accepts the slopes as numbers.
-        learned = tuple(self.log_slopes.float().exp().tolist())
-        return LinearBias(heads, divisor, bias_max, learned)
+        trained = tuple(self.log_slopes.float().exp().tolist())
+        return LinearBias(heads, divisor, bias_max, trained)
 
 
 def random_slopes(num_heads: int, mean: float, seed: int) -> tuple[float, ...]:

@@ -22,8 +22,8 @@ Value = bool | int | float | str
 #: Values of ``alibi_slopes`` other than numbers.
 SLOPE_KINDS = ("paper", "trainable", "random")
 #: Kinds of ``rotary_scaling``.
-SCALINGS = ("pi", "ntk", "yarn", "llama3", "longrope")
-#: Turns in L tokens: the most of a divided frequency, and the least of an unchanged one.
+ROTARY_SCALINGS = ("pi", "ntk", "yarn", "llama3", "longrope")
+#: Default limits by kind (RotaryScaling.few_turns and many_turns), in turns per original length.
 TURNS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 #: Largest number of characters read from a file of slopes.
 _MAX_CHARACTERS = 1 << 16
@@ -34,7 +34,7 @@ class RotaryScaling:
     """Scaling of the rotation for longer input.
 
     Attributes:
-        kind: one of ``SCALINGS``.
+        kind: one of ``ROTARY_SCALINGS``.
         factor: F, or None for the ratio of the lengths.
         original_length: L, the training length of the unscaled rotation in tokens; None: that of
             the model.
@@ -124,7 +124,7 @@ def flag(text: Value) -> bool:
 
 
 def read_slope_divisor(text: Value) -> float | None:
-    """Read the divisor of ALiBi's slopes: None, if it depends on the length of the text."""
+    """Read the divisor ``alibi_scale``; ``dynamic`` is None, because it depends on the text."""
     if text == "none":
         return 1.0
     if text == "dynamic":
@@ -148,8 +148,8 @@ def read_slopes(text: Value) -> str | tuple[float, ...]:
     return tuple(abs(value) for value in values)  # without a negative zero
 
 
-def slopes_option(value: str) -> str:
-    """Return the value of ``--alibi-slopes``, with a file replaced by its numbers.
+def slopes_from_file(value: str) -> str:
+    """Return a value of ``--alibi-slopes``, with the numbers of a file in place of its name.
 
     A model that stores them does not need the file again.
     """
@@ -177,10 +177,10 @@ def read_rotary_scaling(text: Value) -> RotaryScaling | None:
     if text == "none":
         return None
     kind, *values = str(text).split(":")
-    scaling = _scaling(kind, values) if kind in SCALINGS else None
+    scaling = _scaling(kind, values) if kind in ROTARY_SCALINGS else None
     if scaling is None or not _is_valid(scaling):
         raise ValueError(
-            f"must be none, or {', '.join(SCALINGS[:-1])} or {SCALINGS[-1]} with a factor of at "
+            f"must be none, or one of {', '.join(ROTARY_SCALINGS)} with a factor of at "
             "least 1, such as yarn:4, or (not longrope) 'dynamic', such as ntk:dynamic, then "
             "optionally the length trained at before (yarn:4:512), and for yarn and llama3 the "
             "turns up to which a frequency is divided and from which on it is kept "

@@ -37,8 +37,8 @@ METHOD_NAMES = {
     "cope": "CoPE",
     "bam": "BAM",
 }
-#: Names in tables of the options that make a method another one. Other options, such as
-#: a distance that grows with the training length, are not part of the name.
+#: Names in tables of the options whose values are part of the name of a method. Other options, such
+#: as a distance that grows with the training length, are not.
 OPTION_NAMES = {"rotary_base": "base", "rotary_percent": "percent", "p_rope": "p-RoPE"}
 #: Kinds of ALiBi's slopes in tables. Slopes that are given as numbers are ``given``.
 SLOPE_NAMES = {
@@ -46,10 +46,10 @@ SLOPE_NAMES = {
     "random": "random slopes",
     "given": "other slopes",
 }
-#: Names in tables of the methods of this package, in the order of tables.
+#: Labels with a fixed place in tables, in that order.
 KNOWN_LABELS = [*METHOD_NAMES.values(), *(f"ALiBi, {name}" for name in SLOPE_NAMES.values())]
 #: Values of ``--score-scaling``, and their names in tables.
-SCALING_NAMES = {"logn": "logn", "ssmax": "SSMax"}
+SCORE_SCALING_NAMES = {"logn": "logn", "ssmax": "SSMax"}
 
 Item = TypeVar("Item")
 
@@ -65,7 +65,7 @@ class LayerMethod:
         display_name: name that a plugin gives the method in tables; not part of the identity.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # of JSON in results
+    __pydantic_config__ = {"extra": "forbid"}  # results with unknown keys are rejected
 
     name: str
     options: Mapping[str, Value] = field(default_factory=dict, hash=False)
@@ -76,7 +76,7 @@ class LayerMethod:
     def label(self) -> str:
         """Name in tables and figures, with the options that make it another method."""
         shown = [self.display_name or method_name(self.name)]
-        for option, value in self.naming_options.items():
+        for option, value in self.label_options.items():
             if option == "alibi_slopes":
                 shown.append(SLOPE_NAMES.get(str(value), SLOPE_NAMES["given"]))
             else:
@@ -84,7 +84,7 @@ class LayerMethod:
         return ", ".join(shown)
 
     @property
-    def naming_options(self) -> dict[str, Value]:
+    def label_options(self) -> dict[str, Value]:
         """Options that are part of the name: with a plugin's method, all of them."""
         if self.name not in METHOD_NAMES:
             return dict(self.options)
@@ -108,7 +108,7 @@ class MethodSpec:
         score_scaling: scaling of the queries by the number of visible keys.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # of JSON in results
+    __pydantic_config__ = {"extra": "forbid"}  # results with unknown keys are rejected
 
     layers: tuple[LayerMethod, ...]
     score_scaling: str = "none"
@@ -135,14 +135,16 @@ class MethodSpec:
         texts = _split_settings(notation, settings)
         windows = texts.pop("attention_window", "0")
         scaling = texts.pop("score_scaling", "none")
-        if scaling not in ("none", *SCALING_NAMES):
+        if scaling not in ("none", *SCORE_SCALING_NAMES):
             raise UserInputError(
                 f"score_scaling of '{notation[:60]}' must be one of none, "
-                f"{', '.join(SCALING_NAMES)}."
+                f"{', '.join(SCORE_SCALING_NAMES)}."
             )
         names = methods.split("+")
         layers = math.lcm(len(names), windows.count(",") + 1)
-        given = {option: _typed(notation, option, text) for option, text in texts.items()}
+        given: dict[str, Value] = {}
+        for option, text in texts.items():
+            given[option] = _command_line_value(notation, option, text)
         return cls._of_layers(
             [names[layer % len(names)] for layer in range(layers)],
             layer_windows(windows, layers),
@@ -186,7 +188,8 @@ class MethodSpec:
         Raises:
             UserInputError: there is no such method, or an option applies to none of them.
         """
-        if not given and METHOD_NAMES.keys() >= set(names):  # without importing the methods
+        # Methods import PyTorch, which a report of plain methods does not need.
+        if not given and METHOD_NAMES.keys() >= set(names):
             plain = [LayerMethod(name, {}, window) for name, window in zip(names, windows)]
             return cls(_repeated_part(plain), score_scaling)
         from .registry import check_used, display_name, known_method, method_options
@@ -280,22 +283,22 @@ class MethodSpec:
             parts.append(name if count == 1 else f"{count} × {name}")
         label = " + ".join(parts)
         if self.score_scaling != "none":
-            label += f", {SCALING_NAMES[self.score_scaling]}"
+            label += f", {SCORE_SCALING_NAMES[self.score_scaling]}"
         return label
 
     @property
     def name_key(self) -> MethodNameKey:
-        """What models share if their names in tables state the same method."""
+        """Key of models with the same method in tables."""
         return MethodNameKey(self.label, _repeated_part(self.names))
 
     @property
-    def named_options(self) -> set[str]:
+    def labeled_options(self) -> set[str]:
         """Names of the options in :attr:`option_texts` that :attr:`label` states."""
         named = {"score_scaling"}
         if self._has_several_windows:
             named.add("attention_window")
         for layer in self.layers:
-            named.update(layer.naming_options)
+            named.update(layer.label_options)
         return named
 
     @property
@@ -359,7 +362,7 @@ def _repeated_part(values: Sequence[Item]) -> tuple[Item, ...]:
 def _split_settings(notation: str, settings: Sequence[str]) -> dict[str, str]:
     """Return the values of ``OPTION=VALUE`` by option, with commas between the layers' values."""
     if not settings:
-        return {}  # without importing the methods
+        return {}  # without importing the methods, which import PyTorch
     from .registry import all_options
 
     known = [*all_options(), "attention_window", "score_scaling"]
@@ -387,7 +390,7 @@ def _changed(given: Mapping[str, Value]) -> dict[str, Value]:
     return changed
 
 
-def _typed(notation: str, option: str, text: str) -> Value:
+def _command_line_value(notation: str, option: str, text: str) -> Value:
     """Return the value of an option in the type of its default.
 
     Raises:

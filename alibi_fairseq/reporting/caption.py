@@ -86,7 +86,7 @@ def _seeds_texts(models: Iterable[ModelMeasurements]) -> list[str]:
     """Return the parts about numbers of seeds that were averaged."""
     counts = set()
     for model in models:
-        runs = {measurement.model.run_key for measurement in model.measurements}
+        runs = {measurement.model.checkpoint_key for measurement in model.measurements}
         for measurement in _ours([model]):
             if isinstance(measurement, ProbeMeasurement):
                 counts.add(len(runs))

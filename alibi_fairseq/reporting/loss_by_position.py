@@ -26,7 +26,8 @@ def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
         has_losses = bool(measurement.position_ends)
         if not has_losses or measurement.is_past_end or not measurement.nonoverlapping:
             continue
-        run_and_text = (measurement.model.key, measurement.model.run_key, measurement.text_key)
+        model = measurement.model
+        run_and_text = (model.key, model.checkpoint_key, measurement.text_key)
         if run_and_text in longest and longest[run_and_text].length >= measurement.length:
             continue
         longest[run_and_text] = measurement

@@ -56,7 +56,7 @@ def _accuracies(model: ModelMeasurements[ProbeMeasurement]) -> dict[float, list[
     """
     over_depths: dict[tuple[int, tuple], list[float]] = defaultdict(list)  # by length and run
     for measurement in model.measurements:
-        length_and_run = (measurement.length, measurement.model.run_key)
+        length_and_run = (measurement.length, measurement.model.checkpoint_key)
         over_depths[length_and_run].append(measurement.accuracy)
     by_length: dict[int, list[float]] = defaultdict(list)
     for (length, _), accuracies in over_depths.items():

@@ -23,7 +23,7 @@ def undertrained_warning(models: Iterable[ModelMeasurements]) -> str:
         for measured in _seeds_of(model):
             if measured.loss_bits is None or measured.unigram_bits is None:
                 continue
-            seed = (measured.model.training_key, measured.model.run_key)
+            seed = (measured.model.training_key, measured.model.checkpoint_key)
             labels.setdefault(seed, model.label)
             bits = (measured.loss_bits, measured.unigram_bits)
             lowest[seed] = min(bits, lowest.get(seed, bits))

@@ -19,7 +19,7 @@ from .names import (
 from .record import Measurement, ProbeMeasurement, TextKey
 
 #: Measurement of a model on a text or on a probe.
-AnyMeasurement = TypeVar("AnyMeasurement", bound=Measurement | ProbeMeasurement)
+MeasurementType = TypeVar("MeasurementType", bound=Measurement | ProbeMeasurement)
 #: Position method, training length, and training options that are the same for all corpora.
 ModelKey = tuple[MethodSpec, int | None, tuple[tuple[str, str], ...]]
 
@@ -69,7 +69,7 @@ def _evaluation_order(measurement: Measurement) -> tuple[bool, str, bool, int]:
 
 
 @dataclass(frozen=True)
-class ModelMeasurements(Generic[AnyMeasurement]):
+class ModelMeasurements(Generic[MeasurementType]):
     """Measurements of one model: a row of a table or a line of a figure.
 
     Attributes:
@@ -83,7 +83,7 @@ class ModelMeasurements(Generic[AnyMeasurement]):
 
     method_name: str
     train_length: int | None
-    measurements: Sequence[AnyMeasurement]
+    measurements: Sequence[MeasurementType]
     name: str = ""
     variant: str = ""
     is_printed: bool = False
@@ -111,8 +111,8 @@ def average_by_model(
 
 
 def group_by_model(
-    measurements: Iterable[AnyMeasurement],
-) -> list[ModelMeasurements[AnyMeasurement]]:
+    measurements: Iterable[MeasurementType],
+) -> list[ModelMeasurements[MeasurementType]]:
     """Group measurements by model, in table order. Of equal measurements, the first is kept.
 
     Methods without a place in that order, such as those of a plugin, follow the method that comes
@@ -121,10 +121,10 @@ def group_by_model(
     this (:class:`.TableNames`). Runs also have separate groups unless they are known to have
     different seeds and the same text.
     """
-    by_key: dict[tuple, AnyMeasurement] = {}
+    by_key: dict[tuple, MeasurementType] = {}
     for measurement in measurements:
         by_key.setdefault(measurement.key, measurement)
-    groups: dict[tuple[MethodNameKey, int], list[AnyMeasurement]] = defaultdict(list)
+    groups: dict[tuple[MethodNameKey, int], list[MeasurementType]] = defaultdict(list)
     for measurement in by_key.values():
         model = measurement.model
         groups[model.method.name_key, model.train_length].append(measurement)
@@ -160,8 +160,8 @@ def _method_ranks(methods: Iterable[MethodNameKey]) -> dict[MethodNameKey, tuple
 
 
 def _split_variants(
-    measurements: list[AnyMeasurement], table: TableNames
-) -> dict[str, list[AnyMeasurement]]:
+    measurements: list[MeasurementType], table: TableNames
+) -> dict[str, list[MeasurementType]]:
     """Group measurements of one method and training length by model, and name the differences.
 
     Args:
@@ -173,11 +173,11 @@ def _split_variants(
         model differs from no other in the table by more than method and training length.
     """
     names = table.names_of(measurements)
-    by_name: dict[str, list[AnyMeasurement]] = defaultdict(list)
+    by_name: dict[str, list[MeasurementType]] = defaultdict(list)
     for measurement, name in zip(measurements, names, strict=True):
         by_name[name].append(measurement)
     by_name = _split_by_exact_size(by_name)
-    variants: dict[str, list[AnyMeasurement]] = defaultdict(list)
+    variants: dict[str, list[MeasurementType]] = defaultdict(list)
     for name, members in by_name.items():
         if are_seeds(members):
             variants[name] += members
@@ -185,19 +185,19 @@ def _split_variants(
         # They may not be seeds of one model on one text, so they are not averaged.
         name_of_run = run_names(member.model for member in members)
         for measurement in members:
-            run_name = name_of_run[measurement.model.run_key]
+            run_name = name_of_run[measurement.model.checkpoint_key]
             variants[joined([name, run_name])].append(measurement)
     return dict(sorted(variants.items()))
 
 
 def _split_by_exact_size(
-    by_name: dict[str, list[AnyMeasurement]],
-) -> dict[str, list[AnyMeasurement]]:
+    by_name: dict[str, list[MeasurementType]],
+) -> dict[str, list[MeasurementType]]:
     """Add the number of parameters to the names that models of different sizes share.
 
     Names contain rounded numbers.
     """
-    split: dict[str, list[AnyMeasurement]] = defaultdict(list)
+    split: dict[str, list[MeasurementType]] = defaultdict(list)
     for name, members in by_name.items():
         sizes = {member.model.parameters for member in members}
         if len(sizes) == 1:
@@ -315,24 +315,24 @@ def are_seeds(measurements: Sequence[Measurement | ProbeMeasurement]) -> bool:
     """
     for repeats in _by_case(measurements):
         # Two measurements of one run at one length are not seeds.
-        if len({repeat.model.run_key for repeat in repeats}) < len(repeats):
+        if len({repeat.model.checkpoint_key for repeat in repeats}) < len(repeats):
             return False
-    runs = {measurement.model.run_key for measurement in measurements}
+    runs = {measurement.model.checkpoint_key for measurement in measurements}
     if len(runs) == 1:
         return True
     seeds: dict[tuple, int] = {}  # by run
     hashes: dict[tuple[str | None, str], set[str | None]] = defaultdict(set)  # by corpus and split
     for measurement in measurements:
         if measurement.model.seed is not None:
-            seeds[measurement.model.run_key] = measurement.model.seed
+            seeds[measurement.model.checkpoint_key] = measurement.model.seed
         hashes[measurement.corpus, measurement.subset].add(measurement.data_sha256)
     has_same_data = all(len(values) == 1 and None not in values for values in hashes.values())
     return has_same_data and len(set(seeds.values())) == len(runs)
 
 
-def _by_case(measurements: Iterable[AnyMeasurement]) -> list[list[AnyMeasurement]]:
+def _by_case(measurements: Iterable[MeasurementType]) -> list[list[MeasurementType]]:
     """Group repeats of a measurement, such as its values for several seeds."""
-    groups: dict[tuple, list[AnyMeasurement]] = defaultdict(list)
+    groups: dict[tuple, list[MeasurementType]] = defaultdict(list)
     for measurement in measurements:
         groups[measurement.case_key].append(measurement)
     return list(groups.values())

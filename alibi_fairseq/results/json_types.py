@@ -29,7 +29,7 @@ class JsonObject(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
 
-class Record(BaseModel):
+class StrictObject(BaseModel):
     """JSON object of exactly the stated keys and types, with finite numbers."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)

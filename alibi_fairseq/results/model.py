@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, TypeAdapter
 
 from ..positions.spec import MethodSpec
-from .json_types import NonEmptyStr, NonNegativeInt, PositiveCount, Record, Sha256
+from .json_types import NonEmptyStr, NonNegativeInt, PositiveCount, Sha256, StrictObject
 
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
@@ -24,7 +24,7 @@ def _read_method(content: object) -> MethodSpec:
     return _METHOD_TYPE.validate_python(content)
 
 
-class Model(Record):
+class Model(StrictObject):
     """Evaluated model. None means unknown.
 
     Attributes:
@@ -115,7 +115,7 @@ class Model(Record):
         )
 
     @property
-    def run_key(self) -> tuple:
+    def checkpoint_key(self) -> tuple:
         """Identity of the checkpoint among checkpoints of equal models.
 
         A known hash identifies it together with the file name, wherever its folder is.
@@ -147,10 +147,10 @@ class Model(Record):
 
     @property
     def tokens_per_update(self) -> int | None:
-        """Tokens per update that the training was asked for. The last of a pass may have fewer."""
+        """Requested tokens per update. The last update of an epoch may have fewer."""
         values = self.options or {}
         processes = _whole_number(values.get("distributed_world_size", ""))
-        passes = _whole_number(values.get("update_freq", "1"))
+        batches = _whole_number(values.get("update_freq", "1"))
         multiple = _whole_number(values.get("required_batch_size_multiple", "8"))  # default
         limits = []
         max_tokens = _whole_number(values.get("max_tokens", ""))
@@ -160,19 +160,19 @@ class Model(Record):
             sequences = _whole_number(values.get(option, ""))
             if sequences:
                 limits.append(sequences)
-        if not (processes and passes and multiple and limits):
+        if not (processes and batches and multiple and limits):
             return None
         sequences = min(limits)
         if sequences > multiple:
             sequences -= sequences % multiple
-        return processes * passes * sequences * self.train_length
+        return processes * batches * sequences * self.train_length
 
     @property
     def options_of_any_corpus(self) -> tuple[tuple[str, str], ...]:
         """Options of the training without those that depend on the data.
 
-        The learning rate is tuned on it, and the size of its validation split determines how often
-        a run is saved.
+        The learning rate is tuned on the data, and the size of the validation split determines how
+        often a run is saved.
         """
         options = dict(self.options or {})
         for name in ("data", "lr", "save_interval_updates"):

@@ -1,4 +1,4 @@
-"""Names of methods, models, texts, and machines in tables and figures."""
+"""Names of models, runs, texts, and machines in tables and figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .model import Model
 from .record import Measurement, ProbeMeasurement, TextKey
 from .results_file import ResultsFile
 
-#: Descriptions of a model or of a run by the name of the fact. Those of a table have equal names.
+#: Texts that describe a model or a run, by the name of the fact. All of a table have equal names.
 Facts = dict[str, str]
 
 
@@ -162,17 +162,17 @@ _UNKNOWN = {
 
 
 def model_facts(model: Model, flags: Iterable[str] = ()) -> Facts:
-    """Describe what is the same for all models of a fair comparison. Unknown facts are empty.
+    """Return the facts of a model that a fair comparison keeps equal. Unknown facts are empty.
 
     Args:
         model: the model.
-        flags: names of further training options to state.
+        flags: names of further options of the method and the training to state.
     """
     options = model.method_and_training_options
     data = options.get("data", "")
     own = {}
     for name in flags:
-        if name in options and name not in model.method.named_options:
+        if name in options and name not in model.method.labeled_options:
             own[name] = _short_path(options[name])
     batch = model.tokens_per_update
     return {
@@ -198,14 +198,15 @@ class TableNames:
     method and training length.
 
     Attributes:
-        flags: training options that make models unequal and are not part of the other facts.
+        flags: options of the method and the training that make models unequal, without those that
+            other facts state.
         stated: names of the facts that differ between models.
     """
 
     def __init__(self, measurements: Iterable[Measurement | ProbeMeasurement]):
         by_model: dict[tuple, Measurement | ProbeMeasurement] = {}
         for measured in measurements:
-            by_model[measured.model.key, _train_text(measured)] = measured
+            by_model[measured.model.key, _train_size_text(measured)] = measured
         table = list(by_model.values())
         self.flags = self._unequal_flags([measured.model for measured in table])
         descriptions = [self._facts(measured) for measured in table]
@@ -218,17 +219,17 @@ class TableNames:
     def _unequal_flags(table: Sequence[Model]) -> list[str]:
         """Return the options that make models unequal, by name."""
         known = [model for model in table if model.options is not None]
-        stated = set(_NO_FLAGS)
+        excluded = set(_NO_FLAGS)
         if len({model.planned_updates for model in known}) > 1:
-            stated |= _SCHEDULE
+            excluded |= _SCHEDULE
         if None not in {model.tokens_per_update for model in known}:
-            stated |= _BATCH
-        return [name for name in _different_options(known) if name not in stated]
+            excluded |= _BATCH
+        return [name for name in _different_options(known) if name not in excluded]
 
     def _facts(self, measured: Measurement | ProbeMeasurement) -> Facts:
         """Return the facts of a measured model, with the size of the training split."""
         facts = model_facts(measured.model, self.flags)
-        facts["training text"] = _train_text(measured)
+        facts["training text"] = _train_size_text(measured)
         return facts
 
     def names_of(self, measurements: Sequence[Measurement | ProbeMeasurement]) -> list[str]:
@@ -255,6 +256,7 @@ class TableNames:
         facts = self._facts(measured)
         for name, text in _UNKNOWN.items():
             facts[name] = facts[name] or text
+        # Facts that distinguish models if those of the whole table do not.
         facts["parameters"] = _parameters_text(model)
         facts["all overrides"] = _overrides_text(model)
         facts["all flags"] = "trained with unknown options"
@@ -266,7 +268,7 @@ class TableNames:
         return facts
 
 
-def _train_text(measured: Measurement | ProbeMeasurement) -> str:
+def _train_size_text(measured: Measurement | ProbeMeasurement) -> str:
     """Return the size of the training split of the data of a measurement; empty if unknown."""
     text = measured.text if isinstance(measured, Measurement) else None
     if text is None or text.train_tokens is None:
@@ -275,7 +277,7 @@ def _train_text(measured: Measurement | ProbeMeasurement) -> str:
 
 
 def _different_options(models: Sequence[Model]) -> list[str]:
-    """Return the names of the training options that differ between models."""
+    """Return the names of the options of the method and the training that differ."""
     all_options = [model.method_and_training_options for model in models]
     different = []
     for name in sorted(set().union(*all_options)):
@@ -347,7 +349,7 @@ def run_names(models: Iterable[Model]) -> dict[tuple, str]:
             "updates": f"{updates} updates",
             "hash": f"checkpoint hash {(model.checkpoint_sha256 or 'unknown')[:8]}",
         }
-        descriptions.setdefault(model.run_key, facts)
+        descriptions.setdefault(model.checkpoint_key, facts)
     shown = distinguishing_facts(list(descriptions.values()), len(descriptions))
     names = {}
     for run, facts in descriptions.items():

@@ -18,9 +18,9 @@ from .json_types import (
     NotNegative,
     Positive,
     PositiveCount,
-    Record,
     Scalar,
     Sha256,
+    StrictObject,
     TotalBits,
 )
 from .model import Model
@@ -32,8 +32,8 @@ MAX_BITS = 1023
 AnyRecord = TypeVar("AnyRecord", bound="ModelRecord")
 
 
-class TextSummary(Record):
-    """Tokenizer, dictionary size, and size of the training split of the data."""
+class TextSummary(StrictObject):
+    """Summary of the training data: tokenizer, size of the dictionary, and size of the split."""
 
     tokenizer: NonEmptyStr | None
     vocabulary: NonNegativeInt | None
@@ -45,8 +45,8 @@ class TextKey(NamedTuple):
     """Identity of the predicted tokens. None means unknown, or no limit of the scored range.
 
     Attributes:
-        documents: how documents are separated. Unless a range of each document is scored, it
-            matters only for a raw text, whose tokens do not span documents.
+        documents: how documents are separated, if a range of each document is scored. A
+            ``raw_text_key`` has it in any case, because its tokens do not span documents.
         tokens_sha256: hash of the token IDs of a raw text.
         bytes: size of a raw text. It replaces ``tokens`` and ``tokens_sha256`` where tokenizers may
             differ (:attr:`Measurement.raw_text_key`).
@@ -81,7 +81,7 @@ class TextKey(NamedTuple):
         return scored
 
 
-class ModelRecord(Record):
+class ModelRecord(StrictObject):
     """Record of one model."""
 
     model: Model
@@ -107,9 +107,9 @@ class Measurement(ModelRecord):
         documents: document boundaries.
         documents_sha256: hash of the positions where documents begin.
         score_from, score_to: scored range of the split, or of each document.
-        document_tokens, document_bits: number of tokens and loss of each document.
+        document_tokens, document_bits: number of tokens and total loss of each document.
         position_ends: last position of each bucket of the loss by position.
-        position_tokens, position_bits: number of tokens and loss of each bucket.
+        position_tokens, position_bits: number of tokens and total loss of each bucket.
         position_errors: standard error of the mean loss of each bucket over windows, in bits per
             token; None for a bucket of one window.
         longest_window: tokens of the longest window.
@@ -153,7 +153,7 @@ class Measurement(ModelRecord):
     @property
     def key(self) -> tuple:
         """Identity of the measurement. Two with the same key have the same loss."""
-        return (self.model.key, self.model.run_key, self.case_key)
+        return (self.model.key, self.model.checkpoint_key, self.case_key)
 
     @property
     def case_key(self) -> tuple:
@@ -162,7 +162,7 @@ class Measurement(ModelRecord):
 
     @property
     def outcome(self) -> float | None:
-        """The measured number."""
+        """Number that must agree when files with the same measurement are merged."""
         return self.loss_bits
 
     @property
@@ -202,7 +202,7 @@ class Measurement(ModelRecord):
 
     @property
     def status(self) -> str:
-        """Reason why there is no perplexity."""
+        """Reason why there is no perplexity, which only numbers of the paper have."""
         return ""
 
     @property
@@ -292,7 +292,7 @@ class ProbeMeasurement(ModelRecord):
     @property
     def key(self) -> tuple:
         """Identity of the measurement. Two with the same key have the same accuracy."""
-        return (self.model.key, self.model.run_key, self.case_key)
+        return (self.model.key, self.model.checkpoint_key, self.case_key)
 
     @property
     def case_key(self) -> tuple:
@@ -301,7 +301,7 @@ class ProbeMeasurement(ModelRecord):
 
     @property
     def outcome(self) -> float:
-        """The measured number."""
+        """Number that must agree when files with the same measurement are merged."""
         return self.accuracy
 
 
@@ -310,7 +310,7 @@ AnyMeasurement = Measurement | ProbeMeasurement
 
 
 class Validation(ModelRecord):
-    """Validation of a model during its training. All other numbers are since its beginning.
+    """Validation of a model during its training. Times and speeds count from its beginning.
 
     Attributes:
         model: the model, with the update count of the validation.
@@ -344,15 +344,15 @@ class Validation(ModelRecord):
     @property
     def key(self) -> tuple:
         """Identity of the validation. Two with the same key have the same loss."""
-        return (self.model.key, self.model.run_key, self.subset)
+        return (self.model.key, self.model.checkpoint_key, self.subset)
 
     @property
     def outcome(self) -> float:
-        """The measured number."""
+        """Number that must agree when files with the same measurement are merged."""
         return self.loss_bits
 
 
-class Benchmark(Record):
+class Benchmark(StrictObject):
     """Measurement of speed or memory.
 
     Attributes:
@@ -384,7 +384,7 @@ class Benchmark(Record):
 
     @property
     def outcome(self) -> Mapping[str, Any]:
-        """The measured numbers."""
+        """Numbers that must agree when files with the same measurement are merged."""
         return self.measured
 
 

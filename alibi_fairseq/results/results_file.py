@@ -12,8 +12,8 @@ from .json_types import (
     NotNegative,
     Positive,
     PositiveCount,
-    Record,
     Sha256,
+    StrictObject,
 )
 from .record import Benchmark, Measurement, ProbeMeasurement, Validation
 
@@ -47,7 +47,7 @@ class Provenance(JsonObject):
     parts: list[Provenance] = []
 
 
-class ResultsFile(Record):
+class ResultsFile(StrictObject):
     """Content of a results file.
 
     Attributes:

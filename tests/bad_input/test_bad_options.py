@@ -36,7 +36,7 @@ TRAINING = {
     "--position-method rotary,none": "--position-method rotary,none names 2 layers",
     "--position-method rotary --rotary-percent 0.3": "--rotary-percent 0.3 rotates",
     "--position-method rotary --p-rope 0.5 --rotary-percent 0.5": "--p-rope cannot be combined",
-    "--position-method rotary --rotary-scaling yarn": "--rotary-scaling must be none, or pi",
+    "--position-method rotary --rotary-scaling yarn": "--rotary-scaling must be none, or one of pi",
     "--position-method t5 --t5-max-distance 16": "--t5-max-distance must be an integer above 16",
     "--p-rope 0.5": "--p-rope applies only to position method rotary",
     "--attention-window 8k": "--attention-window must be a number of tokens",

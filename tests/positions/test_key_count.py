@@ -8,7 +8,7 @@ from conftest import random_tokens, small_model
 
 from alibi_fairseq.attention.score_scale import SCORE_SCALINGS
 from alibi_fairseq.positions import METHODS, all_options, method_options
-from alibi_fairseq.positions.options import SCALINGS
+from alibi_fairseq.positions.options import ROTARY_SCALINGS
 
 TRAIN_LENGTH = 16
 #: A scaling may begin past the training length, so the prefix ends there.
@@ -22,7 +22,7 @@ LONGROPE_FACTORS = ["--longrope-short-factors", "1,1,1,1", "--longrope-long-fact
 def rotary_scaling_flags() -> list[list[str]]:
     fixed = []
     dynamic = []
-    for kind in SCALINGS:
+    for kind in ROTARY_SCALINGS:
         flags = ["--rotary-scaling", f"{kind}:2"]
         if kind == "longrope":
             flags += LONGROPE_FACTORS

@@ -19,7 +19,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.huggingface import conversion
 from alibi_fairseq.positions import MethodSpec, PositionConfig, alibi_slopes, build_position_method
 from alibi_fairseq.positions.alibi import random_slopes
-from alibi_fairseq.positions.options import slopes_option
+from alibi_fairseq.positions.options import slopes_from_file
 
 FLAGS = "--task language_modeling --tokens-per-sample 16 --max-tokens 64 --max-update 2"
 
@@ -227,9 +227,9 @@ def test_checkpoint_holds_trained_slopes(tmp_path):
 @pytest.mark.parametrize("text", ["0.5 0.25\n0.125", "0.5,0.25,\n0.125\n"])
 def test_option_reads_file(tmp_path, text):
     (tmp_path / "slopes").write_text(text, encoding="utf-8")
-    assert slopes_option(str(tmp_path / "slopes")) == "0.5,0.25,0.125"
+    assert slopes_from_file(str(tmp_path / "slopes")) == "0.5,0.25,0.125"
 
 
 @pytest.mark.parametrize("text", ["paper", "trainable", "random", "0.5,0.25", "1e-3"])
 def test_option_keeps_names_and_numbers(text):
-    assert slopes_option(text) == text
+    assert slopes_from_file(text) == text
