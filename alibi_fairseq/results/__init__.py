@@ -1,5 +1,5 @@
-"""Results: schema, results files, measurements, provenance, and manifests.
+"""Results: records, results files, groups of measurements and their names, and provenance.
 
-The package imports neither fairseq nor another package of this project except ``errors.py`` and
-``files.py``.
+Read ``record.py``, ``model.py``, and ``groups.py`` first. The package imports no fairseq, and of
+this project only lower layers: errors, files, and the names of position methods.
 """
