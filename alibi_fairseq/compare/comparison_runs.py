@@ -15,7 +15,6 @@ from ..positions.plugin_sources import plugin_sha256
 from ..results.data_folder import DataFolder
 from ..results.names import model_label
 from ..runs.eval_step import EvalStep, ProbeEvalStep
-from ..runs.run import Run
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .config_values import at_length, tokens_at
@@ -56,16 +55,14 @@ def list_runs(
     for spec in comparison.model_specs():
         corpus = corpora[spec.corpus]
         data = data_folder(corpus, spec.train_length, folder)
-        lr = comparison.lr[0]
-        trials: tuple[Run, ...] = ()
-        tuning = None
         if len(comparison.lr) > 1:
             tuning = tuning_of(comparison, spec, data, folder, tuned or folder)
-            lr = tuning.lr
-            trials = tuning.trials
-        run = build_run(comparison, spec, data, folder, lr)
-        eval_steps = tuple(eval_steps_of(comparison, corpus, spec, run.folder))
-        run = replace(run, trials=trials, eval_steps=eval_steps, tuning=tuning)
+            run = build_run(comparison, spec, data, folder, tuning.lr)
+            run = replace(run, trials=tuning.trials, tuning=tuning)
+        else:
+            run = build_run(comparison, spec, data, folder, comparison.lr[0])
+        eval_steps = eval_steps_of(comparison, corpus, spec, run.folder)
+        run = replace(run, eval_steps=tuple(eval_steps))
         runs.append(ComparisonRun(spec, run))
     return runs
 

@@ -1,11 +1,15 @@
 """Results of an evaluation step that exist already."""
 
+import yaml
+from fakes import Commands
 from results_documents import document, evaluation_record
 
+from alibi_fairseq.cli import main
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.results.files import save_results_file
+from alibi_fairseq.runs import child_process
 
 
 def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
@@ -38,3 +42,25 @@ def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
     assert test_step.is_outdated(on_test.run.model_of(test_step))
     (other_step,) = on_other_tokens.run.eval_steps
     assert other_step.is_outdated(run.model_of(other_step))
+
+
+def test_evaluations_as_trained_and_as_variant_are_both_kept(data_bin, tmp_path, monkeypatch):
+    """They have the same checkpoint, splits, and strides."""
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    config = {
+        "corpora": [{"name": "mine", "data": str(data_bin)}],
+        "methods": "alibi",
+        "train_lengths": 16,
+        "eval_lengths": 16,
+        "updates": 4,
+        "tokens_per_update": 128,
+        "variants": {"alibi": {"limited": {"attention_window": 8}}},
+    }
+    path = tmp_path / "comparison.yaml"
+    path.write_text(yaml.safe_dump(config))
+    command = ["compare", str(path), "--out", str(tmp_path / "out"), "--parallel", "1"]
+    assert main(command) == 0
+    assert commands.ran == ["train", "eval", "eval"]
+    assert main(command) == 0
+    assert commands.ran == ["train", "eval", "eval"]
