@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -16,6 +15,7 @@ from tqdm import tqdm
 from ..errors import INTERRUPTED, STOPPED_EARLY
 from ..progress_bar import make_progress_bar
 from .execution import DEFAULT_SLOT, Slot, Stopped, execute_command
+from .log_reader import LogReader
 
 #: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
@@ -95,7 +95,7 @@ class ChildProcess:
             ) as bar,
         ):
             output.seek(0, os.SEEK_END)
-            reader = _LogReader(output, bar)
+            reader = LogReader(output, bar)
             code = execute_command(self.argv, stop_signal, log, reader.read, slot)
         return code, f"See {self.log}. Its last line is: {reader.reason}"
 
@@ -106,65 +106,3 @@ class ChildProcess:
         log.write(f"$ {self.command_line}\n")
         log.flush()
         return log
-
-
-@dataclass
-class _LogReader:
-    """Reader of the lines that a command appends to its log.
-
-    Attributes:
-        output: the log, at the position from which it is read.
-        bar: progress bar, moved by the lines of a training.
-        unread: incomplete last line.
-        last_line: last complete line that is not blank.
-        error_line: last line that reports an error.
-    """
-
-    output: IO
-    bar: tqdm
-    unread: str = ""
-    last_line: str = ""
-    error_line: str = ""
-
-    def read(self) -> None:
-        """Read the lines that were appended since the last call."""
-        text = self.unread + self.output.read()
-        *complete_lines, self.unread = text.split("\n")
-        for line in complete_lines:
-            if not line.strip():
-                continue
-            self.last_line = line
-            if ": error: " in line:
-                self.error_line = line
-            advance(self.bar, line)
-
-    @property
-    def reason(self) -> str:
-        """Line that most likely gives the reason of a failure."""
-        return (self.error_line or self.unread or self.last_line).strip()
-
-
-def advance(bar: tqdm, line: str) -> None:
-    """Move a bar to the update in a line of ``fairseq-train --log-format json``, if any."""
-    _, brace, rest = line.partition("| train_inner | {")
-    if not brace:
-        return
-    report = json.loads("{" + rest)
-    updates = int(report["num_updates"])
-    # Not refreshed: in a log, each refresh is a line.
-    bar.set_postfix_str(f"loss {report['loss']} bits", refresh=False)
-    if bar.n == 0:
-        _start_at(bar, updates)
-    else:
-        bar.update(updates - bar.n)
-
-
-def _start_at(bar: tqdm, updates: int) -> None:
-    """Start the clock of a bar at its first update.
-
-    A resumed training did all updates before that one earlier, so they do not count for the rate.
-    """
-    bar.initial = updates
-    bar.n = updates
-    bar.last_print_n = updates
-    bar.unpause()
