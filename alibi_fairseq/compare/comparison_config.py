@@ -212,7 +212,7 @@ class ComparisonConfig:
         for name in ("variants", "method_flags"):
             for method in getattr(self, name):
                 if method not in methods:
-                    used = sorted(other.notation for other in methods)
+                    used = sorted(used_method.notation for used_method in methods)
                     raise UserInputError(
                         f"{name}: '{method.notation}' is not one of the methods "
                         f"({', '.join(used)}), so it has no effect. Write it as in methods, or "

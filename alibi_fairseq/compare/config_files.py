@@ -33,7 +33,7 @@ def load_config(path: str | Path, kind: type = ComparisonConfig) -> Any:
 def from_mapping(
     values: object, kind: type = ComparisonConfig, flags: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
-    """Create a configuration from plain values, such as those of YAML.
+    """Create a configuration from plain values, such as a YAML file has.
 
     Args:
         values: values by key. A single value may stand for a list of one.

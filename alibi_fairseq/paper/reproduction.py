@@ -139,9 +139,9 @@ class ReproductionExperiment(Experiment):
                 checkpoints += 1  # a copy of the last one
             saving = training.recipe.options["checkpoint"]
             if "save_interval_updates" in saving:
-                kept = saving["keep_interval_updates"]  # saved within an epoch
-                assert isinstance(kept, int)
-                checkpoints += kept
+                num_kept = saving["keep_interval_updates"]  # saved within an epoch
+                assert isinstance(num_kept, int)
+                checkpoints += num_kept
             costs.append(run_cost(training.recipe, run.updates, gpus, checkpoints))
         return [cost_table(costs), ""]
 

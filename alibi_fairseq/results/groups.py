@@ -115,7 +115,7 @@ def group_by_model(
 ) -> list[ModelMeasurements[MeasurementType]]:
     """Group measurements by model, in table order. Of equal measurements, the first is kept.
 
-    Methods without a place in that order, such as those of a plugin, follow the method that comes
+    Methods without a place in that order, such as plugin methods, follow the method that comes
     before them in the measurements. Models that differ in more than the seed have separate groups,
     named by the difference. Where models differ in more than the position method, each name states
     this (:class:`.TableNames`). Runs also have separate groups unless they are known to have

@@ -256,7 +256,7 @@ class TableNames:
         facts = self._facts(measured)
         for name, text in _UNKNOWN.items():
             facts[name] = facts[name] or text
-        # Facts that distinguish models if those of the whole table do not.
+        # Facts that distinguish models if the facts of the whole table do not.
         facts["parameters"] = _parameters_text(model)
         facts["all overrides"] = _overrides_text(model)
         facts["all flags"] = "trained with unknown options"

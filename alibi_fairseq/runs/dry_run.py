@@ -25,7 +25,7 @@ def format_dry_run(experiment: Experiment) -> str:
 
 
 def _command_lines(experiment: Experiment, runs: Sequence[Run], trials: Sequence[Run]) -> list[str]:
-    """Return the commands of the runs, each after those of its unfinished trials."""
+    """Return the commands of the runs, each after the commands of its unfinished trials."""
     runs_by_name = {run.name: run for run in (*trials, *runs)}
     items = make_work_items(experiment, runs)
     lines = []

@@ -51,7 +51,7 @@ class Run:
         eval_steps: evaluation steps, in order.
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
-        launcher: interpreter arguments in front of the training command, such as those of torchrun.
+        launcher: interpreter arguments in front of the training command, such as torchrun's.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
     """

@@ -17,8 +17,8 @@ def make_slots(
 
     Args:
         run_count: number of runs and trials, complete or not. If the number of threads depended on
-            the unfinished ones, the results of a resumed run would not be bitwise identical to
-            those of an uninterrupted one.
+            the unfinished ones, a resumed run would not have bitwise identical results to an
+            uninterrupted one.
         gpus: number of GPUs of each run on a machine with GPUs. 0: runs use the CPU.
         threads: number of threads of each run on a CPU (default: an equal division of the cores).
         parallel: number of slots (default: as many as the machine has GPUs or cores for).
