@@ -378,7 +378,7 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch, few_timed
     assert probe[1].endswith("%")
     measured = load_results_file(tmp_path / "out" / "speeds.json").records
     cases = [(record.model.method.notation, record.case["phase"]) for record in measured]
-    models = ("root", "root_exponent_0.75", "sinusoidal")
+    models = ("root", "root/exponent=0.75", "sinusoidal")
     assert sorted(cases) == [(name, phase) for name in models for phase in ("evaluate", "train")]
     assert all(len(record.measured["round_seconds"]) == 3 for record in measured)
     probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")

@@ -16,7 +16,6 @@ from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.compare.speeds import key_of, load_or_measure_speeds, ratios, speeds_note
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.perplexity_by_length import length_table
-from alibi_fairseq.results import names
 from alibi_fairseq.results.model import Model
 from alibi_fairseq.results.record import Benchmark, Measurement
 
@@ -149,7 +148,7 @@ def test_speeds_are_measured_again_after_an_edit(data_bin, tmp_path, timed_lengt
     )
     for version in ("a" * 64, "a" * 64, "b" * 64):
         version_of = {("alibi",): version}  # as if ALiBi came from a plugin
-        monkeypatch.setattr(names, "plugin_sha256", version_of.get)
+        monkeypatch.setattr(speeds, "plugin_sha256", version_of.get)
         speed_columns(comparison, tmp_path)
     assert timed_lengths == [16, 16]
 
