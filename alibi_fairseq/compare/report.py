@@ -30,7 +30,7 @@ from ..runs.run import Run
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
 from .comparison_runs import ComparisonRun
-from .speeds import load_or_measure_speeds, ratios, speeds_note
+from .speed_columns import ratios, speeds_note
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class ComparisonReport:
         columns: dict = {}
         notes = []
         if self.speeds:
+            from .speeds import load_or_measure_speeds  # imports PyTorch
+
             speeds = load_or_measure_speeds(self.comparison, self.folder)
             columns.update(ratios(speeds.records))
             notes.append(speeds_note(speeds))

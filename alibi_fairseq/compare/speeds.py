@@ -23,7 +23,6 @@ from ..machine import cores
 from ..positions import MethodSpec
 from ..positions.plugin_sources import plugin_sha256
 from ..progress_bar import make_progress_bar
-from ..reporting.perplexity_by_length import MEMORY, TRAINING_SPEED, Columns
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_folders
 from ..results.files import (
@@ -32,9 +31,7 @@ from ..results.files import (
     load_training,
     save_results_file,
 )
-from ..results.groups import ModelKey
 from ..results.model import Model
-from ..results.names import machine_of
 from ..results.provenance import collect_provenance
 from ..results.record import Benchmark
 from ..results.results_file import BenchmarkFile, Provenance
@@ -42,13 +39,10 @@ from ..runs.run import Run
 from .comparison_config import ComparisonConfig
 from .comparison_runs import list_runs
 from .config_values import tokens_at
+from .speed_columns import BASELINE, is_evaluation
 
 #: Number of timed rounds. One untimed round comes first.
 ROUNDS = 15
-#: Position method that speeds and memory are relative to.
-BASELINE = "sinusoidal"
-#: Column titles of the speeds, by phase.
-SPEED_TITLES = {"train": TRAINING_SPEED, "evaluate": "evaluation speed"}
 
 
 class TimedModel:
@@ -264,21 +258,6 @@ def load_or_measure_speeds(comparison: ComparisonConfig, folder: Path) -> Benchm
     return measure_speeds(runs, longest, path)
 
 
-def speeds_note(results: BenchmarkFile) -> str:
-    """Return the sentence on the conditions of speeds and memory."""
-    lengths = {str(record.case["tokens"]) for record in results.records if is_evaluation(record)}
-    return (
-        "Speeds and memory are ratios to sinusoidal embeddings of the same training length. "
-        f"Evaluation speed is that of windows of {' or '.join(lengths)} tokens. "
-        f"Machine: {machine_of(results)}."
-    )
-
-
-def is_evaluation(record: Benchmark) -> bool:
-    """Return True if a record is the speed of an evaluation, and not of a training."""
-    return record.case["phase"] == "evaluate"
-
-
 def has_speeds(records: Sequence[Benchmark], runs: Sequence[Run], length: int) -> bool:
     """Return True if records hold the speeds of exactly these runs at an evaluation length."""
     wanted = set()
@@ -298,55 +277,3 @@ def has_speeds(records: Sequence[Benchmark], runs: Sequence[Run], length: int) -
 def timed_key(model: Model) -> tuple:
     """Return what the speed of a model depends on."""
     return (model.method, model.plugin_sha256, model.options_of_any_corpus)
-
-
-def ratios(records: Sequence[Benchmark]) -> Columns:
-    """Return speeds and memory relative to the baseline, as table columns.
-
-    A speed is the median, over rounds, of the ratio within a round.
-    """
-    columns: dict[str, dict] = {title: {} for title in (*SPEED_TITLES.values(), MEMORY)}
-    for record in records:
-        base = baseline_of(record, records)
-        if base is None:
-            continue
-        key = key_of(record)
-        base_seconds: Any = base.measured["round_seconds"]
-        seconds: Any = record.measured["round_seconds"]
-        speedups = [before / after for before, after in zip(base_seconds, seconds)]
-        title = SPEED_TITLES[str(record.case["phase"])]
-        columns[title][key] = f"{statistics.median(speedups):.2f}"
-        base_memory: Any = base.measured.get("peak_memory_mb")
-        memory: Any = record.measured.get("peak_memory_mb")
-        if base_memory and memory:
-            columns[MEMORY][key] = f"{memory / base_memory:.2f}"
-    return columns
-
-
-def key_of(record: Benchmark) -> ModelKey:
-    """Return the key of a timed model in tables of perplexity."""
-    assert record.model is not None
-    return record.model.method, record.model.train_length, options_of(record)
-
-
-def options_of(record: Benchmark) -> tuple[tuple[str, str], ...]:
-    """Return the training options of a timed model that are the same for all corpora."""
-    assert record.model is not None
-    return record.model.options_of_any_corpus
-
-
-def baseline_of(record: Benchmark, records: Sequence[Benchmark]) -> Benchmark | None:
-    """Return the record of the baseline with the same phase and training length, or None.
-
-    A model with more options is not the baseline.
-    """
-    baseline = MethodSpec.plain(BASELINE)
-    candidates = []
-    for candidate in records:
-        assert candidate.model is not None
-        assert record.model is not None
-        same_phase = candidate.case["phase"] == record.case["phase"]
-        same_length = candidate.model.train_length == record.model.train_length
-        if candidate.model.method == baseline and same_phase and same_length:
-            candidates.append(candidate)
-    return min(candidates, key=lambda candidate: len(options_of(candidate)), default=None)

@@ -13,7 +13,8 @@ from results_documents import cells_of, document, evaluation_record
 from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.speeds import key_of, load_or_measure_speeds, ratios, speeds_note
+from alibi_fairseq.compare.speed_columns import key_of, ratios, speeds_note
+from alibi_fairseq.compare.speeds import load_or_measure_speeds
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results.model import Model
