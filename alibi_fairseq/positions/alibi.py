@@ -6,14 +6,14 @@ Formula: softmax(q_i·k_j/√D − m_h·(i − j)), with one fixed slope m_h per
 the scaled scores and is not scaled itself (footnote 10 of the paper).
 Cost: no parameters, and one addition per score. Only the H slopes are stored.
 Past the training length: extrapolates. On WikiText-103, perplexity improves fast up to about twice
-the training length, then slowly. It is best at 3 to 24 times the training length and constant from
-there (Tables 2-4). At 1.3B parameters it is best near twice the training length, and then degrades
-to more than the perplexity at the training length (Figure 6).
+the training length, then slowly. It is best at 3 to 24 times the training length, and constant at
+longer lengths (Tables 2-4). At 1.3B parameters it is best near twice the training length, and then
+degrades to more than the perplexity at the training length (Figure 6).
 
 Position interpolation (Al-Khateeb et al. 2023, https://arxiv.org/abs/2310.13017) divides the slopes
 by L_eval / L_train. The largest bias then remains the one seen in training. ``alibi_scale`` is a
-factor, or ``dynamic`` for max(1, S / train_length) in every forward pass over S tokens, cached ones
-included. S also counts tokens outside an attention window. With ``dynamic``, a cached token was
+factor, or ``dynamic``: max(1, S / train_length) in every forward pass. S is the number of tokens,
+with cached ones and those outside an attention window. With ``dynamic``, a cached token was
 computed with the bias of an earlier length. Past the training length, incremental decoding
 therefore differs from a single pass. With a fixed factor, both are equal.
 
@@ -60,9 +60,9 @@ def alibi_slopes(num_heads: int, bias_max: float = BIAS_MAX) -> Tensor:
     """Return the slope of each head, equal to the authors' code.
 
     For a power of two n: 2^(−8/n), 2^(−16/n), … 2^(−8) (paper, section 3), with ``bias_max`` for 8.
-    Otherwise, e.g. for the 12 heads of ``alibi_lm_small``, this follows the authors' code and not
-    section 3, whose formula would give 2^(−8/12), 2^(−16/12), …: the slopes of the next lower power
-    of two c, followed by every other slope of 2c. That sequence is not monotone.
+    Otherwise: the slopes of the next lower power of two c, followed by every other slope of 2c.
+    This is the authors' code and not section 3, whose formula would give 2^(−8/12), 2^(−16/12), …
+    for 12 heads. The sequence is not monotone.
 
     Args:
         num_heads: number of attention heads H ≥ 1.

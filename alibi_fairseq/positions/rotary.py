@@ -3,8 +3,8 @@
 Paper: Su et al. 2021, "RoFormer", https://arxiv.org/abs/2104.09864.
 
 Formula: in every layer, features i and i + D/2 of each query and key head are rotated as a pair by
-the angle p·θ^(−2i/D). A score then depends only on the distance between the two positions. The base
-θ is 10000 (``rotary_base``).
+the angle p·θ^(−2i/D) at position p. A score then depends only on the distance between the two
+positions. The base θ is 10000 (``rotary_base``).
 Layout: as in GPT-NeoX, pair i is (x_i, x_{i + D/2}). The paper pairs neighbors, (x_2i, x_{2i+1}).
 The layouts differ by a fixed permutation of the features, which the learned projections absorb.
 Weights trained with one layout must be permuted for the other.
@@ -14,15 +14,16 @@ Tables 2-4).
 
 Two options leave features without a position:
 
-- ``rotary_percent`` P (GPT-NeoX, Black et al. 2022, https://arxiv.org/abs/2204.06745): the first
-  r = ⌊P·D⌋ features rotate as a head of size r; the others are not rotated.
+- ``rotary_percent`` P (GPT-NeoX, Black et al. 2022, https://arxiv.org/abs/2204.06745), a fraction
+  despite its name: the first r = ⌊P·D⌋ features rotate as a head of size r; the others are not
+  rotated.
 - ``p_rope`` P (Barbero et al. 2024, https://arxiv.org/abs/2410.06205): of the pairs (i, i + D/2),
   the ⌊P·D/2⌋ fastest keep their frequencies, and the others get frequency 0.
 
 ``rotary_scaling`` slows the rotation for longer input, see ``rotary_frequencies.py``. With
 ``dynamic`` and ``longrope``, the rotation depends on the input length. As with ALiBi's ``dynamic``,
-a cached key keeps the rotation of an earlier length. Past L, incremental decoding therefore differs
-from a single pass. With the other scalings, both are equal.
+a cached key keeps the rotation of an earlier length. Past the training length, incremental decoding
+therefore differs from a single pass. With the other scalings, both are equal.
 """
 
 from __future__ import annotations
@@ -104,23 +105,25 @@ class Rotary(PositionMethod):
 
     def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
         positions = torch.arange(start, start + length, dtype=torch.float32, device=device)
-        frequencies, size = self.frequencies(start + length, device)
+        frequencies, magnitude = self.frequencies(start + length, device)
         angles = positions[:, None] * frequencies  # (T, r/2)
-        cos = angles.cos() * size
-        sin = angles.sin() * size
+        cos = angles.cos() * magnitude
+        sin = angles.sin() * magnitude
         return lambda q, k: (apply_rotary(q, cos, sin), apply_rotary(k, cos, sin))
 
     def frequencies(self, keys: int, device: torch.device) -> tuple[Tensor, float]:
-        """Return the frequencies, (r/2,), at ``keys`` tokens, and the factor of q and k."""
+        """Return the frequencies, (r/2,), at ``keys`` tokens, and the magnitude of q and k."""
         base = self.options.rotary_base
-        size = 1.0
+        magnitude = 1.0
         if self.scaling is None:
             frequencies = pair_frequencies(self.features, device, base)
         else:
-            frequencies, size = scaled_frequencies(self.scaling, keys, self.features, device, base)
+            frequencies, magnitude = scaled_frequencies(
+                self.scaling, keys, self.features, device, base
+            )
         if self.options.p_rope < 1:
             frequencies[int(self.options.p_rope * self.features // 2) :] = 0
-        return frequencies, size
+        return frequencies, magnitude
 
 
 def check_rotary_options(options: RotaryOptions, config: PositionConfig) -> None:
@@ -132,16 +135,24 @@ def check_rotary_options(options: RotaryOptions, config: PositionConfig) -> None
             f"{config.head_dim} features of a head. Choose a fraction that gives an even number "
             "above 0, or another number of heads."
         )
-    kind = "pi" if options.rotary_scaling is None else options.rotary_scaling.kind
-    if options.p_rope < 1 and (options.rotary_percent < 1 or kind != "pi"):
-        conflict = "--rotary-percent" if options.rotary_percent < 1 else f"--rotary-scaling {kind}"
+    if options.p_rope == 1:
+        return
+    scaling = options.rotary_scaling
+    conflict = ""
+    if options.rotary_percent < 1:
+        conflict = "--rotary-percent"
+    elif scaling is not None and scaling.kind != "pi":
+        conflict = f"--rotary-scaling {scaling.kind}"
+    if conflict:
         raise UserInputError(f"--p-rope cannot be combined with {conflict}. Drop one of the two.")
 
 
 def complete_scaling(
     options: RotaryOptions, config: PositionConfig, pairs: int
 ) -> RotaryScaling | None:
-    """Return the scaling with the length that it implies, and with the divisors of ``longrope``.
+    """Return the scaling with its original length, and with the divisors of ``longrope``.
+
+    Without an original length in the option, it is the training length.
 
     Raises:
         UserInputError: there are divisors without ``longrope``, or not one for each pair.
@@ -151,9 +162,10 @@ def complete_scaling(
         "--longrope-short-factors": options.longrope_short_factors,
         "--longrope-long-factors": options.longrope_long_factors,
     }
-    has_lists = scaling is not None and scaling.kind == "longrope"
+    needs_lists = scaling is not None and scaling.kind == "longrope"
+    expected = pairs if needs_lists else 0
     for flag, divisors in lists.items():
-        if len(divisors) != pairs * has_lists:
+        if len(divisors) != expected:
             raise UserInputError(
                 f"{flag} has {len(divisors)} numbers. --rotary-scaling longrope needs {pairs}, one "
                 "for each pair of rotated features, and any other needs none."

@@ -60,7 +60,7 @@ def scaled_frequencies(
         base: θ of the unscaled rotation.
 
     Returns:
-        (r/2,) in fp32, and a number.
+        (r/2,) in fp32, and the magnitude of q and k.
     """
     length = scaling.original_length
     assert length is not None, "a rotary method knows the length"
@@ -72,9 +72,9 @@ def scaled_frequencies(
         return pair_frequencies(features, device, ntk_base(base, factor, features)), 1.0
     if scaling.kind == "longrope":
         factors = scaling.long_factors if keys > length else scaling.short_factors
-        size = math.sqrt(1 + math.log(factor) / math.log(length))
+        magnitude = math.sqrt(1 + math.log(factor) / math.log(length))
         divisors = torch.tensor(factors, device=device)
-        return 1.0 / (divisors * _inverse_frequencies(features, device, base)), size
+        return 1.0 / (divisors * _inverse_frequencies(features, device, base)), magnitude
     if scaling.kind == "llama3":
         turns = unscaled * length / (2 * math.pi)
         unscaled_weight = (turns - scaling.few_turns) / (scaling.many_turns - scaling.few_turns)
