@@ -130,21 +130,27 @@ def progress_of(runs: Sequence[Run]) -> str:
     return "\n".join(lines)
 
 
-def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkItem]:
+def with_unfinished_trials(runs: Iterable[Run]) -> list[Run]:
     """Return the runs in order, each after its unfinished trials."""
-    items: dict[str, WorkItem] = {}
+    ordered: dict[str, Run] = {}
     for run in runs:
-        trials = run.unfinished_trials
-        for trial in trials:
-            if trial.name not in items:
-                items[trial.name] = WorkItem(trial.name, trial.execute, trial.updates)
+        for trial in run.unfinished_trials:
+            ordered.setdefault(trial.name, trial)
+        ordered[run.name] = run
+    return list(ordered.values())
+
+
+def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkItem]:
+    """Return the work items of runs and their unfinished trials, in order."""
+    items = []
+    for run in with_unfinished_trials(runs):
+        trial_names = tuple(trial.name for trial in run.unfinished_trials)
         execute = run.execute
-        if trials:
+        if trial_names:
             # Its learning rate is known only after the trials.
             execute = partial(_execute_by_name, experiment, run.name)
-        trial_names = tuple(trial.name for trial in trials)
-        items[run.name] = WorkItem(run.name, execute, run.updates, after=trial_names)
-    return list(items.values())
+        items.append(WorkItem(run.name, execute, run.updates, after=trial_names))
+    return items
 
 
 def _execute_by_name(experiment: Experiment, name: str, slot: Slot) -> None:
