@@ -59,7 +59,7 @@ class TextCase(NamedTuple):
 
     @classmethod
     def of(cls, record: Measurement | ProbeMeasurement) -> TextCase:
-        """Return split, length, and stride of a record. Probes have no split or stride."""
+        """Return the case of a record. Probes have no split or stride, so both are fixed."""
         if isinstance(record, ProbeMeasurement):
             return cls("valid", record.length, record.length)
         return cls(record.subset, record.length, record.stride)

@@ -1,7 +1,7 @@
 """Evaluation step of a run: one evaluation of the trained model.
 
 A step is complete if a completion marker in the folder of the run holds and the results file has a
-record of each measurement.
+record of each case.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class EvalStep:
         return bool(self.name)
 
     def data_of(self, model: TrainedModel) -> str:
-        """Return fairseq's data argument of the text to evaluate a model on."""
+        """Return fairseq's data argument of the text to evaluate, which a subclass may change."""
         return model.data
 
     @property
     def settings(self) -> dict:
         """Settings that determine the results, besides split, lengths, and strides.
 
-        Overrides that all steps of a run share are left out.
+        Only a variant has overrides of its own. All steps of a run share the others.
         """
         settings: dict = {}
         if self.config.score_from is not None:
@@ -107,8 +107,8 @@ class EvalStep:
 
     def is_complete(self, model: TrainedModel) -> bool:
         """Return True if all results exist and belong to the model's checkpoint and data."""
-        records = self._records(model)
-        if not self._match_checkpoint(model, records):
+        records = self._load_records(model)
+        if not self._are_of_checkpoint(model, records):
             return False
         if not self._marker(model).holds():
             return False
@@ -116,17 +116,17 @@ class EvalStep:
         return measured.issuperset(self.cases)
 
     def is_outdated(self, model: TrainedModel) -> bool:
-        """Return True if the results have other settings, other data, or another checkpoint."""
+        """Return True if results exist with other settings, other data, or another checkpoint."""
         marker = self._marker(model)
         if marker.path.is_file() and not marker.holds():
             return True
-        records = self._records(model)
+        records = self._load_records(model)
         splits = {TextCase.of(record).subset for record in records}
         if not splits.issubset(self.config.subsets):
             return True
         if not all(self.config.applies_to(record) for record in records):
             return True
-        return not self._match_checkpoint(model, records)
+        return not self._are_of_checkpoint(model, records)
 
     def delete_results(self, model: TrainedModel) -> None:
         """Delete the results file, and the marker that the step is complete."""
@@ -155,7 +155,7 @@ class EvalStep:
         return CompletionMarker(model.folder / f"{name}.json", self.settings, sources)
 
     def _data_files(self, model: TrainedModel) -> list[Path]:
-        """Return the files of the splits. A split is in at least one of several data folders."""
+        """Return the ``.bin`` files of the splits, which may be in any of several data folders."""
         files = []
         for folder in data_folders(self.data_of(model)):
             for subset in self.config.subsets:
@@ -164,18 +164,18 @@ class EvalStep:
                     files.append(file)
         return files
 
-    def _match_checkpoint(self, model: TrainedModel, records: list[AnyMeasurement]) -> bool:
+    def _are_of_checkpoint(self, model: TrainedModel, records: list[AnyMeasurement]) -> bool:
         """Return True if all records were measured with the checkpoint that training wrote."""
         sha256 = model.checkpoint_sha256
         return all(record.model.checkpoint_sha256 == sha256 for record in records)
 
-    def _records(self, model: TrainedModel) -> list[AnyMeasurement]:
+    def _load_records(self, model: TrainedModel) -> list[AnyMeasurement]:
         """Return the records of the model's checkpoint in the results file."""
         if not self.results_path.is_file():
             return []
-        return self._records_of(model, load_evaluation(self.results_path))
+        return self._select_records(model, load_evaluation(self.results_path))
 
-    def _records_of(
+    def _select_records(
         self, model: TrainedModel, results: EvaluationFile | ProbeFile
     ) -> list[AnyMeasurement]:
         """Return the records of the model's checkpoint. A results file belongs to one run."""
@@ -190,12 +190,12 @@ class EvalStep:
     def load_results(self, model: TrainedModel) -> EvaluationFile | ProbeFile:
         """Return the results file without the records of other steps.
 
-        The records have the present data folder of the model, which may have been moved. The
-        records of a step with overridden options are labeled with its name.
+        The data folder in the records is the current one, because it may have been moved. The name
+        of a step with overridden options is the label of its models.
         """
         results = load_evaluation(self.results_path)
         records = []
-        for record in self._records_of(model, results):
+        for record in self._select_records(model, results):
             if TextCase.of(record) in self.cases:
                 options = {**(record.model.options or {}), "data": model.data}
                 label = self.name if self.is_variant else None

@@ -1,11 +1,11 @@
-"""Run: one model, trained and then evaluated.
+"""Run: the training of one model, and its evaluations.
 
 An experiment lists runs, and :mod:`.runner` executes them. A run trains its model; an
 :class:`.EvalStep` evaluates it. The folder of a run contains:
 
 - checkpoints and logs
 - ``settings.json``, written before the first update, with the settings that determine the weights
-- a completion marker for each update count that training has reached
+- a completion marker for each update count that the training has reached, if it keeps a checkpoint
 - a completion marker for each finished evaluation step
 
 Completed steps are not repeated.
@@ -31,12 +31,12 @@ from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
 
 #: Error by which fairseq ends a training whose loss or gradients are not finite.
-DIVERGENCE = "FloatingPointError"
+DIVERGENCE_ERROR = "FloatingPointError"
 
 
 @dataclass(frozen=True)
 class Run:
-    """Model to train and evaluate.
+    """Training of a model, and its evaluations.
 
     Attributes:
         name: unique name within the experiment.
@@ -47,7 +47,7 @@ class Run:
             machine.
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
-        trials: runs that must be complete before this one, such as learning-rate trials.
+        trials: learning-rate trials, which must be complete before this run.
         eval_steps: evaluation steps, in order.
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
@@ -170,7 +170,7 @@ class Run:
                 try:
                     self.training_command(updates).run(slot)
                 except CommandFailedError as failure:
-                    if not self.may_diverge or DIVERGENCE not in str(failure):
+                    if not self.may_diverge or DIVERGENCE_ERROR not in str(failure):
                         raise
                     self._divergence_marker.write()
                     return
@@ -238,7 +238,7 @@ class Run:
         has_settings = self._settings_file.is_file()
         if not has_settings and any(self.folder.glob("checkpoint*.pt")):
             problem = "it holds checkpoints of another training"
-        elif self.training_marker(updates).path.is_file():
+        elif self.training_marker(updates).path.is_file():  # its settings are the same
             checkpoint = self.checkpoint_path(updates).name
             problem = f"{checkpoint} is missing or was changed after the training"
         elif self.saved_updates() > updates:
