@@ -77,7 +77,13 @@ def text_parts(path: Path, target: str) -> list[Part]:
 
 
 def _line_items(path: Path, begin: int, end: int) -> Iterator[list[str]]:
-    """Yield each line that starts between two byte offsets, as an item."""
+    """Yield each line that starts between two byte offsets, as an item.
+
+    Args:
+        path: text file.
+        begin: offset at which a line starts.
+        end: offset before which the last line starts.
+    """
     with open(path, "rb") as stream:
         stream.seek(begin)
         position = begin
@@ -135,7 +141,13 @@ def _write_part(tokenizer: Tokenizer, task: tuple[Path, Part]) -> dict:
 def _tokenize(
     items: Iterable[list[str]], tokenizer: Tokenizer, counts: Counter[str]
 ) -> Iterator[Tensor]:
-    """Yield the dictionary indices of each item, and add its sizes to ``counts``."""
+    """Yield the dictionary indices of each item, and add its sizes to ``counts``.
+
+    Args:
+        items: lines of each item.
+        tokenizer: tokenizer with its dictionary.
+        counts: sums over all items, which are changed.
+    """
     import torch
 
     for batch in batches(items, _BATCH_BYTES, lambda item: sum(map(len, item))):

@@ -207,7 +207,12 @@ def _key(seed: int, file_number: int, offset: int) -> int:
 
 
 def documents_between(chunks: list[Path], low: int, high: int) -> list[tuple[int, bytes]]:
-    """Return key and text of all documents with low ≤ key < high, in the shuffled order."""
+    """Return key and text of all documents with low ≤ key < high, in the shuffled order.
+
+    Args:
+        chunks: files of documents sorted by key.
+        low, high: range of the keys, which are random.
+    """
     documents: list[tuple[int, bytes]] = []
     for chunk in chunks:
         documents += _read_range(chunk, low, high)

@@ -267,6 +267,11 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
     fairseq applies overrides before a checkpoint is validated, so their errors would be blamed on
     the checkpoint. It also ignores options that are newer than the checkpoint.
 
+    Args:
+        state: contents of the checkpoint, which are changed.
+        overrides: values by name of the option.
+        path: path of the checkpoint, for messages.
+
     Raises:
         UserInputError: an override is not a model option, or has an unsafe value.
     """
@@ -292,6 +297,11 @@ def check_dictionary(state: dict, path: Path, data: Path) -> None:
     """Compare the dictionary next to a checkpoint with the data's if the checkpoint has no digest.
 
     Digests, and the size of the dictionary, are checked when the model is built and loaded.
+
+    Args:
+        state: contents of the checkpoint.
+        path: path of the checkpoint.
+        data: data folder of the evaluation.
 
     Raises:
         UserInputError: the dictionaries differ.

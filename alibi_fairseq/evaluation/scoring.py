@@ -124,6 +124,11 @@ def _cut_columns(
 
     In each window, the tokens of a part share a bucket of positions, and they are all in the same
     span or in none.
+
+    Args:
+        batch: windows that score S tokens each.
+        edges: ascending positions in the text at which a span begins or ends.
+        loss_by_position: has the buckets of positions.
     """
     columns = {0, batch[0].num_scored, *loss_by_position.cuts(batch[0])}
     for window in batch:

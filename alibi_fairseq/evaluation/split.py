@@ -45,6 +45,10 @@ class Split:
         the stream. fairseq also uses that symbol where the tokens that a window scores begin with
         a line. There, the previous token is the end-of-sentence symbol anyway, unless the data was
         binarized without it.
+
+        Args:
+            stride: tokens scored per window.
+            device: device of the tensors.
         """
         eos = self.dictionary.eos()
         inputs = np.concatenate([[eos], self.tokens[:-1]])

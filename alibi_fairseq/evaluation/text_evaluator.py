@@ -118,7 +118,11 @@ class TextEvaluator(Evaluator):
         return sum(window.length for window in share_start(windows))
 
     def check(self, model: LoadedModel, case: dict) -> None:
-        """Check that the positions and the memory of a model allow the windows of a case."""
+        """Check that the positions and the memory of a model allow the windows of a case.
+
+        Raises:
+            UserInputError: windows are longer than the positions, or overlap and use memory.
+        """
         model.check_length(case["length"])
         if model.memory_length and case["stride"] < case["length"]:
             raise UserInputError(
@@ -137,6 +141,12 @@ class TextEvaluator(Evaluator):
 
         Lengths beyond the end of the text have the windows of a shorter length.
         ``longest_window`` is the number of inputs of the longest window.
+
+        Args:
+            model: the model.
+            case: ``subset``, ``length``, and ``stride``.
+            earlier: measurements of the same checkpoint.
+            progress: called with the number of inputs after each batch.
 
         Raises:
             UserInputError: a loss is not finite.
@@ -285,6 +295,11 @@ def speed_of_single_windows(
 
     The first windows are timed: one, and a twentieth of all, but at most eight. The first one is
     computed once before, to warm up.
+
+    Args:
+        score: computes the losses of a batch.
+        tensors: the split on the device of the model.
+        batches: all windows of the measurement.
     """
     windows = [window for batch in batches for window in batch]
     num_timed = min(8, 1 + len(windows) // 20)

@@ -126,6 +126,11 @@ def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]
 
     It consists of the largest stride, and the most inputs before the scored ones, that windows use.
     Lengths beyond the end of the text have the windows of a shorter length.
+
+    Args:
+        length: evaluation length in tokens.
+        stride: tokens scored per window.
+        spans: parts of the text in which windows start anew.
     """
     largest_stride = 0
     largest_unscored = 0

@@ -112,6 +112,10 @@ def checkpoint_activations(layer: nn.Module, offload: bool) -> None:
     fairseq's wrapper starts a separate backward pass in each layer. PyTorch's DDP then rejects
     parameters that layers share, such as the table of ``t5`` (pytorch/pytorch#24005). Therefore, it
     only serves to keep inputs in CPU memory, where shared parameters need ``legacy_ddp``.
+
+    Args:
+        layer: the layer, whose ``forward`` is replaced.
+        offload: True to keep the inputs of the layer in CPU memory.
     """
     if offload:
         checkpoint_wrapper(layer, offload_to_cpu=True)
@@ -268,6 +272,12 @@ class AlibiDecoder(TransformerDecoder):
         return x, extra
 
     def _embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
+        """Return the input of the first layer, (B, T, C).
+
+        Args:
+            tokens: (B, T) token IDs.
+            positions: (B, T, C) position embeddings, or None if the method has none.
+        """
         x = self.embed_scale * self.embed_tokens(tokens)  # (B, T, C)
         if self.quant_noise is not None:
             x = self.quant_noise(x)
@@ -288,7 +298,17 @@ class AlibiDecoder(TransformerDecoder):
         memory,
         document_start: Tensor | None = None,
     ) -> list:
-        """Return one attention context per layer; equal biases and windows share one mask."""
+        """Return one attention context per layer; equal biases and windows share one mask.
+
+        Args:
+            method: position method of the model, which may differ between layers.
+            real: (B, S) True for tokens that are not padding, cached ones included.
+            start: number of cached tokens.
+            length: number of new tokens T.
+            memory: (M, B, C) past inputs of each layer, or None.
+            document_start: (B, S) position at which the document of each token begins, or None if
+                attention crosses documents.
+        """
         remembered = memory[0].shape[0] if memory else 0
         keys = remembered + start + length
         padding = hidden_padding(real, self.training)
@@ -323,7 +343,13 @@ class AlibiDecoder(TransformerDecoder):
 
     @staticmethod
     def _remember(length: int, inputs: list[Tensor], memory) -> list[Tensor]:
-        """Copy the last ``length`` inputs of each layer, detached, to free longer tensors."""
+        """Copy the last ``length`` inputs of each layer, detached, to free longer tensors.
+
+        Args:
+            length: number of states to remember.
+            inputs: (T, B, C) inputs of each layer.
+            memory: (M, B, C) states remembered before, or None.
+        """
         if memory:
             inputs = [torch.cat(pair) for pair in zip(memory, inputs)]
         return [x[-length:].detach().clone() for x in inputs]
@@ -356,6 +382,10 @@ def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
 
     Right padding needs no mask: it is in the future of every real token. In training fairseq pads
     on the right; on a GPU, an assertion checks this without making the host wait in each step.
+
+    Args:
+        real: (B, S) True for tokens that are not padding.
+        training: True in training.
     """
     padding = ~real
     has_left_padding = (padding[:, :-1] & real[:, 1:]).any()
@@ -368,8 +398,13 @@ def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
 def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:
     """Return the input and context of a layer that computes only the last positions.
 
-    Earlier positions of x (T, B, C) become memory, which provides keys and values; their queries,
-    output projections and feed-forward activations are not computed.
+    Earlier positions become memory, which provides keys and values; their queries, output
+    projections and feed-forward activations are not computed.
+
+    Args:
+        x: (T, B, C) input of the layer.
+        context: context of the layer for all T positions.
+        last: number of positions to compute.
     """
     earlier = x[:-last]  # (T - last, B, C)
     x = x[-last:]  # (last, B, C)
@@ -384,7 +419,10 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
 
 
 def rotation_of_last(rotation: Rotation | None) -> Rotation | None:
-    """Adapt a rotation of T queries and keys to the last few queries."""
+    """Adapt a rotation of T queries and keys to the last few queries.
+
+    The result pads the queries (B, H, last, D) to T, so that each is rotated by its own position.
+    """
     if rotation is None:
         return None
 

@@ -160,7 +160,12 @@ class AlibiLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def build_embedding(cls, args, dictionary):
-        """Build adaptive or plain token embeddings."""
+        """Build adaptive or plain token embeddings.
+
+        Args:
+            args: options of the model.
+            dictionary: dictionary, whose size is the number of embeddings.
+        """
         if not args.adaptive_input:
             return Embedding(len(dictionary), args.decoder_input_dim, dictionary.pad())
         return AdaptiveInput(
@@ -208,7 +213,13 @@ UNSUPPORTED = ("character_embeddings", "base_layers", "decoder_layers_to_keep")
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise UserInputError if the options are inconsistent."""
+    """Check that the options fit together.
+
+    The position method and its options are checked when they are read.
+
+    Raises:
+        UserInputError: naming the option, what it must be, and its value.
+    """
 
     def require(option: str, valid: bool, requirement: str) -> None:
         if not valid:
@@ -255,6 +266,13 @@ def register_named_size(name: str, config: type[AlibiLanguageModelConfig]) -> ty
     """Register the model that ``--arch NAME`` selects.
 
     fairseq registers one class per name, so each size is a subclass that differs in its options.
+
+    Args:
+        name: name of the architecture.
+        config: dataclass of options, whose defaults are the size.
+
+    Returns:
+        The registered class.
     """
     size = type(name, (AlibiLanguageModel,), {"config": config, "__module__": __name__})
     return register_model(name, dataclass=config)(size)

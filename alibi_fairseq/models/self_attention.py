@@ -152,6 +152,16 @@ class SelfAttention(MultiheadAttention):
     def _append_to_cache(
         self, incremental_state: dict, k: Tensor, v: Tensor, running_sums: Tensor | None
     ):
+        """Append keys, values, and sums of new tokens to the cache; return those of all tokens.
+
+        Args:
+            incremental_state: fairseq's cache of all layers.
+            k, v: (B, G, T, D).
+            running_sums: (B, H, T) sums of log gates over the new tokens, or None.
+
+        Returns:
+            Keys and values (B, G, S, D), and sums (B, H, S) or None.
+        """
         saved = self._get_input_buffer(incremental_state)
         if "prev_key" in saved:
             k = appended(saved["prev_key"], k)  # (B, G, S, D)
@@ -177,7 +187,7 @@ class SelfAttention(MultiheadAttention):
 def appended(cached: Tensor, new: Tensor) -> Tensor:
     """Concatenate (B, G, S, D) and (B, G, T, D) as ``torch.cat([cached, new], dim=2)``.
 
-    The memory of ``cached`` is used where it has room: a new token does not copy those before it.
+    The memory of ``cached`` is used where it has room: a new token does not copy earlier tokens.
 
     The result is a part of a larger buffer that remembers how far it is filled. Only the part that
     reaches so far is extended in place: two continuations of the same tokens never share what
@@ -201,7 +211,15 @@ def appended(cached: Tensor, new: Tensor) -> Tensor:
 
 
 def _can_take(buffer: Tensor, start: int, end: int) -> bool:
-    """Return True if tokens ``start`` to ``end`` are the next ones of a buffer and fit into it."""
+    """Return True if tokens can be written to a buffer.
+
+    They must follow the last written token and fit into the buffer. A tensor of inference mode can
+    only be written in that mode.
+
+    Args:
+        buffer: (B, G, room, D).
+        start, end: indices of the first token, and after the last.
+    """
     is_writable = torch.is_inference_mode_enabled() or not buffer.is_inference()
     is_next = start == getattr(buffer, _FILLED)
     has_room = end <= buffer.shape[2]

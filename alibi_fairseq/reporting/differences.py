@@ -93,7 +93,17 @@ def _num_seeds(model: ModelMeasurements) -> int:
 
 
 def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]:
-    """Return the table of the models that are evaluated alike, and its notes."""
+    """Return the table of the models that are evaluated alike, and its notes.
+
+    Models of the same training length are compared with ALiBi, or with the first of them.
+
+    Args:
+        name: name of the evaluation, such as ``valid, non-overlapping``.
+        models: models with several seeds.
+
+    Returns:
+        Caption, table, and note; empty if no two models have the same training length.
+    """
     distinct_lengths: set[int] = set()
     by_train_length: dict[int, list[ModelMeasurements]] = defaultdict(list)
     for model in models:
@@ -129,7 +139,7 @@ def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]
 
 
 def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
-    """Return the model that others are compared with."""
+    """Return the model that others are compared with: ALiBi as trained, or the first model."""
     for model in models:
         if model.method_name == REFERENCE and not model.measurements[0].model.label:
             return model
@@ -137,7 +147,12 @@ def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
 
 
 def _losses(measurements: Iterable[Measurement], length: int) -> _Losses | None:
-    """Return the losses of a model's seeds at a length, or None if it was not evaluated there."""
+    """Return the losses of a model's seeds at a length, or None if it was not evaluated there.
+
+    Args:
+        measurements: measurements of the model, one for each seed and length.
+        length: evaluation length in tokens.
+    """
     nats = []
     tokens: list[int] = []
     for measured in measurements:
@@ -156,7 +171,12 @@ def _losses(measurements: Iterable[Measurement], length: int) -> _Losses | None:
 
 
 def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
-    """Return a difference in percent and its interval; a dash without two seeds on each side."""
+    """Return a difference in percent and its interval; a dash without two seeds on each side.
+
+    Args:
+        first: losses of a model, or None if there are none.
+        second: losses of the model that it is compared with.
+    """
     if first is None or second is None:
         return markdown.NOTHING
     estimate = difference(first.nats, second.nats, first.tokens)

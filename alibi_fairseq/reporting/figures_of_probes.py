@@ -78,7 +78,13 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
 def _accuracy_grid(
     model: ProbedModel, depths: Sequence[float], lengths: Sequence[int]
 ) -> list[list[float]]:
-    """Return the accuracies averaged over seeds, with a row per depth and a column per length."""
+    """Return the accuracies averaged over seeds, with a row per depth and a column per length.
+
+    Args:
+        model: the model. Accuracies that it lacks are NaN.
+        depths: depths of the rows.
+        lengths: lengths of the columns in tokens.
+    """
     over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
     for measurement in model.measurements:
         over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)

@@ -81,7 +81,10 @@ def _lighter(color: str, fraction: float) -> str:
 
 
 def variant_style(style: LineStyle, index: int) -> LineStyle:
-    """Return the style of the next line in a panel where ``index`` lines already use ``style``."""
+    """Return the style of the next line in a panel where ``index`` lines already use ``style``.
+
+    Its color is lighter, and its marker is another one.
+    """
     if index == 0:
         return style
     other_markers = _MARKERS.replace(style.marker, "")

@@ -65,7 +65,12 @@ def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
 
 
 def _position_table(measurements: list[Measurement], caption: str) -> Table:
-    """Create the table of models with the same evaluation length and the same buckets."""
+    """Create the table of models with the same evaluation length and the same buckets.
+
+    Args:
+        measurements: measurements of the models, with losses by position.
+        caption: caption of the table.
+    """
     models = average_by_model(measurements)
     ranges = bucket_ranges(measurements[0].position_ends)
     rows = []

@@ -105,7 +105,14 @@ class Panel:
 
 @matplotlib.rc_context(SETTINGS)
 def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption: str = "") -> None:
-    """Write a figure of panels to paths; see :func:`compose` and :func:`save`."""
+    """Write a figure of panels to paths; see :func:`compose` and :func:`save`.
+
+    Args:
+        title: title of the figure.
+        panels: panels of the figure.
+        paths: files to write.
+        caption: text below the panels (default: none).
+    """
     figure = compose(title, panels, caption)
     save(figure, *paths)
 
@@ -161,7 +168,14 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
 
 
 def plot(axes: Axes, panel: Panel) -> None:
-    """Draw a panel's lines and set up its axes."""
+    """Draw a panel's lines and set up its axes.
+
+    Lines of the same style, such as variants of one model, get other markers and lighter colors.
+
+    Args:
+        axes: empty axes of the panel.
+        panel: the panel.
+    """
     axes.set_title(textwrap.fill(panel.title, 48))
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
@@ -234,7 +248,13 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
 
 
 def _draw_bars(axes: Axes, line: PlotLine, style: LineStyle) -> None:
-    """Draw the horizontal and vertical bars of a line's points, if it has any."""
+    """Draw the horizontal and vertical bars of a line's points, if it has any.
+
+    Args:
+        axes: axes of the panel.
+        line: line with ``ranges`` or ``errors``.
+        style: style of the line in this panel.
+    """
     for y, (first, last) in zip(line.y, line.ranges):
         axes.hlines(y, first, last, color=style.color, linewidth=3, alpha=0.4)
     for x, y, error in zip(line.x, line.y, line.errors):
