@@ -145,7 +145,7 @@ class StudyRun(TunedRun):
         return settings
 
     @property
-    def is_done(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the results, or the record of divergence, exist."""
         return read_json_if_present(self.results_folder / MODEL_FILE) is not None
 
@@ -170,7 +170,7 @@ class StudyRun(TunedRun):
 
         A model that diverged is not evaluated. This is recorded instead.
         """
-        if self.is_done:
+        if self.is_complete:
             self.check_existing_results()
             return
         if self.diverged:

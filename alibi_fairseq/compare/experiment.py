@@ -94,7 +94,7 @@ class ComparisonExperiment(Experiment):
     @property
     def is_complete(self) -> bool:
         """True if the data is prepared and all runs are complete: no options are left to check."""
-        return self.prepared and all(run.is_done for run in self.runs)
+        return self.prepared and all(run.is_complete for run in self.runs)
 
     def report(self) -> None:
         """Write the report, unless its inputs are unchanged, and print its table."""

@@ -21,7 +21,7 @@ def format_dry_run(experiment: Experiment) -> str:
     lines += experiment.dry_run_footer()
     tokens = sum(run.tokens for run in runs)
     total = f"{len(runs)} runs of {tokens:,} tokens in total"
-    trials = [trial for trial in all_trials(runs) if not trial.is_done]
+    trials = [trial for trial in all_trials(runs) if not trial.is_complete]
     if trials:
         trial_tokens = sum(trial.tokens for trial in trials)
         total += f", after {len(trials)} trials of {trial_tokens:,} tokens"

@@ -128,10 +128,10 @@ class Run:
     @property
     def unfinished_trials(self) -> list[Run]:
         """Trials that are not complete."""
-        return [trial for trial in self.trials if not trial.is_done]
+        return [trial for trial in self.trials if not trial.is_complete]
 
     @property
-    def is_done(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the run and its trials are complete. Requires prepared data."""
         if self.diverged:
             return True

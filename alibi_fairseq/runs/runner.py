@@ -86,7 +86,7 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         experiment.prepare()
         runs = experiment.runs
-        unfinished = [run for run in runs if not run.is_done]
+        unfinished = [run for run in runs if not run.is_complete]
         if not unfinished:
             experiment.report()
             print(f"All {len(runs)} runs already complete. Nothing was trained or evaluated.")
@@ -121,7 +121,7 @@ def all_trials(runs: Iterable[Run]) -> list[Run]:
 
 def progress_of(runs: Sequence[Run]) -> str:
     """Return the number of complete runs, and the updates of those that a stop interrupted."""
-    complete = sum(run.is_done for run in runs)
+    complete = sum(run.is_complete for run in runs)
     lines = [f"{complete} of {len(runs)} runs are complete."]
     for run in (*all_trials(runs), *runs):
         updates = run.saved_updates()

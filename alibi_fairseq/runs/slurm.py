@@ -57,8 +57,8 @@ def make_stages(experiment: Experiment) -> list[Stage]:
     """Return the jobs that complete an experiment."""
     runs = list(experiment.runs)
     if experiment.prepared:
-        runs = [run for run in runs if not run.is_done]
-    trial_jobs = [f"run:{trial.name}" for trial in all_trials(runs) if not trial.is_done]
+        runs = [run for run in runs if not run.is_complete]
+    trial_jobs = [f"run:{trial.name}" for trial in all_trials(runs) if not trial.is_complete]
     run_jobs = [f"run:{run.name}" for run in runs]
     stages = [
         # Also of prepared data, because this job checks that its settings are still the same.
@@ -102,7 +102,7 @@ def _check_complete(experiment: Experiment) -> None:
         UserInputError: a run is not complete.
     """
     for run in experiment.runs:
-        if not run.is_done:
+        if not run.is_complete:
             raise UserInputError(
                 f"{run.name} is not complete with the present settings. Submit the experiment "
                 "again, or restore the settings that its jobs were submitted with."

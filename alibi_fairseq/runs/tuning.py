@@ -57,7 +57,7 @@ class Tuning:
         first_candidate = next(iter(trials))
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
         unfinished = cls(model, marker, first_candidate, runs)
-        trials_done = all(run.is_done for run in runs)
+        trials_done = all(run.is_complete for run in runs)
         if marker.holds():
             outcome = marker.result
             if not trials_done:
@@ -101,11 +101,11 @@ class TunedRun(Run):
     tuning: Tuning | None = None
 
     @property
-    def is_done(self) -> bool:
+    def is_complete(self) -> bool:
         """True if a learning rate was chosen, and the run and its trials are complete."""
         if self.tuning is not None and self.tuning.failure:
             return False
-        return super().is_done
+        return super().is_complete
 
     def train(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Record the choice of the learning rate, then train as :meth:`.Run.train`."""
