@@ -71,7 +71,7 @@ class ExperimentOptions(CliCommand):
         Raises:
             UserInputError: the options of SLURM or the output folder cannot be used.
         """
-        from ..runs import dry_run, runner, slurm
+        from ..runs import runner, slurm
 
         check_data_path(experiment.folder, experiment.folder_option)
         if self.job:
@@ -88,7 +88,7 @@ class ExperimentOptions(CliCommand):
             if self.slurm:
                 print(slurm.format_stages(slurm.make_stages(experiment), options))
             else:
-                print(dry_run.format_dry_run(experiment))
+                print(runner.format_dry_run(experiment))
             return 0
         if self.slurm:
             submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)
