@@ -8,7 +8,6 @@ from typing import Any
 
 from ..positions.spec import MethodSpec
 from ..reporting.perplexity_by_length import MEMORY, TRAINING_SPEED, Columns
-from ..results.groups import ModelKey
 from ..results.names import machine_of
 from ..results.record import Benchmark
 from ..results.results_file import BenchmarkFile
@@ -29,7 +28,8 @@ def ratios(records: Sequence[Benchmark]) -> Columns:
         base = baseline_of(record, records)
         if base is None:
             continue
-        key = key_of(record)
+        assert record.model is not None
+        key = record.model.key_of_any_corpus
         base_seconds: Any = base.measured["round_seconds"]
         seconds: Any = record.measured["round_seconds"]
         speedups = [before / after for before, after in zip(base_seconds, seconds)]
@@ -40,12 +40,6 @@ def ratios(records: Sequence[Benchmark]) -> Columns:
         if base_memory and memory:
             columns[MEMORY][key] = f"{memory / base_memory:.2f}"
     return columns
-
-
-def key_of(record: Benchmark) -> ModelKey:
-    """Return the key of a timed model in tables of perplexity."""
-    assert record.model is not None
-    return record.model.method, record.model.train_length, options_of(record)
 
 
 def options_of(record: Benchmark) -> tuple[tuple[str, str], ...]:

@@ -276,4 +276,4 @@ def has_speeds(records: Sequence[Benchmark], runs: Sequence[Run], length: int) -
 
 def timed_key(model: Model) -> tuple:
     """Return what the speed of a model depends on."""
-    return (model.method, model.plugin_sha256, model.options_of_any_corpus)
+    return (model.key_of_any_corpus, model.plugin_sha256)

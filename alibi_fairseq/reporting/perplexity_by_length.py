@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..results.groups import (
-    ModelKey,
     ModelMeasurements,
     average_by_model,
     group_by_evaluation,
     group_by_raw_text,
 )
+from ..results.model import ModelKey
 from ..results.record import Measurement
 from . import markdown
 from .caption import conditions

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..results.groups import ModelKey, ModelMeasurements, group_by_model
+from ..results.groups import ModelMeasurements, group_by_model
+from ..results.model import ModelKey
 from ..results.record import ProbeMeasurement
 from . import markdown
 from .caption import conditions

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from ..positions.spec import KNOWN_LABELS, MethodNameKey, MethodSpec
+from ..positions.spec import KNOWN_LABELS, MethodNameKey
+from .model import ModelKey
 from .names import (
     TableNames,
     joined,
@@ -20,8 +21,6 @@ from .record import Measurement, ProbeMeasurement, TextKey
 
 #: Measurement of a model on a text or on a probe.
 MeasurementType = TypeVar("MeasurementType", bound=Measurement | ProbeMeasurement)
-#: Position method, training length, and training options that are the same for all corpora.
-ModelKey = tuple[MethodSpec, int | None, tuple[tuple[str, str], ...]]
 
 
 def group_by_evaluation(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
@@ -91,8 +90,7 @@ class ModelMeasurements(Generic[MeasurementType]):
     @property
     def key(self) -> ModelKey:
         """Key of the model, which is the same for results on all corpora."""
-        model = self.measurements[0].model
-        return model.method, self.train_length, model.options_of_any_corpus
+        return self.measurements[0].model.key_of_any_corpus
 
     @property
     def label(self) -> str:

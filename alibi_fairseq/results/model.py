@@ -14,6 +14,8 @@ from .json_types import NonEmptyStr, NonNegativeInt, PositiveCount, Sha256, Stri
 
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
+#: Position method, training length, and training options that are the same for all corpora.
+ModelKey = tuple[MethodSpec, int, tuple[tuple[str, str], ...]]
 
 
 _METHOD_TYPE = TypeAdapter(MethodSpec)
@@ -166,6 +168,11 @@ class Model(StrictObject):
         if sequences > multiple:
             sequences -= sequences % multiple
         return processes * batches * sequences * self.train_length
+
+    @property
+    def key_of_any_corpus(self) -> ModelKey:
+        """Key of the model, which is the same for models trained on any corpus."""
+        return self.method, self.train_length, self.options_of_any_corpus
 
     @property
     def options_of_any_corpus(self) -> tuple[tuple[str, str], ...]:

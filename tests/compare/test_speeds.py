@@ -13,7 +13,7 @@ from results_documents import cells_of, document, evaluation_record
 from alibi_fairseq.compare import speeds
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.speed_columns import key_of, ratios, speeds_note
+from alibi_fairseq.compare.speed_columns import ratios, speeds_note
 from alibi_fairseq.compare.speeds import load_or_measure_speeds
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.perplexity_by_length import length_table
@@ -67,7 +67,7 @@ def test_variants_lack_speeds_of_evaluation():
     as_trained = trained("learned", {}, 0.1, overrides=CLAMPED)
     limited = {**CLAMPED, "attention_window": 8}
     variant = as_trained.with_model(overrides=limited, label="limited")
-    columns = {**ratios(records), "copy at 4 L": {key_of(records[1]): "75%"}}
+    columns = {**ratios(records), "copy at 4 L": {records[1].model.key_of_any_corpus: "75%"}}
     table = cells_of(length_table(document(as_trained, variant).records, columns))
     assert table[0][-4:] == ["training speed", "evaluation speed", "memory", "copy at 4 L"]
     assert table[1][0] == "Learned, L=64 (clamp_learned_positions=true)"
@@ -79,7 +79,7 @@ def test_variants_lack_speeds_of_evaluation():
 def test_baseline_is_the_model_without_options():
     records = [timed("sinusoidal", 1.0, WINDOW), timed("sinusoidal", 2.0)]
     columns = ratios(records)
-    speeds = [columns["training speed"][key_of(record)] for record in records]
+    speeds = [columns["training speed"][record.model.key_of_any_corpus] for record in records]
     assert speeds == ["2.00", "1.00"]
 
 
@@ -133,6 +133,24 @@ def test_speeds_are_measured_again_at_new_longest_length(data_bin, tmp_path, tim
     second = speed_columns(longer, tmp_path)
     assert speed_columns(longer, tmp_path) == second
     assert timed_lengths == [32, 64]
+
+
+@pytest.mark.ci
+def test_speeds_are_measured_again_at_another_training_length(data_bin, tmp_path, timed_lengths):
+    comparison = from_mapping(
+        {
+            "corpora": [{"name": "mine", "data": str(data_bin)}],
+            "methods": "alibi",
+            "train_lengths": 16,
+            "eval_lengths": 32,
+            "tokens_per_update": 128,
+            "train_flags": TINY,
+        }
+    )
+    load_or_measure_speeds(comparison, tmp_path)
+    shorter = load_or_measure_speeds(replace(comparison, train_lengths=(8,)), tmp_path)
+    assert {record.model.train_length for record in shorter.records} == {8}
+    assert timed_lengths == [32, 32]
 
 
 @pytest.mark.ci
