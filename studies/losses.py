@@ -266,6 +266,8 @@ def load_curves(folder: Path) -> ValidationCurves:
         for validation in load_training(model.folder).records:
             if validation.subset != "valid":  # --valid-subset can name several splits
                 continue
+            if validation.loss_bits is None:
+                continue
             if validation.updates not in curve:
                 curve[validation.updates] = ValidationPoint(validation.trained_tokens or 0)
             curve[validation.updates].bits.append(validation.loss_bits)

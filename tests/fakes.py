@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import shlex
 import sys
 import zlib
@@ -45,7 +46,8 @@ class Commands:
         trained: save folder, learning rate, and updates of each training.
         stop_at: number of the command that is stopped, counted from 1; None: no command.
         genuine: True if preparations recognize the paper's text.
-        validation: perplexity by method and learning rate; None: the training diverges.
+        validation: perplexity by method and learning rate; None: the training diverges;
+            infinity: it diverges in its last update.
         failing: ``train`` or ``eval``, and the checkpoint folder's name, of commands that fail.
         stop_early: number of the last updates that trainings omit, as with ``--patience``.
     """
@@ -115,9 +117,14 @@ class Commands:
             return 1
         trained_tokens = updates * int(value(words, "--max-tokens"))
         settings = {"method": method, "length": 16, "trained_tokens": trained_tokens}
+        if best == math.inf:
+            last_loss = {"loss_bits": None}
+            best = 20.0
+        else:
+            last_loss = {}
         validations = [
             validation_record(best + 1, updates=updates - 1, **settings),
-            validation_record(best, updates=updates, **settings),
+            validation_record(best, updates=updates, **settings, **last_loss),
         ]
         save_results_file(document(*validations, kind="training"), folder / "training.json")
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):

@@ -316,6 +316,7 @@ class Validation(ModelRecord):
         model: the model, with the update count of the validation.
         length: tokens per sample.
         tokens: number of tokens of the split.
+        loss_bits: None if the loss, or its perplexity, was not finite.
         trained_tokens: tokens trained on in all processes.
         hours, gpu_hours: duration with validation and saving; the same times the number of GPUs.
         tokens_per_second: speed of the updates alone, in all processes.
@@ -325,7 +326,7 @@ class Validation(ModelRecord):
     subset: NonEmptyStr
     length: PositiveCount | None = None
     tokens: PositiveCount | None = None
-    loss_bits: Bits
+    loss_bits: Bits | None = None
     trained_tokens: NonNegativeInt | None = None
     hours: NotNegative | None = None
     gpu_hours: NotNegative | None = None
@@ -347,7 +348,7 @@ class Validation(ModelRecord):
         return (self.model.key, self.model.checkpoint_key, self.subset)
 
     @property
-    def outcome(self) -> float:
+    def outcome(self) -> float | None:
         """Number that must agree when files with the same measurement are merged."""
         return self.loss_bits
 

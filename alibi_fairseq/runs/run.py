@@ -25,6 +25,7 @@ from ..completion_marker import (
     write_settings,
 )
 from ..errors import UserInputError
+from ..results.files import TRAINING_FILE, load_training
 from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .eval_step import EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot
@@ -175,6 +176,9 @@ class Run:
                     self._divergence_marker.write()
                     return
                 self._check_update_count(updates)
+            if self.may_diverge and self._has_no_final_loss():
+                self._divergence_marker.write()
+                return
             self._record_training(updates)
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
@@ -261,6 +265,15 @@ class Run:
                 "Remove the option that stops a training early, such as --patience.",
                 BAD_INPUT,
             )
+
+    def _has_no_final_loss(self) -> bool:
+        """Return True if the loss of the last validation was not finite.
+
+        fairseq raises ``DIVERGENCE_ERROR`` only in the update after the one that diverged.
+        """
+        if not (self.folder / TRAINING_FILE).is_file():  # --disable-validation
+            return False
+        return load_training(self.folder).records[-1].loss_bits is None
 
     def _record_training(self, updates: int) -> None:
         """Write the marker of an update count, after copying a checkpoint named after the count."""

@@ -147,9 +147,11 @@ def _lowest_loss(trial: Run) -> float | None:
         return None
     losses = []
     for validation in load_training(trial.folder).records:
-        if validation.subset == "valid":  # --valid-subset can name several splits
+        if validation.subset != "valid":  # --valid-subset can name several splits
+            continue
+        if validation.loss_bits is not None:
             losses.append(validation.loss_bits)
-    return min(losses)
+    return min(losses, default=None)
 
 
 def _provenance(trial: Run) -> dict | None:

@@ -3,6 +3,8 @@
 Each validation adds a record: the model, the loss, and, all from the beginning of the run, tokens
 trained on, hours, GPU hours, speed and peak memory. What has been recorded is saved in every
 checkpoint and loaded with it, so a resumed run continues its results file at the checkpoint.
+
+The record never ends a training: it leaves out what cannot be recorded, and warns once.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ..results.data_folder import DataFolder
 from ..results.files import TRAINING_FILE, save_results_file
 from ..results.model import Model
 from ..results.provenance import collect_provenance, utc_time
-from ..results.record import Validation
+from ..results.record import MAX_BITS, Validation
 from ..results.results_file import Provenance, TrainingFile
 
 logger = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class TrainingRecord:
         self._counted = time.monotonic()
         self._memory = PeakMemory(trainer.device)
         self._provenance: dict | None = None
+        self._warnings: set[str] = set()
 
     @functools.cached_property
     def plugin(self) -> str | None:
@@ -103,14 +106,26 @@ class TrainingRecord:
             self.totals["peak_memory_mb"] = max(self.totals["peak_memory_mb"], peak_mb)
 
     def validated(self, loss_bits: float, tokens: int) -> None:
-        """Note the end of a validation on ``subset``, and write the results file."""
+        """Note the end of a validation on ``subset``, and write the results file.
+
+        Any error is only a warning: no record is worth losing the run for.
+        """
+        try:
+            self._add_validation(loss_bits, tokens)
+            if self.trainer.is_data_parallel_master:
+                save_results_file(self._results_file(), self._path)
+        except Exception as error:
+            self._warn_once(f"{self._path} could not be written ({error})")
+
+    def _add_validation(self, loss_bits: float, tokens: int) -> None:
+        """Add the record of a validation on ``subset``."""
         self._count_time()
         validation = Validation(
             model=self._model(),
             subset=self.subset,
             length=self.cfg.task.tokens_per_sample,
             tokens=tokens,
-            loss_bits=loss_bits,
+            loss_bits=self._recordable(loss_bits),
             trained_tokens=int(self.totals["tokens"]),
             hours=round(self.totals["seconds"] / 3600, 6),
             peak_memory_mb=round(self.totals["peak_memory_mb"], 1),
@@ -128,8 +143,16 @@ class TrainingRecord:
         self.validations = [old for old in self.validations if old.key != validation.key]
         self.validations.append(validation)
         self.last = time.perf_counter()
-        if self.trainer.is_data_parallel_master:
-            self._write()
+
+    def _recordable(self, loss_bits: float) -> float | None:
+        """Return a loss, or None if it is not finite or its perplexity is not."""
+        if 0 <= loss_bits <= MAX_BITS:
+            return loss_bits
+        self._warn_once(
+            f"The loss on {self.subset} is {loss_bits}. The training goes on, and {self._path} "
+            "has no loss for such a validation."
+        )
+        return None
 
     def state(self) -> dict:
         """Return the state to save in a checkpoint."""
@@ -163,13 +186,16 @@ class TrainingRecord:
         self.totals["gpu_seconds"] += seconds * gpus
         self.totals["peak_memory_mb"] = max(self.totals["peak_memory_mb"], self._memory.mb())
 
-    def _write(self) -> None:
-        """Write the results file; only warn if the data or the save folder does not allow it."""
-        path = Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
-        try:
-            save_results_file(self._results_file(), path)
-        except (UserInputError, OSError) as error:  # not worth losing the run for
-            logger.warning(f"{path} could not be written ({error})")
+    @property
+    def _path(self) -> Path:
+        """Path of the results file."""
+        return Path(self.cfg.checkpoint.save_dir) / TRAINING_FILE
+
+    def _warn_once(self, message: str) -> None:
+        """Log a warning that this process has not logged yet."""
+        if self.trainer.is_data_parallel_master and message not in self._warnings:
+            self._warnings.add(message)
+            logger.warning(message)
 
     def _results_file(self) -> TrainingFile:
         folder = Path(self.cfg.task.data.split(":")[0])

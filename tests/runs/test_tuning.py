@@ -153,6 +153,16 @@ def test_diverged_rate_is_not_chosen(data_bin, tmp_path, commands):
     assert len(commands.trained) == 4
 
 
+def test_rate_that_diverges_in_its_last_update_is_not_chosen(data_bin, tmp_path, commands):
+    commands.validation["alibi"] = {"0.002": math.inf, "0.004": 90.0, "0.008": math.inf}
+    command = compare_command(data_bin, tmp_path, methods="alibi")
+    assert main(command) == 0
+    row = ["ALiBi, L=16", "diverged", "90.00", "diverged", "0.004"]
+    assert row in cells_of((tmp_path / "table.md").read_text())
+    assert main(command) == 0
+    assert len(commands.trained) == 4
+
+
 def test_models_with_equal_labels_have_separate_rows(data_bin, tmp_path, commands, monkeypatch):
     for name, perplexities in (("one", "alibi"), ("two", "none")):
         method = type(name, (PositionMethod,), {"display_name": "Plugin"})

@@ -13,7 +13,7 @@ import torch
 from fairseq.dataclass.configs import CommonConfig
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.trainer import Trainer
-from fairseq_runs import run_eval_lm, run_train, write_corpus
+from fairseq_runs import run_eval_lm, run_train, training_config, write_corpus
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
@@ -67,6 +67,58 @@ def test_record_of_other_data_layout_is_warned_of(data, tmp_path, monkeypatch, c
     monkeypatch.setattr(training_record, "collect_provenance", fail)
     run_train(data, tmp_path, *FLAGS, "--max-update", "2")
     assert f"training.json could not be written ({error})" in caplog.text
+
+
+def test_any_error_of_the_record_is_warned_of_once(data, tmp_path, monkeypatch, caplog):
+    def fail(*arguments, **keywords):
+        raise KeyError("layers")
+
+    monkeypatch.setattr(TrainingRecord, "_model", fail)
+    state = run_train(data, tmp_path, *FLAGS, "--max-update", "20")
+    assert state["optimizer_history"][-1]["num_updates"] == 20
+    assert caplog.text.count("training.json could not be written ('layers')") == 1
+
+
+#: Batches of 24,000 tokens have more nats than fp16 can represent.
+FP16 = (
+    *("--memory-efficient-fp16", "--fp16-init-scale", "1", "--ddp-backend", "legacy_ddp"),
+    *("--no-share-decoder-input-output-embed", "--adaptive-softmax-cutoff", "6,14"),
+    *("--criterion", "adaptive_loss"),
+    *("--max-tokens", "24000", "--validate-interval-updates", "1"),
+)
+
+
+def test_infinite_loss_in_fp16_does_not_end_training(tmp_path, caplog):
+    (tmp_path / "data").mkdir()
+    large = write_corpus(tmp_path / "data", train=48000, valid=24000)
+    folder = tmp_path / "run"
+    state = run_train(large, folder, *FLAGS, *FP16, "--max-update", "2")
+    assert state["extra_state"]["val_loss"] == math.inf
+    state = run_train(large, folder, *FLAGS, *FP16, "--max-update", "3")
+    assert state["optimizer_history"][-1]["num_updates"] == 3
+    assert all(weight.isfinite().all() for weight in state["model"].values())
+    assert [record.updates for record in records_of(folder)] == [1, 2, 3]
+    assert [record.loss_bits for record in records_of(folder)] == [None, None, None]
+    assert records_of(folder)[-1].trained_tokens > records_of(folder)[0].trained_tokens > 0
+    assert caplog.text.count("The loss on valid is inf.") == 2  # once in each process
+
+
+def test_diverged_training_is_saved(data, tmp_path, caplog):
+    state = run_train(data, tmp_path, *FLAGS, "--lr", "1e30", "--max-update", "1")
+    assert math.isnan(state["extra_state"]["val_loss"])
+    (record,) = records_of(tmp_path)
+    assert record.loss_bits is None
+    assert "The loss on valid is nan." in caplog.text
+    with pytest.raises(FloatingPointError):
+        run_train(data, tmp_path, *FLAGS, "--lr", "1e30", "--max-update", "2")
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf, 1e30])
+def test_loss_without_finite_perplexity_is_left_out(loss):
+    cpu = torch.device("cpu")
+    cfg = training_config("--arch", "alibi_lm")
+    trainer = SimpleNamespace(cfg=cfg, device=cpu, is_data_parallel_master=True)
+    assert TrainingRecord(trainer, None)._recordable(loss) is None
 
 
 def test_task_receives_path_of_saved_checkpoint(data, tmp_path, monkeypatch):
