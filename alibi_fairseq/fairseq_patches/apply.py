@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     data_loading,
     datasets,
     distributed,
+    gradient_overflow,
     libraries,
     prompts,
     resumed_training,
