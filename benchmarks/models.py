@@ -193,6 +193,7 @@ def build(
         assert method in METHODS, name
         architecture = "alibi_lm"
         if name.endswith(COMPILED):
+            require_compilation()
             flags += ["--compile-layers"]
         if name.endswith(MODERN):
             architecture = "alibi_lm_modern"
@@ -207,6 +208,17 @@ def build(
     with device:  # initializing weights on the CPU and moving them takes seconds
         model = models.build_model(config, task)
     return model.to(device, common.precision(device)), dictionary
+
+
+def require_compilation() -> None:
+    """Make it an error that PyTorch computes a layer without compiling it.
+
+    Beyond ``recompile_limit``, PyTorch only logs a warning. FlexAttention needs no such setting,
+    because its graphs are complete (``fullgraph``).
+    """
+    import torch._dynamo  # takes as long as all other imports together
+
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
 def make_sample(dictionary: Dictionary, batch: int, length: int, device: torch.device) -> dict:

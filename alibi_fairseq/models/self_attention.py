@@ -176,6 +176,16 @@ class SelfAttention(MultiheadAttention):
         self._set_input_buffer(incremental_state, new)
         return k, v, running_sums
 
+    def get_incremental_state(self, incremental_state, key):
+        """Return what fairseq does, without the name of this layer's cache if there is no cache.
+
+        fairseq formats the name, which is random, in every call. Compiled code that depends on it
+        is compiled for each layer, until PyTorch compiles no more of them (no issue is known).
+        """
+        if incremental_state is None:
+            return None
+        return super().get_incremental_state(incremental_state, key)
+
     def cached_length(self, incremental_state: dict | None) -> int:
         """Return the number of tokens whose keys are cached."""
         if not incremental_state:

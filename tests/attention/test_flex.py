@@ -5,10 +5,13 @@ The GPU kernel is tested in tests/gpu.
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 import torch._dynamo.utils as dynamo
 from attention_calls import Call, all_at_once, reference
+from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch._inductor.exc import InductorError
 from torch.nn.functional import pad
 
@@ -266,3 +269,18 @@ def test_kernels_for_one_shape_and_for_all_are_separate():
         output = attention()(q, k, v, score_mod, blocks, None)
         assert dynamo.counters["stats"]["unique_graphs"] == 1
         assert (output.double() - expected).abs().max() < 5e-6 * expected.abs().max()
+
+
+@torch.no_grad()
+def test_more_kernels_than_allowed_are_an_error(monkeypatch):
+    """PyTorch would compute attention in quadratic memory instead."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(flex_kernel, "MAX_KERNELS", 1)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    flex_kernel.attention_for_all_shapes.cache_clear()
+    q, k, v, _ = Call(length=200, batch=1, width=32).tensors()
+    mask = FutureMask(None, 200, 200)
+    flex.attend(q, k, v, mask, 0.0)
+    with pytest.raises(FailOnRecompileLimitHit):
+        flex.attend(q.double(), k.double(), v.double(), mask, 0.0)
+    flex_kernel.attention_for_all_shapes.cache_clear()
