@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from importlib.util import find_spec
 
@@ -16,6 +17,7 @@ from alibi_fairseq.criterions.linear_cross_entropy import linear_cross_entropy
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.positions import METHODS
+from alibi_fairseq.results.files import load_training
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -30,6 +32,15 @@ pytestmark = [
 #: Largest difference from float64 on the CPU, relative to the largest value. In half precision, it
 #: allows for one rounding of a bias at a distance of a few hundred tokens.
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 5e-2, torch.float16: 5e-3}
+
+
+@pytest.fixture(autouse=True)
+def _fail_if_not_compiled():
+    """Make it an error that PyTorch gives up compiling, instead of computing more slowly."""
+    import torch._dynamo
+
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        yield
 
 
 CALLS = []
@@ -69,6 +80,32 @@ def test_attention_matches_reference(call, backend):
     if backend not in supporting(call):
         pytest.skip(f"{backend} does not support this call here")
     assert_close(results(call, backend), reference(call), TOLERANCE[call.dtype])
+
+
+DROPOUT = 0.1
+DRAWS = 256
+DROPOUT_CALL = Call(length=256, width=128, dtype=torch.float16, device=DEVICE)
+
+
+@pytest.mark.parametrize("backend", list(BACKENDS))
+@torch.no_grad()
+def test_mean_over_attention_dropout_matches_reference(backend):
+    """Compare the mean of many draws at the paper's head size; their deviation is at most v / 3."""
+    if backend not in supporting(DROPOUT_CALL, DROPOUT):
+        pytest.skip(f"{backend} does not support dropout")
+    q, k, v, _ = DROPOUT_CALL.tensors()
+    mask = DROPOUT_CALL.mask()
+    attend = BACKENDS[backend].attend
+    total = torch.zeros(v.shape, dtype=torch.float32, device=DEVICE)
+    kept = []
+    for _ in range(DRAWS):
+        total += attend(q, k, v, mask, DROPOUT).float()
+        kept.append(attend(q, k, torch.ones_like(v), mask, DROPOUT).float().mean())
+    expected = reference(DROPOUT_CALL)[0]
+    error = (total.cpu().double() / DRAWS - expected).abs().max()
+    assert error < 6 * v.abs().max().item() / 3 / DRAWS**0.5
+    assert torch.stack(kept).std() > 0  # something is dropped
+    assert torch.stack(kept).mean().item() == pytest.approx(1, abs=5e-3)
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -147,6 +184,44 @@ def test_training_learns(data, tmp_path, flags):
         pytest.skip("fairscale is not installed")
     state = train(data, tmp_path, *flags)["extra_state"]
     assert state["val_loss"] < 4  # bits; a guess among 24 words has 4.6
+
+
+#: The paper's precision, criterion, optimizer, attention dropout, and head size.
+PAPER = (
+    *("--fp16" if ON_GPU else "--memory-efficient-fp16", "--attention-dropout", "0.1"),
+    *("--criterion", "adaptive_loss", "--no-share-decoder-input-output-embed"),
+    *("--adaptive-input", "--adaptive-input-cutoff", "6,14", "--tie-adaptive-weights"),
+    *("--adaptive-softmax-cutoff", "6,14", "--decoder-embed-dim", "256"),
+    *("--optimizer", "nag", "--clip-norm", "0.1", "--validate-interval-updates", "1"),
+    *("--tokens-per-sample", "512", "--max-tokens", "2048"),
+)
+
+
+@pytest.mark.parametrize("tokens", [2048, 32768])
+def test_training_as_in_the_paper(tmp_path, tokens):
+    """Validate with a finite loss, and with more nats per batch than fp16 can represent."""
+    (tmp_path / "data").mkdir()
+    corpus = write_corpus(tmp_path / "data", train=40_000, valid=32_768)
+    flags = (*PAPER, "--max-tokens-valid", str(tokens))
+    train(corpus, tmp_path / "run", *flags, updates=2)
+    resumed = train(corpus, tmp_path / "run", *flags, updates=4)
+    assert resumed["optimizer_history"][-1]["num_updates"] == 4
+    assert all(weight.isfinite().all() for weight in resumed["model"].values())
+    records = load_training(tmp_path / "run").records
+    assert [record.updates for record in records] == [1, 2, 3, 4]
+    losses = [record.loss_bits for record in records]
+    if tokens == 2048:
+        assert all(loss < 6 for loss in losses)  # a guess among 24 words has 4.6
+    else:
+        assert losses == [None] * 4
+        assert resumed["extra_state"]["val_loss"] == math.inf
+
+
+@pytest.mark.parametrize("layers", ["2", "16"])
+def test_compiled_layers_train(data, tmp_path, layers):
+    flags = ("--compile-layers", "--decoder-layers", layers)
+    state = train(data, tmp_path, *flags, updates=4)["extra_state"]
+    assert math.isfinite(state["val_loss"])
 
 
 def test_resumed_run_matches_uninterrupted_run(data, tmp_path):
