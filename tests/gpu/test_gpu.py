@@ -191,29 +191,30 @@ PAPER = (
     *("--fp16" if ON_GPU else "--memory-efficient-fp16", "--attention-dropout", "0.1"),
     *("--criterion", "adaptive_loss", "--no-share-decoder-input-output-embed"),
     *("--adaptive-input", "--adaptive-input-cutoff", "6,14", "--tie-adaptive-weights"),
-    *("--adaptive-softmax-cutoff", "6,14", "--decoder-embed-dim", "256"),
-    *("--optimizer", "nag", "--clip-norm", "0.1", "--validate-interval-updates", "1"),
-    *("--tokens-per-sample", "512", "--max-tokens", "2048"),
+    *("--adaptive-softmax-cutoff", "6,14"),
+    *("--decoder-embed-dim", "128", "--decoder-attention-heads", "1"),
+    *("--optimizer", "nag", "--clip-norm", "0.1", "--validate-interval-updates", "2"),
+    *("--tokens-per-sample", "128", "--max-tokens", "2048"),
 )
 
 
-@pytest.mark.parametrize("tokens", [2048, 32768])
+@pytest.mark.parametrize("tokens", [2048, 24576])
 def test_training_as_in_the_paper(tmp_path, tokens):
     """Validate with a finite loss, and with more nats per batch than fp16 can represent."""
     (tmp_path / "data").mkdir()
-    corpus = write_corpus(tmp_path / "data", train=40_000, valid=32_768)
+    corpus = write_corpus(tmp_path / "data", train=40_000, valid=24_576)
     flags = (*PAPER, "--max-tokens-valid", str(tokens))
     train(corpus, tmp_path / "run", *flags, updates=2)
     resumed = train(corpus, tmp_path / "run", *flags, updates=4)
     assert resumed["optimizer_history"][-1]["num_updates"] == 4
     assert all(weight.isfinite().all() for weight in resumed["model"].values())
     records = load_training(tmp_path / "run").records
-    assert [record.updates for record in records] == [1, 2, 3, 4]
+    assert [record.updates for record in records] == [2, 4]
     losses = [record.loss_bits for record in records]
     if tokens == 2048:
-        assert all(loss < 6 for loss in losses)  # a guess among 24 words has 4.6
+        assert losses[1] < losses[0]
     else:
-        assert losses == [None] * 4
+        assert losses == [None, None]
         assert resumed["extra_state"]["val_loss"] == math.inf
 
 
