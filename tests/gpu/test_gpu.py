@@ -84,7 +84,7 @@ def test_attention_matches_reference(call, backend):
 
 DROPOUT = 0.1
 DRAWS = 256
-DROPOUT_CALL = Call(length=256, width=128, dtype=torch.float16, device=DEVICE)
+DROPOUT_CALL = Call(heads=2, length=256, width=128, dtype=torch.float16, device=DEVICE)
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))
