@@ -101,21 +101,21 @@ class Condition:
 
     Attributes:
         description: what is compared.
-        label: what distinguishes it from the other conditions of its test.
         estimate: the change; None while models are missing.
         low: lower bound of the claimed change, in nats; None: unbounded.
         high: upper bound; None: unbounded.
         missing: models without all seeds.
         evaluations: the two evaluations that are compared.
+        label: what distinguishes it from the other conditions of its test.
     """
 
     description: str
-    label: str
     estimate: Estimate | None
     low: float | None = None
     high: float | None = None
     missing: tuple[str, ...] = ()
     evaluations: tuple[EvaluationKey, ...] = ()
+    label: str = ""
 
     @property
     def p_value(self) -> float:
@@ -281,7 +281,7 @@ def _condition(
     if first in losses and second in losses:
         estimate = estimate_change(losses[first], losses[second])
     missing = _missing_models(losses, [first, second])
-    return Condition(description, label, estimate, low, high, missing, (first, second))
+    return Condition(description, estimate, low, high, missing, (first, second), label)
 
 
 def _missing_models(losses: Losses, keys: Iterable[EvaluationKey]) -> tuple[str, ...]:
