@@ -169,16 +169,19 @@ def main(arguments: list[str]) -> int:
     write_page = partial(write_study_page, args.config, config, args.results, results)
     if not args.corpus:
         from .gpu.page import figure_name
-        from .readme_table import write_readme_table
+        from .readme_table import write_readme_claim, write_readme_table
         from .small_models.groups import MODELS
         from .small_models.page import FIGURE
         from .small_models.page import PRIMARY as PRIMARY_RESULTS
 
         print(write_page())
-        if args.readme and config.tests:
+        if args.readme:
+            write_readme_claim(args.readme)
+        is_title_test = args.config.resolve().parent == TITLE
+        if args.readme and config.tests and not is_title_test:
             figure = results / figure_name(config.tests)
             write_readme_table(results, config.tests, figure, args.readme)
-        elif args.readme:
+        elif args.readme and not is_title_test:
             write_readme_table(
                 args.results / PRIMARY_RESULTS, MODELS, args.results / FIGURE, args.readme
             )

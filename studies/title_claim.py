@@ -59,7 +59,7 @@ SUMMARY = """\
 **The claim of the title.** At {long} tokens, the perplexity of sinusoidal embeddings trained at
 {long} differs from that of ALiBi trained at {long} by {lead}. Published differences at equal length
 lie between {lowest} and {highest}, so {baseline}. From ALiBi trained at {long} to ALiBi trained at
-{short} tokens, it changes by {cost}."""
+{short} tokens, the perplexity changes by {cost}{in_paper}."""
 
 NOT_TRAINED = """\
 this baseline has not learned to use its positions, and a comparison with it says nothing about the
@@ -123,6 +123,10 @@ def claim_summary(losses: Losses, models: StudiedModels) -> list[str]:
     if effects is None:
         return []
     lowest, highest = published_gap_range()
+    pair = table5_pair(models.train_length, 4 * models.train_length)
+    in_paper = ""
+    if pair is not None and pair.cost is not None:
+        in_paper = f", and by {percent(pair.cost)} in the paper"
     _, high = effects.lead.interval()
     is_trained = high <= percent_to_nats(LARGEST_LEAD)
     return [
@@ -135,6 +139,7 @@ def claim_summary(losses: Losses, models: StudiedModels) -> list[str]:
                 highest=percent(highest),
                 baseline=TRAINED if is_trained else NOT_TRAINED,
                 cost=with_interval(effects.cost),
+                in_paper=in_paper,
             )
         )
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -47,6 +48,7 @@ def draw_effects(
         color=STYLES["lead"][0],
         fontsize=8,
     )
+    ends = {}
     for name, (color, marker) in STYLES.items():
         estimates = [getattr(effect, name) for effect in effects]
         changes = [nats_to_percent(estimate.value) for estimate in estimates]
@@ -54,19 +56,39 @@ def draw_effects(
         for x, estimate in zip(tokens, estimates, strict=True):
             low, high = estimate.interval()
             axes.vlines(x, nats_to_percent(low), nats_to_percent(high), color=color, linewidth=1)
+        ends[name] = changes[-1]
+    for name, height in _spread_labels(ends, axes.get_ylim()).items():
         axes.annotate(
             NAMES[name],
-            (tokens[-1], changes[-1]),
+            (tokens[-1], height),
             xytext=(8, 0),
             textcoords="offset points",
             va="center",
-            color=color,
+            color=STYLES[name][0],
         )
     axes.margins(x=0.12)
     axes.xaxis.set_major_locator(FixedLocator(list(tokens)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:.1f}M"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}%"))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:+g}%" if value else "0%")
+    )
     axes.set_xlabel("Training tokens, log scale")
     axes.set_ylabel("Change of perplexity at 4 L")
     save(figure, *paths)
+
+
+def _spread_labels(ends: dict[str, float], limits: tuple[float, float]) -> dict[str, float]:
+    """Return the heights of labels at the ends of lines, moved apart so that none overlap.
+
+    Args:
+        ends: height of the end of each line.
+        limits: lower and upper end of the axis.
+    """
+    distance = 0.05 * (limits[1] - limits[0])
+    heights: dict[str, float] = {}
+    lowest = -math.inf
+    for name in sorted(ends, key=lambda name: ends[name]):
+        heights[name] = max(ends[name], lowest)
+        lowest = heights[name] + distance
+    return heights

@@ -21,6 +21,7 @@ from .outcome import (
     FALLS,
     RISES,
     SUPPORTED,
+    UNKNOWN,
     Budget,
     TitleOutcome,
     load_budgets,
@@ -77,10 +78,17 @@ The baseline counts as trained if both hold at this budget:
 
 SLIDING = """\
 With S = {stride}, a window scores only its last {stride} tokens, so all tokens have nearly the
-whole window as context. These rows have no outcome."""
+whole window as context. These rows have no outcome. Vertical bars in the figure are the 95%
+intervals of the rows without overlap."""
 
-STEPS = """\
-E6 by training tokens {direction}. {steps}"""
+DIRECTIONS = {
+    RISES: "E6 rises with training.",
+    FALLS: "E6 falls with training.",
+    UNKNOWN: "Whether E6 rises or falls with training is unknown.",
+}
+
+STEP = """\
+From {before} to {after} tokens, the ratio of the two perplexities of E6 changes by {change}."""
 
 BEYOND = """\
 These are the changes of E1, E4, and E5 of the
@@ -203,7 +211,7 @@ def _effects_sections(folder: Path, budgets: Sequence[Budget], outcome: TitleOut
     tokens = [budget.tokens or 0.0 for budget in complete]
     draw_effects(tokens, effects, folder / f"{FIGURE}.png", folder / f"{FIGURE}.svg")
     sections = ["## Cost, lead, and E6", cost_and_lead_table(["tokens", "windows"], rows)]
-    sections.append(SLIDING.format(stride=stride))
+    sections.append(wrap(SLIDING.format(stride=stride)))
     sections.append(f"![Cost, lead, and E6 by training tokens]({FIGURE}.png)")
     if outcome.steps:
         sections.append(_direction_sentence(complete, outcome))
@@ -212,15 +220,16 @@ def _effects_sections(folder: Path, budgets: Sequence[Budget], outcome: TitleOut
 
 def _direction_sentence(complete: Sequence[Budget], outcome: TitleOutcome) -> str:
     """Return whether E6 rises or falls with training, with its change at each step."""
-    directions = {RISES: "rises", FALLS: "falls"}
-    direction = directions.get(outcome.direction, "has an unknown direction")
-    steps = []
+    sentences = [DIRECTIONS[outcome.direction]]
     for before, after, step in zip(complete, complete[1:], outcome.steps):
-        steps.append(
-            f"From {_tokens(before.tokens)} to {_tokens(after.tokens)} tokens, it changes by "
-            f"{with_interval(step)}, as a ratio of the two ratios of perplexity."
+        sentences.append(
+            STEP.format(
+                before=_tokens(before.tokens),
+                after=_tokens(after.tokens),
+                change=with_interval(step),
+            )
         )
-    return wrap(STEPS.format(direction=direction, steps=" ".join(steps)))
+    return wrap(" ".join(sentences))
 
 
 def _beyond_sections(budgets: Sequence[Budget]) -> list[str]:
