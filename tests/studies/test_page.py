@@ -20,7 +20,14 @@ from studies.config import StudyConfig
 from studies.context_gain import context_gain_sections
 from studies.losses import load_losses
 from studies.primary_tests import StudiedModels, run_tests
-from studies.readme_table import BEGIN, outcomes_list, write_readme_table
+from studies.readme_table import (
+    BEGIN,
+    CLAIM_BEGIN,
+    CLAIM_END,
+    outcomes_list,
+    write_readme_claim,
+    write_readme_table,
+)
 from studies.small_models.page import trials_without_origin, write_small_models_page
 
 ROOT = Path(__file__).parents[2]
@@ -275,6 +282,18 @@ def test_readme_table_is_current(tmp_path):
     assert (ROOT / figure).is_file()
     write_readme_table(results, models, tmp_path / figure, readme)
     assert readme.read_text() == (ROOT / "README.md").read_text()
+
+
+def test_readme_states_the_claim_of_the_title(tmp_path):
+    """The committed README is current, and has the lead and the cost of the GPU study."""
+    readme = tmp_path / "README.md"
+    shutil.copy(ROOT / "README.md", readme)
+    write_readme_claim(readme)
+    text = readme.read_text()
+    assert text == (ROOT / "README.md").read_text()
+    claim = " ".join(text.partition(CLAIM_BEGIN)[2].partition(CLAIM_END)[0].split())
+    assert "by +49.6% (+46.4% … +53.0%)" in claim
+    assert "by -0.10% (-1.4% … +1.2%), and by +3.2% in the paper" in claim
 
 
 def test_readme_table_states_perplexities():
