@@ -72,8 +72,8 @@ COST_WITHOUT_BASELINE = """\
 The cost needs no baseline. In the paper, it is {paper} for these lengths (Table 5)."""
 
 SMALLER_COST = """\
-Here, the whole interval is below that: these models are too young to profit from longer training
-sequences as the paper's do."""
+Here, the whole interval is below that: these models profit less from longer training sequences than
+the paper's, probably because they are too young."""
 
 SHARE_RULE = """ \
 Sinusoidal embeddings trained at 4 L recover {recovered} of what ALiBi trained at 4 L gains over no

@@ -208,6 +208,10 @@ one more stride. Only the retrained models are used; the results of the first on
 8ce4af7. Learned embeddings, Transformer-XL, FIRE, Sandwich, CoPE, and BAM were added after the
 primary models of ALiBi, sinusoidal, and rotary embeddings.
 
+Four secondary models (rotary 512, seed 3; sinusoidal 128, seed 3; T5 bias 512, seeds 1 and 2)
+started before the commit that their files record, because it was read at the first validation.
+Their code may be that of an earlier commit.
+
 The outcomes of that version were withdrawn. They counted a larger effect than the paper's as a
 contradiction, and tested claims about perplexity at the training length, which models of this size
 cannot test. Several of the contradictions were more than larger effects: they had the opposite sign
