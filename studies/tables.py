@@ -59,7 +59,8 @@ The changes in parentheses are those that the outcome rests on. {baseline}"""
 #: When E6's baseline counts as trained, by the rule of the study.
 BASELINE_RULES = {
     "lead": "The baseline of E6 counts as trained if the 95% interval of ALiBi's lead over it, "
-    f"both trained at 4 L, ends at +{LARGEST_LEAD}% or below. This is the largest published lead.",
+    f"both trained at 4 L, ends at +{LARGEST_LEAD}% or below. This is the largest published lead "
+    "without overlap.",
     "share": "The baseline of E6 counts as trained if sinusoidal embeddings recover at least "
     f"{SMALLEST_SHARE:.0%} of ALiBi's gain over no positions, all trained at 4 L.",
 }
