@@ -376,10 +376,3 @@ def test_evaluation_is_recorded_in_fp32_on_gpu(bench, monkeypatch, tmp_path):
     bench("evaluate")
     results = load_results_file(tmp_path / f"evaluate-{common.device().type}.json")
     assert results.provenance.precision == "fp32"
-
-
-def test_committed_page_matches_committed_results(tmp_path, monkeypatch):
-    committed = table.PAGE.read_text(encoding="utf-8")
-    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
-    table.main()
-    assert (tmp_path / "page.md").read_text(encoding="utf-8") == committed

@@ -26,7 +26,6 @@ from studies.readme_table import (
     CLAIM_END,
     outcomes_list,
     write_readme_claim,
-    write_readme_table,
 )
 from studies.small_models.page import trials_without_origin, write_small_models_page
 
@@ -245,13 +244,6 @@ def test_page_states_changes_beyond_the_tests(text, printed):
     assert_printed(printed, change(read_losses("primary"), *condition_sides(text)))
 
 
-def test_page_is_current(tmp_path):
-    """The generator writes the committed page from the committed JSON."""
-    shutil.copytree(RESULTS, tmp_path / "results")
-    page = write_small_models_page(tmp_path / "results")
-    assert page.read_text() == (RESULTS / "README.md").read_text()
-
-
 @pytest.mark.parametrize("seeds", [0, 2])
 def test_page_lists_models_without_all_seeds(tmp_path, seeds):
     shutil.copytree(RESULTS, tmp_path / "small_models")
@@ -272,16 +264,6 @@ def readme_study() -> tuple[Path, StudiedModels, str]:
         return RESULTS / "primary", SMALL_MODELS, figure
     config = load_config(ROOT / f"studies/gpu/{folder.name}.yaml", StudyConfig)
     return ROOT / folder, config.tests, figure
-
-
-def test_readme_table_is_current(tmp_path):
-    """The generator writes the table of the committed README from the committed JSON."""
-    readme = tmp_path / "README.md"
-    shutil.copy(ROOT / "README.md", readme)
-    results, models, figure = readme_study()
-    assert (ROOT / figure).is_file()
-    write_readme_table(results, models, tmp_path / figure, readme)
-    assert readme.read_text() == (ROOT / "README.md").read_text()
 
 
 def test_readme_states_the_claim_of_the_title(tmp_path):
