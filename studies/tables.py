@@ -14,6 +14,7 @@ from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
+from alibi_fairseq.reporting.training_costs import processor_name
 from alibi_fairseq.results.results_file import Hardware
 
 from .estimates import Estimate, percent
@@ -29,7 +30,6 @@ from .primary_tests import (
     recovered_gain,
     run_tests,
 )
-from .training_costs import processor_name
 
 NOTATION = """\
 - L is the training length in tokens. "At 4 L" means in evaluation windows of 4 L tokens.

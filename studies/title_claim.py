@@ -14,6 +14,14 @@ from alibi_fairseq.positions.spec import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel
+from alibi_fairseq.reporting.training_costs import (
+    COST_HEADERS,
+    TrainingCost,
+    cost_cells,
+    processor_name,
+    read_training_cost,
+    trainings_at_a_time,
+)
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.results_file import BenchmarkFile
 
@@ -27,7 +35,7 @@ from .cost_and_lead import (
     with_interval,
 )
 from .estimates import estimate_change, percent, percent_to_nats
-from .losses import EvaluationKey, Losses, ValidationCurves, load_curves
+from .losses import EvaluationKey, Losses, ValidationCurves, finished_models, load_curves
 from .paper_claim import (
     paper_claim_sections,
     table5_pair,
@@ -37,12 +45,6 @@ from .paper_claim import (
 from .primary_tests import LARGEST_LEAD, StudiedModels, recovered_gain, run_tests
 from .published_gaps import published_gap_range
 from .tables import at_train_length, estimate_cells, model_line, recovered_percentage, wrap
-from .training_costs import (
-    TrainingCost,
-    load_training_costs,
-    processor_name,
-    trainings_at_a_time,
-)
 
 #: Benchmark of single trainings in a study's folder, as ``python -m benchmarks.methods`` writes it.
 BENCHMARK_FILE = "benchmark.json"
@@ -271,6 +273,15 @@ def _trained_long(losses: Losses, models: StudiedModels) -> list[EvaluationKey]:
     return keys
 
 
+def load_training_costs(folder: Path) -> list[TrainingCost]:
+    """Read the cost of each finished model of a study, in order of name."""
+    costs = []
+    for model in finished_models(folder):
+        name = (model.corpus, model.method, model.train_length)
+        costs.append(read_training_cost(name, model.folder))
+    return costs
+
+
 def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: list[TrainingCost]) -> str:
     """Write perplexity at 4 L, and the cost of training, of ALiBi and the models trained long."""
     alibi = losses[rows[0]]
@@ -281,29 +292,16 @@ def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: list[Training
             change = estimate_cells(estimate_change(alibi, losses[key]))[:2]
         row = [method_name(key.method), str(key.train_length)]
         row += [markdown.perplexity(losses[key].perplexity), *change]
-        row += [*_cost_cells(costs, _model(key)), str(len(losses[key].seeds))]
+        row += [*cost_cells(costs, _model(key)), str(len(losses[key].seeds))]
         cells.append(row)
     headers = ["", "trained at", f"perplexity at {rows[0].length}", "ALiBi (L) vs. it"]
-    headers += ["95% interval", "minutes", "tokens/s", "memory", "at a time", "seeds"]
+    headers += ["95% interval", *COST_HEADERS, "seeds"]
     return markdown.table(headers, cells)
 
 
 def _model(key: EvaluationKey) -> tuple[str, str, int]:
     """Return corpus, method, and training length of an evaluation's model."""
     return key.corpus, key.method, key.train_length
-
-
-def _cost_cells(costs: list[TrainingCost], model: tuple[str, str, int]) -> list[str]:
-    """Return minutes, speed, memory, and trainings at a time of a model, as means over seeds."""
-    of_model = [cost for cost in costs if cost.model == model]
-    hours = statistics.mean(cost.hours for cost in of_model)
-    speed = statistics.mean(cost.tokens_per_second for cost in of_model)
-    memory = markdown.NOTHING
-    peaks = [cost.peak_memory_mb for cost in of_model if cost.peak_memory_mb is not None]
-    if peaks:
-        memory = f"{statistics.mean(peaks) / 1000:.2f} GB"
-    at_a_time = trainings_at_a_time(costs, model)
-    return [f"{60 * hours:.1f}", markdown.thousands(speed), memory, f"{at_a_time:.1f}"]
 
 
 def _cost_sections(folder: Path, rows: list[EvaluationKey], costs: list[TrainingCost]) -> list[str]:

@@ -33,12 +33,10 @@ class ComparisonExperiment(Experiment):
     Attributes:
         comparison: configuration.
         folder: output folder.
-        speeds: True if the models are also timed, for the tables of the report.
     """
 
     comparison: ComparisonConfig
     folder: Path
-    speeds: bool = False
 
     @property
     def prepared(self) -> bool:
@@ -99,14 +97,14 @@ class ComparisonExperiment(Experiment):
     def report(self) -> None:
         """Write the report, unless its inputs are unchanged, and print its table."""
         models = list_runs(self.comparison, self.folder)
-        marker = report_marker(self.comparison, self.folder, self.speeds, models)
+        marker = report_marker(self.comparison, self.folder, models)
         if not marker.holds():
             from .report import ComparisonReport  # imports matplotlib
 
-            report = ComparisonReport(self.comparison, self.folder, models, self.speeds)
+            report = ComparisonReport(self.comparison, self.folder, models)
             names = [file.name for file in report.write()]
             # Its outputs are the files that have just been written.
-            marker = report_marker(self.comparison, self.folder, self.speeds, models)
+            marker = report_marker(self.comparison, self.folder, models)
             marker.write(names)
         table = (self.folder / "table.md").read_text(encoding="utf-8")
         print(f"\n\n{table}")

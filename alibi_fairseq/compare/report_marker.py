@@ -22,14 +22,13 @@ CODE = ("compare", "positions", "reporting", "results", "runs")
 
 
 def report_marker(
-    comparison: ComparisonConfig, folder: Path, speeds: bool, models: Iterable[ComparisonRun]
+    comparison: ComparisonConfig, folder: Path, models: Iterable[ComparisonRun]
 ) -> CompletionMarker:
     """Return the marker of a report, whose result is the names of its files.
 
     Args:
         comparison: configuration.
         folder: output folder.
-        speeds: True if the tables have speeds.
         models: runs of the comparison, which must be complete.
     """
     sources: dict[Path, None] = {}
@@ -42,11 +41,8 @@ def report_marker(
             sources[step.results_path] = None
         if run.tuning:
             sources[run.tuning.marker.path] = None
-    if speeds:
-        sources[folder / "speeds.json"] = None
     settings = {
         "comparison": as_mapping(comparison),
-        "speeds": speeds,
         "data": data,
         "code": code_sha256(),
         "matplotlib": version_of("matplotlib"),

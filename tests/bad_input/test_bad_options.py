@@ -153,7 +153,6 @@ COMMANDS = {
         (". --out x --tokens-per-update 100", "--tokens-per-update: 100 is not"),
         (". --out x --lengths 4y", "--lengths: '4y' must be a number of tokens"),
         (". --out x --arch alibi_lm_tny", "Did you mean 'alibi_lm_tiny'?"),
-        (". --out x --slurm --speeds", "--speeds"),
         (". --out x --slurm-option partition=gpu", "requires --slurm"),
         (". --out x --slurm --slurm-option gpu", "NAME=VALUE"),
         ("--out x", "No text to compare on"),

@@ -13,12 +13,12 @@ import pytest
 from results_documents import cells_of
 from test_page import Evaluation, change, read_losses
 
+from alibi_fairseq.reporting.training_costs import cost_cells, cost_table, trainings_at_a_time
 from studies import tables
 from studies.losses import load_losses
 from studies.paper_claim import paper_claim_sections
 from studies.primary_tests import StudiedModels, recovered_gain
-from studies.title_claim import BENCHMARK_FILE, title_claim_sections
-from studies.training_costs import load_training_costs, trainings_at_a_time
+from studies.title_claim import BENCHMARK_FILE, load_training_costs, title_claim_sections
 
 ROOT = Path(__file__).parents[2]
 SECONDARY = ROOT / "results" / "small_models" / "secondary"
@@ -119,6 +119,14 @@ def test_trainings_side_by_side_are_counted(results):
     assert trainings_at_a_time(costs, ("text", "0.0", 1)) == pytest.approx(2.5)
     assert trainings_at_a_time(costs, ("text", "0.5", 1)) == pytest.approx(2.0)
     assert trainings_at_a_time(costs, ("text", "5.0", 1)) == 1
+
+
+def test_cost_table_has_a_row_per_model(results):
+    costs = load_training_costs(results)
+    names = {str(cost.model) for cost in costs}
+    _, *rows = cells_of(cost_table(costs))
+    assert {row[0] for row in rows} == names
+    assert rows[0][1:] == cost_cells(costs, costs[0].model)
 
 
 def test_recorded_begin_is_the_hours_before_the_last_validation(results):
