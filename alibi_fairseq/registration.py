@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from .errors import PACKAGE, is_command
+from .errors import PACKAGE
 
 #: Parts of this package that need PyTorch at most, or themselves import what needs fairseq.
 WITHOUT_FAIRSEQ = {
@@ -55,39 +52,13 @@ def register() -> None:
     spec = importlib.util.find_spec("fairseq")
     if spec is None or spec.origin is None:  # no origin: a mere folder of that name
         return
-    with without_garbage_collection():
-        _register()
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Collect no garbage while the block imports modules, which takes a fifth of their time.
-
-    A command also leaves the imported modules out of later collections.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_command():
-            gc.freeze()
-        if was_enabled:
-            gc.enable()
-
-
-def _register() -> None:
-    """Import fairseq, change what needs to be changed, and register everything."""
     root = logging.getLogger()
     handlers = list(root.handlers)
     level = root.level
-    from .fairseq_patches.deferred_imports import defer_imports
-
     try:
         # The compiled parts, too, which fail where NumPy is another than at their build.
-        with defer_imports():
-            import fairseq.data.data_utils_fast
-            import fairseq.data.token_block_utils_fast  # noqa: F401
+        import fairseq.data.data_utils_fast
+        import fairseq.data.token_block_utils_fast  # noqa: F401
     except Exception as error:
         raise FairseqImportError(
             f"fairseq is installed, but it cannot be imported ({type(error).__name__}: {error}); "
