@@ -86,14 +86,6 @@ TABLES = {
         (("× stock", "ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
         has_random_weights=True,
     ),
-    "cpu_memory": Table(
-        "Reuse of freed memory on the CPU",
-        "This table compares training steps in a process that keeps the memory of freed tensors "
-        "(`reuse`) with the default of the C library.",
-        ("variant",),
-        ("length",),
-        (("speed", "ratio", "{:.2f}"),),
-    ),
     "attention": Table(
         "Attention alone, forward and backward",
         "Ratios are to PyTorch's causal kernel without any bias. Trained queries and keys are "
