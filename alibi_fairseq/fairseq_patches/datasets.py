@@ -13,11 +13,12 @@ from . import patch_method
 
 
 @patch_method(indexed_dataset, "make_dataset")
-def read_only_default_format(make, path, impl, *arguments, **keywords):
-    """Read binary data only in the default format.
+def open_complete_data(make, path, impl, *arguments, **keywords):
+    """Read binary data only in the default format, and if it is complete.
 
     fairseq's reader of FASTA files, which it uses wherever there is no index, puts the path into a
-    shell command and writes next to the data (no issue is known).
+    shell command and writes next to the data. A training on an incomplete file ends when it reaches
+    the missing part (no issue is known).
     """
     if impl == "cached" and not os.path.exists(f"{path}.idx"):
         return None  # fairseq checks in this way whether a split exists
@@ -27,7 +28,15 @@ def read_only_default_format(make, path, impl, *arguments, **keywords):
             "data again (fairseq-preprocess, or alibi-fairseq prepare), and leave out "
             "--dataset-impl."
         )
-    return make(path, impl, *arguments, **keywords)
+    data = make(path, impl, *arguments, **keywords)
+    if data is not None and len(data):
+        index = data._index
+        end = index._pointers[-1] + index._sizes[-1] * np.dtype(index.dtype).itemsize
+        if end > os.path.getsize(f"{path}.bin"):
+            raise UserInputError(
+                f"{path}.bin was not copied completely: its index has {end:,} bytes. Copy it again."
+            )
+    return data
 
 
 # Not __init__: PlasmaStore.__del__ fails on an object without a server.
