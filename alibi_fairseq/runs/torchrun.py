@@ -43,7 +43,7 @@ def launcher_flags(
     if nodes < 1 or processes % nodes:
         raise UserInputError(
             f"{processes} processes cannot be divided evenly among {nodes} nodes. "
-            "Pass a multiple of --nnodes."
+            "Use a multiple of the number of nodes."
         )
     if nodes > 1 and not endpoint:
         raise UserInputError(

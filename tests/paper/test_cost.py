@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper.cost import RunCost, cost_table, run_cost, stated_number
+from alibi_fairseq.paper.cost import (
+    RunCost,
+    cost_table,
+    evaluation_hours,
+    run_cost,
+    stated_number,
+)
 from alibi_fairseq.paper.recipe import RECIPES
+from alibi_fairseq.paper.trainings import trainings_for
 
 
 @pytest.mark.parametrize("path", ["wikitext-103/alibi-512", "bookcorpus/sinusoidal-3072"])
@@ -53,12 +62,30 @@ def test_checkpoints_have_weights_and_optimizer_state(path, gigabytes):
 
 
 def test_unknown_cost_makes_total_unknown():
-    known = RunCost("a", 8, 100.0, 2.0)
-    unknown = RunCost("b", 0, None, 3.0)
+    known = RunCost("a", 8, 100.0, 2.0, evaluation_hours=1.0)
+    unknown = RunCost("b", 0, None, 3.0, evaluation_hours=6.0)
     rows = cells_of(cost_table([known, unknown]))
-    assert rows[1] == ["a", "8", "100", "12", "2"]
-    assert rows[2] == ["b", "CPU", "–", "–", "3"]
-    assert rows[3] == ["total", "", "–", "–", "5"]
+    assert rows[1] == ["a", "8", "100", "12", "1", "2"]
+    assert rows[2] == ["b", "CPU", "–", "–", "6", "3"]
+    assert rows[3] == ["total", "", "–", "–", "7", "5"]
+
+
+def test_hours_of_evaluations_follow_from_table_1():
+    """Table 13 scores each of 217,646 tokens in a window of its own."""
+    trainings = {training.recipe.train_length: training for training in trainings_for(("table13",))}
+    (longest,) = trainings[3072].evaluations
+    seconds = (217_646 - 3071) * 3072 / 42_400  # words per second of Table 1
+    assert evaluation_hours(longest) == pytest.approx(seconds / 3600)
+
+    between = replace(longest, lengths=(2560,))  # three quarters of the way from 1,024 to 3,072
+    seconds_per_token = 0.25 / 77_800 + 0.75 / 42_400
+    expected = (217_646 - 2559) * 2560 * seconds_per_token / 3600
+    assert evaluation_hours(between) == pytest.approx(expected)
+
+    nonoverlapping = replace(longest, stride=None)
+    assert evaluation_hours(nonoverlapping) == pytest.approx(71 * 3072 / 42_400 / 3600)
+    (books,) = trainings_for(("table08",))[0].evaluations
+    assert evaluation_hours(books) is None
 
 
 def test_dry_run_estimates_costs(capsys, tmp_path, monkeypatch):
@@ -74,7 +101,7 @@ def test_dry_run_estimates_costs(capsys, tmp_path, monkeypatch):
     assert rows["total"][1] == f"{total:,}"
     # The last and the best checkpoint, and the newest one that was saved within an epoch.
     one = run_cost(RECIPES["bookcorpus/alibi-512"], 1, gpus=4, checkpoints=1).checkpoint_gb
-    assert rows["bookcorpus/alibi-512"][3] == f"{3 * one:,.0f}"
+    assert rows["bookcorpus/alibi-512"][4] == f"{3 * one:,.0f}"
     assert "Estimates." in text
     assert main(["reproduce", "table8", "--dry-run", "--scale", "mini"]) == 0
     assert "The time at the scale 'mini' is unknown." in capsys.readouterr().out
