@@ -15,6 +15,7 @@ from ..paper.scale import SCALES
 from ..paper.trainings import find_items, trainings_for
 from ..runs.nodes import check_reaches_other_nodes
 from .experiments import ExperimentOptions, corpus_paths
+from .launch import RUN_CONFIG_HELP
 from .options import option
 
 
@@ -51,6 +52,7 @@ class Reproduce(ExperimentOptions):
         type=positive_integer,
         metavar="N",
     )
+    run_config: str | None = option(RUN_CONFIG_HELP, None, metavar="NAME")
     out: Path = option(
         "output folder, with a subfolder per scale", Path("runs/reproduce"), metavar="FOLDER"
     )
@@ -78,7 +80,9 @@ class Reproduce(ExperimentOptions):
         for name in needed:
             path = paths.get(name, Path(name.upper()))
             data[name] = PaperDataset(folder / "data", name, path, self.allow_other_text, scale)
-        experiment = ReproductionExperiment(folder, items, trainings, data, scale, self.devices())
+        experiment = ReproductionExperiment(
+            folder, items, trainings, data, scale, self.devices(), self.run_config
+        )
         return self.run_experiment(experiment)
 
     def devices(self) -> DeviceConfig | None:

@@ -2,7 +2,8 @@
 
 The comments derive V100 hours from the paper's speeds and GPU hours, which include neither
 validation nor evaluation. Tests compare the comments with the recipes and the paper's numbers. The
-hours of evaluations follow from the number of windows and the speeds of Table 1.
+hours of evaluations follow from the number of windows and the speeds of Table 1. H200 hours follow
+from measured training steps (``configs/h200_steps.csv``).
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ OPTIMIZER_NUMBERS = {"nag": 1, "adam": 2}
 #: Tokens of a split by corpus and split (data-prep/wikitext-103/README.md). Those of the other
 #: corpora depend on the edition.
 SPLIT_TOKENS = {("wikitext-103", "valid"): 217_646, ("wikitext-103", "test"): 245_569}
+#: Parameters of the model whose steps ``configs/h200_steps.csv`` has.
+MEASURED_PARAMETERS = 246_933_504
 BASIS = (
     "Estimates. V100 hours: the paper's speeds, without validation (configs/README.md). Hours: "
-    "V100 hours divided by the GPUs; in total, one run after another. Evaluation: hours of one V100 "
-    "at the speeds of Table 1; an evaluation uses one GPU. "
+    "V100 hours divided by the GPUs; in total, one run after another. H200 hours: one H200, from "
+    "steps measured at 512 and 3,072 tokens. Evaluation: hours of one V100 at the speeds of Table "
+    "1; an evaluation uses one GPU. "
     "Checkpoints: weights and state of the optimizer in fp32; data are not included. "
     f"{markdown.NOTHING}: unknown."
 )
@@ -44,6 +48,7 @@ class RunCost:
         v100_hours: hours of one V100.
         checkpoint_gb: size of all checkpoints in 10⁹ bytes.
         evaluation_hours: hours of one V100 for all evaluations.
+        h200_hours: hours of one H200 for the training.
     """
 
     name: str
@@ -51,6 +56,7 @@ class RunCost:
     v100_hours: float | None
     checkpoint_gb: float | None
     evaluation_hours: float | None = None
+    h200_hours: float | None = None
 
     @property
     def hours(self) -> float | None:
@@ -98,7 +104,25 @@ def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCo
         optimizer = str(recipe.options["optimizer"]["_name"])
         numbers_per_weight = 1 + OPTIMIZER_NUMBERS[optimizer]
         checkpoint_gb = checkpoints * parameters * numbers_per_weight * BYTES_PER_NUMBER / 1e9
-    return RunCost(recipe.path, gpus, v100_hours, checkpoint_gb)
+    h200_hours = h200_training_hours(recipe, updates) if gpus else None
+    return RunCost(recipe.path, gpus, v100_hours, checkpoint_gb, h200_hours=h200_hours)
+
+
+def h200_training_hours(recipe: Recipe, updates: int) -> float | None:
+    """Estimate the hours of a training on one H200; None for a position method not measured.
+
+    The steps were measured with the model of WikiText-103. Their time is scaled by the number of
+    parameters for other models.
+    """
+    parameters = stated_number(recipe, "parameters")
+    points = []
+    for row in published.read_rows(CONFIGS / "h200_steps.csv"):
+        if row["position_method"] == recipe.position_method:
+            points.append((row["train_length"], row["milliseconds"] / 1000 / row["tokens"]))
+    if not points or parameters is None:
+        return None
+    seconds = updates * recipe.batch.tokens_per_update * _interpolate(points, recipe.train_length)
+    return seconds / 3600 * parameters / MEASURED_PARAMETERS
 
 
 def evaluation_hours(evaluation: PaperEvaluation) -> float | None:
@@ -107,25 +131,25 @@ def evaluation_hours(evaluation: PaperEvaluation) -> float | None:
     tokens = SPLIT_TOKENS.get((recipe.corpus, evaluation.subset))
     if tokens is None:
         return None
+    points = []
+    for row in published.rows("table01"):
+        if row["position_method"] == recipe.position_method:
+            points.append((row["train_length"], 1 / row["eval_words_per_second"]))
     seconds = 0.0
     for length in evaluation.lengths:
         stride = evaluation.stride or length
         windows = 1 + ceil(max(0, tokens - length) / stride)
-        seconds += windows * length * _seconds_per_token(recipe.position_method, length)
+        seconds += windows * length * _interpolate(points, length)
     return seconds / 3600
 
 
-def _seconds_per_token(position_method: str, length: int) -> float:
-    """Return the evaluation time per token of a V100 by Table 1.
+def _interpolate(points: list[tuple[int, float]], length: int) -> float:
+    """Return the time per token at a length from those at some lengths.
 
-    Between the lengths of the table, and beyond the last one, it is linear in the length, as the
-    attention is. Below the first one, it is that of the first one.
+    Between those lengths, and beyond the last one, it is linear in the length, as the attention is.
+    Below the first one, it is that of the first one.
     """
-    points = []
-    for row in published.rows("table01"):
-        if row["position_method"] == position_method:
-            points.append((row["train_length"], 1 / row["eval_words_per_second"]))
-    points.sort()
+    points = sorted(points)
     if length <= points[0][0]:
         return points[0][1]
     for (start, start_seconds), (end, end_seconds) in pairwise(points):
@@ -151,6 +175,7 @@ def cost_table(costs: Iterable[RunCost]) -> str:
                 gpus,
                 _number(cost.v100_hours),
                 _number(cost.hours),
+                _number(cost.h200_hours),
                 _number(cost.evaluation_hours),
                 _number(cost.checkpoint_gb),
             ]
@@ -158,11 +183,12 @@ def cost_table(costs: Iterable[RunCost]) -> str:
     sums = [
         total(cost.v100_hours for cost in costs),
         total(cost.hours for cost in costs),
+        total(cost.h200_hours for cost in costs),
         total(cost.evaluation_hours for cost in costs),
         total(cost.checkpoint_gb for cost in costs),
     ]
     rows.append(["total", "", *map(_number, sums)])
-    headers = ["run", "GPUs", "V100 hours", "hours", "evaluation", "checkpoints (GB)"]
+    headers = ["run", "GPUs", "V100 hours", "hours", "H200 hours", "evaluation", "checkpoints (GB)"]
     return f"{markdown.table(headers, rows)}\n{BASIS}"
 
 

@@ -20,7 +20,7 @@ from ..runs.runner import Experiment, unfinished_runs
 from .cost import cost_table, evaluation_hours, run_cost, total
 from .datasets import PaperDataset
 from .item_table import item_table
-from .recipe import Recipe, flags
+from .recipe import Recipe, flags, with_run_config
 from .report_data import collect
 from .scale import Scale
 from .trainings import PaperEvaluation, PaperTraining, evaluations_of
@@ -74,6 +74,7 @@ class ReproductionExperiment(Experiment):
         data: datasets by corpus.
         scale: scale of the runs.
         devices: devices of each run; None for the number of GPUs of each recipe, for a dry run.
+        run_config: overlay of the recipes for other hardware, at the scale ``paper``.
     """
 
     folder: Path
@@ -82,6 +83,7 @@ class ReproductionExperiment(Experiment):
     data: dict[str, PaperDataset]
     scale: Scale
     devices: DeviceConfig | None
+    run_config: str | None = None
 
     @property
     def gpus(self) -> int:
@@ -164,7 +166,7 @@ class ReproductionExperiment(Experiment):
             run = unfinished.get(training.recipe.path)
             if run is None:
                 continue
-            devices = self._devices_of(training.recipe)
+            devices = self._devices_of(self._recipe_of(training))
             gpus = 0 if devices.cpu else devices.processes
             # fairseq keeps the last checkpoint and the one with the best validation loss.
             checkpoints = 2 + len(run.checkpoint_updates)
@@ -193,7 +195,7 @@ class ReproductionExperiment(Experiment):
         Raises:
             UserInputError: the sequences of an update cannot be divided among the GPUs.
         """
-        recipe = self.scale.scale_recipe(training.recipe)
+        recipe = self._recipe_of(training)
         dataset = self.data[recipe.corpus]
         devices = self._devices_of(recipe)
         endpoint = nodes.rendezvous_endpoint(recipe.path)
@@ -235,6 +237,13 @@ class ReproductionExperiment(Experiment):
             if updates not in update_counts:
                 update_counts.append(updates)
         return update_counts
+
+    def _recipe_of(self, training: PaperTraining) -> Recipe:
+        """Return the recipe of a run for this hardware and at this scale."""
+        recipe = training.recipe
+        if self.run_config:
+            recipe = with_run_config(recipe, self.run_config)
+        return self.scale.scale_recipe(recipe)
 
     def _devices_of(self, recipe: Recipe) -> DeviceConfig:
         """Return the devices of a run of a recipe."""
