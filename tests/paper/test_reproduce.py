@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from commands import ROOT
 from data.preparations import books, wikitext_zip
 from fakes import Commands, perplexity
@@ -237,6 +238,23 @@ def test_dry_run_lists_unfinished_work_only(reproduce, tmp_path, capsys):
     assert output.count("alibi_fairseq train ") == 1
     assert output.count("alibi_fairseq eval ") == 2
     assert "4 of 6 runs already complete.\n2 runs of 20,480 tokens in total" in output
+
+
+def test_evaluations_use_one_of_several_gpus(reproduce, commands, monkeypatch):
+    """While one is evaluated, the next model waits, because each needs both GPUs."""
+    devices = []
+
+    def run(words, stop_signal=None, log=None, watch=None, slot=None, **_):
+        command = "train" if "train" in words else words[words.index("alibi_fairseq") + 1]
+        if command in ("train", "eval"):
+            devices.append((command, slot.environment["CUDA_VISIBLE_DEVICES"]))
+        return commands(words, stop_signal, log, watch, slot)
+
+    monkeypatch.setattr(child_process, "execute_command", run)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert reproduce("table8", "--gpus", "2", scale="paper")[0] == 0
+    assert devices == [("train", "0,1"), ("eval", "0")] * 6
 
 
 def test_second_table_adds_missing_runs_only(reproduce):
