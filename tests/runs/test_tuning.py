@@ -102,10 +102,26 @@ def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, caps
     )
 
     commands.validation["alibi"]["0.008"] = 10.0
-    command = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002,0.008")
-    assert main(command) == 2
-    assert "alibi-16-seed1 holds a training with other settings" in capsys.readouterr().err
-    assert main(command) == 2  # now without trials
+    more = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002,0.008")
+    assert main(more) == 0
+    assert commands.trained[3:] == [
+        ("alibi-16-seed1-lr0.008", "0.008", 10),
+        ("alibi-16-seed1", "0.008", 40),
+    ]
+    (earlier,) = tmp_path.rglob("alibi-16-seed1-replaced-lr0.004")
+    assert (earlier / "checkpoint_last.pt").is_file()
+    output = capsys.readouterr().out
+    assert f"alibi-16-seed1: --lr 0.008 is better than 0.004, now in {earlier}." in output
+    assert ["ALiBi, L=16", "30.00", "20.00", "10.00", "0.008"] in cells_of(
+        (tmp_path / "table.md").read_text()
+    )
+
+    # Without the added rate, its training is set aside, and the earlier one is back.
+    assert main(compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002")) == 0
+    assert len(commands.trained) == 5
+    assert not earlier.exists()
+    assert main(more) == 0
+    assert len(commands.trained) == 5
 
 
 def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsys):
