@@ -165,6 +165,9 @@ class PositionMethod(nn.Module):
     #: Such scores change when later tokens are appended, so evaluation computes each window
     #: separately.
     depends_on_key_count: bool = False
+    #: Version of the formula. A correction that changes trained models increases it, so that models
+    #: of both versions are not averaged.
+    version: int = 1
 
     def __init__(self, config: PositionConfig):
         super().__init__()
