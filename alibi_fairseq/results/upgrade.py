@@ -54,6 +54,7 @@ class _Training:
         options: options of the training command that records lack.
         method: position method as trained; None if unknown.
         processes: number of processes; None if unknown.
+        diverged_at: last validation, if its loss is not finite.
     """
 
     train: str | None = None
@@ -62,6 +63,7 @@ class _Training:
     options: Mapping[str, str] | None = None
     method: Mapping[str, Any] | None = None
     processes: int | None = None
+    diverged_at: Validation | None = None
 
 
 def load_version_3(path: Path) -> list[Result]:
@@ -120,6 +122,7 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
         options=_command_options(training.provenance),
         method=method_json(last.model.method),
         processes=last.processes,
+        diverged_at=last if last.loss_bits is None else None,
     )
 
 
@@ -308,10 +311,14 @@ def _result_of(
         )
         probe = ProbeValues(record.accuracy, record.gap, record.trials, record.chance)
         return Result(**shared, case=case, values=probe, cost=Cost(device=record.device))
+    values = None
+    if record.loss_bits is not None:
+        values = TextValues(record.loss_bits, record.tokens)
     return Result(
         **shared,
         case=_validation_case(record, training),
-        values=TextValues(record.loss_bits, record.tokens),
+        values=values,
+        status="diverged" if record is training.diverged_at else "",
         cost=_training_cost(record),
     )
 

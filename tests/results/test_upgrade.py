@@ -218,3 +218,14 @@ def test_end_of_a_schedule_comes_from_the_command(tmp_path):
         (result, *_) = load_version_3(path)
         ids.append(result.series.id)
     assert ids[0] != ids[1]
+
+
+def test_training_whose_last_loss_is_not_finite_diverged(tmp_path):
+    source = CELLS[0] / "training.json"
+    content = json.loads(source.read_text())
+    del content["records"][0]["loss_bits"]
+    del content["records"][-1]["loss_bits"]
+    (tmp_path / "training.json").write_text(json.dumps(content))
+    results = load_version_3(tmp_path / "training.json")
+    assert results[0].values is None
+    assert [result.status for result in results] == [*[""] * (len(results) - 1), "diverged"]
