@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from .json_types import STORED, Fraction, NonEmptyStr, NonNegativeInt, PositiveCount, Sha256
+
 
 class SameText(NamedTuple):
     """Key of the predicted text, whatever its tokens, for bits per byte between tokenizers."""
@@ -37,16 +39,18 @@ class Case:
         corpus: name of the text, which does not count.
     """
 
+    __pydantic_config__ = STORED
+
     kind: Literal["text", "probe", "validation"]
-    text: str | None
+    text: Sha256 | None
     split: str
-    length: int
-    stride: int
-    documents: str | None = None
-    score_from: int = 0
-    score_to: int | None = None
-    tokens: str | None = None
-    depth: float | None = None
+    length: PositiveCount
+    stride: PositiveCount
+    documents: NonEmptyStr | None = None
+    score_from: NonNegativeInt = 0
+    score_to: NonNegativeInt | None = None
+    tokens: Sha256 | None = None
+    depth: Fraction | None = None
     corpus: str = field(default="", compare=False)
 
     @property

@@ -9,6 +9,18 @@ from typing import Literal, NamedTuple
 
 from ..errors import UserInputError
 from .case import Case
+from .json_types import (
+    STORED,
+    Bits,
+    Fraction,
+    NonEmptyStr,
+    NonNegativeInt,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    Sha256,
+    TotalBits,
+)
 from .series import Reading, Series
 
 
@@ -29,20 +41,22 @@ class TextValues:
         min_context, mean_context: context of the scored tokens.
     """
 
-    loss_bits: float
-    tokens: int | None = None
-    words: int | None = None
-    bytes: int | None = None
-    unigram_bits: float | None = None
-    document_tokens: tuple[int, ...] = ()
-    document_bits: tuple[float, ...] = ()
-    position_ends: tuple[int, ...] = ()
-    position_tokens: tuple[int, ...] = ()
-    position_bits: tuple[float, ...] = ()
-    position_errors: tuple[float | None, ...] = ()
-    longest_window: int | None = None
-    min_context: int | None = None
-    mean_context: float | None = None
+    __pydantic_config__ = STORED
+
+    loss_bits: Bits
+    tokens: PositiveCount | None = None
+    words: PositiveCount | None = None
+    bytes: PositiveCount | None = None
+    unigram_bits: Bits | None = None
+    document_tokens: tuple[NonNegativeInt, ...] = ()
+    document_bits: tuple[TotalBits, ...] = ()
+    position_ends: tuple[PositiveCount, ...] = ()
+    position_tokens: tuple[NonNegativeInt, ...] = ()
+    position_bits: tuple[TotalBits, ...] = ()
+    position_errors: tuple[NotNegative | None, ...] = ()
+    longest_window: PositiveCount | None = None
+    min_context: NonNegativeInt | None = None
+    mean_context: NotNegative | None = None
 
     @property
     def outcome(self) -> float:
@@ -70,10 +84,12 @@ class ProbeValues:
         chance: accuracy of guessing.
     """
 
-    accuracy: float
-    gap: int
-    trials: int
-    chance: float
+    __pydantic_config__ = STORED
+
+    accuracy: Fraction
+    gap: NonNegativeInt
+    trials: PositiveCount
+    chance: Fraction
 
     @property
     def outcome(self) -> float:
@@ -96,26 +112,30 @@ class Cost:
         trained_tokens: tokens that a training has read in all processes.
     """
 
-    device: str | None = None
-    seconds: float | None = None
-    gpu_seconds: float | None = None
-    tokens_per_second: float | None = None
-    tokens_per_second_batch_1: float | None = None
-    tokens_per_second_per_process: float | None = None
-    windows_per_batch: int | None = None
-    peak_memory_mb: float | None = None
-    processes: int | None = None
-    trained_tokens: int | None = None
+    __pydantic_config__ = STORED
+
+    device: NonEmptyStr | None = None
+    seconds: NotNegative | None = None
+    gpu_seconds: NotNegative | None = None
+    tokens_per_second: Positive | None = None
+    tokens_per_second_batch_1: Positive | None = None
+    tokens_per_second_per_process: Positive | None = None
+    windows_per_batch: PositiveCount | None = None
+    peak_memory_mb: NotNegative | None = None
+    processes: PositiveCount | None = None
+    trained_tokens: NonNegativeInt | None = None
 
 
 @dataclass(frozen=True)
 class TextSize:
     """Tokenizer of a text, and sizes of its dictionary and training split. None means unknown."""
 
-    tokenizer: str | None = None
-    vocabulary: int | None = None
-    train_tokens: int | None = None
-    train_bytes: int | None = None
+    __pydantic_config__ = STORED
+
+    tokenizer: NonEmptyStr | None = None
+    vocabulary: NonNegativeInt | None = None
+    train_tokens: NonNegativeInt | None = None
+    train_bytes: NonNegativeInt | None = None
 
 
 @dataclass(frozen=True)
@@ -136,13 +156,15 @@ class Result:
         text: tokenizer and sizes of the text.
     """
 
+    __pydantic_config__ = STORED
+
     series: Series
     reading: Reading
-    seed: int | None
+    seed: NonNegativeInt | None
     case: Case
     values: TextValues | ProbeValues | None
-    checkpoint: str | None = None
-    checkpoint_sha256: str | None = None
+    checkpoint: NonEmptyStr | None = None
+    checkpoint_sha256: Sha256 | None = None
     status: Literal["", "diverged"] = ""
     cost: Cost = Cost()
     text: TextSize = TextSize()
@@ -179,38 +201,54 @@ class SeedsKey(NamedTuple):
     alone: str = ""
 
 
+def distinct(results: Iterable[Result]) -> list[Result]:
+    """Return results without repetitions: of one checkpoint and case, that with most details.
+
+    Raises:
+        UserInputError: two evaluations of one checkpoint have different values.
+    """
+    by_key: dict[tuple, Result] = {}
+    for result in results:
+        key = (_identity(result), result.seed, _checkpoint_of(result))
+        first = by_key.setdefault(key, result)
+        if first.values is None or result.values is None:
+            continue
+        if first.values.outcome != result.values.outcome:
+            raise UserInputError(
+                f"Two results of '{result.checkpoint}' (seed {result.seed}) at length "
+                f"{result.case.length} differ. Leave one of the files out."
+            )
+        if first.values.details < result.values.details:
+            by_key[key] = result
+    return list(by_key.values())
+
+
 def seeds(results: Iterable[Result]) -> dict[SeedsKey, list[Result]]:
     """Group results whose values are averaged: those that :func:`are_seeds`, pair by pair.
 
-    A result that is there twice, of the same checkpoint, is kept once. Divergences are left out.
+    Repetitions and divergences are left out.
 
     Raises:
         UserInputError: two evaluations of one checkpoint have different values.
     """
     runs: dict[tuple, list[str]] = defaultdict(list)
-    groups: dict[SeedsKey, dict[str, Result]] = defaultdict(dict)
-    for result in results:
+    groups: dict[SeedsKey, list[Result]] = defaultdict(list)
+    for result in distinct(results):
         if result.values is None:
             continue
         checkpoint = _checkpoint_of(result)
         run = 0
         alone = ""
         if result.seed is None or result.case.text is None:
-            alone = checkpoint
+            alone = f"{result.seed} {checkpoint}"
         else:
             known = runs[_run_group(result)]
             if checkpoint not in known:
                 known.append(checkpoint)
             run = known.index(checkpoint)
         key = SeedsKey(result.series.id, result.reading, result.case, run, alone)
-        first = groups[key].setdefault(f"{result.seed} {checkpoint}", result)
-        assert first.values is not None
-        if first.values.outcome != result.values.outcome:
-            raise UserInputError(
-                f"Two results of '{result.checkpoint}' (seed {result.seed}) at length "
-                f"{result.case.length} differ. Leave one of the files out."
-            )
-    return {key: list(members.values()) for key, members in groups.items()}
+        groups[key].append(result)
+    return dict(groups)
 
 
 def _run_group(result: Result) -> tuple:

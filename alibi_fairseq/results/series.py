@@ -10,15 +10,25 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import AfterValidator, TypeAdapter
 
 from ..positions.spec import MethodSpec
 from .irrelevant import WRITTEN_BUT_IRRELEVANT
+from .json_types import STORED, NonEmptyStr, NonNegativeInt, PositiveCount, Sha256
 from .settings import Settings, canonical, defaults_of, plain
 
 _METHOD_TYPE = TypeAdapter(MethodSpec)
+
+
+def _check_method(settings: Settings) -> Settings:
+    """Check that settings from a file have a position method."""
+    _METHOD_TYPE.validate_python(settings.get("method"))
+    return settings
+
+
+SettingsOfModel = Annotated[Settings, AfterValidator(_check_method)]
 
 
 @dataclass(frozen=True)
@@ -32,12 +42,14 @@ class Facts:
         architecture: registered name of the architecture; of a Hugging Face model, its class.
     """
 
-    architecture: str | None = None
-    parameters: int | None = None
-    layers: int | None = None
-    width: int | None = None
-    vocabulary: int | None = None
-    memory_length: int | None = None
+    __pydantic_config__ = STORED
+
+    architecture: NonEmptyStr | None = None
+    parameters: PositiveCount | None = None
+    layers: PositiveCount | None = None
+    width: PositiveCount | None = None
+    vocabulary: PositiveCount | None = None
+    memory_length: PositiveCount | None = None
 
 
 @dataclass(frozen=True)
@@ -49,8 +61,10 @@ class Stage:
         settings: settings before.
     """
 
-    until: int
-    settings: Settings = field(hash=False)
+    __pydantic_config__ = STORED
+
+    until: PositiveCount
+    settings: SettingsOfModel = field(hash=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +81,11 @@ class Series:
         label: name that the user gave the model, which does not count.
     """
 
-    settings: Settings
+    __pydantic_config__ = STORED
+
+    settings: SettingsOfModel
     history: tuple[Stage, ...] = ()
-    start: str | None = None
+    start: Sha256 | None = None
     facts: Facts = Facts()
     label: str = ""
 
@@ -132,10 +148,12 @@ class Reading:
         variant: name of the overrides, which does not count.
     """
 
-    at: int | Literal["best"] | None
+    __pydantic_config__ = STORED
+
+    at: NonNegativeInt | Literal["best"] | None
     selection: Settings | None = field(default=None, hash=False)
     overrides: Settings = field(default_factory=dict, hash=False)
-    precision: str = "fp32"
+    precision: NonEmptyStr = "fp32"
     variant: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
