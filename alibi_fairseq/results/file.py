@@ -17,12 +17,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json
-from .files import SCHEMA, merge_provenance
+from .files import SCHEMA, load_results_file, merge_provenance
 from .json_types import STORED, first_problem
 from .result import Result, distinct
 from .results_file import Provenance
-from .series import Series
-from .upgrade import load_version_3
+from .series import Series, series_json
+from .upgrade import upgraded
 
 VERSION = 4
 
@@ -57,6 +57,7 @@ class _StoredFile:
 
 
 _FILE_TYPE = TypeAdapter(_StoredFile)
+_RESULT_TYPE = TypeAdapter(Result)
 
 
 def load(path: str | os.PathLike) -> Results:
@@ -68,30 +69,23 @@ def load(path: str | os.PathLike) -> Results:
     content = read_json(path)
     header = content if isinstance(content, dict) else {}
     if (header.get("schema"), header.get("version")) != (SCHEMA, VERSION):
-        return _load_version_3(Path(path))
+        file = load_results_file(path)
+        return Results(upgraded(file, Path(path).parent), file.provenance)
     stored = {key: content[key] for key in content if key not in ("schema", "version")}
     origin = stored.pop("provenance", None)
     try:
         provenance = None if origin is None else Provenance.model_validate(origin)
-        file = _FILE_TYPE.validate_json(json.dumps(stored))
+        content_of_file = _FILE_TYPE.validate_json(json.dumps(stored))
     except ValidationError as error:
         raise UserInputError(f"{path}: {first_problem(error)}.") from error
     results = []
-    for result in file.results:
-        if result.series not in file.series:
+    for result in content_of_file.results:
+        if result.series not in content_of_file.series:
             raise UserInputError(f"{path}: there is no series {result.series!r}.")
         values = {field.name: getattr(result, field.name) for field in fields(Result)}
-        values["series"] = file.series[result.series]
+        values["series"] = content_of_file.series[result.series]
         results.append(Result(**values))
     return Results(results, provenance)
-
-
-def _load_version_3(path: Path) -> Results:
-    """Read a results file of version 3."""
-    from .files import load_results_file
-
-    file = load_results_file(path)
-    return Results(load_version_3(path), file.provenance)
 
 
 def save(results: Results, path: str | os.PathLike) -> None:
@@ -100,7 +94,7 @@ def save(results: Results, path: str | os.PathLike) -> None:
     stored_series: dict[str, Any] = {}
     stored_results = []
     for result in results.results:
-        series = _SERIES_TYPE.dump_python(result.series, mode="json", exclude_defaults=True)
+        series = series_json(result.series)
         text = json.dumps(series, sort_keys=True)
         if text not in keys:
             keys[text] = f"s{len(keys) + 1}"
@@ -118,17 +112,13 @@ def save(results: Results, path: str | os.PathLike) -> None:
         stream.write(json_text(content))
 
 
-_SERIES_TYPE = TypeAdapter(Series)
-_RESULT_TYPE = TypeAdapter(Result)
-
-
 def merge(files: Iterable[Results]) -> Results:
     """Merge results. Of one checkpoint and case, that with most details is kept.
 
     Raises:
         UserInputError: two results contradict each other.
     """
-    results = []
+    results: list[Result] = []
     origins = []
     for file in files:
         results += file.results

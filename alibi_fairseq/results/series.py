@@ -12,19 +12,33 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, TypeAdapter
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
+from ..errors import UserInputError
 from ..positions.spec import MethodSpec
 from .irrelevant import WRITTEN_BUT_IRRELEVANT
-from .json_types import STORED, NonEmptyStr, NonNegativeInt, PositiveCount, Sha256
+from .json_types import (
+    STORED,
+    NonEmptyStr,
+    NonNegativeInt,
+    PositiveCount,
+    Sha256,
+    first_problem,
+)
 from .settings import Settings, canonical, defaults_of, plain
+
+#: Key in a checkpoint's ``extra_state`` with the series of its training.
+STATE_KEY = "series"
 
 _METHOD_TYPE = TypeAdapter(MethodSpec)
 
 
 def _check_method(settings: Settings) -> Settings:
     """Check that settings from a file have a position method."""
-    _METHOD_TYPE.validate_python(settings.get("method"))
+    try:
+        _METHOD_TYPE.validate_python(settings.get("method"))
+    except ValidationError as error:
+        raise ValueError("must have a position method") from error
     return settings
 
 
@@ -132,6 +146,29 @@ class Series:
         if canonical(settings) != canonical(self.settings):
             history = (*history, Stage(updates, self.settings))
         return replace(self, settings=settings, history=history)
+
+
+_SERIES_TYPE = TypeAdapter(Series)
+
+
+def series_json(series: Series) -> dict[str, Any]:
+    """Return a series as JSON values, without defaults."""
+    return _SERIES_TYPE.dump_python(series, mode="json", exclude_defaults=True)
+
+
+def read_series(content: object, source: str) -> Series:
+    """Return the series that JSON values describe.
+
+    Args:
+        source: file with the values, for messages.
+
+    Raises:
+        UserInputError: naming ``source`` and the first value that is wrong.
+    """
+    try:
+        return _SERIES_TYPE.validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise UserInputError(f"{source}: {first_problem(error)}.") from error
 
 
 @dataclass(frozen=True)

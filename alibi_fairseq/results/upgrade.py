@@ -55,6 +55,7 @@ class _Training:
         method: position method as trained; None if unknown.
         processes: number of processes; None if unknown.
         diverged_at: last validation, if its loss is not finite.
+        series: series that the training recorded; None: an earlier release.
     """
 
     train: str | None = None
@@ -64,6 +65,7 @@ class _Training:
     method: Mapping[str, Any] | None = None
     processes: int | None = None
     diverged_at: Validation | None = None
+    series: Series | None = None
 
 
 def load_version_3(path: Path) -> list[Result]:
@@ -92,9 +94,17 @@ def upgraded(results: ResultsFile, folder: Path) -> list[Result]:
         known = training
         if known.method is None:
             known = replace(known, method=methods.get(model.checkpoint_sha256))
-        series = _series_of(model, known)
+        series = _recorded_series(results, model, training) or _series_of(model, known)
         upgraded_results.append(_result_of(record, series, known))
     return upgraded_results
+
+
+def _recorded_series(results: ResultsFile, model: Model, training: _Training) -> Series | None:
+    """Return the series that the file, or the training next to it, recorded; None without one."""
+    if isinstance(results, TrainingFile):
+        return results.own_series
+    series = results.series.get(model.checkpoint_sha256 or "")
+    return series or training.series
 
 
 def _training_in(folder: Path, results: ResultsFile) -> _Training:
@@ -113,7 +123,9 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
     last = training.records[-1]
     subsets = {record.subset for record in training.records}
     valid = {}
-    if len(subsets) == 1 and training.provenance.data_sha256 is not None:
+    if training.own_series is not None:
+        valid = training.own_series.settings.get("data.valid", {})
+    elif len(subsets) == 1 and training.provenance.data_sha256 is not None:
         valid[subsets.pop()] = training.provenance.data_sha256
     return _Training(
         train=train,
@@ -123,6 +135,7 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
         method=method_json(last.model.method),
         processes=last.processes,
         diverged_at=last if last.loss_bits is None else None,
+        series=training.own_series,
     )
 
 
@@ -268,12 +281,18 @@ def _without_overrides(model: Model) -> dict[str, Any]:
 
 
 def _reading_of(model: Model, settings: Settings) -> Reading:
-    """Return the reading of a model of version 3."""
+    """Return the reading of a model of version 3.
+
+    A model that was evaluated with another version of its plugin is another reading.
+    """
     is_best = model.is_best_checkpoint
+    overrides = dict(model.overrides or {})
+    if model.plugin_sha256 != settings.get("plugin"):
+        overrides["plugin"] = model.plugin_sha256
     return Reading(
         at="best" if is_best else model.updates,
         selection=selection(settings) if is_best else None,
-        overrides=model.overrides or {},
+        overrides=overrides,
         precision=model.precision or "fp32",
         variant=model.label or "",
     )
