@@ -239,8 +239,8 @@ class TableNames:
         """
         different = _different_options([measured.model for measured in measurements])
         descriptions = [self._description(measured, different) for measured in measurements]
-        num_models = len({measured.model.key for measured in measurements})
-        shown = distinguishing_facts(descriptions, num_models, self.stated)
+        models = {(measured.model.key, _train_size_text(measured)) for measured in measurements}
+        shown = distinguishing_facts(descriptions, len(models), self.stated)
         return [joined(facts[name] for name in shown) for facts in descriptions]
 
     def _description(

@@ -283,6 +283,25 @@ def test_different_training_has_separate_rows(first, second, names):
     assert all(name in row[0] for name, row in zip(names, rows))
 
 
+def test_unknown_training_text_does_not_hide_the_learning_rate():
+    """Seed 1 was evaluated on a copy of the data that lacks its manifest."""
+    text = TextSummary(tokenizer=None, vocabulary=None, train_tokens=5000)
+    rows = rows_of(
+        evaluation_record(10.0, seed=1, options={"lr": "0.001"}),
+        evaluation_record(11.0, seed=2, options={"lr": "0.001"}, text=text),
+        evaluation_record(90.0, seed=3, options={"lr": "0.002"}, text=text),
+    )
+    assert {row[1] for row in rows} == {"10.00", "11.00", "90.00"}
+    assert sum("--lr 0.002" in row[0] for row in rows) == 1
+
+
+def test_models_that_share_a_name_are_not_averaged():
+    """No name states the task ``language_modeling``, which older results do not record."""
+    task = {"options": {"task": "language_modeling"}}
+    shown = length_table(*seeds({"options": {}}, task))
+    assert "seeds" not in shown
+
+
 def test_seeds_with_equal_options_are_averaged():
     rows = rows_of(*seeds({"options": {"lr": "0.1"}}, {"options": {"lr": "0.1"}}))
     assert rows == [["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]]
