@@ -120,8 +120,9 @@ def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]
                 continue
             row = [f"{model.label} vs. {reference.label}"]
             for length in lengths:
-                first = _losses(model.measurements, length)
-                second = _losses(reference.measurements, length)
+                by_document = _have_same_documents(model, reference, length)
+                first = _losses(model.measurements, length, by_document)
+                second = _losses(reference.measurements, length, by_document)
                 row.append(_difference_text(first, second))
                 if first is not None:
                     num_documents.append(len(first.tokens))
@@ -146,19 +147,33 @@ def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
     return models[0]
 
 
-def _losses(measurements: Iterable[Measurement], length: int) -> _Losses | None:
+def _have_same_documents(
+    first: ModelMeasurements, second: ModelMeasurements, length: int
+) -> bool:
+    """Return True if all seeds of two models have losses of the same documents at a length."""
+    documents = set()
+    for measured in (*first.measurements, *second.measurements):
+        if measured.length == length:
+            documents.add((measured.documents_sha256, tuple(measured.document_tokens)))
+    return len(documents) == 1
+
+
+def _losses(
+    measurements: Iterable[Measurement], length: int, by_document: bool
+) -> _Losses | None:
     """Return the losses of a model's seeds at a length, or None if it was not evaluated there.
 
     Args:
         measurements: measurements of the model, one for each seed and length.
         length: evaluation length in tokens.
+        by_document: True to return the losses of each document, if they are known.
     """
     nats = []
     tokens: list[int] = []
     for measured in measurements:
         if measured.length != length:
             continue
-        if measured.document_bits:
+        if by_document and measured.document_bits:
             tokens = measured.document_tokens
             bits = np.array(measured.document_bits) / tokens  # (K,)
         else:

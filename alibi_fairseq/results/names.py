@@ -63,6 +63,7 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
         sizes = {text.bytes for text in same_split}
         hashes = {text.data_sha256 for text in same_split}
         ranges = {text.scored for text in same_split}
+        starts = {(text.scored, text.documents_sha256) for text in same_split}
         for text in same_split:
             parts = []
             if len(counts) > 1:
@@ -75,6 +76,8 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
                 parts.append(f"data {(text.data_sha256 or 'unknown')[:8]}")
             if len(ranges) > 1 or text.has_range:
                 parts.append(text.scored)
+            if len(starts) > len(ranges):
+                parts.append(f"documents {(text.documents_sha256 or 'unknown')[:8]}")
             names[text] = ", ".join(parts)
     return names
 

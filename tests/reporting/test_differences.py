@@ -75,6 +75,25 @@ def test_documents_narrow_what_they_share():
             assert cell.split(" ")[0] == expected.split(" ")[0]
 
 
+@pytest.mark.parametrize(
+    "other", [{"documents_sha256": "b" * 64}, {"document_tokens": [500, 500]}, None]
+)
+def test_other_documents_are_not_paired(other):
+    """Their intervals are over seeds only. None: the losses by document are missing."""
+    results = results_of()
+    for index, record in enumerate(results):
+        total = record.loss_bits * 1000
+        documents = {
+            "documents_sha256": "a" * 64,
+            "document_tokens": [400, 600],
+            "document_bits": [total * 0.3, total * 0.7],
+        }
+        if record.model.method.notation == "rotary":
+            documents = {**documents, **other} if other else {}
+        results[index] = record.model_copy(update=documents)
+    assert difference_sections(results) == difference_sections(results_of())
+
+
 def test_one_seed_states_what_means_nothing():
     (note,) = difference_sections(results_of(seeds=1))
     assert note == one_seed_note()

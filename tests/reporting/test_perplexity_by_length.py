@@ -358,6 +358,18 @@ def test_score_ranges_are_different_texts():
     assert sorted(perplexities) == pytest.approx([10.0, 12.0])
 
 
+def test_documents_that_begin_elsewhere_are_different_texts():
+    scored = {"score_from": 8, "documents": "titles"}
+    first = scored | {"documents_sha256": "c" * 64}
+    second = scored | {"documents_sha256": "d" * 64}
+    shown = length_table(*seeds(first, second))
+    assert "tokens 8 to the end of each document (titles), documents cccccccc:" in shown
+    assert "seeds" not in shown
+    # Without a range, all tokens are scored.
+    all_scored = length_table(*seeds({"documents_sha256": "c" * 64}, {}))
+    assert "2 seeds" in all_scored
+
+
 def test_unknown_methods_keep_order_and_name():
     methods = ("none", "mine", "alibi", "another", "learned")
     records = []

@@ -73,6 +73,16 @@ def test_different_scored_ranges_are_rejected(scored, tmp_path):
         load_losses(tmp_path)
 
 
+def test_documents_that_begin_elsewhere_are_rejected(tmp_path):
+    for seed, beginnings in ((1, None), (2, "a" * 64), (3, "b" * 64)):
+        scored = {"documents_sha256": beginnings}  # not recorded in older results
+        save_evaluation(tmp_path, f"wiki-alibi-16-seed{seed}", scored=scored)
+    with pytest.raises(UserInputError, match="different beginnings of documents"):
+        load_losses(tmp_path)
+    shutil.rmtree(tmp_path / "cells/wiki-alibi-16-seed3")
+    assert load_losses(tmp_path)
+
+
 @pytest.mark.parametrize("changes", [{"updates": 20}, {"train_hash": "b"}])
 def test_differently_trained_seeds_are_rejected(changes, tmp_path):
     first = save_evaluation(tmp_path, "wiki-alibi-16-seed1").parent
