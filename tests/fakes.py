@@ -153,6 +153,7 @@ class Commands:
                     checkpoint_sha256=sha256_file(model),
                     precision="fp32",
                     device=find_device("auto").type,
+                    **eval_settings(words),
                 )
             )
         unique = {record.key: record for record in records}
@@ -160,6 +161,19 @@ class Commands:
             document(*unique.values(), command=f"alibi-fairseq eval {shlex.join(words)}"), out
         )
         return 0
+
+
+def eval_settings(words: list[str]) -> dict:
+    """Return the fields of a record that options of ``eval`` determine."""
+    settings: dict = {}
+    if "--model-overrides" in words:
+        settings["overrides"] = json.loads(value(words, "--model-overrides"))
+    if "--per-document" in words:
+        settings["documents"] = value(words, "--per-document")
+    for flag, key in (("--score-from", "score_from"), ("--score-to", "score_to")):
+        if flag in words:
+            settings[key] = int(value(words, flag))
+    return settings
 
 
 def value(words: list[str], flag: str) -> str:

@@ -215,8 +215,12 @@ class SweepConfig:
 
     def applies_to(self, record: Measurement | ProbeMeasurement) -> bool:
         """Return True if a record was measured with these settings, at any length and stride."""
-        settings = (self.precision, self.overrides or None, device_type(self.device))
-        if (record.model.precision, record.model.overrides, record.device) != settings:
+        return self.measures(record) and record.device == device_type(self.device)
+
+    def measures(self, record: Measurement | ProbeMeasurement) -> bool:
+        """Return True if a record has what these settings measure, on any device."""
+        settings = (self.precision, self.overrides or None)
+        if (record.model.precision, record.model.overrides) != settings:
             return False
         if isinstance(record, ProbeMeasurement):
             return True

@@ -107,9 +107,14 @@ class EvalStep:
         return ChildProcess(title, argv, model.folder / "evaluate.log")
 
     def is_complete(self, model: TrainedModel) -> bool:
-        """Return True if all results exist and belong to the model's checkpoint and data."""
+        """Return True if all results exist and belong to the model's checkpoint and data.
+
+        The marker does not show that another step has replaced the results since.
+        """
         records = self._load_records(model)
         if not self._are_of_checkpoint(model, records):
+            return False
+        if not all(self.config.measures(record) for record in records):
             return False
         if not self._marker(model).holds():
             return False

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 from fakes import Commands
 from results_documents import document, evaluation_record
@@ -62,6 +63,30 @@ def test_edited_documents_are_evaluated_again(data_bin, tmp_path):
     assert not step.is_complete(run.model_of(step))
     assert step.is_outdated(run.model_of(step))
     assert plain_step.is_complete(plain_run.model_of(plain_step))
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        ({"score_from": 32}, {"score_from": 32}),
+        ({"per_document": "titles"}, {"documents": "titles"}),
+    ],
+)
+def test_results_that_another_step_replaced_are_not_complete(data_bin, tmp_path, settings, fields):
+    """Its marker has another name, because the order of the strides differs."""
+    values = values_of(data_bin)
+    run, step = evaluated(values | {"strides": ["full", 8]}, tmp_path)
+    assert step.is_complete(run.model_of(step))
+    _, other_step = evaluated(values | settings | {"strides": [8, "full"]}, tmp_path, **fields)
+    assert other_step.is_complete(run.model_of(other_step))
+    assert not step.is_complete(run.model_of(step))
+    assert step.is_outdated(run.model_of(step))
+
+
+def test_results_of_another_device_are_complete(data_bin, tmp_path, monkeypatch):
+    run, step = evaluated(values_of(data_bin), tmp_path)
+    monkeypatch.setattr("alibi_fairseq.evaluation.config.device_type", lambda name: "elsewhere")
+    assert step.is_complete(run.model_of(step))
 
 
 def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
