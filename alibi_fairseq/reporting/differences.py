@@ -45,7 +45,7 @@ class _Losses(NamedTuple):
     Attributes:
         nats: (S, K) mean loss per token of each seed on each of K documents; K is 1 without losses
             by document.
-        tokens: (K,) tokens of each document.
+        tokens: (K,) scored tokens of each document that has any.
     """
 
     nats: np.ndarray
@@ -174,8 +174,10 @@ def _losses(
         if measured.length != length:
             continue
         if by_document and measured.document_bits:
-            tokens = measured.document_tokens
-            bits = np.array(measured.document_bits) / tokens  # (K,)
+            counts = np.array(measured.document_tokens)
+            scored = counts > 0  # a document may end before the scored range
+            tokens = counts[scored].tolist()
+            bits = np.array(measured.document_bits)[scored] / tokens  # (K,)
         else:
             tokens = [measured.tokens or 1]
             bits = np.array([measured.loss_bits])

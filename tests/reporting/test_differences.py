@@ -75,6 +75,22 @@ def test_documents_narrow_what_they_share():
             assert cell.split(" ")[0] == expected.split(" ")[0]
 
 
+def test_documents_without_scored_tokens_do_not_count():
+    """They end before --score-from."""
+
+    def rows_with(*empty: int) -> dict[str, list[str]]:
+        documents = {"document_tokens": [400, 600, *empty]}
+        results = results_of()
+        for index, record in enumerate(results):
+            total = record.loss_bits * 1000
+            part = 0.3 if record.model.method.notation == "rotary" else 0.4
+            documents["document_bits"] = [part * total, (1 - part) * total, *map(float, empty)]
+            results[index] = record.model_copy(update=documents)
+        return rows_of(difference_sections(results))
+
+    assert rows_with(0, 0) == rows_with()
+
+
 @pytest.mark.parametrize(
     "other", [{"documents_sha256": "b" * 64}, {"document_tokens": [500, 500]}, None]
 )
