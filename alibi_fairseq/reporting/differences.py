@@ -46,10 +46,17 @@ class _Losses(NamedTuple):
         nats: (S, K) mean loss per token of each seed on each of K documents; K is 1 without losses
             by document.
         tokens: (K,) scored tokens of each document that has any.
+        checkpoints: hash of the checkpoint of each seed, or None if it is unknown.
     """
 
     nats: np.ndarray
     tokens: np.ndarray
+    checkpoints: Sequence[str | None]
+
+    def of_checkpoints(self, checkpoints: Sequence[str]) -> _Losses:
+        """Return the losses of some checkpoints, in their order."""
+        rows = [self.checkpoints.index(checkpoint) for checkpoint in checkpoints]
+        return self._replace(nats=self.nats[rows], checkpoints=checkpoints)
 
 
 def difference_sections(measurements: Sequence[Measurement]) -> list[str]:
@@ -170,6 +177,7 @@ def _losses(
     """
     nats = []
     tokens: list[int] = []
+    checkpoints = []
     for measured in measurements:
         if measured.length != length:
             continue
@@ -182,13 +190,16 @@ def _losses(
             tokens = [measured.tokens or 1]
             bits = np.array([measured.loss_bits])
         nats.append(bits * math.log(2))
+        checkpoints.append(measured.model.checkpoint_sha256)
     if not nats:
         return None
-    return _Losses(np.stack(nats), np.array(tokens, dtype=float))
+    return _Losses(np.stack(nats), np.array(tokens, dtype=float), checkpoints)
 
 
 def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
     """Return a difference in percent and its interval; a dash without two seeds on each side.
+
+    A model and its variant are evaluations of the same checkpoints, which are paired.
 
     Args:
         first: losses of a model, or None if there are none.
@@ -196,7 +207,14 @@ def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
     """
     if first is None or second is None:
         return markdown.NOTHING
-    estimate = difference(first.nats, second.nats, first.tokens)
+    shared = []
+    for checkpoint in first.checkpoints:
+        if checkpoint is not None and checkpoint in second.checkpoints:
+            shared.append(checkpoint)
+    if shared:
+        first = first.of_checkpoints(shared)
+        second = second.of_checkpoints(shared)
+    estimate = difference(first.nats, second.nats, first.tokens, same_models=bool(shared))
     if estimate is None:
         return markdown.NOTHING
     return format_difference(estimate)

@@ -110,6 +110,31 @@ def test_other_documents_are_not_paired(other):
     assert difference_sections(results) == difference_sections(results_of())
 
 
+def test_variant_is_paired_with_its_own_checkpoints():
+    """The seeds of ALiBi differ far more than a seed from its variant."""
+    perplexities = {None: [16.0, 30.0, 22.0], "limited": [16.1, 30.1, 22.2]}
+    records = []
+    for label, values in perplexities.items():
+        seeds = [1, 2, 3] if label is None else [3, 1, 2]  # in any order
+        for seed in seeds:
+            records.append(
+                evaluation_record(
+                    values[seed - 1],
+                    length=64,
+                    seed=seed,
+                    label=label,
+                    overrides={"attention_window": "8"} if label else None,
+                    checkpoint="checkpoint_last.pt",
+                    checkpoint_sha256=str(seed) * 64,
+                )
+            )
+    ((cell,),) = rows_of(difference_sections(document(*records).records)).values()
+    logs = {label: np.log(values) for label, values in perplexities.items()}
+    paired = stats.ttest_rel(logs["limited"], logs[None])
+    low, high = (100 * math.expm1(nats) for nats in paired.confidence_interval(0.95))
+    assert cell.endswith(f"({low:+.1f} … {high:+.1f})")
+
+
 def test_one_seed_states_what_means_nothing():
     (note,) = difference_sections(results_of(seeds=1))
     assert note == one_seed_note()
