@@ -106,6 +106,24 @@ def test_names_of_other_options_are_rejected(monkeypatch, name, default):
         register_position_method("other", method)
 
 
+@pytest.mark.parametrize("default", [1.0, True])
+def test_methods_of_a_plugin_do_not_share_an_option_with_another_default(
+    power, monkeypatch, default
+):
+    """A model has one value of an option, so the other method's default would be trained."""
+    monkeypatch.setitem(METHODS, "other", None)
+    del METHODS["other"]
+    annotations = {"exponent": type(default)}
+    options = type("Options", (), {"__annotations__": annotations, "exponent": default})
+    method = type("Other", (PositionMethod,), {"Options": dataclass(frozen=True)(options)})
+    with pytest.raises(UserInputError, match="'exponent' of the position method 'other'"):
+        register_position_method("other", method)
+    monkeypatch.delitem(METHODS, "other")
+    same = type("Options", (), {"__annotations__": {"exponent": float}, "exponent": 0.5})
+    method = type("Other", (PositionMethod,), {"Options": dataclass(frozen=True)(same)})
+    register_position_method("other", method)
+
+
 def test_subclass_of_a_method_inherits_its_options(monkeypatch):
     monkeypatch.setitem(METHODS, "alibi_child", None)
     del METHODS["alibi_child"]
