@@ -207,20 +207,21 @@ def _check_same_training(first: FinishedModel, other: FinishedModel) -> None:
     """Check that two models differ only in their seed.
 
     Raises:
-        UserInputError: another option differs, or the training data.
+        UserInputError: another option differs, the training data, or the version of the plugin.
     """
     if _training_settings(first) != _training_settings(other):
         raise UserInputError(
-            f"{first.folder} and {other.folder} were trained with different options or data, so "
-            "they are not seeds of one model. Move one of them away."
+            f"{first.folder} and {other.folder} were trained with different options or data, or "
+            "with different versions of a plugin, so they are not seeds of one model. Move one of "
+            "them away."
         )
 
 
-def _training_settings(model: FinishedModel) -> tuple[list[str], str]:
-    """Return the options without the value of ``--seed``, and the hash of the training data."""
+def _training_settings(model: FinishedModel) -> tuple[list[str], str, str | None]:
+    """Return the options but the value of ``--seed``, and hashes of training data and plugin."""
     options = list(model.settings["options"])
     options[options.index("--seed") + 1] = ""
-    return options, model.settings["data"]["train.bin"]
+    return options, model.settings["data"]["train.bin"], model.settings.get("plugin")
 
 
 def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
