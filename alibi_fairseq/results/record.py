@@ -279,7 +279,7 @@ class ProbeMeasurement(ModelRecord):
         corpus: name of the probe.
         data_sha256: hash of the training data of the probe.
         depth: depth of the repeated block.
-        gap: distance of the symbols from their first occurrence.
+        gap: number of fillers between the two blocks.
         trials: number of sequences.
         chance: accuracy of guessing.
     """
