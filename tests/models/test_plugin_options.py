@@ -15,8 +15,10 @@ from alibi_fairseq.huggingface.export import export_checkpoint
 from alibi_fairseq.positions import (
     METHODS,
     MethodSpec,
+    PositionConfig,
     PositionMethod,
     RelativeBias,
+    build_position_method,
     option,
     register_position_method,
 )
@@ -88,6 +90,17 @@ def test_options_are_part_of_the_name(power, notation, label):
     assert spec.label == label
     model = small_model(*spec.flags[1:])
     assert MethodSpec.from_options(model.decoder.args) == spec
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("true", True), ("false", False), (True, True), (False, False)]
+)
+def test_truth_values_from_python(power, value, expected):
+    config = PositionConfig(num_heads=4, embed_dim=32, num_layers=2, train_length=16)
+    assert build_position_method("power", config, reversed=value).options.reversed is expected
+    for wrong in ("False", "yes", "0"):
+        with pytest.raises(UserInputError, match="reversed of 'power' must be true or false"):
+            build_position_method("power", config, reversed=wrong)
 
 
 @pytest.mark.parametrize("setting", ["exponent=much", "nearest=0.5", "reversed=yes"])
