@@ -154,9 +154,7 @@ def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
     return models[0]
 
 
-def _have_same_documents(
-    first: ModelMeasurements, second: ModelMeasurements, length: int
-) -> bool:
+def _have_same_documents(first: ModelMeasurements, second: ModelMeasurements, length: int) -> bool:
     """Return True if all seeds of two models have losses of the same documents at a length."""
     documents = set()
     for measured in (*first.measurements, *second.measurements):
@@ -165,9 +163,7 @@ def _have_same_documents(
     return len(documents) == 1
 
 
-def _losses(
-    measurements: Iterable[Measurement], length: int, by_document: bool
-) -> _Losses | None:
+def _losses(measurements: Iterable[Measurement], length: int, by_document: bool) -> _Losses | None:
     """Return the losses of a model's seeds at a length, or None if it was not evaluated there.
 
     Args:

@@ -91,9 +91,7 @@ def test_single_rate_needs_no_trials(data_bin, tmp_path, commands):
     assert not list(tmp_path.rglob("*tuning*"))
 
 
-def test_rate_chosen_on_another_validation_split_is_rejected(
-    data_bin, tmp_path, commands, capsys
-):
+def test_rate_chosen_on_another_validation_split_is_rejected(data_bin, tmp_path, commands, capsys):
     data = shutil.copytree(data_bin, tmp_path / "data-bin")
     command = compare_command(data, tmp_path / "out", methods="alibi")
     assert main(command) == 0
