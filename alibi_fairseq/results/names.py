@@ -142,7 +142,7 @@ def _is_different(name: str, descriptions: Iterable[Facts]) -> bool:
 _NO_FLAGS = {"data", "lr", "max_update", "save_interval_updates", "validate_interval_updates"}
 #: The task of a language model, which is always recorded.
 _DEFAULT_TASK = ("task", "language_modeling")
-#: Options that follow from the number of updates.
+#: Options that usually follow from the number of updates.
 _SCHEDULE = {"total_num_update", "warmup_updates"}
 #: Options that determine the tokens per update.
 _BATCH = {
@@ -223,8 +223,9 @@ class TableNames:
         """Return the options that make models unequal, by name."""
         known = [model for model in table if model.options is not None]
         excluded = set(_NO_FLAGS)
-        if len({model.planned_updates for model in known}) > 1:
-            excluded |= _SCHEDULE
+        for name in _SCHEDULE:
+            if _follows_updates(name, known):
+                excluded.add(name)
         if None not in {model.tokens_per_update for model in known}:
             excluded |= _BATCH
         return [name for name in _different_options(known) if name not in excluded]
@@ -288,6 +289,14 @@ def _different_options(models: Sequence[Model]) -> list[str]:
         if len(values) > 1:
             different.append(name)
     return different
+
+
+def _follows_updates(option: str, models: Iterable[Model]) -> bool:
+    """Return True if models of the same number of updates have the same value of an option."""
+    values: dict[int | None, set[str | None]] = defaultdict(set)
+    for model in models:
+        values[model.planned_updates].add((model.options or {}).get(option))
+    return all(len(of_same_updates) == 1 for of_same_updates in values.values())
 
 
 def _flags_text(options: Mapping[str, str]) -> str:

@@ -422,6 +422,23 @@ def test_every_row_names_the_budget_if_budgets_differ():
     assert shown.startswith(conditions)
 
 
+def test_schedules_are_named_that_do_not_follow_from_the_updates():
+    """ALiBi and Rotary have another warm-up for the same number of updates."""
+    shown = length_table(
+        evaluation_record(370.0, updates=40, options=LONG),
+        evaluation_record(1088.0, updates=8, options=SHORT),
+        evaluation_record(
+            378.0, method="rotary", updates=40, options={**LONG, "warmup_updates": "9"}
+        ),
+    )
+    names = [row[0] for row in cells_of(shown)[1:]]
+    assert [name.partition("--")[2] for name in names] == [
+        "warmup-updates 4)",
+        "warmup-updates 1)",
+        "warmup-updates 9)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "names"),
     [
