@@ -149,8 +149,13 @@ class Model(StrictObject):
 
     @property
     def tokens_per_update(self) -> int | None:
-        """Requested tokens per update. The last update of an epoch may have fewer."""
+        """Requested tokens per update. The last update of an epoch may have fewer.
+
+        It is None for samples that end with a line or a document and are shorter for this reason.
+        """
         values = self.options or {}
+        if values.get("sample_break_mode", "none") != "none":
+            return None
         processes = _whole_number(values.get("distributed_world_size", ""))
         batches = _whole_number(values.get("update_freq", "1"))
         multiple = _whole_number(values.get("required_batch_size_multiple", "8"))  # default

@@ -439,6 +439,22 @@ def test_schedules_are_named_that_do_not_follow_from_the_updates():
     ]
 
 
+@pytest.mark.parametrize("mode", ["eos", "complete", "complete_doc"])
+def test_tokens_per_update_are_unknown_if_samples_end_with_lines(mode):
+    """An update has fewer tokens than --max-tokens, and the batch is stated as flags."""
+    broken = {**LONG, "sample_break_mode": mode}
+    records = [
+        evaluation_record(370.0, options=broken),
+        evaluation_record(390.0, method="rotary", options={**broken, "max_tokens": "2048"}),
+    ]
+    shown = length_table(*records)
+    assert "tokens per update" not in shown
+    assert [row[0] for row in cells_of(shown)[1:]] == [
+        "ALiBi, L=64 (--max-tokens 4096)",
+        "Rotary, L=64 (--max-tokens 2048)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "names"),
     [
