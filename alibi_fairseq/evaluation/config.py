@@ -13,6 +13,7 @@ from ..results.record import Measurement, ProbeMeasurement
 from .option_types import (
     device_type,
     format_stride,
+    parse_count,
     parse_device,
     parse_gigabytes,
     parse_lengths,
@@ -118,6 +119,7 @@ class SweepConfig:
         "that the same tokens are scored at every length and stride; no window reaches into the "
         "previous document",
         None,
+        type=parse_count,
         metavar="N",
         group=MEASUREMENT,
     )
@@ -125,6 +127,7 @@ class SweepConfig:
         "number of tokens at the start of the split, or of each document, after which none is "
         "scored",
         None,
+        type=parse_count,
         metavar="M",
         group=MEASUREMENT,
     )
