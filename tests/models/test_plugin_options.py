@@ -158,6 +158,11 @@ def test_option_is_kept_overridden_and_not_exported(power, data_bin, tmp_path):
         load_checkpoint(checkpoint, data_bin, overrides={"exponent": "much"})
     with pytest.raises(UserInputError, match=r"--exponent 0\.75 and this command has --exponent 1"):
         in_process("train", data_bin, *SHORT, *flags, "--exponent", "1", "--max-update", 5)
+    state = torch.load(checkpoint, weights_only=False)
+    state["cfg"]["model"]["strength"] = 0.1  # an option that was renamed since
+    torch.save(state, tmp_path / "renamed.pt")
+    with pytest.raises(UserInputError, match=r"trained with strength = 0\.1, an option that the"):
+        load_checkpoint(tmp_path / "renamed.pt", data_bin)
     del METHODS["power"]  # a command without the plugin
     with pytest.raises(UserInputError, match="with the position method of a plugin"):
         export_checkpoint(checkpoint, data_bin, tmp_path / "exported", [])
