@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from .model import Model
+from .model import BATCH_OPTIONS, OPTIONS_OF_A_SESSION, Model
 from .record import Measurement, ProbeMeasurement, TextKey
 from .results_file import ResultsFile
 
@@ -139,20 +139,11 @@ def _is_different(name: str, descriptions: Iterable[Facts]) -> bool:
 
 #: Options of the training that are not flags in the name of a model: tables list learning rates,
 #: which are tuned for each method, above the rows, and other facts state the data and the updates.
-_NO_FLAGS = {"data", "lr", "max_update", "save_interval_updates", "validate_interval_updates"}
+_NO_FLAGS = {"lr", *OPTIONS_OF_A_SESSION}
 #: The task of a language model, which is always recorded.
 _DEFAULT_TASK = ("task", "language_modeling")
 #: Options that usually follow from the number of updates.
 _SCHEDULE = {"total_num_update", "warmup_updates"}
-#: Options that determine the tokens per update.
-_BATCH = {
-    "batch_size",
-    "distributed_world_size",
-    "max_sentences",
-    "max_tokens",
-    "required_batch_size_multiple",
-    "update_freq",
-}
 #: Texts of unknown facts of :func:`model_facts`. Others are left out if unknown.
 _UNKNOWN = {
     "architecture": "unknown architecture",
@@ -227,7 +218,7 @@ class TableNames:
             if _follows_updates(name, known):
                 excluded.add(name)
         if None not in {model.tokens_per_update for model in known}:
-            excluded |= _BATCH
+            excluded |= BATCH_OPTIONS
         return [name for name in _different_options(known) if name not in excluded]
 
     def _facts(self, measured: Measurement | ProbeMeasurement) -> Facts:
