@@ -1,4 +1,4 @@
-"""Workarounds for NumPy, logging, and hydra."""
+"""Workarounds for NumPy, logging, hydra, and omegaconf."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import warnings
 from functools import partial
 
 import numpy
+import omegaconf
 from fairseq.data import language_pair_dataset, token_block_dataset
 
 from ..errors import is_command
+from . import patch_method
 
 
 def provide_numpy_compat() -> None:
@@ -60,6 +62,30 @@ def silence_hydra_advice() -> None:
         warnings.filterwarnings("ignore", advice, UserWarning)
 
 
+def resolve_relative_interpolations() -> None:
+    """Resolve ``${.option}`` in the section that holds it (omry/omegaconf#48).
+
+    fairseq 0.12.2 requires omegaconf 2.0, which looks for every name from the root. The root of
+    ``fairseq-hydra-train`` has only the options that are given, so that absolute names of a
+    model's own options cannot be resolved there.
+    """
+    if not omegaconf.__version__.startswith("2.0."):
+        return
+
+    @patch_method(omegaconf.Container, "_resolve_simple_interpolation")
+    def resolve(original, section, **keywords):
+        name = keywords["inter_key"]
+        value = None
+        if keywords["inter_type"] is None and name.startswith("."):
+            _, _, value = section._select_impl(
+                name[1:],
+                throw_on_missing=keywords["throw_on_missing"],
+                throw_on_resolution_failure=keywords["throw_on_resolution_failure"],
+            )
+        return original(section, **keywords) if value is None else value
+
+
 provide_numpy_compat()
 restore_logging()
 silence_hydra_advice()
+resolve_relative_interpolations()

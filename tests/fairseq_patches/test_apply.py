@@ -16,6 +16,7 @@ import torch
 from fairseq import checkpoint_utils, file_io, options
 from fairseq.data import TokenBlockDataset, token_block_dataset
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.fairseq_patches import libraries
@@ -32,6 +33,19 @@ def test_token_blocks_without_numpy_compat(monkeypatch):
     monkeypatch.setattr(token_block_dataset, "np", numpy)
     with pytest.raises(AttributeError, match="compat"):
         sentences()
+
+
+def test_relative_interpolation():
+    """OmegaConf 2.0 of fairseq 0.12.2 needs the workaround."""
+    section = {"mem_len": 3, "train_mem_len": "${.mem_len}", "absolute": "${mem_len}"}
+    config = OmegaConf.create({"mem_len": 5, "model": section})
+    assert config.model.train_mem_len == 3
+    assert config.model.absolute == 5
+    resolved = OmegaConf.to_container(config, resolve=True)
+    assert resolved["model"] == {"mem_len": 3, "train_mem_len": 3, "absolute": 5}
+    del config.model["mem_len"]
+    with pytest.raises(OmegaConfBaseException, match="mem_len' not found"):
+        config.model.train_mem_len  # noqa: B018
 
 
 class Evil:
