@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -44,7 +45,7 @@ class RegisterWithFairseq(MetaPathFinder):
 
         def execute_and_register(module: ModuleType) -> None:
             sys.meta_path.remove(self)
-            with explained_import(), kept_logging():
+            with explained_import(), kept_logging(), silenced_torchscript_advice():
                 execute(module)
             register()
 
@@ -80,6 +81,19 @@ def kept_logging() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@contextmanager
+def silenced_torchscript_advice() -> Iterator[None]:
+    """Silence PyTorch's advice against TorchScript in the block, which imports fairseq.
+
+    PyTorch 2.14 and later print it for each of five functions (pytorch/pytorch#177239).
+    ``fairseq-train`` and its siblings still print it: they import fairseq before this package.
+    """
+    with warnings.catch_warnings():
+        # A DeprecationWarning until PyTorch 2.13, then a FutureWarning.
+        warnings.filterwarnings("ignore", r"`torch\.jit\.script`")
+        yield
 
 
 def register() -> None:

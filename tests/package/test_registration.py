@@ -128,6 +128,14 @@ def test_models_register_on_fairseq_import(statement):
     assert done.stdout.split() == ["True", "True"], done.stderr
 
 
+def test_advice_against_torchscript_is_silenced():
+    script = "import alibi_fairseq.models"
+    advice = "error:`torch.jit.script`"
+    assert as_process("-c", script, python=["-W", advice]).returncode == 0
+    plain = as_process("-c", "import fairseq.models", python=["-W", advice])
+    assert "`torch.jit.script` is" in plain.stderr
+
+
 def test_help_of_report_does_not_import_fairseq():
     script = "import sys; from alibi_fairseq import cli\n"
     script += "try: cli.main(['report', '--help'])\n"
