@@ -16,6 +16,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import overwrite_args_by_name
 from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.utils import safe_getattr
 from omegaconf import open_dict
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -229,9 +230,9 @@ def load_checkpoint(
     history = state.get("optimizer_history") or [{}]
     updates = int(history[-1].get("num_updates", 0))
     model = model.to(device=device, dtype=dtype_of(precision)).eval()
-    width = getattr(cfg.model, "decoder_embed_dim", 512)
-    inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
-    if getattr(cfg.model, "ffn", "mlp") == "swiglu":
+    width = safe_getattr(cfg.model, "decoder_embed_dim", 512)
+    inner = safe_getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
+    if safe_getattr(cfg.model, "ffn", "mlp") == "swiglu":
         inner *= 2  # the gate and the values
     training = recorded_training(path)
     trained = None

@@ -10,6 +10,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.utils import safe_getattr
 from omegaconf import OmegaConf
 
 from ..positions import MethodSpec
@@ -72,7 +73,7 @@ def describe_model(cfg: Any, model: Any, vocabulary: int, **facts: Any) -> Model
         plugin_sha256=plugin_sha256(method.names),
         architecture=cfg.model._name,
         layers=len(model.decoder.layers),
-        width=getattr(cfg.model, "decoder_embed_dim", 512),
+        width=safe_getattr(cfg.model, "decoder_embed_dim", 512),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         vocabulary=vocabulary,
         seed=cfg.common.seed,

@@ -168,11 +168,11 @@ class MethodSpec:
 
         layers = options.decoder_layers
         names = cycle_over_layers("--position-method", options.position_method, layers)
-        windows = layer_windows(getattr(options, "attention_window", "0"), layers)
+        windows = layer_windows(_option(options, "attention_window", "0"), layers)
         given: dict[str, Any] = {}
         for option in all_options().values():
-            given[option.name] = getattr(options, option.name, option.default)
-        scaling = getattr(options, "score_scaling", "none")
+            given[option.name] = _option(options, option.name, option.default)
+        scaling = _option(options, "score_scaling", "none")
         return cls._of_layers(names, windows, given, scaling)
 
     @classmethod
@@ -406,6 +406,11 @@ def _typed_value(notation: str, option: str, value: Value) -> Value:
         raise UserInputError(
             f"{option} of '{notation[:60]}' must be {needed}, not '{str(value)[:60]}'."
         ) from error
+
+
+def _option(options: Any, name: str, default: Any) -> Any:
+    """Return an option, or its default if it is missing, for which OmegaConf 2.0 returns None."""
+    return getattr(options, name) if name in options else default
 
 
 def _stock_method(options: Any) -> str:
