@@ -27,6 +27,8 @@ PERPLEXITY = "Perplexity"
 
 # Width of a panel in inches, by the number of columns.
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)
+# Additional width of a single panel whose lines have labels at their ends.
+_LABEL_WIDTH = 1.2
 _LEGEND_ROWS = 18
 _CAPTION_CHARACTERS_PER_INCH = 18
 # Metadata with the time or the version of matplotlib, by format. Other formats have "Software".
@@ -148,6 +150,8 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
     columns = min(len(panels), len(_PANEL_WIDTHS))
     rows = math.ceil(len(panels) / columns)
     width = _PANEL_WIDTHS[columns - 1] * columns
+    if columns == 1 and panels[0].end_labels:
+        width += _LABEL_WIDTH
     height = 4.0 * rows
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)

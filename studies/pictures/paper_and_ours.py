@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
+from alibi_fairseq.results.files import load_training
 
-from ..losses import Losses
+from ..losses import load_losses
+from ..primary_tests import alibi_model
 from ..small_models.groups import CORPUS, MODELS
-from ..tables import at_train_length, model_line
+from ..tables import at_train_length, known_name, model_line
 
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")
 #: Training length of the left half of the paper's Figure 1, whose numbers are in Table 2.
@@ -22,20 +25,14 @@ PAPER_LIMITS = (15, 55)
 OUR_LIMITS = (40, 100)
 
 
-def draw_paper_and_ours(losses: Losses, *paths: str | os.PathLike) -> None:
+def draw_paper_and_ours(results: Path, *paths: str | os.PathLike) -> None:
     """Draw two panels of perplexity by evaluation length.
 
     Args:
-        losses: losses of the primary models.
+        results: results of the primary models.
         paths: files to write.
     """
-    plots.draw("", [_paper_panel(), _our_panel(losses)], *paths)
-
-
-def _label(method: str) -> str:
-    """Return the name of a method, with the abbreviation by which readers know it."""
-    name = method_name(method)
-    return f"{name} (RoPE)" if method == "rotary" else name
+    plots.draw("", [_paper_panel(), _our_panel(results)], *paths)
 
 
 def _paper_panel() -> Panel:
@@ -48,9 +45,9 @@ def _paper_panel() -> Panel:
             if perplexity != published.OUT_OF_MEMORY:
                 x.append(row["length"])
                 y.append(perplexity)
-        lines.append(PlotLine(_label(method), x, y, method_style(method_name(method))))
+        lines.append(PlotLine(known_name(method), x, y, method_style(method_name(method))))
     return Panel(
-        f"The paper: trained on {PAPER_LENGTH} tokens",
+        f"The paper (247M parameters), trained at L = {PAPER_LENGTH}",
         lines,
         trained_at=PAPER_LENGTH,
         end_labels=True,
@@ -58,15 +55,17 @@ def _paper_panel() -> Panel:
     )
 
 
-def _our_panel(losses: Losses) -> Panel:
+def _our_panel(results: Path) -> Panel:
     length = MODELS.train_length
-    by_method = at_train_length(losses, CORPUS, length)
+    parameters = load_training(alibi_model(results, MODELS).folder).records[-1].model.parameters
+    assert parameters is not None, "a training records the number of parameters"
+    by_method = at_train_length(load_losses(results), CORPUS, length)
     lines = []
     for method in METHODS:
         style = method_style(method_name(method))
-        lines.append(model_line(_label(method), by_method[method], style))
+        lines.append(model_line(known_name(method), by_method[method], style))
     return Panel(
-        f"Ours: trained on {length} tokens",
+        f"Ours ({parameters / 1e6:.1f}M parameters), trained at L = {length}",
         lines,
         trained_at=length,
         end_labels=True,

@@ -13,6 +13,7 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.results_file import EvaluationFile
 
+from ..changes import draw_length_changes, length_changes
 from ..context_gain import context_gain_sections
 from ..estimates import estimate_change
 from ..experiment import EVALUATION_FILE
@@ -35,6 +36,7 @@ from ..tables import (
     divergence_section,
     draw_method_lengths,
     estimate_cells,
+    lengths_alt,
     origins_table,
     outcomes_sentence,
     percent,
@@ -50,8 +52,9 @@ from .groups import CORPUS, GROUPS, MODELS, Group
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
-#: Figure of the primary models.
-FIGURE = "lengths.png"
+#: Figure of the primary models, and of the changes of all methods.
+FIGURE = "lengths.svg"
+CHANGES_FIGURE = "changes.svg"
 #: Folders with the outcomes of learning-rate trials, and their descriptions on the page.
 TRIALS = {
     PRIMARY: "the primary models, 3.0M tokens",
@@ -72,6 +75,23 @@ PROTOCOL_MODELS = (
 )
 #: Evaluation lengths of the tables and figures.
 LENGTHS = (128, 256, 512, 1024, 2048)
+
+#: Evaluation length of the figure of changes, as a multiple of the training length.
+CHANGES_MULTIPLE = 16
+#: Number of rows up to which a table of estimates is not folded.
+LARGEST_OPEN_TABLE = 20
+DETAILS = """\
+<details markdown="1">
+<summary>{summary}</summary>
+
+{table}
+
+</details>"""
+
+CHANGES_ALT = (
+    "Change of perplexity from the training length to 16 times as many tokens, one row per method, "
+    "sorted: from {lowest} ({best}) to {highest} ({worst})"
+)
 
 SCOPE = """\
 This page tests six statements about length extrapolation with models that a CPU can train. This
@@ -230,9 +250,10 @@ def write_small_models_page(folder: Path) -> Path:
     sections += [published_gaps_table(), *_undertrained(primary)]
     sections += ["## Estimates of the secondary models", ESTIMATES]
     sections += divergence_section(diverged_models(folder / SECONDARY))
+    sections += _changes_section(folder, secondary)
     for group in GROUPS:
         sections += _group_section(group, secondary)
-    sections += _secondary_perplexities(folder, secondary)
+    sections += _secondary_perplexities(secondary)
     sections += ["## Disclosure", DISCLOSURE, *_disclosure_tables(folder)]
     return write_page(folder, sections)
 
@@ -364,9 +385,8 @@ def _primary_sections(folder: Path, losses: Losses) -> list[str]:
     if not models:
         return [*sections, "None is finished yet."]
     sections.append(perplexity_table(models, LENGTHS))
-    paths = [folder / FIGURE, folder / "lengths.svg"]
-    draw_method_lengths(models, LENGTHS, MODELS.train_length, *paths)
-    sections.append(f"![Perplexity by evaluation length, 24.0M tokens]({FIGURE})")
+    draw_method_lengths(models, LENGTHS, MODELS.train_length, folder / FIGURE)
+    sections.append(f"![{lengths_alt(models, LENGTHS)}]({FIGURE})")
     curves = load_curves(folder / PRIMARY)
     sections += ranking_sections(folder, curves, CORPUS, MODELS.train_length)
     sections += _estimates_beyond_the_tests(losses)
@@ -375,6 +395,25 @@ def _primary_sections(folder: Path, losses: Losses) -> list[str]:
 
 
 # Estimates of the secondary models
+
+
+def _changes_section(folder: Path, losses: Losses) -> list[str]:
+    """Return the figure of each method's change from L to 16 L, and draw it."""
+    changes = length_changes(losses, MODELS, CHANGES_MULTIPLE)
+    if not changes:
+        return []
+    length = MODELS.train_length
+    longer = CHANGES_MULTIPLE * length
+    title = f"Perplexity at {longer:,} tokens compared with {length}, the training length"
+    draw_length_changes(changes, title, folder / CHANGES_FIGURE)
+    best, worst = changes[0], changes[-1]
+    alt = CHANGES_ALT.format(
+        best=method_name(best.method),
+        lowest=percent(best.estimate.value),
+        worst=method_name(worst.method),
+        highest=percent(worst.estimate.value),
+    )
+    return [f"![{alt}]({CHANGES_FIGURE})"]
 
 
 def _group_section(group: Group, losses: Losses) -> list[str]:
@@ -388,20 +427,17 @@ def _group_section(group: Group, losses: Losses) -> list[str]:
     if not rows:
         return []
     table = markdown.table(["", "change", "95% interval", "seeds"], rows)
+    if len(rows) > LARGEST_OPEN_TABLE:
+        table = DETAILS.format(summary=f"Table of {len(rows)} changes", table=table.rstrip())
     return [f"### {group.title}", group.reason, table]
 
 
-def _secondary_perplexities(folder: Path, losses: Losses) -> list[str]:
+def _secondary_perplexities(losses: Losses) -> list[str]:
     sections = ["### Perplexity"]
     for train_length in (128, 256, 512):
         models = at_train_length(losses, CORPUS, train_length)
         if models:
             sections += [f"L = {train_length}:", perplexity_table(models, LENGTHS)]
-    models = at_train_length(losses, CORPUS, MODELS.train_length)
-    if models:
-        paths = [folder / "secondary.png", folder / "secondary.svg"]
-        draw_method_lengths(models, LENGTHS, MODELS.train_length, *paths)
-        sections.append("![Perplexity by evaluation length, L = 128, 3.1M tokens](secondary.png)")
     return sections
 
 
