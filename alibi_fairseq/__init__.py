@@ -1,8 +1,8 @@
 """Length extrapolation of language models with fairseq: ALiBi and the methods it is compared with.
 
 Importing this package registers its models and tasks with fairseq, as ``--user-dir`` requires: at
-once if fairseq is imported already, otherwise when it is first needed
-(:class:`.registration.RegisterFirst`). The parts that need only PyTorch work without fairseq.
+once if fairseq is imported already, otherwise as soon as it is
+(:class:`.registration.RegisterWithFairseq`). The parts that need only PyTorch work without fairseq.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["AlibiLanguageModel", "__version__", "alibi_slopes"]
 if errors.is_command():
     errors.open_standard_streams()
     errors.install_excepthook()
-if "fairseq" in sys.modules:
+if sys.modules.get("fairseq"):
     registration.register()
 else:
-    sys.meta_path.insert(0, registration.RegisterFirst())
+    sys.meta_path.insert(0, registration.RegisterWithFairseq())
 
 
 def __getattr__(name: str):

@@ -208,9 +208,6 @@ def leave_terminal() -> None:
 def explain(exception: BaseException) -> str | None:
     """Return one sentence for a user error; None for any other exception."""
     kind, message = _kind_and_message(exception)
-    if message.startswith("Cannot load model parameters from checkpoint"):
-        # fairseq hides the reason behind an exception without a type.
-        message = f"{message.partition(';')[0]}: {exception.__context__}"
     sentence = " ".join(message.split())
     bases = {base.__name__ for base in type(exception).__mro__}
     if "HydraException" in bases and exception.__cause__ is not None:
@@ -225,10 +222,6 @@ def explain(exception: BaseException) -> str | None:
         return f"{str(place)[:200]} cannot be used ({exception.strerror})."
     if isinstance(exception, ModuleNotFoundError) and (exception.name or "") in _OPTIONAL:
         return f"{sentence}; run {_OPTIONAL[exception.name or '']}."
-    for pattern, advice in _KNOWN.items():
-        if re.search(pattern, f"{kind}: {message}", re.DOTALL):
-            short = textwrap.shorten(message, 500, placeholder=" …")
-            return f"{short.rstrip('.')}; {advice}." if advice else short
     return None
 
 
@@ -270,41 +263,4 @@ _OPTIONAL = {
     "submitit": "./scripts/install.sh slurm",
     "shtab": "./scripts/install.sh completion",
     **dict.fromkeys(("fairseq", "fairseq_cli"), "./scripts/install.sh"),
-}
-#: Errors of fairseq, torch, YAML, and worker processes that the user can fix, by "Type: message",
-#: and what to do about them if they do not say it.
-_KNOWN = {
-    "Dataset not found": "",
-    "Model file not found": "",
-    "^AssertionError: Sentences lengths should not exceed max_tokens": "",
-    "^AssertionError: sentence at index .* exceeds max_tokens limit": "",
-    "^AssertionError: Must specify batch size": "",
-    "^AssertionError: cannot specify cutoff larger than vocab size": "",
-    "^Exception: The dataset is empty": "",
-    "^ValueError: --finetune-from-model": "",
-    "^BrokenProcessPool: (A worker process was killed|The worker processes could not start)": "",
-    "^(Scanner|Parser|Composer|Constructor|Reader)Error: ": "",
-    "nterpolation key 'task.": (
-        "this model is a language model: add --task language_modeling, since fairseq's default is "
-        "translation"
-    ),
-    r"Error\(s\) in loading state_dict|Cannot load model parameters": (
-        "this is a model of another architecture, or of a dictionary of another size: use the "
-        "options and the dict.txt it was trained with, or another folder"
-    ),
-    "^IndexError: index out of range in self": (
-        "the data has a token ID beyond its dict.txt, and must be prepared again, or a position "
-        "method looks up a row that its table lacks"
-    ),
-    "^OutOfMemoryError: ": (
-        "the memory of the GPU does not suffice: lower --memory-gb (eval), --max-tokens, or the "
-        "length, or end other programs on the GPU"
-    ),
-    "^RuntimeError: Cannot resume training due to dataloader mismatch": (
-        "the data has fewer batches than when the checkpoint was saved"
-    ),
-    "^UnicodeEncodeError: .*surrogates not allowed": "a file name is not UTF-8: rename it",
-    "^UnpicklingError: Weights only load failed": (
-        "it is not among the types that are safe to load, so the checkpoint was not read"
-    ),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
 
 
 def cores() -> int:
@@ -15,15 +14,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def glibc_function(name: str) -> Callable[..., int] | None:
-    """Return a function of glibc, or None if the process has another C library, such as musl."""
-    if not sys.platform.startswith("linux"):
-        return None
-    return getattr(ctypes.CDLL(None), name, None)
-
-
 def return_freed_memory() -> None:
-    """Return freed memory that glibc keeps for later to the operating system."""
-    malloc_trim = glibc_function("malloc_trim")
-    if malloc_trim is not None:
-        malloc_trim(0)
+    """Return freed memory that glibc keeps for later to the operating system.
+
+    Another C library, such as musl, has no such function.
+    """
+    if sys.platform.startswith("linux"):
+        malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if malloc_trim is not None:
+            malloc_trim(0)

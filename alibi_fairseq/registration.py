@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-
-from .errors import PACKAGE, is_command
-
-#: Parts of this package that need PyTorch at most, or themselves import what needs fairseq.
-WITHOUT_FAIRSEQ = {
-    "attention",
-    "positions",
-    "completion_marker",
-    "errors",
-    "files",
-    "machine",
-    "options",
-    "progress_bar",
-    "results",
-    "paper",
-    "reporting",
-    "data",
-    "evaluation",
-    "runs",
-    "compare",
-    "checks",
-    "cli",
-    "huggingface",
-    "__main__",
-}
 
 #: The release that setup.py chooses.
 FAIRSEQ = "fairseq==0.12.2" if sys.version_info < (3, 11) else "fairseq-fixed==0.12.3.1"
@@ -46,57 +20,78 @@ class FairseqImportError(ImportError):
     """Error of an installed fairseq that cannot be imported. The message says how to repair it."""
 
 
-def register() -> None:
-    """Register with fairseq if it is installed.
+class RegisterWithFairseq(MetaPathFinder):
+    """Import hook that registers this package right after fairseq is imported, by whom it may be.
 
-    fairseq discovers nothing in a package that was imported before it read ``--user-dir``, so
-    everything is imported here by name.
+    Importing fairseq takes seconds, and attention and position methods do without it. Whatever
+    needs it imports it: the subpackages whose modules are registered or called by fairseq do so
+    first of all, so that their modules are imported in one order.
     """
-    spec = importlib.util.find_spec("fairseq")
-    if spec is None or spec.origin is None:  # no origin: a mere folder of that name
-        return
-    with without_garbage_collection():
-        _register()
+
+    def find_spec(self, name, path=None, target=None) -> ModuleSpec | None:
+        """Return the spec of fairseq, whose loader also registers; None for any other module."""
+        if name != "fairseq":
+            return None
+        sys.meta_path.remove(self)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
+        # Without an origin, it is a mere folder of that name.
+        if spec is None or spec.origin is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module: ModuleType) -> None:
+            sys.meta_path.remove(self)
+            with explained_import(), kept_logging():
+                execute(module)
+            register()
+
+        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
 
 
 @contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Collect no garbage while the block imports modules, which takes a fifth of their time.
+def explained_import() -> Iterator[None]:
+    """Say how to repair fairseq if it is installed but cannot be imported in the block.
 
-    A command also leaves the imported modules out of later collections.
+    Raises:
+        FairseqImportError: it cannot be imported.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
     try:
         yield
-    finally:
-        if is_command():
-            gc.freeze()
-        if was_enabled:
-            gc.enable()
-
-
-def _register() -> None:
-    """Import fairseq, change what needs to be changed, and register everything."""
-    root = logging.getLogger()
-    handlers = list(root.handlers)
-    level = root.level
-    from .fairseq_patches.deferred_imports import defer_imports
-
-    try:
-        # The compiled parts, too, which fail where NumPy is another than at their build.
-        with defer_imports():
-            import fairseq.data.data_utils_fast
-            import fairseq.data.token_block_utils_fast  # noqa: F401
     except Exception as error:
         raise FairseqImportError(
             f"fairseq is installed, but it cannot be imported ({type(error).__name__}: {error}); "
             f"{_advice()}."
         ) from error
-    # fairseq 0.12.3 makes the root logger print everything (facebookresearch/fairseq#3592).
+
+
+@contextmanager
+def kept_logging() -> Iterator[None]:
+    """Restore the configuration of the root logger after the block, which imports fairseq.
+
+    fairseq 0.12.3 makes it print everything (facebookresearch/fairseq#3592).
+    """
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    level = root.level
+    yield
     root.handlers[:] = handlers
     root.setLevel(level)
 
+
+def register() -> None:
+    """Change in fairseq what needs to be changed, and register everything.
+
+    fairseq discovers nothing in a package that was imported before it read ``--user-dir``, so
+    everything is imported here by name.
+    """
+    # The compiled parts fail where NumPy is another than at their build.
+    with explained_import():
+        import fairseq.data.data_utils_fast
+        import fairseq.data.token_block_utils_fast  # noqa: F401
     from .fairseq_patches import apply, startup  # noqa: F401
 
     startup.reject_plain_hydra_train()
@@ -116,49 +111,3 @@ def _advice() -> str:
         "run `./scripts/install.sh` in a clone, or `pip install --force-reinstall --no-deps "
         f"--no-build-isolation --no-cache-dir {FAIRSEQ}`, which builds it for this NumPy"
     )
-
-
-class RegisterFirst(MetaPathFinder):
-    """Import hook that registers this package when fairseq is first needed.
-
-    Registering imports fairseq, which takes seconds and which attention and position methods do
-    without. ``import alibi_fairseq`` therefore only puts this hook in front of Python's finders,
-    which Python asks for every module that is not imported yet. The first time it is asked for
-    fairseq, or for a part of this package that needs fairseq, it registers and removes itself.
-    """
-
-    def find_spec(self, name, path=None, target=None) -> ModuleSpec | None:
-        """Register if the module needs fairseq; otherwise leave it to Python's finders.
-
-        Args:
-            name: full name of the module to import.
-            path: ignored.
-            target: ignored.
-        """
-        package, _, rest = name.partition(".")
-        part = rest.partition(".")[0]
-        is_light = package != PACKAGE or part in WITHOUT_FAIRSEQ
-        if name != "fairseq" and is_light:
-            return None
-        sys.meta_path.remove(self)
-        register()
-        # Registering may have imported the requested module, which must not be executed twice.
-        module = sys.modules.pop(name, None)
-        if module is None:
-            return None
-        return ModuleSpec(name, _ImportedModuleLoader(module))
-
-
-class _ImportedModuleLoader(Loader):
-    """Loader of a module that is imported already."""
-
-    def __init__(self, module: ModuleType):
-        self.module = module
-        self.spec = module.__spec__
-
-    def create_module(self, spec) -> ModuleType:
-        return self.module
-
-    def exec_module(self, module) -> None:
-        # Python has replaced the spec of the module by the spec of the hook.
-        module.__spec__ = self.spec

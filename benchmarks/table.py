@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +21,8 @@ HEAD = """# Benchmarks
 <!-- written by `python -m benchmarks.table` from results/benchmarks/*.json: do not edit -->
 
 This page compares the speed and memory of this package with fairseq, transformers, and
-x-transformers. Each table names its machine and commit. This command measures training steps on
-your machine:
+x-transformers. Each table names its machine and commit, as far as they were recorded. This command
+measures training steps on your machine:
 
 ```bash
 python -m benchmarks.train --quick --out runs/train.json
@@ -40,6 +41,20 @@ python -m benchmarks.train --quick --out runs/train.json
 """
 
 
+#: Commits of results files that are not in the history of the repository, and why.
+LOST_COMMITS = {
+    "ff647fed4346c86715e44808d864257dbb27fcdd": "not in the repository; probably rebased away",
+}
+
+RANDOM_WEIGHTS = """\
+All weights are random. ALiBi's backend on the CPU skips keys whose weight is negligible, and a
+trained model has fewer of them: at {length:,} tokens, it is {random:.2f} times as fast as the
+causal kernel with random queries and keys, and {trained:.2f} times with trained ones ([attention
+alone](#attention-alone-forward-and-backward)). The speeds of ALiBi in this section are therefore
+upper bounds for a trained model.
+"""
+
+
 class Table(NamedTuple):
     """Table of the page.
 
@@ -49,6 +64,8 @@ class Table(NamedTuple):
         rows: keys that identify a row. Keys with the same value in all records are omitted.
         column_groups: keys whose combinations of values have separate columns.
         columns: heading, key, and format of each column in a group.
+        has_random_weights: True if ALiBi is faster than in a trained model, because the weights are
+            random.
     """
 
     heading: str
@@ -56,6 +73,7 @@ class Table(NamedTuple):
     rows: tuple[str, ...]
     column_groups: tuple[str, ...]
     columns: tuple[tuple[str, str, str], ...]
+    has_random_weights: bool = False
 
 
 TABLES = {
@@ -66,14 +84,7 @@ TABLES = {
         ("variant", "attention_dropout"),
         ("length",),
         (("× stock", "ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
-    ),
-    "cpu_memory": Table(
-        "Reuse of freed memory on the CPU",
-        "This table compares training steps in a process that keeps the memory of freed tensors "
-        "(`reuse`) with the default of the C library.",
-        ("variant",),
-        ("length",),
-        (("speed", "ratio", "{:.2f}"),),
+        has_random_weights=True,
     ),
     "attention": Table(
         "Attention alone, forward and backward",
@@ -87,7 +98,8 @@ TABLES = {
     "methods": Table(
         "The paper's Table 1",
         "Training speed, evaluation speed, and peak memory are ratios to sinusoidal. Next to "
-        "each is the paper's ratio (one V100).",
+        "each is the paper's ratio (one V100). With few rounds, differences of a few percent are "
+        "noise.",
         ("position_method", "length"),
         (),
         (
@@ -112,6 +124,7 @@ TABLES = {
         ("variant", "version"),
         ("length",),
         (("", "ours_is_faster", "{:.2f}"),),
+        has_random_weights=True,
     ),
     "huggingface": Table(
         "ALiBi in transformers' models",
@@ -137,10 +150,15 @@ TABLES = {
         "Evaluation",
         "This table compares the speed of `alibi-fairseq eval` with `fairseq-eval-lm`. The last "
         "row is the memory of one long window beyond the weights. `tokens` is the number of scored "
-        "tokens that a ratio rests on. With a stride of 1, it rests on very few.",
+        "tokens that a ratio rests on. With a stride of 1, it rests on very few. The lowest ratio "
+        "is that of the worst round.",
         ("name", "model", "length", "stride", "tokens"),
         (),
-        (("× fairseq-eval-lm", "ratio", "{:.1f}"), ("MB", "peak_memory_mb", "{:.0f}")),
+        (
+            ("× fairseq-eval-lm", "ratio", "{:.1f}"),
+            ("lowest", "lowest_ratio", "{:.2f}"),
+            ("MB", "peak_memory_mb", "{:.0f}"),
+        ),
     ),
 }
 
@@ -194,11 +212,15 @@ def machine(provenance: Provenance) -> str:
 
 
 def commits(provenance: Provenance) -> str:
-    """Return the commits of the measurements, with a mark if the tree had changes."""
+    """Return the commits of the measurements, with marks for changed trees and lost commits."""
     names = []
     for part in provenance.parts or [provenance]:
         commit = (part.git_commit or "unknown")[:7]
-        names.append(commit if part.git_clean else f"{commit} with changes")
+        if not part.git_clean:
+            commit += " with changes"
+        if part.git_commit in LOST_COMMITS:
+            commit += f" ({LOST_COMMITS[part.git_commit]})"
+        names.append(commit)
     return "commit " + ", ".join(dict.fromkeys(names))
 
 
@@ -213,6 +235,8 @@ def rounds_of(records: list[dict]) -> str:
 def section(table: Table, files: dict[Path, BenchmarkFile]) -> str:
     """Return heading and note, then the provenance and the table of each results file."""
     lines = [f"## {table.heading}", "", table.note, ""]
+    if table.has_random_weights:
+        lines += random_weights_note()
     for path, results in files.items():
         provenance = results.provenance
         records = [values_of(record) for record in results.records]
@@ -229,6 +253,30 @@ def section(table: Table, files: dict[Path, BenchmarkFile]) -> str:
         lines += table_lines(table, records)
         lines.append("")
     return "\n".join(lines)
+
+
+def random_weights_note() -> list[str]:
+    """Return how much of ALiBi's speed is lost with trained weights, in attention on a CPU.
+
+    Returns:
+        Lines of the page; none without a benchmark of attention with trained weights.
+    """
+    ratios = {}
+    for results in load_benchmark("attention").values():
+        if results.provenance.hardware.gpu:
+            continue
+        for record in results.records:
+            values = record.values
+            if values["variant"] == "skipping":
+                ratios[values["weights"], values["length"]] = values["ratio"]
+    lengths = [length for weights, length in ratios if weights == "trained"]
+    if not lengths:
+        return []
+    length = max(lengths)
+    text = RANDOM_WEIGHTS.format(
+        length=length, random=ratios["random", length], trained=ratios["trained", length]
+    )
+    return [textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False), ""]
 
 
 def table_lines(table: Table, records: list[dict]) -> list[str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .config import StudyConfig
 
 PRIMARY = Path(__file__).parent / "small_models" / "primary.yaml"
+#: Configurations of the title test, which share one page.
+TITLE = Path(__file__).resolve().parent / "title"
 WORK_DIR = Path("runs/studies")
 
 
@@ -108,18 +110,23 @@ def reject_unused_options(parser: argparse.ArgumentParser, args: argparse.Namesp
             parser.error(f"{option} requires a corpus to train on. Pass --corpus NAME=PATH.")
 
 
-def write_study_page(config: StudyConfig, folder: Path, results: Path) -> Path:
+def write_study_page(path: Path, config: StudyConfig, folder: Path, results: Path) -> Path:
     """Write the page of a study and return its path.
 
     A study with its own tests has a page of its results only. The configurations of the small
-    models share one page.
+    models share one page, and so do those of the title test.
 
     Args:
+        path: YAML file of the study.
         config: the study.
         folder: results of all studies.
         results: results of this study.
     """
     # Imported here, so that a machine without the packages of the page can train the models.
+    if config.tests and path.resolve().parent == TITLE:
+        from .title.page import write_title_page
+
+        return write_title_page(folder, config.tests)
     if config.tests:
         from .gpu.page import write_gpu_page
 
@@ -159,19 +166,22 @@ def main(arguments: list[str]) -> int:
         return 0
     if args.methods:
         config = config.with_methods(args.methods, args.user_dir)
-    write_page = partial(write_study_page, config, args.results, results)
+    write_page = partial(write_study_page, args.config, config, args.results, results)
     if not args.corpus:
         from .gpu.page import figure_name
-        from .readme_table import write_readme_table
+        from .readme_table import write_readme_claim, write_readme_table
         from .small_models.groups import MODELS
         from .small_models.page import FIGURE
         from .small_models.page import PRIMARY as PRIMARY_RESULTS
 
         print(write_page())
-        if args.readme and config.tests:
+        if args.readme:
+            write_readme_claim(args.readme)
+        is_title_test = args.config.resolve().parent == TITLE
+        if args.readme and config.tests and not is_title_test:
             figure = results / figure_name(config.tests)
             write_readme_table(results, config.tests, figure, args.readme)
-        elif args.readme:
+        elif args.readme and not is_title_test:
             write_readme_table(
                 args.results / PRIMARY_RESULTS, MODELS, args.results / FIGURE, args.readme
             )

@@ -16,10 +16,10 @@ from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import SETTINGS, save
 
-from .estimates import Estimate, estimate_change, nats_to_percent
+from .estimates import Estimate, estimate_change, nats_to_percent, percent
 from .losses import Losses
 from .primary_tests import StudiedModels
-from .tables import at_train_length, known_name, percent
+from .tables import at_train_length, known_name
 
 #: Changes in percent at which the first panel ends and the second begins. Two methods that fail
 #: would otherwise compress the differences of the others.

@@ -15,10 +15,10 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_training
 
-from .estimates import Estimate, estimate_change
+from .estimates import Estimate, estimate_change, percent
 from .losses import Losses, finished_models, load_losses
 from .primary_tests import StudiedModels
-from .tables import estimate_cells, percent
+from .tables import estimate_cells
 
 #: Evaluation lengths, in training lengths.
 MULTIPLES = (2, 4, 16)
@@ -106,7 +106,7 @@ def context_gain_by_budget(sets: Iterable[ModelSet]) -> list[str]:
     headers = ["parameters", "tokens", "text", "L", "4 L vs. L, no overlap", "95% interval"]
     headers += ["4 L vs. L, S = L/8", "95% interval"]
     headers += ["attention limited to L vs. unlimited", "95% interval"]
-    title = "### How the use of longer context depends on size and tokens"
+    title = "### The same changes in other sets of models"
     return [title, BY_BUDGET, markdown.table(headers, rows, left=0)]
 
 

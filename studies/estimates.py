@@ -6,6 +6,7 @@ The section "Statistics" of ``small_models/protocol.md`` has the formulas.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +21,10 @@ class Estimate(Difference):
     """A change of log perplexity, in nats per token.
 
     Attributes:
-        seeds: number of seeds of each side.
+        seeds: number of seeds of each group of models.
     """
 
-    seeds: tuple[int, int]
+    seeds: tuple[int, ...]
 
     def p_above(self, bound: float) -> float:
         """Return the one-sided p value of "the change is at most ``bound``"."""
@@ -54,6 +55,17 @@ def nats_to_percent(nats: float) -> float:
     return 100 * math.expm1(nats)
 
 
+def percent(nats: float) -> str:
+    """Write a change in nats as a change of perplexity."""
+    value = nats_to_percent(nats)
+    digits = 0
+    if abs(value) < 1:
+        digits = 2
+    elif abs(value) < 100:
+        digits = 1
+    return f"{value:+.{digits}f}%"
+
+
 def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | None:
     """Estimate how much higher the log perplexity of the first evaluation is.
 
@@ -75,6 +87,48 @@ def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | N
     if change is None:
         return None
     return Estimate(**vars(change), seeds=(len(first.seeds), len(second.seeds)))
+
+
+def estimate_step(
+    before: tuple[ArticleLosses, ArticleLosses], after: tuple[ArticleLosses, ArticleLosses]
+) -> Estimate | None:
+    """Estimate how much a change of log perplexity differs between two sets of models.
+
+    All four evaluations are of different models, so each has its own variance of seeds. Articles
+    are paired across all four.
+
+    Args:
+        before: the two evaluations that :func:`estimate_change` compares, of one set of models.
+        after: the same two evaluations of another set.
+
+    Returns:
+        The change ``after`` minus the change ``before``, or None if an evaluation has fewer than
+        two seeds.
+    """
+    signs = (1, -1, -1, 1)
+    groups = (*after, *before)
+    if min(len(group.seeds) for group in groups) < 2:
+        return None
+    by_article = np.zeros(groups[0].nats.shape[1])
+    terms = []
+    for sign, group in zip(signs, groups, strict=True):
+        by_article += sign * group.nats.mean(axis=0)
+        terms.append(_variance_of_mean(group.nats.mean(axis=1)))
+    terms.append(_variance_of_mean(by_article))
+    variance = sum(term for term, _ in terms)
+    # Welch–Satterthwaite approximation
+    degrees_of_freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
+    return Estimate(
+        value=float(by_article.mean()),
+        standard_error=math.sqrt(variance),
+        degrees_of_freedom=float(degrees_of_freedom),
+        seeds=tuple(len(group.seeds) for group in groups),
+    )
+
+
+def _variance_of_mean(values: Sequence[float] | np.ndarray) -> tuple[float, int]:
+    """Return the variance of the mean of independent values, and its degrees of freedom."""
+    return float(np.var(values, ddof=1)) / len(values), len(values) - 1
 
 
 def _of_seeds(losses: ArticleLosses, seeds: list[int]) -> np.ndarray:

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -154,6 +154,24 @@ def load_losses(*folders: Path) -> dict[EvaluationKey, ArticleLosses]:
             assert measurement.model.seed is not None, "a study seeds its models"
             records[key][measurement.model.seed] = measurement
     return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
+
+
+def check_same_tests(folders: Iterable[Path]) -> None:
+    """Check that the models of several studies were tested on the same articles.
+
+    Args:
+        folders: results of the studies; a study without finished models is left out.
+
+    Raises:
+        UserInputError: the test data, the dictionaries, or the scored ranges differ.
+    """
+    first_evaluations: dict[str | None, _Evaluation] = {}  # by tested text
+    for folder in folders:
+        for model in finished_models(folder):
+            for evaluation in _evaluations_of(model):
+                tested_on = evaluation.measurement.corpus
+                first = first_evaluations.setdefault(tested_on, evaluation)
+                _check_same_articles(first, evaluation)
 
 
 class _Evaluation(NamedTuple):

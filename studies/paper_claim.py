@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.spec import method_name
@@ -10,35 +14,153 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from .tables import percent
+from .estimates import percent
+from .tables import wrap
 
-#: Pairs of training lengths of the paper: the title's claim at 4 L, and the pair of its text.
-PAIRS = ((64, 256), (128, 512), (256, 1024), (512, 2048), (512, 3072))
 #: Training length of Table 3, and its evaluation length nearest to four times that.
 SHORT = 1024
 NEAR_FOUR_TIMES = 4024
 
-TRAINED_LONG = """\
-This table makes the same comparison with the paper's numbers (Table 5, WikiText-103, validation
-split, 247M parameters). Speeds are training speeds in words per second on one V100 (Figure 7,
-digitized). Memory is that of training (Table 1, in which the batch is split at 3,072 tokens). A
-dash marks a value that the paper does not state."""
+#: Names of the paper's texts.
+TEXTS = {
+    "wikitext-103": "WikiText-103",
+    "bookcorpus": "BookCorpus",
+    "cc100-roberta": "CC100+RoBERTa, 1.3B",
+}
+#: Tables with ALiBi trained short and long and sinusoidal embeddings trained long, and the column
+#: of the perplexity on the validation split. With S = 1, each method has its own table.
+SOURCES = (
+    (("table05",), "perplexity"),
+    (("table07",), "valid_perplexity"),
+    (("table13", "table15"), "perplexity"),
+    (("table08",), "perplexity"),
+    (("table10",), "valid_perplexity"),
+    (("table12",), "perplexity"),
+    (("table11",), "perplexity"),
+)
 
-BEHIND = """\
-At L = {lengths}, the paper's own ALiBi models are behind sinusoidal embeddings trained at the
-longer length. The title's claim does not hold there for the paper's models either."""
+TRAINED_LONG = """\
+This table makes the same comparison with the paper's numbers, on the validation split. Of Table 5,
+it shows the pairs of L and 4 L, and 512 and 3,072 tokens, the pair of the paper's text; all others
+are below. Of the other tables, it shows all pairs. In Table 11, the models were trained for the
+same time, so the sinusoidal ones had fewer updates, and there is no ALiBi model trained long.
+Speeds are training speeds in words per second on one V100 (Figure 7, digitized). Memory is that of
+training (Tables 1, 11, and 12; on WikiText-103, the batch is split at 3,072 tokens). A dash marks a
+value that the paper does not state."""
+
+COUNTS = """\
+Where E6 is above zero, the paper's own ALiBi models are behind sinusoidal embeddings trained at the
+longer length, and the title's claim does not hold. It holds in {holding} of all {pairs} pairs:
+{by_table}."""
+
+ALL_PAIRS = """\
+E6 for all pairs of Table 5, by the training lengths of ALiBi (rows) and of sinusoidal embeddings
+(columns). The last row is the lead at the longer length:"""
 
 TRAINED_SHORT = """\
 Perplexity of the paper's models trained at 1,024 tokens (Table 3, drawn in Figure 1):"""
 
 
+@dataclass(frozen=True)
+class PaperPair:
+    """ALiBi trained short and sinusoidal embeddings trained long, both evaluated at the latter.
+
+    Attributes:
+        tables: the tables with the perplexities.
+        corpus: the paper's text.
+        stride: tokens scored per window; equal to ``long`` without overlap.
+        short: training length of the short ALiBi model.
+        long: training length of the other models, and evaluation length of all.
+        alibi_short: perplexity of ALiBi trained short.
+        alibi_long: perplexity of ALiBi trained long; None if the paper has none.
+        sinusoidal_long: perplexity of sinusoidal embeddings trained long.
+    """
+
+    tables: tuple[str, ...]
+    corpus: str
+    stride: int
+    short: int
+    long: int
+    alibi_short: float
+    alibi_long: float | None
+    sinusoidal_long: float
+
+    @property
+    def cost(self) -> float | None:
+        """What ALiBi loses by training short, in nats."""
+        if self.alibi_long is None:
+            return None
+        return math.log(self.alibi_short / self.alibi_long)
+
+    @property
+    def lead(self) -> float | None:
+        """What ALiBi gains over sinusoidal embeddings at equal length, in nats."""
+        if self.alibi_long is None:
+            return None
+        return math.log(self.sinusoidal_long / self.alibi_long)
+
+    @property
+    def e6(self) -> float:
+        """The change from sinusoidal embeddings trained long to ALiBi trained short, in nats."""
+        return math.log(self.alibi_short / self.sinusoidal_long)
+
+    @property
+    def source(self) -> str:
+        """Names of the tables, such as ``Tables 13 and 15``."""
+        numbers = [str(int(table.removeprefix("table"))) for table in self.tables]
+        return f"Table{'s' * (len(numbers) > 1)} {' and '.join(numbers)}"
+
+
+@cache
+def paper_pairs() -> tuple[PaperPair, ...]:
+    """Return all pairs of a short and a longer training length in the paper's tables."""
+    pairs = []
+    for tables, column in SOURCES:
+        perplexities = {}
+        for table in tables:
+            for row in published.rows(table):
+                if row["length"] is not None:
+                    model = (row["position_method"], row["train_length"], row["length"])
+                    perplexities[model, row["stride"]] = row[column]
+        for (model, stride), sinusoidal in perplexities.items():
+            method, long, length = model
+            if method != "sinusoidal" or length != long:
+                continue
+            for (other, other_stride), alibi in perplexities.items():
+                other_method, short, other_length = other
+                if (other_method, other_length, other_stride) != ("alibi", long, stride):
+                    continue
+                if short < long:
+                    pair = PaperPair(
+                        tables=tables,
+                        corpus=published.corpus_of(tables[0]),
+                        stride=stride,
+                        short=short,
+                        long=long,
+                        alibi_short=alibi,
+                        alibi_long=perplexities.get((("alibi", long, long), stride)),
+                        sinusoidal_long=sinusoidal,
+                    )
+                    pairs.append(pair)
+    return tuple(sorted(pairs, key=lambda pair: (_source_order(pair), pair.short, pair.long)))
+
+
+def _source_order(pair: PaperPair) -> int:
+    return [tables for tables, _ in SOURCES].index(pair.tables)
+
+
+def table5_pair(short: int, long: int) -> PaperPair | None:
+    """Return a pair of Table 5, or None if the table does not have it."""
+    for pair in paper_pairs():
+        if (pair.tables, pair.short, pair.long) == (("table05",), short, long):
+            return pair
+    return None
+
+
 def paper_claim_sections() -> list[str]:
     """Return the paper's models trained long, and its models trained short."""
-    sections = [TRAINED_LONG, _trained_long_table()]
-    behind = [short for short, long in PAIRS if _change(short, long) > 0]
-    if behind:
-        sections.append(BEHIND.format(lengths=" and ".join(map(str, behind))))
-    return [*sections, TRAINED_SHORT, _trained_short_table()]
+    sections = [TRAINED_LONG, pairs_table(_shown_pairs()), _counts_sentence()]
+    return [*sections, ALL_PAIRS, _all_pairs_table(), TRAINED_SHORT, _trained_short_table()]
 
 
 def perplexity(method: str, train_length: int, length: int) -> float:
@@ -50,25 +172,77 @@ def perplexity(method: str, train_length: int, length: int) -> float:
     raise KeyError((method, train_length, length))
 
 
-def _change(short: int, long: int) -> float:
-    """Return the log perplexity of ALiBi trained short minus that of sinusoidal trained long."""
-    return math.log(perplexity("alibi", short, long) / perplexity("sinusoidal", long, long))
+def _shown_pairs() -> list[PaperPair]:
+    """Return the pairs of the table: of Table 5, L and 4 L only, and the pair of the text."""
+    pairs = []
+    for pair in paper_pairs():
+        is_shown = pair.long == 4 * pair.short or (pair.short, pair.long) == (512, 3072)
+        if is_shown or pair.tables != ("table05",):
+            pairs.append(pair)
+    return pairs
 
 
-def _trained_long_table() -> str:
-    """Write perplexity and cost of ALiBi trained short and sinusoidal embeddings trained long."""
+def pairs_table(pairs: Iterable[PaperPair]) -> str:
+    """Write perplexity, cost, lead, and E6 of pairs, and what their trainings cost."""
     rows = []
-    for short, long in PAIRS:
-        row = [f"{short} and {long}"]
-        for method, train_length in (("alibi", short), ("alibi", long), ("sinusoidal", long)):
-            row.append(markdown.perplexity(perplexity(method, train_length, long)))
-        row.append(percent(_change(short, long)))
-        row.append(f"{_speed('alibi', short)} vs. {_speed('sinusoidal', long)}")
-        row.append(f"{_memory('alibi', short)} vs. {_memory('sinusoidal', long)}")
+    for pair in pairs:
+        stride = markdown.NOTHING if pair.stride == pair.long else str(pair.stride)
+        row = [TEXTS[pair.corpus], pair.source, stride, f"{pair.short} and {pair.long}"]
+        for value in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
+            row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
+        for change in (pair.cost, pair.lead, pair.e6):
+            row.append(markdown.NOTHING if change is None else percent(change))
+        row.append(_speeds(pair))
+        row.append(_memories(pair))
         rows.append(row)
-    headers = ["trained short and long", "ALiBi, short", "ALiBi, long", "sinusoidal, long"]
-    headers += ["ALiBi, short vs. sinusoidal, long", "speeds of these", "memory of these"]
-    return markdown.table(headers, rows)
+    headers = ["text", "source", "S", "trained short and long", "ALiBi, short", "ALiBi, long"]
+    headers += ["sinusoidal, long", "cost", "lead", "E6", "speed, short vs. sinusoidal long"]
+    return markdown.table([*headers, "memory of these"], rows, left=2)
+
+
+def _counts_sentence() -> str:
+    """Return in how many of the paper's pairs the claim holds, by table."""
+    totals: Counter = Counter()
+    holding: Counter = Counter()
+    for pair in paper_pairs():
+        name = f"{TEXTS[pair.corpus]}, {pair.source}"
+        if pair.stride != pair.long:
+            name += ", sliding windows"
+        totals[name] += 1
+        holding[name] += pair.e6 < 0
+    by_table = [f"{holding[name]} of {total} ({name})" for name, total in totals.items()]
+    return wrap(
+        COUNTS.format(
+            holding=sum(holding.values()), pairs=sum(totals.values()), by_table="; ".join(by_table)
+        )
+    )
+
+
+def _all_pairs_table() -> str:
+    """Write E6 of all pairs of Table 5, and the lead at each longer length."""
+    pairs = [pair for pair in paper_pairs() if pair.tables == ("table05",)]
+    shorts = sorted({pair.short for pair in pairs})
+    longs = sorted({pair.long for pair in pairs})
+    rows = []
+    for short in shorts:
+        row = [str(short)]
+        for long in longs:
+            pair = table5_pair(short, long)
+            row.append(markdown.NOTHING if pair is None else percent(pair.e6))
+        rows.append(row)
+    leads = ["lead"]
+    for long in longs:
+        (lead,) = {pair.lead for pair in pairs if pair.long == long}
+        assert lead is not None, "Table 5 has ALiBi at all lengths"
+        leads.append(percent(lead))
+    return markdown.table(["ALiBi ↓ sinusoidal →", *map(str, longs)], [*rows, leads])
+
+
+def _speeds(pair: PaperPair) -> str:
+    """Return the training speeds of the short and the long model; a dash except in Table 5."""
+    if pair.tables != ("table05",):
+        return markdown.NOTHING
+    return f"{_speed('alibi', pair.short)} vs. {_speed('sinusoidal', pair.long)}"
 
 
 def _speed(method: str, train_length: int) -> str:
@@ -78,8 +252,17 @@ def _speed(method: str, train_length: int) -> str:
     return markdown.NOTHING
 
 
-def _memory(method: str, train_length: int) -> str:
-    for row in published.rows("table01"):
+def _memories(pair: PaperPair) -> str:
+    """Return the training memory of the short and the long model; a dash without both."""
+    table = pair.tables[0] if pair.tables[0] in ("table11", "table12") else "table01"
+    if pair.tables not in (("table05",), ("table11",), ("table12",)):
+        return markdown.NOTHING
+    short = _memory(table, "alibi", pair.short)
+    return f"{short} vs. {_memory(table, 'sinusoidal', pair.long)}"
+
+
+def _memory(table: str, method: str, train_length: int) -> str:
+    for row in published.rows(table):
         if (row["position_method"], row["train_length"]) == (method, train_length):
             return f"{row['train_memory_gb']} GB"
     return markdown.NOTHING
@@ -103,7 +286,7 @@ def trained_long_panel(short: int) -> Panel:
     Args:
         short: training length L of the study. Without it in the paper, L is 512.
     """
-    if (short, 4 * short) not in PAIRS:
+    if table5_pair(short, 4 * short) is None:
         short = 512
     long = 4 * short
     lines = []

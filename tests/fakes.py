@@ -116,7 +116,7 @@ class Commands:
             watch()
             return 1
         trained_tokens = updates * int(value(words, "--max-tokens"))
-        settings = {"method": method, "length": 16, "trained_tokens": trained_tokens}
+        settings = {"method": method, "length": 16, "trained_tokens": trained_tokens, "hours": 0.5}
         if best == math.inf:
             last_loss = {"loss_bits": None}
             best = 20.0

@@ -84,12 +84,6 @@ class CompareCommand(ExperimentOptions):
         metavar="A,B,…",
         group="text",
     )
-    speeds: bool = option(
-        "at the end, also measure the speed of training and evaluation relative to sinusoidal; "
-        "needs an otherwise idle machine",
-        False,
-        group="evaluation",
-    )
     out: Path = option("output folder", required=True, metavar="FOLDER", group="output")
     user_dir: str | None = plugin_option("models")
     given: dict = field(default_factory=dict)
@@ -117,9 +111,7 @@ class CompareCommand(ExperimentOptions):
 
         comparison = self.comparison()
         comparison.check_method_keys(comparison.methods)
-        if self.slurm and self.speeds:
-            raise UserInputError("--speeds cannot be combined with --slurm. Omit --speeds.")
-        experiment = ComparisonExperiment(comparison, self.out, self.speeds)
+        experiment = ComparisonExperiment(comparison, self.out)
         if not experiment.is_complete:
             from ..compare.training_options import check_training_options  # imports fairseq
 

@@ -20,7 +20,6 @@ from ..evaluation.config import (
     MODELS_AND_DATA,
     SweepConfig,
 )
-from ..evaluation.finished_sweep import find_finished
 from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
@@ -211,10 +210,6 @@ class Eval(CliCommand):
                 "--bos-per-window and --trust-remote-code are options for Hugging Face models. "
                 "Omit them."
             )
-        records = find_finished(data, self.checkpoints, self.config, self.out)
-        if records is not None:
-            print("All measurements already complete. Nothing was evaluated.\n")
-            return records
         from ..evaluation.sweep import run_sweep  # imports fairseq
 
         return run_sweep(data, self.checkpoints, self.config, self.out)

@@ -33,7 +33,7 @@ from .config_values import (
 
 DEFAULT_TITLE = "Perplexity by evaluation length"
 #: Files and folders of the output folder, which no corpus can have as its folder.
-RESERVED_NAMES = ("lock", "jobs", "comparison.yaml", "results.json", "speeds.json")
+RESERVED_NAMES = ("lock", "jobs", "comparison.yaml", "results.json")
 #: Pydantic settings of all configurations. Unknown keys are rejected. Numbers are accepted as
 #: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)

@@ -23,7 +23,6 @@ from .corpus_preparation import (
     prepare_corpora,
     text_folder,
 )
-from .report_marker import report_marker
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,10 @@ class ComparisonExperiment(Experiment):
     Attributes:
         comparison: configuration.
         folder: output folder.
-        speeds: True if the models are also timed, for the tables of the report.
     """
 
     comparison: ComparisonConfig
     folder: Path
-    speeds: bool = False
 
     @property
     def prepared(self) -> bool:
@@ -97,17 +94,11 @@ class ComparisonExperiment(Experiment):
         return self.prepared and all(run.is_complete for run in self.runs)
 
     def report(self) -> None:
-        """Write the report, unless its inputs are unchanged, and print its table."""
-        models = list_runs(self.comparison, self.folder)
-        marker = report_marker(self.comparison, self.folder, self.speeds, models)
-        if not marker.holds():
-            from .report import ComparisonReport  # imports matplotlib
+        """Write the report, and print its table."""
+        from .report import ComparisonReport  # imports matplotlib
 
-            report = ComparisonReport(self.comparison, self.folder, models, self.speeds)
-            names = [file.name for file in report.write()]
-            # Its outputs are the files that have just been written.
-            marker = report_marker(self.comparison, self.folder, self.speeds, models)
-            marker.write(names)
+        models = list_runs(self.comparison, self.folder)
+        files = ComparisonReport(self.comparison, self.folder, models).write()
         table = (self.folder / "table.md").read_text(encoding="utf-8")
         print(f"\n\n{table}")
-        print(*(self.folder / name for name in marker.result), sep="\n")
+        print(*files, sep="\n")

@@ -16,6 +16,7 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, probe_columns
+from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.files import (
     REPORT_FILES,
     load_evaluation,
@@ -24,13 +25,13 @@ from ..results.files import (
     read_report_files,
     save_results_file,
 )
+from ..results.names import model_label
 from ..results.provenance import own_command
 from ..results.results_file import EvaluationFile, ProbeFile
 from ..runs.run import Run
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
 from .comparison_runs import ComparisonRun
-from .speed_columns import ratios, speeds_note
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,11 @@ class ComparisonReport:
         comparison: configuration.
         folder: output folder.
         models: runs of the comparison, the most important first.
-        speeds: True if the models are also timed, for the tables.
     """
 
     comparison: ComparisonConfig
     folder: Path
     models: Sequence[ComparisonRun]
-    speeds: bool
 
     def write(self) -> list[Path]:
         """Write ``table.md``, and a results file and figures per corpus. Return their paths.
@@ -57,13 +56,6 @@ class ComparisonReport:
         also columns of the perplexity tables.
         """
         columns: dict = {}
-        notes = []
-        if self.speeds:
-            from .speeds import load_or_measure_speeds  # imports PyTorch
-
-            speeds = load_or_measure_speeds(self.comparison, self.folder)
-            columns.update(ratios(speeds.records))
-            notes.append(speeds_note(speeds))
         results_by_corpus = {}
         for corpus, runs in runs_by_corpus(self.models).items():
             results = self._save_results(corpus, runs)
@@ -72,7 +64,7 @@ class ComparisonReport:
                 columns.update(probe_columns(corpus, results.records))
 
         summary = training_summary(self.comparison, [model.run for model in self.models])
-        sections = [f"# {self.comparison.title}", summary, *notes]
+        sections = [f"# {self.comparison.title}", summary]
         files = [self.folder / "table.md"]
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
@@ -84,6 +76,8 @@ class ComparisonReport:
             tuning.record()  # also of runs that were trained before their trials
         if tunings:
             sections.append(tuning_table(tunings))
+        costs = [read_training_cost(self._label(model), model.run.folder) for model in self.models]
+        sections.append(cost_table(costs))
         with atomic_write(self.folder / "table.md") as file:
             file.write("\n\n".join(sections) + "\n")
         self._record_files(files)
@@ -123,6 +117,11 @@ class ComparisonReport:
             draw_positions(measurements, position_title, *position_figures)
             files += position_figures
         return files
+
+    def _label(self, model: ComparisonRun) -> str:
+        """Return the name of a model, with its corpus if there are several."""
+        label = model_label(model.spec.method.label, model.spec.train_length)
+        return f"{label} ({model.spec.corpus})" if self._has_several_corpora else label
 
     @property
     def _has_several_corpora(self) -> bool:

@@ -1,4 +1,4 @@
-"""Assignment of books to splits, with near-duplicates in one split."""
+"""Assignment of books to splits, with books of the same text in one split."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Book:
     Attributes:
         name: name of the file.
         sha256: hash of the raw contents, which identifies the book in a list.
-        group: index of the first of its near-duplicates.
+        group: index of the first book with its text.
         split: ``train``, ``valid``, ``test``, or ``dropped``.
         words: number of words of the normalized text.
     """
@@ -33,7 +33,7 @@ class Book:
 
 
 def assign_book_splits(books: Sequence[Book], held_out: float, seed: int) -> None:
-    """Set the split of each book. Near-duplicates are in one split.
+    """Set the split of each book. Books of the same text are in one split.
 
     Args:
         books: the books.
@@ -97,7 +97,7 @@ def assign_block_splits(blocks: Sequence[Book], held_out: float, seed: int) -> N
 
 
 def _drop_repeated(blocks: Sequence[Book]) -> None:
-    """Drop blocks so that near-duplicates are in one split.
+    """Drop blocks so that those of the same text are in one split.
 
     Validation keeps all of its blocks. Test drops those that repeat one of validation, and training
     those that repeat one of either.

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar, NamedTuple
 
-import numpy as np
-
 from ..errors import UserInputError
 from ..files import atomic_write, sha256_file
 from ..options import option, percentage, positive_integer
@@ -31,7 +29,6 @@ from ..results.manifest import other_name
 from .book_splits import Book, assign_block_splits, assign_book_splits
 from .corpus_builder import BYTES_PER_TOKEN, SPLITS, CorpusBuilder
 from .iterables import take_until
-from .near_duplicates import near_duplicates, shingles
 from .sources import (
     describe_files,
     errors_naming,
@@ -61,8 +58,6 @@ BOOK = "book"
 _LINE_FILES = "books_large_p"
 #: Smallest number of books or blocks of an excerpt, enough to hold some out.
 _MIN_EXCERPT_BOOKS = 20
-#: Largest number of 8-gram hashes of all books together, about.
-_MAX_HASHES = 20_000_000
 
 
 class RawBook(NamedTuple):
@@ -136,7 +131,7 @@ class BookCorpus(CorpusBuilder):
         is_genuine = has_blocks and self._is_genuine() and not self.excerpt
         folder = work / "text"
         books = self._normalize(folder, has_blocks, workers)
-        _group_near_duplicates(books, folder, workers)
+        _group_duplicates(books, folder)
         if has_blocks:
             assign_block_splits(books, self.held_out, self.seed)
         else:
@@ -158,7 +153,7 @@ class BookCorpus(CorpusBuilder):
             "sources": describe_files(self.files),
             "seed": self.seed,
             "unit": self._unit,
-            "near_duplicate_groups": len({book.group for book in books}),
+            "different_texts": len({book.group for book in books}),
             "more": {split: {"books": books_in_split[split]} for split in SPLITS},
         }
 
@@ -293,26 +288,16 @@ def _punctuation_normalizer():
     return MosesPunctNormalizer("en")
 
 
-def _group_near_duplicates(books: list[Book], folder: Path, workers: int) -> None:
-    """Set the group of each book."""
-    one_in = 1 + sum(book.words for book in books) // _MAX_HASHES
-    paths = [folder / f"{book.sha256}.txt" for book in books]
-    shingles_of_books = []
-    digests = []
-    for book_shingles, digest in map_in_order(_shingles_and_digest, paths, workers, one_in):
-        shingles_of_books.append(book_shingles)
-        digests.append(digest)
-    for book, group in zip(books, near_duplicates(shingles_of_books, digests)):
-        book.group = group
-
-
-def _shingles_and_digest(one_in: int, path: Path) -> tuple[np.ndarray, str]:
-    """Return the shingles and the hash of a normalized text."""
-    return shingles(path.read_text(encoding="utf-8"), one_in), sha256_file(path)
+def _group_duplicates(books: list[Book], folder: Path) -> None:
+    """Set the group of each book: the index of the first one with its normalized text."""
+    first_with: dict[str, int] = {}
+    for number, book in enumerate(books):
+        digest = sha256_file(folder / f"{book.sha256}.txt")
+        book.group = first_with.setdefault(digest, number)
 
 
 def _write_split_list(books: list[Book], path: Path) -> None:
-    """Write a table of the split, hash, near-duplicates, and name of each book."""
+    """Write a table of the split, hash, duplicates, and name of each book."""
     rows = ["split\tsha256\tgroup\tname\n"]
     for book in books:
         rows.append(f"{book.split}\t{book.sha256}\t{book.group}\t{book.name}\n")

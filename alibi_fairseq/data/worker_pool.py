@@ -35,7 +35,6 @@ def map_in_order(
 
     Raises:
         BrokenProcessPool: a worker process was killed, or none could start.
-            :func:`.errors.explain` knows both messages.
     """
     if workers == 1:
         for item in items:

@@ -8,8 +8,7 @@ it is the position in the window, from 1, and not in the split.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from fractions import Fraction
+from collections import defaultdict
 
 from .windows import Window
 
@@ -25,7 +24,7 @@ def bucket_end(position: int) -> int:
 
 
 class LossByPosition:
-    """Exact sums of the loss of scored tokens by position.
+    """Loss of scored tokens by position.
 
     Args:
         memory_length: number of earlier inputs that a model remembers at the start of a window.
@@ -34,14 +33,9 @@ class LossByPosition:
     def __init__(self, memory_length: int = 0):
         self.memory_length = memory_length
         self._last_position = 0
-        # By the end of the bucket.
-        self._tokens: Counter[int] = Counter()
-        self._nats: defaultdict[int, Fraction] = defaultdict(Fraction)
-        # For the standard error: sums over the parts of windows, with n tokens and loss s each.
-        self._parts: Counter[int] = Counter()
-        self._squared_tokens: Counter[int] = Counter()  # n²
-        self._products: defaultdict[int, Fraction] = defaultdict(Fraction)  # n · s
-        self._squared_nats: defaultdict[int, Fraction] = defaultdict(Fraction)  # s²
+        # Of each part of a window, by the end of the bucket.
+        self._tokens: defaultdict[int, list[int]] = defaultdict(list)
+        self._nats: defaultdict[int, list[float]] = defaultdict(list)
 
     def first_position(self, window: Window) -> int:
         """Return the position of the first token that a window scores."""
@@ -58,17 +52,12 @@ class LossByPosition:
             cut = bucket_end(first + cut) + 1 - first
         return cuts
 
-    def add(self, window: Window, begin: int, end: int, nats: Fraction) -> None:
+    def add(self, window: Window, begin: int, end: int, nats: float) -> None:
         """Add the loss of a window's scored tokens ``begin … end - 1``, which share a bucket."""
         last = self.first_position(window) + end - 1
         bucket = bucket_end(last)
-        tokens = end - begin
-        self._tokens[bucket] += tokens
-        self._nats[bucket] += nats
-        self._parts[bucket] += 1
-        self._squared_tokens[bucket] += tokens**2
-        self._products[bucket] += tokens * nats
-        self._squared_nats[bucket] += nats**2
+        self._tokens[bucket].append(end - begin)
+        self._nats[bucket].append(nats)
         self._last_position = max(self._last_position, last)
 
     def fields(self) -> dict:
@@ -81,8 +70,8 @@ class LossByPosition:
         while position <= self._last_position:
             bucket = bucket_end(position)
             ends.append(min(bucket, self._last_position))
-            tokens.append(self._tokens[bucket])
-            bits.append(float(self._nats[bucket]) / math.log(2))
+            tokens.append(sum(self._tokens[bucket]))
+            bits.append(math.fsum(self._nats[bucket]) / math.log(2))
             errors.append(self._standard_error(bucket))
             position = bucket + 1
         return {
@@ -98,16 +87,13 @@ class LossByPosition:
         The tokens of a window, or of its part in one document, are not independent. They are one
         observation of a ratio of two means: the loss and the number of tokens.
         """
-        parts = self._parts[bucket]
+        parts = len(self._nats[bucket])
         if parts < 2:
             return None
-        tokens = self._tokens[bucket]
-        mean = self._nats[bucket] / tokens
-        # Σ (s - mean · n)²
-        squares = (
-            self._squared_nats[bucket]
-            - 2 * mean * self._products[bucket]
-            + mean**2 * self._squared_tokens[bucket]
-        )
-        variance = squares * parts / (parts - 1)
+        tokens = sum(self._tokens[bucket])
+        mean = math.fsum(self._nats[bucket]) / tokens
+        squares = []
+        for nats, tokens_of_part in zip(self._nats[bucket], self._tokens[bucket], strict=True):
+            squares.append((nats - mean * tokens_of_part) ** 2)
+        variance = math.fsum(squares) * parts / (parts - 1)
         return math.sqrt(variance) / tokens / math.log(2)

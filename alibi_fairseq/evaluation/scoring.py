@@ -1,7 +1,7 @@
-"""Losses of a stream's tokens, window by window, and their exact sums.
+"""Losses of a stream's tokens, window by window, and their sums.
 
-Token losses are fp32; they are summed in float64 within a window, and window sums are added as
-exact fractions. A total therefore does not depend on the order of addition.
+Token losses are fp32; they are summed in float64 within a window. ``math.fsum`` then adds the sums
+of windows without rounding, so a total does not depend on the order of addition.
 
 Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores.
 """
@@ -14,7 +14,6 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -91,8 +90,8 @@ def sum_losses(
     spans: Sequence[Span],
     loss_by_position: LossByPosition,
     progress: Callable[[int], object] = lambda inputs: None,
-) -> list[Fraction]:
-    """Return the exact sum of −ln p over the tokens of each span, in nats.
+) -> list[list[float]]:
+    """Return the sums of −ln p over the parts of each span, in nats; a window has several parts.
 
     Args:
         spans: tokens to add up, in the order of the stream. Other scored tokens are left out.
@@ -103,7 +102,7 @@ def sum_losses(
     edges = []
     for span in spans:
         edges += [span.first, span.stop]
-    sums = [Fraction(0) for _ in spans]
+    sums: list[list[float]] = [[] for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
         for begin, end in pairwise(_cut_columns(batch, edges, loss_by_position)):
             totals = losses[:, begin:end].sum(dim=1).tolist()
@@ -111,8 +110,8 @@ def sum_losses(
                 token = window.first_scored + begin
                 index = bisect_right(firsts, token) - 1  # last span that begins up to the token
                 if index >= 0 and token < spans[index].stop:
-                    sums[index] += Fraction(total)
-                    loss_by_position.add(window, begin, end, Fraction(total))
+                    sums[index].append(total)
+                    loss_by_position.add(window, begin, end, total)
         progress(len(batch) * batch[0].length)
     return sums
 

@@ -103,6 +103,8 @@ def measure_missing(
         if missing_cases:
             missing[checkpoint] = missing_cases
             total += sum(evaluator.num_inputs(case) for case in missing_cases)
+    if not missing:
+        print("All measurements already complete. Nothing was evaluated.\n")
     with make_progress_bar(total, "evaluating", "tok", disable=not missing) as bar:
         for checkpoint, missing_cases in missing.items():
             model = load(checkpoint)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -264,17 +264,17 @@ def unigram_entropy(tokens: np.ndarray) -> float:
 
 
 def loss_measures(
-    nats: list[Fraction], tokens: list[int], text_size: TextSize, per_document: bool
+    nats: list[list[float]], tokens: list[int], text_size: TextSize, per_document: bool
 ) -> dict:
     """Return the measures of the loss, by their keys in a record.
 
     Args:
-        nats: sum of the losses of each document, in nats.
+        nats: sums of the losses of the parts of each document, in nats.
         tokens: number of scored tokens of each document.
         text_size: size of the text of all scored tokens.
         per_document: also return the sums of each document, the input to a bootstrap.
     """
-    total_nats = float(sum(nats))
+    total_nats = math.fsum(itertools.chain.from_iterable(nats))
     total_tokens = sum(tokens)
     measures: dict = {
         "tokens": total_tokens,
@@ -284,7 +284,7 @@ def loss_measures(
     }
     if per_document:
         measures["document_tokens"] = tokens
-        measures["document_bits"] = [round(float(loss) / math.log(2), 4) for loss in nats]
+        measures["document_bits"] = [round(math.fsum(loss) / math.log(2), 4) for loss in nats]
     return measures
 
 

@@ -33,3 +33,7 @@ def patch_method(owner, name: str) -> Callable:
         return function
 
     return decorate
+
+
+# At the end, because the workarounds that it puts in place need the function above.
+import fairseq  # noqa: E402, F401  (registers this package)

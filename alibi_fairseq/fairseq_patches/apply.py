@@ -5,13 +5,10 @@ from __future__ import annotations
 from . import (  # noqa: F401
     byte_pieces,
     checkpoint_saving,
-    cpu_memory,
-    data_loading,
     datasets,
     distributed,
     gradient_overflow,
     libraries,
-    prompts,
     resumed_training,
     safe_loading,
     startup,

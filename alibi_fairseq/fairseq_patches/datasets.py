@@ -1,95 +1,42 @@
-"""Workarounds for corrupted dictionaries and binary data, and for samples that fairseq leaves out.
-
-fairseq reads both without validation, which gives struct.error, KeyError, AssertionError, or
-numbers from outside of a file. Every command, in training too, reads them through the functions
-wrapped here.
-"""
+"""Workarounds for binary data: formats that could run code, and samples that fairseq leaves out."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 import numpy as np
-from fairseq.data import Dictionary, data_utils, indexed_dataset
+from fairseq.data import data_utils, indexed_dataset
 from fairseq.data.plasma_utils import PlasmaStore, PlasmaView
 
 from ..errors import UserInputError
 from . import patch_method
 
-#: Lines of an index compared at a time.
-_CHUNK = 1 << 20
-
-
-@patch_method(Dictionary, "add_from_file")
-def name_corrupted_dictionary(add, self, f):
-    """Name the file of a corrupted dictionary in the error.
-
-    fairseq raises ValueError, RuntimeError or a bare Exception without it (no issue is known).
-    """
-    try:
-        return add(self, f)
-    except OSError:
-        raise
-    except Exception as error:
-        if not isinstance(f, str):  # the name is known outside
-            raise
-        raise UserInputError(
-            f"{f} is not a dictionary ({' '.join(str(error).split())[:200]}); each line is a "
-            "symbol and a count, as fairseq-preprocess writes them."
-        ) from error
-
 
 @patch_method(indexed_dataset, "make_dataset")
-def open_validated_data(make, path, impl, *arguments, **keywords):
-    """Compare the index of a split with the size of its data, and read only the default format.
+def open_complete_data(make, path, impl, *arguments, **keywords):
+    """Read binary data only in the default format, and if it is complete.
 
-    fairseq reads beyond the end of the data where the index says so. Its reader of FASTA files,
-    which it uses wherever there is no index, puts the path into a shell command and writes next to
-    the data (no issue is known).
+    fairseq's reader of FASTA files, which it uses wherever there is no index, puts the path into a
+    shell command and writes next to the data. A training on an incomplete file ends when it reaches
+    the missing part (no issue is known).
     """
-    advice = "prepare the data again (fairseq-preprocess, or alibi-fairseq prepare)"
     if impl == "cached" and not os.path.exists(f"{path}.idx"):
         return None  # fairseq checks in this way whether a split exists
     if impl != "mmap":
         raise UserInputError(
-            f"{path}.idx is damaged, or of the format '{impl}', which is not read; {advice}, and "
-            "leave out --dataset-impl."
+            f"{path}.idx is damaged, or of the format '{impl}', which is not read; prepare the "
+            "data again (fairseq-preprocess, or alibi-fairseq prepare), and leave out "
+            "--dataset-impl."
         )
-    try:
-        data = make(path, impl, *arguments, **keywords)
-        if data is not None:
-            _check_bounds(data._index, os.path.getsize(f"{path}.bin"))
-        return data
-    except (FileNotFoundError, PermissionError):
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise UserInputError(f"{path}.idx or .bin is damaged ({reason}); {advice}.") from error
-
-
-def _check_bounds(index, end: int) -> None:
-    """Raise ValueError if the index of a split leads outside of its data, ``end`` bytes."""
-    kind = np.dtype(index.dtype)
-    if kind.kind not in "iu":
-        raise ValueError(f"numbers of type {kind}")
-    for at in range(0, len(index), _CHUNK):
-        first = index._pointers[at : at + _CHUNK]
-        length = index._sizes[at : at + _CHUNK].astype(np.int64)
-        last = first + length * kind.itemsize
-        if min(first.min(), length.min()) < 0 or max(first.max(), last.max()) > end:
-            raise ValueError(f"the index leads outside of its {end:,} bytes")
-
-
-@patch_method(indexed_dataset.MMapIndexedDataset.Index, "__del__")
-@patch_method(indexed_dataset.MMapIndexedDataset, "__del__")
-def delete_reader_silently(delete, self):
-    """Delete a reader that could not open its files.
-
-    It fails again when it is deleted, and Python prints the error (no issue is known).
-    """
-    with suppress(AttributeError):
-        delete(self)
+    data = make(path, impl, *arguments, **keywords)
+    if data is not None and len(data):
+        index = data._index
+        end = index._pointers[-1] + index._sizes[-1] * np.dtype(index.dtype).itemsize
+        if end > os.path.getsize(f"{path}.bin"):
+            raise UserInputError(
+                f"{path}.bin was not copied completely: its index has {end:,} bytes. Copy it again."
+            )
+    return data
 
 
 # Not __init__: PlasmaStore.__del__ fails on an object without a server.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable
 
 from fairseq.optim import AMPOptimizer, FP16Optimizer
 from fairseq.tasks import FairseqTask
@@ -16,9 +14,6 @@ from ..training.resume import loading_into
 from . import patch_method
 
 logger = logging.getLogger(__name__)
-
-#: Key in a checkpoint's ``extra_state``.
-EARLY_STOPPING_KEY = "early_stopping"
 
 
 @patch_method(FairseqTask, "get_batch_iterator")
@@ -78,16 +73,6 @@ def restore_number_of_updates(load, trainer, path, reset_optimizer=False, *argum
     return extra_state
 
 
-def forget_time_of_other_training(trainer) -> None:
-    """Count the hours of a new training, for ``--stop-time-hours``, from zero.
-
-    fairseq restores the training time of the checkpoint even for ``--finetune-from-model`` and
-    ``--reset-optimizer`` (no issue is known).
-    """
-    if trainer.get_num_updates() == 0:
-        trainer._previous_training_time = 0
-
-
 def warn_of_mixed_precision(trainer) -> None:
     """Warn that a resumed training in mixed precision differs from an uninterrupted one.
 
@@ -110,51 +95,8 @@ def warn_of_mixed_precision(trainer) -> None:
         )
 
 
-def resume_early_stopping(trainer, extra_state: dict | None) -> None:
-    """Save and restore the count of validations without improvement, for ``--patience``.
-
-    fairseq has this count in attributes of a function, which no checkpoint holds. A resumed
-    training counts from zero, and one that has stopped early continues when it is rerun (no issue
-    is known).
-
-    Args:
-        trainer: fairseq's trainer, whose methods are replaced.
-        extra_state: of the checkpoint that the trainer has loaded; None without one.
-    """
-    if trainer.cfg.checkpoint.patience <= 0:
-        return
-    counter = _early_stopping_function()
-    vars(counter).clear()  # left by an earlier training of this process
-    if trainer.get_num_updates() > 0:
-        vars(counter).update((extra_state or {}).get(EARLY_STOPPING_KEY, {}))
-    save = trainer.save_checkpoint
-
-    def save_checkpoint(filename, state):
-        return save(filename, state | {EARLY_STOPPING_KEY: dict(vars(counter))})
-
-    trainer.save_checkpoint = save_checkpoint
-
-
-def _early_stopping_function() -> Callable:
-    """Return fairseq's ``should_stop_early`` of the module that runs the training."""
-    main = sys.modules["__main__"]  # of python -m fairseq_cli.train
-    if hasattr(main, "should_stop_early"):
-        return main.should_stop_early
-    from fairseq_cli.train import should_stop_early
-
-    return should_stop_early
-
-
-def _patience_is_over(trainer) -> bool:
-    """Return True if ``--patience`` has ended this training."""
-    patience = trainer.cfg.checkpoint.patience
-    if patience <= 0:
-        return False
-    return getattr(_early_stopping_function(), "num_runs", 0) >= patience
-
-
-def skip_finished_training(trainer, epochs, extra_state: dict | None) -> None:
-    """End the loop of a training that has reached one of its limits before its first epoch.
+def skip_finished_training(trainer, epochs) -> None:
+    """End the loop of a training that has reached its last update or epoch before it starts.
 
     fairseq compares with the limits after an update, so that each rerun makes one more and saves it
     (no issue is known).
@@ -162,21 +104,14 @@ def skip_finished_training(trainer, epochs, extra_state: dict | None) -> None:
     Args:
         trainer: fairseq's trainer.
         epochs: fairseq's iterator over the batches of the epoch to train next.
-        extra_state: of the checkpoint that the trainer has loaded; None without one.
 
     Raises:
         UserInputError: the training is not finished, and its checkpoint has no optimizer state.
     """
-    limits = trainer.cfg.optimization
-    updates = trainer.get_num_updates()
-    seconds = (extra_state or {}).get("previous_training_time", 0)
-    hours_are_up = 0 < limits.stop_time_hours < seconds / 3600
-    rate_is_low = trainer.get_lr() <= limits.stop_min_lr
-    limit_reached = hours_are_up or rate_is_low or _patience_is_over(trainer)
-    resumed = updates > 0
-    if is_finished(trainer, epochs) or (resumed and limit_reached):
+    if is_finished(trainer, epochs):
+        updates = trainer.get_num_updates()
         logger.info(f"nothing to train: this checkpoint has made all of its {updates} updates")
-        limits.max_epoch = -1  # 0 is no limit
+        trainer.cfg.optimization.max_epoch = -1  # 0 is no limit
         trainer.cfg.dataset.disable_validation = True
         note_update()
     elif trainer.checkpoint_without_optimizer:

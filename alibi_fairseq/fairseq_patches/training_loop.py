@@ -12,12 +12,7 @@ from fairseq.distributed import utils as distributed_utils
 from ..training import progress, save_dir, shutdown
 from ..training.training_record import record_training
 from . import distributed, patch_method, startup
-from .resumed_training import (
-    forget_time_of_other_training,
-    resume_early_stopping,
-    skip_finished_training,
-    warn_of_mixed_precision,
-)
+from .resumed_training import skip_finished_training, warn_of_mixed_precision
 from .safe_loading import replace_eval_in_fairseq
 
 
@@ -59,10 +54,8 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
     if trainer.data_parallel_world_size > 1:
         torch.distributed.barrier()
     extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
-    forget_time_of_other_training(trainer)
     warn_of_mixed_precision(trainer)
     record_training(trainer, extra_state)
     shutdown.save_and_stop_on_request(trainer, epochs)
-    resume_early_stopping(trainer, extra_state)
-    skip_finished_training(trainer, epochs, extra_state)
+    skip_finished_training(trainer, epochs)
     return extra_state, epochs

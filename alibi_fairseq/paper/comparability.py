@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from ..results.model import Model
 from ..results.record import Measurement
 from . import published
@@ -28,18 +30,6 @@ _HARMLESS_OVERRIDES = {"attention_backend"}
 
 # Options of a position method that a model of the paper has.
 _PAPER_METHOD_OPTIONS = {"mem_len"}
-
-# Options that change the block, with their defaults, which the paper's models have. A literal,
-# because reading the defaults from the model would import PyTorch.
-MODEL_OPTIONS = {
-    "block_diagonal": "none",
-    "normalization": "layer",
-    "ffn": "mlp",
-    "key_value_heads": "0",
-    "normalize_queries_keys": "false",
-    "linear_biases": "true",
-    "rms_norm_eps": "1e-6",
-}
 
 
 def different_units_reason(measurement: Measurement) -> str | None:
@@ -108,7 +98,7 @@ def different_model_reason(setting: dict, model: Model) -> str | None:
             continue
         return f"the paper trains without --{option.replace('_', '-')} {value}"
     values = model.options or {}
-    paper_options = {**MODEL_OPTIONS, **size_options(setting)}
+    paper_options = {**block_options(), **size_options(setting)}
     for option, paper_value in paper_options.items():
         name = option.replace("_", "-")
         if paper_value == "true" and f"no_{option}" in values:
@@ -134,6 +124,16 @@ def different_batch_reason(corpus: str, model: Model, tokens: float | None) -> s
     if abs(tokens - paper_tokens) <= _BATCH_TOLERANCE * paper_tokens:
         return None
     return f"{tokens:,.0f} tokens per update, the paper {paper_tokens:,}"
+
+
+def block_options() -> dict[str, str]:
+    """Return the options that change the block, with their defaults, as the paper's models have."""
+    from ..blocks.options import BlockOptions  # imports PyTorch
+
+    options = {"block_diagonal": "none"}
+    for field in fields(BlockOptions):
+        options[field.name] = str(field.default).lower()
+    return options
 
 
 def size_options(setting: dict) -> dict[str, str]:

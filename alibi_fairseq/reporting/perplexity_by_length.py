@@ -21,11 +21,6 @@ from .undertrained import undertrained_warning
 #: Additional columns of a table: header → model → text.
 Columns = Mapping[str, Mapping[ModelKey, str]]
 
-TRAINING_SPEED = "training speed"
-MEMORY = "memory"
-#: Additional columns about the training, which variants share. All others concern the evaluation.
-TRAINING_COLUMNS = (TRAINING_SPEED, MEMORY)
-
 
 def length_table(measurements: Iterable[Measurement], extra_columns: Columns | None = None) -> str:
     """Format the tables of :func:`length_tables` in Markdown."""
@@ -48,9 +43,8 @@ def length_tables(
 
     Args:
         measurements: measurements of any models.
-        extra_columns: additional columns about the models as trained. Except for
-            :data:`TRAINING_COLUMNS`, they are empty for variants, whose evaluation has overridden
-            options.
+        extra_columns: additional columns about the models as trained. They are empty for
+            variants, whose evaluation has overridden options.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
     """
@@ -126,11 +120,9 @@ def _length_table(
             else:
                 row.append(_at_length(model, int(name), show))
         is_variant = model.measurements[0].model.label is not None
-        for header, texts in extra_columns.items():
-            if is_variant and header not in TRAINING_COLUMNS:
-                row.append(markdown.NOTHING)
-            else:
-                row.append(texts.get(model.key, markdown.NOTHING))
+        for texts in extra_columns.values():
+            text = markdown.NOTHING if is_variant else texts.get(model.key, markdown.NOTHING)
+            row.append(text)
         rows.append(row)
     headers = [markdown.CORNER, *names, *extra_columns]
     return Table(

@@ -160,7 +160,8 @@ def _task_note(measurements: Sequence[ProbeMeasurement], models: Sequence[Probed
     depths = len({measurement.depth for measurement in measurements})
     note = (
         f"Symbols predicted correctly, over {depths} depths of {sequences} sequences "
-        f"each; guessing: {100 * chance:.0f}%.\n"
+        f"each; guessing: {100 * chance:.0f}%, which is no lower limit: a model that predicts "
+        "other symbols is below it.\n"
     )
     if not is_learned(models):
         note += (

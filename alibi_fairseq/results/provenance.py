@@ -30,6 +30,7 @@ def collect_provenance(
     data: str | os.PathLike | None = None,
     subsets: Iterable[str] = (),
     command: list[str] | None = None,
+    git: dict | None = None,
 ) -> dict:
     """Return the ``provenance`` object of a results file, for work that has just been done.
 
@@ -40,12 +41,14 @@ def collect_provenance(
         data: fairseq's binary data folder. Its dictionary and the given ``subsets`` are hashed.
         subsets: splits of ``data`` that were used.
         command: command that was run (default: the command line of this process).
+        git: :func:`git_state` when the work began. None: now, which is right for short work only,
+            because the checkout can change in the meantime.
     """
     import torch
 
     return {
         "command": shlex.join(command if command is not None else own_command()),
-        **_git_state(),
+        **(git_state() if git is None else git),
         "data_sha256": None if data is None else data_sha256(data, subsets),
         "dictionary_sha256": None if data is None else dictionary_sha256(data),
         "versions": _versions(),
@@ -79,8 +82,10 @@ def own_command() -> list[str]:
     return [*words, *arguments]
 
 
-def _git_state() -> dict:
+def git_state() -> dict:
     """Return the commit of the checkout this package runs from; null for an installed copy.
+
+    Its keys are ``git_commit`` and ``git_clean``.
 
     Clean means that no tracked file outside ``results/``, which runs write to, differs from the
     commit, and that the package has no other files. A user's own files elsewhere do not count.

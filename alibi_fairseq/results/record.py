@@ -358,9 +358,8 @@ class Benchmark(StrictObject):
 
     Attributes:
         name: what was measured.
-        case: values that identify the measurement, together with the name and the model.
+        case: values that identify the measurement, together with the name.
         measured: measured values.
-        model: model that was measured, if it is one of a run.
         baseline: variant that ``ratio`` refers to. Null if nothing is compared.
         ratio: speed relative to the baseline in the same run.
     """
@@ -368,7 +367,6 @@ class Benchmark(StrictObject):
     name: NonEmptyStr
     case: dict[str, Scalar]
     measured: dict[str, Scalar | list[float]]
-    model: Model | None = None
     baseline: NonEmptyStr | None = None
     ratio: Positive | None = None
 
@@ -380,8 +378,7 @@ class Benchmark(StrictObject):
     @property
     def key(self) -> tuple:
         """Identity of the measurement."""
-        model = None if self.model is None else self.model.key
-        return (self.name, tuple(sorted(self.case.items())), model)
+        return (self.name, tuple(sorted(self.case.items())))
 
     @property
     def outcome(self) -> Mapping[str, Any]:

@@ -3,3 +3,5 @@
 Nothing here changes fairseq. :mod:`alibi_fairseq.fairseq_patches` calls these functions from
 fairseq's training loop.
 """
+
+import fairseq  # noqa: F401  (registers this package)

@@ -85,11 +85,6 @@ class TrainingStopHandler:
 _current = TrainingStopHandler()
 
 
-def current_request() -> TrainingStopHandler:
-    """Return the stop request of the command that runs in this process."""
-    return _current
-
-
 @contextmanager
 def listening() -> Iterator[TrainingStopHandler]:
     """Handle signals inside the block, and restore their earlier handlers afterwards."""

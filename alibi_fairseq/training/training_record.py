@@ -25,7 +25,7 @@ from ..positions.plugin_sources import plugin_sha256
 from ..results.data_folder import DataFolder
 from ..results.files import TRAINING_FILE, save_results_file
 from ..results.model import Model
-from ..results.provenance import collect_provenance, utc_time
+from ..results.provenance import collect_provenance, git_state, utc_time
 from ..results.record import MAX_BITS, Validation
 from ..results.results_file import Provenance, TrainingFile
 
@@ -63,6 +63,9 @@ class TrainingRecord:
         self._memory = PeakMemory(trainer.device)
         self._provenance: dict | None = None
         self._warnings: set[str] = set()
+        # Not at the first validation: the checkout may have another commit by then, but this
+        # process has loaded its code.
+        self._git = git_state() if trainer.is_data_parallel_master else None
 
     @functools.cached_property
     def plugin(self) -> str | None:
@@ -207,6 +210,7 @@ class TrainingRecord:
                 seed=self.cfg.common.seed,
                 data=folder,
                 subsets=subsets,
+                git=self._git,
             )
         self._provenance["date"] = utc_time()
         self._provenance["seconds"] = round(self.totals["seconds"], 3)

@@ -16,6 +16,7 @@ from ..losses import (
     load_tuning,
 )
 from ..primary_tests import StudiedModels, run_tests
+from ..published_gaps import published_gaps_sentence, published_gaps_table
 from ..ranking import ranking_sections
 from ..small_models.groups import MODELS
 from ..small_models.page import PRIMARY, SECONDARY
@@ -27,12 +28,11 @@ from ..tables import (
     origins_table,
     outcomes_sentence,
     perplexity_table,
-    published_gaps_table,
     tests_sections,
     trials_table,
     write_page,
 )
-from ..title_claim import title_claim_sections
+from ..title_claim import claim_summary, title_claim_sections
 
 #: Published results of the small models, which this page compares with its own.
 SMALL_MODELS = Path(__file__).resolve().parents[2] / "results" / "small_models"
@@ -41,7 +41,9 @@ INTRODUCTION = """\
 This page applies the tests of `studies/small_models/protocol.md` to other models."""
 
 PUBLISHED_GAPS = """\
-Each row compares published models, one for each method. Percentages are differences from ALiBi."""
+Each row compares published models, one for each method, evaluated at L without overlap. Percentages
+are differences from ALiBi. The last column is the share of ALiBi's gain over no positions that
+sinusoidal embeddings recover."""
 
 
 def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
@@ -59,7 +61,7 @@ def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     losses = load_losses(folder)
     introduction = config.introduction.strip() or INTRODUCTION
     outcomes = outcomes_sentence(run_tests(losses, models))
-    sections = [f"# {config.title}", introduction, outcomes]
+    sections = [f"# {config.title}", introduction, *claim_summary(losses, models), outcomes]
     sections += ["## How to read the tables", NOTATION]
     sections.append(f"In the tests, L is {models.train_length}.")
     sections += title_claim_sections(folder, losses, models)
@@ -77,7 +79,7 @@ def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     sections += ["## Perplexity", *_perplexity_sections(losses, folder)]
     curves = load_curves(folder)
     sections += ranking_sections(folder, curves, models.corpus, models.train_length)
-    gaps = [PUBLISHED_GAPS, published_gaps_table()]
+    gaps = [PUBLISHED_GAPS, published_gaps_table(), published_gaps_sentence()]
     sections += ["## Published differences at the training length", *gaps]
     sections += added_methods_sections(folder, models)
     provenance = load_provenance(folder)

@@ -23,8 +23,3 @@ def eval_command(data: Path, checkpoint: Path, out: Path) -> list:
     """Return an ``eval`` command on the CPU."""
     flags = ["--path", checkpoint, "--lengths", 16, "--device", "cpu", "--out", out]
     return ["eval", data, *flags]
-
-
-def without(state: dict, *keys: str) -> dict:
-    """Return a dictionary without some keys."""
-    return {key: value for key, value in state.items() if key not in keys}

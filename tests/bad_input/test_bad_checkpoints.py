@@ -8,10 +8,6 @@ from bad_input_cases import eval_command
 
 #: Functions that change the contents of a checkpoint. None: the first bytes of the file, by number.
 CHECKPOINTS = {
-    "an additional tensor": lambda state: {
-        **state,
-        "model": {**state["model"], "more": torch.ones(1)},
-    },
     "an unknown model": lambda state: {
         **state,
         "cfg": {**state["cfg"], "model": {**state["cfg"]["model"], "_name": "unknown"}},

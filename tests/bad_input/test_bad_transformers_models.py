@@ -165,13 +165,6 @@ def test_imported_folder(refuse, tmp_path, name, changes, named):
     assert not (tmp_path / "out").exists()
 
 
-def test_imported_dictionary_of_other_size(refuse, tmp_path):
-    folder = save_random_model("gpt-neox", tmp_path / "model")
-    (folder / "dict.txt").write_text("the 1\n")
-    assert "dict.txt" in refuse("import-hf", folder, "--out", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [

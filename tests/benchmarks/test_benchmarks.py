@@ -193,11 +193,6 @@ def test_generate(bench, monkeypatch):
     )
 
 
-@pytest.mark.slow  # starts two processes that import fairseq
-def test_cpu_memory(bench):
-    check(bench("cpu_memory", "--quick", "--rounds", "1"), {"default", "reuse"})
-
-
 @pytest.mark.slow
 def test_methods(bench):
     cells = bench("methods", "--lengths", "32", "--rounds", "1")
@@ -230,13 +225,6 @@ def test_attention_of_model_without_alibi_is_rejected(bench, trained, capsys):
     with pytest.raises(SystemExit, match="2"):
         bench("attention", "--lengths", "64", "--rounds", "1", *weights)
     assert "is not an ALiBi model" in capsys.readouterr().err
-
-
-def test_cpu_memory_on_a_gpu_is_rejected(bench, monkeypatch, capsys):
-    monkeypatch.setattr(common, "device", lambda: torch.device("cuda"))
-    with pytest.raises(SystemExit, match="2"):
-        bench("cpu_memory", "--quick")
-    assert "hide the GPU" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # the C++ compiler takes most of the time
@@ -376,10 +364,3 @@ def test_evaluation_is_recorded_in_fp32_on_gpu(bench, monkeypatch, tmp_path):
     bench("evaluate")
     results = load_results_file(tmp_path / f"evaluate-{common.device().type}.json")
     assert results.provenance.precision == "fp32"
-
-
-def test_committed_page_matches_committed_results(tmp_path, monkeypatch):
-    committed = table.PAGE.read_text(encoding="utf-8")
-    monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
-    table.main()
-    assert (tmp_path / "page.md").read_text(encoding="utf-8") == committed

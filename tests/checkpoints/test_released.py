@@ -26,7 +26,6 @@ from omegaconf import OmegaConf
 from alibi_fairseq.checkpoints.loading import read_checkpoint, updates_of
 from alibi_fairseq.checkpoints.released import import_released, read_dictionary
 from alibi_fairseq.cli import main
-from alibi_fairseq.errors import UserInputError
 
 EOS = 2
 
@@ -219,7 +218,7 @@ def test_import_rejects_invalid_dictionary_and_used_folder(tmp_path, dictionary,
     with pytest.raises(FileNotFoundError):
         read_dictionary(tmp_path / "none.txt")
     (tmp_path / "words.txt").write_text("no count\n")
-    with pytest.raises(UserInputError, match="is not a dictionary"):
+    with pytest.raises(ValueError, match="Incorrect dictionary format"):
         read_dictionary(tmp_path / "words.txt")
     path = run_import(tmp_path, dictionary, released_state())
     before = path.read_bytes()

@@ -43,10 +43,9 @@ def wikitext_zip(path: Path, folder: Path) -> Path:
 
 
 def books(folder: Path, count: int = 12) -> Path:
-    """Write books, the last of which repeats half of the first."""
+    """Write books of different sentences."""
     folder.mkdir(parents=True)
     texts = [sentences(100 + n, 60) for n in range(count)]
-    texts[-1] = texts[0][:30] + texts[-1][30:]
     for number, lines in enumerate(texts):
         text = "“Quoted”  – text…\n\n" + "\n".join(lines) + "\n"
         (folder / f"book{number:02d}.txt").write_text(text, encoding="utf-8")

@@ -79,19 +79,13 @@ def test_books_and_lines_are_other_settings(prepared, folder):
         prepare_corpus(lines, out)
 
 
-def test_near_duplicates_are_in_one_split(prepared):
-    splits = split_of(prepared[0])
-    assert splits["book00.txt"] == splits["book11.txt"]
-    assert prepared[1]["near_duplicate_groups"] == 11
-
-
-def test_copies_of_a_short_book_are_one_group(tmp_path):
+def test_copies_of_a_book_are_one_group(tmp_path):
     texts = {"1.txt": b"Too short.\n", "2.txt": b"Another.\n", "3.txt": b"Too  short.\r\n"}
     books = []
     for name, content in texts.items():
         raw_book = bookcorpus.RawBook(name, content, name)
         books.append(bookcorpus._normalize_book(tmp_path, raw_book)[1])
-    bookcorpus._group_near_duplicates(books, tmp_path, workers=1)
+    bookcorpus._group_duplicates(books, tmp_path)
     assert [book.group for book in books] == [0, 1, 0]
 
 

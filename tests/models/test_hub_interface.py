@@ -60,20 +60,6 @@ def test_decode_inverts_encode(model, text):
     assert model.decode(tokens[:-1]) == text.removesuffix("\n")  # an unfinished last line
 
 
-def test_sample_rejects_newline_inside_prompt(model):
-    with pytest.raises(UserInputError, match="newline.*single line"):
-        model.sample("w1\nw2")
-    assert model.sample("\nw1", max_len_b=4).startswith("w1")  # the text begins after </s>
-
-
-def test_sample_rejects_prompt_as_long_as_limit(model):
-    prompt = " ".join(["w1"] * 24)
-    with pytest.raises(UserInputError, match="24 tokens.*limit is 24.*max_len_b.* above 24"):
-        model.sample(["w1", prompt], max_len_b=24)
-    assert model.sample(prompt, max_len_b=25).startswith(prompt)
-    assert model.sample(prompt, max_len_a=1, max_len_b=1).startswith(prompt)
-
-
 @pytest.fixture
 def load(checkpoint, data_bin):
     """Return a function that loads the checkpoint with options. All paths are objects."""

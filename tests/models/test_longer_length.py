@@ -6,7 +6,6 @@ import pytest
 import torch
 from commands import SHORT, in_process
 
-from alibi_fairseq.errors import explain
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.positions import METHODS
 
@@ -55,9 +54,8 @@ def test_training_continues_at_four_times_the_length(method, data_bin, tmp_path)
 
 def test_learned_positions_cannot_continue_at_another_length(data_bin, tmp_path):
     short = train_short("learned", data_bin, tmp_path / "short")
-    with pytest.raises(Exception, match="Cannot load model parameters") as raised:
+    with pytest.raises(Exception, match="Cannot load model parameters"):
         train_longer("learned", data_bin, short, tmp_path / "long")
-    assert "embed_positions" in explain(raised.value)
 
 
 def test_rotary_model_continues_without_positions(data_bin, tmp_path):

@@ -32,7 +32,6 @@ GLUE = {
     "data.wikitext103",
     "data.truncation",
     "data.probe_data",
-    "compare.speeds",
     "compare.training_options",
 }
 

@@ -111,6 +111,10 @@ class TestFairseq:
         "import fairseq",
         "import alibi_fairseq.fairseq_patches.apply",
         "alibi_fairseq.AlibiLanguageModel",
+        "import alibi_fairseq.training.resume",
+        "import alibi_fairseq.checkpoints.loading",
+        "import alibi_fairseq.criterions",
+        "import importlib.util; importlib.util.find_spec('fairseq'); import fairseq",
     ],
 )
 def test_models_register_on_fairseq_import(statement):

@@ -1,7 +1,5 @@
 """Tables of perplexity by evaluation length."""
 
-from pathlib import Path
-
 import pytest
 from results_documents import cells_of, document, evaluation_record
 
@@ -11,7 +9,6 @@ from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
-from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.groups import average_by_model
 from alibi_fairseq.results.record import Measurement, TextSummary
 
@@ -362,17 +359,6 @@ def test_chance_level_is_marked():
     assert rows_of(*records) == [["ALiBi, L=64", "20.00", "450.00 (chance)"]]
     assert length_table(*records).endswith(f"\n{markdown.CHANCE_NOTE}\n")
     assert "chance" not in length_table(records[0])
-
-
-COMMITTED = Path(__file__).parents[2] / "results"
-
-
-def test_committed_table_is_reproduced():
-    folder = COMMITTED / "examples" / "demo"
-    results = load_results_file(folder / "results.json")
-    table = perplexity_by_length.length_table(results.records)
-    perplexities = table.partition("\nBits per")[0]
-    assert (folder / "table.md").read_text().endswith(perplexities)
 
 
 #: Options of a training with ``compare`` of 40 updates of 4,096 tokens.

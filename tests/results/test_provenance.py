@@ -101,20 +101,20 @@ def test_git_state_follows_the_checkout(tmp_path, monkeypatch):
     package.mkdir()
     monkeypatch.setattr(provenance, "_PACKAGE", package)
     unknown = {"git_commit": None, "git_clean": None}
-    assert provenance._git_state() == unknown  # no repository at all
+    assert provenance.git_state() == unknown  # no repository at all
     git(tmp_path, "init")
     (package / "__init__.py").write_text("")
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "a.md").write_text("")
     git(tmp_path, "add", "results")
     git(tmp_path, "commit", "-m", "Not ours")
-    assert provenance._git_state() == unknown  # a copy inside another repository
+    assert provenance.git_state() == unknown  # a copy inside another repository
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-m", "Ours")
-    assert provenance._git_state()["git_clean"] is True
+    assert provenance.git_state()["git_clean"] is True
     (tmp_path / "results" / "a.md").write_text("new results")
     (tmp_path / "book.txt").write_text("a user's own file")
-    assert provenance._git_state()["git_clean"] is True
+    assert provenance.git_state()["git_clean"] is True
     (package / "new.py").write_text("")
-    assert provenance._git_state()["git_clean"] is False
-    assert len(provenance._git_state()["git_commit"]) == 40
+    assert provenance.git_state()["git_clean"] is False
+    assert len(provenance.git_state()["git_commit"]) == 40

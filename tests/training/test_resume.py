@@ -220,15 +220,6 @@ def test_different_training_in_same_folder_is_rejected(data_bin, tmp_path, flag,
     in_process("train", *changed, "--save-dir", first, "--reset-dataloader")
 
 
-def test_hours_of_other_training_do_not_count(data_bin, checkpoint, tmp_path):
-    state = torch.load(checkpoint, weights_only=True)
-    state["extra_state"]["previous_training_time"] = 26 * 3600
-    torch.save(state, tmp_path / "start.pt")
-    flags = [*SHORT, "--save-dir", tmp_path / "run", "--stop-time-hours", 2]
-    in_process("train", data_bin, *flags, "--finetune-from-model", tmp_path / "start.pt")
-    assert updates_of(tmp_path / "run" / "checkpoint_last.pt") == 3
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize(("flag", "warns"), [("--bf16", True), ("--memory-efficient-bf16", False)])
 def test_resumed_half_precision_is_warned_of(data_bin, tmp_path, caplog, flag, warns):

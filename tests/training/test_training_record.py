@@ -59,6 +59,27 @@ def test_training_record_describes_data_and_seed(data, folder):
     assert document.provenance.data_sha256
 
 
+def test_commit_is_read_before_the_first_update(data, tmp_path, monkeypatch):
+    """The checkout may change while a training runs, but not the code that it has loaded."""
+    events = []
+    state = {"git_commit": "a" * 40, "git_clean": True}
+    updated = TrainingRecord.updated
+
+    def git_state():
+        events.append("commit")
+        return state
+
+    def note_update(self, tokens):
+        events.append("update")
+        updated(self, tokens)
+
+    monkeypatch.setattr(training_record, "git_state", git_state)
+    monkeypatch.setattr(TrainingRecord, "updated", note_update)
+    recorded = run(data, tmp_path, 2).provenance
+    assert events == ["commit", "update", "update"]
+    assert recorded.git_commit == state["git_commit"]
+
+
 @pytest.mark.parametrize("error", [UserInputError("no split"), FileNotFoundError("no file")])
 def test_record_of_other_data_layout_is_warned_of(data, tmp_path, monkeypatch, caplog, error):
     def fail(**facts):
@@ -212,7 +233,12 @@ def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
 
 
 def test_seconds_of_an_update_count_for_each_process():
-    trainer = SimpleNamespace(cfg=None, device=torch.device("cpu"), data_parallel_world_size=4)
+    trainer = SimpleNamespace(
+        cfg=None,
+        device=torch.device("cpu"),
+        data_parallel_world_size=4,
+        is_data_parallel_master=False,
+    )
     record = TrainingRecord(trainer, None)
     record.updated(64)  # the first one after a start is not timed
     record.updated(64)

@@ -1,0 +1,1 @@
+"""The title test: cost, lead, and E6 of small models at three training budgets."""

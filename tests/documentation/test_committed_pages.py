@@ -1,0 +1,138 @@
+"""Every committed page and results file, written again from the committed JSON.
+
+Figures are not compared, because their bytes depend on the version of matplotlib.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+
+from alibi_fairseq.compare.report import tables_of
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.loss_by_position import position_tables
+from alibi_fairseq.reporting.perplexity_by_length import length_table, length_tables
+from alibi_fairseq.results.files import load_results_file, save_results_file
+from benchmarks import table
+from studies.__main__ import main
+
+RESULTS = ROOT / "results"
+
+
+def test_page_of_small_models(tmp_path):
+    shutil.copytree(RESULTS / "small_models", tmp_path / "small_models")
+    (tmp_path / "small_models/README.md").unlink()
+    assert main(["--results", str(tmp_path / "small_models")]) == 0
+    assert_same(tmp_path, "small_models/README.md", RESULTS)
+
+
+def test_page_of_gpu_study(tmp_path):
+    shutil.copytree(RESULTS / "gpu", tmp_path / "results/gpu")
+    (tmp_path / "results/gpu/hour/README.md").unlink()
+    config = ROOT / "studies/gpu/hour.yaml"
+    assert main([str(config), "--results", str(tmp_path / "results/gpu")]) == 0
+    assert_same(tmp_path, "results/gpu/hour/README.md")
+
+
+def test_block_of_readme(tmp_path):
+    shutil.copytree(RESULTS / "small_models", tmp_path / "results/small_models")
+    readme = tmp_path / "README.md"
+    shutil.copy(ROOT / "README.md", readme)
+    results = str(tmp_path / "results/small_models")
+    assert main(["--results", results, "--readme", str(readme)]) == 0
+    assert_same(tmp_path, "README.md")
+
+
+def test_page_of_benchmarks(tmp_path, monkeypatch):
+    committed = table.PAGE.read_bytes()
+    monkeypatch.setattr(table, "PAGE", tmp_path / "README.md")
+    table.main()
+    assert (tmp_path / "README.md").read_bytes() == committed
+
+
+@pytest.mark.parametrize("name", ["demo", "modern-block", "paper-block", "recall"])
+def test_tables_of_comparison(name):
+    """All tables but those of trials and of costs, which are not in the results file."""
+    folder = RESULTS / "examples" / name
+    tables = tables_of(load_results_file(folder / "results.json"), {})
+    page = (folder / "table.md").read_text(encoding="utf-8")
+    title, summary, *sections = page.rstrip("\n").split("\n\n")
+    assert title.startswith("# ")
+    assert summary.startswith("Each model was trained on ")
+    shown = "\n\n".join(sections)
+    for other_table in ("Learning rates, chosen by ", "Cost of training, "):
+        shown = shown.partition(f"\n\n{other_table}")[0]
+    assert "\n\n".join(tables) == shown
+
+
+def test_table_of_longer_context(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import longer_context
+
+    folder = RESULTS / "examples/longer-context"
+    table = longer_context.table(load_results_file(folder / "results.json").records)
+    assert table == (folder / "table.md").read_text(encoding="utf-8")
+
+
+def test_tables_of_removed_positions():
+    folder = RESULTS / "examples/removed-positions"
+    records = []
+    for name in ("kept", "removed", "rotary"):
+        records += load_results_file(folder / f"{name}.json").records
+    page = (folder / "table.md").read_text(encoding="utf-8")
+    title, _, tables = page.partition("\n\n")
+    assert title.startswith("# ")
+    assert tables == length_table(records)
+
+
+def test_readme_shows_table_of_demonstration():
+    results = load_results_file(RESULTS / "examples/demo/results.json")
+    (per_token, _) = length_tables(results.records)  # the other one is per byte
+    printed = markdown.table(per_token.headers, per_token.rows).strip()
+    assert printed in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_evaluation_page_shows_part_of_loss_by_position_of_primary_models():
+    results = []
+    for method in ("alibi", "sinusoidal"):
+        pattern = f"wikipedia-{method}-128-seed*/evaluation.json"
+        for path in sorted((RESULTS / "small_models/primary/cells").glob(pattern)):
+            results += load_results_file(path).records
+    (by_position,) = position_tables(results)
+    columns = [
+        by_position.headers.index(name)
+        for name in ("position", "ALiBi, L=128", "Sinusoidal, L=128")
+    ]
+    rows = []
+    for row in by_position.rows:
+        if row[0] in ("1", "9–12", "97–128", "129–192", "385–512", "1537–2048"):
+            rows.append([row[column].removesuffix(" (3 seeds)") for column in columns])
+    printed = markdown.table([by_position.headers[column] for column in columns], rows)
+    assert len(rows) == 6
+    assert printed.strip() in (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+
+
+def results_files() -> list[Path]:
+    """Return all committed results files."""
+    files = []
+    for path in sorted(RESULTS.rglob("*.json")):
+        if "schema" in json.loads(path.read_bytes()):
+            files.append(path)
+    return files
+
+
+def test_results_files_are_written_as_they_were_read(tmp_path):
+    files = results_files()
+    assert len(files) > 200
+    for path in files:
+        save_results_file(load_results_file(path), tmp_path / "results.json")
+        assert (tmp_path / "results.json").read_bytes() == path.read_bytes(), path
+
+
+def assert_same(folder: Path, name: str, committed: Path = ROOT) -> None:
+    """Assert that a file has the bytes of the committed one."""
+    assert (folder / name).read_bytes() == (committed / name).read_bytes()
