@@ -54,6 +54,12 @@ def length_changes(losses: Losses, models: StudiedModels, multiple: int) -> list
     return sorted(changes, key=lambda change: change.estimate.value)
 
 
+def changes_alt(changes: Sequence[MethodChange]) -> str:
+    """Return what :func:`draw_length_changes` shows, for readers who do not see it."""
+    rows = [f"{known_name(method)} {percent(estimate.value)}" for method, estimate in changes]
+    return f"Change of perplexity beyond the training length, a row per method: {', '.join(rows)}"
+
+
 @matplotlib.rc_context(SETTINGS)
 def draw_length_changes(
     changes: Sequence[MethodChange], title: str, *paths: str | os.PathLike
@@ -79,8 +85,8 @@ def draw_length_changes(
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
     for row, (method, estimate) in enumerate(changes):
-        low, high = estimate.interval()
-        axes = near if nats_to_percent(high) < BREAK else far
+        is_near = nats_to_percent(estimate.interval()[1]) < BREAK
+        axes = near if is_near else far
         _draw_row(axes, row, method, estimate)
         for both in (near, far):
             both.axhline(row, color="#eeeeee", linewidth=0.8, zorder=0.5)

@@ -20,6 +20,8 @@ FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
 PAPER_TOKENS_PER_UPDATE = 73_728
 
+ALT = "Difference of each method's validation perplexity from ALiBi's, by tokens read"
+
 NOT_TESTED = """\
 No test compares methods at L, because the ranking there depends on the number of training tokens.
 The figure and the table show validation losses at L, without overlap, as means over seeds. Only the
@@ -80,7 +82,7 @@ def ranking_sections(
         "### The ranking at the training length",
         NOT_TESTED,
         gaps,
-        f"![Difference of each method's validation perplexity from ALiBi's, by tokens read]({FIGURE}.svg)",
+        f"![{ALT}]({FIGURE}.svg)",
         BUDGET.format(tokens=tokens / 1e6, paper=_paper_tokens() / 1e9),
     ]
 

@@ -37,10 +37,9 @@ def label_line_ends(axes: Axes, lines: Sequence[LineEnd]) -> None:
     Labels keep the order of the ends and are moved apart so that none overlap.
 
     Args:
-        axes: axes whose scales and limits are final.
+        axes: axes whose scales, limits, and layout are final.
         lines: the lines.
     """
-    axes.figure.draw_without_rendering()  # the layout determines the distances between the ends
     top = axes.get_ylim()[1]
     inside = []
     leaving = []
@@ -146,7 +145,7 @@ def spread(heights: Sequence[float], distance: float) -> list[float]:
         while len(pools) > 1 and _mean(pools[-2]) > _mean(pools[-1]):
             last = pools.pop()
             pools[-1] += last
-    spread_heights = []
+    spread_heights: list[float] = []
     for pool in pools:
         for _ in pool:
             spread_heights.append(_mean(pool) + len(spread_heights) * distance)

@@ -180,6 +180,7 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
         )
         # Widen the figure by the legend so that the panels keep their width.
         figure.set_size_inches(width + legend.get_window_extent().width / figure.dpi, height)
+    figure.draw_without_rendering()  # computes the layout, and so the distances between line ends
     for axes, panel in zip(used, panels, strict=True):
         if panel.end_labels:
             label_line_ends(axes, _line_ends(panel))
@@ -229,31 +230,37 @@ def plot(axes: Axes, panel: Panel) -> None:
     else:
         axes.set_ylim(panel.y_limits)
     if panel.trained_at is not None:
-        _mark_training_length(axes, panel, min(all_x, default=panel.trained_at))
+        if panel.end_labels:
+            shortest = min(all_x, default=panel.trained_at)
+            _mark_training_length(axes, panel.trained_at, is_named=panel.trained_at > shortest)
+        else:
+            _add_training_length(axes, panel.trained_at)
 
 
-def _mark_training_length(axes: Axes, panel: Panel, shortest: float) -> None:
-    """Draw a vertical line at the training length.
+def _add_training_length(axes: Axes, length: int) -> None:
+    """Draw a vertical line at the training length, with an entry in the legend."""
+    axes.axvline(
+        length,
+        label="training length",
+        color="#333333",
+        linewidth=1.3,
+        linestyle=(0, (4, 3)),
+        zorder=1.9,  # above the grid, below the lines
+    )
+
+
+def _mark_training_length(axes: Axes, length: int, is_named: bool) -> None:
+    """Draw a thin vertical line at the training length.
 
     Args:
         axes: axes of the panel.
-        panel: the panel.
-        shortest: smallest x of the panel's lines.
+        length: the training length.
+        is_named: True to write next to the line what it is.
     """
-    if not panel.end_labels:
-        axes.axvline(
-            panel.trained_at,
-            label="training length",
-            color="#333333",
-            linewidth=1.3,
-            linestyle=(0, (4, 3)),
-            zorder=1.9,  # above the grid, below the lines
-        )
-        return
-    axes.axvline(panel.trained_at, color="#333333", linewidth=0.8, zorder=1.9)
-    if panel.trained_at > shortest:
+    axes.axvline(length, color="#333333", linewidth=0.8, zorder=1.9)
+    if is_named:
         top = axes.get_ylim()[1]
-        annotate(axes, "training length", (panel.trained_at, top), (-5, -8), "right")
+        annotate(axes, "training length", (length, top), (-5, -8), "right")
 
 
 def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:

@@ -13,7 +13,7 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.results_file import EvaluationFile
 
-from ..changes import draw_length_changes, length_changes
+from ..changes import changes_alt, draw_length_changes, length_changes
 from ..context_gain import context_gain_sections
 from ..cost_and_lead import (
     HELP,
@@ -99,11 +99,6 @@ DETAILS = """\
 {table}
 
 </details>"""
-
-CHANGES_ALT = (
-    "Change of perplexity from the training length to 16 times as many tokens, one row per method, "
-    "sorted: from {lowest} ({best}) to {highest} ({worst})"
-)
 
 SCOPE = """\
 This page tests six statements about length extrapolation with models that a CPU can train. This
@@ -463,14 +458,7 @@ def _changes_section(folder: Path, losses: Losses) -> list[str]:
     longer = CHANGES_MULTIPLE * length
     title = f"Perplexity at {longer:,} tokens compared with {length}, the training length"
     draw_length_changes(changes, title, folder / CHANGES_FIGURE)
-    best, worst = changes[0], changes[-1]
-    alt = CHANGES_ALT.format(
-        best=method_name(best.method),
-        lowest=percent(best.estimate.value),
-        worst=method_name(worst.method),
-        highest=percent(worst.estimate.value),
-    )
-    return [f"![{alt}]({CHANGES_FIGURE})"]
+    return [f"![{changes_alt(changes)}]({CHANGES_FIGURE})"]
 
 
 def _group_section(group: Group, losses: Losses) -> list[str]:
