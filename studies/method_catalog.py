@@ -14,7 +14,7 @@ from .losses import load_losses
 from .primary_tests import alibi_model
 from .small_models.groups import MODELS
 from .small_models.page import CHANGES_MULTIPLE, SECONDARY
-from .tables import estimate_cells, known_name
+from .tables import estimate_cells, known_name, wrap
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"
@@ -27,10 +27,12 @@ HEADERS = (
     *("method and its option", "paper", "idea: the method …", "learned parameters"),
     *(f"perplexity, L to {CHANGES_MULTIPLE} L (95% interval)", "seeds"),
 )
-MODELS_SENTENCE = """\
-The last columns compare each of our small models with itself: its perplexity in windows of
-{longer:,} tokens, {multiple} L, with that in windows of L = {length} tokens, its training length. The models
-have {parameters:.1f}M parameters and were trained on {tokens:.1f}M tokens of Wikipedia."""
+MODELS_SENTENCE = (
+    "The last columns compare each of our small models with itself: its perplexity in windows of "
+    "{longer:,} tokens, {multiple} L, with that in windows of L = {length} tokens, its training "
+    "length. The models have {parameters:.1f}M parameters and were trained on {tokens:.1f}M tokens "
+    "of Wikipedia."
+)
 #: Figure of the changes, relative to the page.
 FIGURE = "../results/small_models/changes.svg"
 RULES = ("---", "---", "---", "---", "--:", "--:")
@@ -75,7 +77,7 @@ def catalog() -> str:
         tokens=(last.trained_tokens or 0) / 1e6,
     )
     figure = f"![{changes_alt(sorted_changes)}]({FIGURE})"
-    return "\n".join(["".join(lines), models, "", figure, ""])
+    return "\n".join(["".join(lines), wrap(models), "", figure, ""])
 
 
 def _line(cells: Sequence[str]) -> str:
