@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..small_models.page import PRIMARY
 from .bias import draw_bias
+from .layers import draw_layers
 from .paper_and_ours import draw_paper_and_ours
 from .position_loss import draw_position_loss
 from .windows import draw_windows
@@ -20,6 +21,7 @@ def draw_pictures(folder: Path) -> None:
     draw_paper_and_ours(RESULTS, folder / "paper-and-ours.svg")
     draw_bias(folder / "alibi-bias.svg")
     draw_windows(folder / "windows.svg")
+    draw_layers(folder / "layers.svg")
     draw_position_loss(RESULTS, folder / "loss-by-position.svg")
 
 
