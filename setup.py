@@ -52,8 +52,9 @@ setup(
     package_data={
         "alibi_fairseq": ["py.typed"],
         "alibi_fairseq.paper_data": ["*.csv"],
-        "alibi_fairseq.configs": ["README.md", "*/*.yaml"],
+        "alibi_fairseq.configs": ["README.md", "*.csv", "*/*.yaml"],
         "alibi_fairseq.huggingface": ["card.md"],
+        "alibi_fairseq.results": ["defaults.json"],
     },
     install_requires=[
         # The official release does not import on Python 3.11 (fairseq issue 5012).

@@ -96,9 +96,23 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
         if before == now:
             continue
         difference = f"{key}: {before!r} there, {now!r} now"
-        if isinstance(before, dict | list) or isinstance(now, dict | list):
+        if isinstance(before, list) and isinstance(now, list):
+            difference = _first_difference(key, before, now)
+        elif isinstance(before, dict) or isinstance(now, dict):
             difference = f"{key} differs"
         raise UserInputError(f"{work} with other settings ({difference}); {advice}.")
+
+
+def _first_difference(key: str, before: list, now: list) -> str:
+    """Return a clause on the first difference between two lists, such as options of a command."""
+    for number, (item, other) in enumerate(zip(before, now)):
+        previous = str(before[number - 1]) if number else ""
+        is_option_value = previous.startswith("--") and not str(item).startswith("--")
+        if item != other and is_option_value:
+            return f"{previous}: {item!r} there, {other!r} now"
+        if item != other:
+            break
+    return f"{key} differs"
 
 
 def read_json_if_present(path: Path) -> dict | None:

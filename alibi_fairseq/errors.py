@@ -29,6 +29,10 @@ FOLDER = Path(__file__).resolve().parent
 #: Exit code of a run that saved and stopped because of a signal: start it again later
 #: (``EX_TEMPFAIL`` of sysexits.h).
 STOPPED_EARLY = 75
+#: Environment variable with the path of a file to which a worker of torchrun writes its exit code
+#: if it was stopped early. The worker itself exits with 0, since torchrun starts workers again
+#: after any other code.
+EXIT_CODE_FILE = "ALIBI_EXIT_CODE_FILE"
 #: Signals that ask a command to save and stop. A second Ctrl-C stops immediately.
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 #: Exit code after Ctrl-C, as in a shell: 128 plus the number of the signal.

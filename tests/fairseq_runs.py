@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fairseq
 import torch
 from conftest import FIRST_WORD, dictionary_of
 from fairseq import checkpoint_utils, distributed_utils, options
 from fairseq.data import indexed_dataset
+from fairseq.dataclass.initialize import add_defaults, hydra_init
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, train
+from hydra.core.global_hydra import GlobalHydra
 
 from alibi_fairseq.training import shutdown
+
+try:
+    from hydra import compose, initialize_config_dir
+except ImportError:  # hydra 1.0
+    from hydra.experimental import compose, initialize_config_dir
 
 WORDS = 20
 #: Flags of a model and a schedule that take milliseconds per update.
@@ -94,3 +102,13 @@ def training_config(*flags: str):
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, ["data", "--task", "language_modeling", *flags])
     return convert_namespace_to_omegaconf(args)
+
+
+def hydra_config(*overrides: str):
+    """Return the configuration that ``hydra-train`` makes of overrides."""
+    GlobalHydra.instance().clear()
+    hydra_init("config")
+    with initialize_config_dir(config_dir=str(Path(fairseq.__file__).parent / "config")):
+        cfg = compose(config_name="config", overrides=list(overrides))
+    add_defaults(cfg)
+    return cfg

@@ -14,8 +14,8 @@ class BlockOptions:
     Attributes:
         normalization: ``layer`` or ``rms``, before each part.
         ffn: ``mlp`` (two layers with a ReLU between them) or ``swiglu``.
-        key_value_heads: number of key and value heads, each shared by a group of query heads; 0: as
-            many as query heads.
+        key_value_heads: number of key and value heads, each shared by a group of query heads; 0:
+            that of ``PositionConfig``.
         normalize_queries_keys: RMSNorm of each query and key head, before positions act on them.
         linear_biases: biases of the linear layers of attention and feed-forward network.
         rms_norm_eps: term added to the mean square of an RMSNorm.

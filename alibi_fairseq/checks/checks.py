@@ -24,7 +24,7 @@ from ..attention import BACKENDS, FutureMask
 from ..errors import UserInputError
 from ..positions import PendingGates, ScoreBias
 from .attention_call import AttentionCall, attention_calls
-from .candidate import LONG, TRAIN_LENGTH, Candidate
+from .candidate import HEADS, LONG, TRAIN_LENGTH, Candidate
 
 #: Largest difference in fp32. Rounding causes differences near 1e-6.
 MAX_DIFFERENCE = 1e-4
@@ -209,7 +209,14 @@ def check_bf16(candidate: Candidate) -> Outcome:
 
 
 def check_gradients(candidate: Candidate) -> Outcome:
-    """Check that all gradients are finite, and that every parameter of the method has one."""
+    """Check that all gradients are finite, and that every parameter of the method has one.
+
+    A bias with parameters must also say so, because layers share any other bias, and backends
+    compute no gradient of it.
+    """
+    if has_undeclared_parameters(candidate):
+        note = "The bias has learned parameters, but its needs_grad is not True."
+        return Outcome("FAILS", passed=False, note=note)
     for dtype in (torch.float32, torch.bfloat16):
         model = copy.deepcopy(candidate.model).to(dtype)
         tokens = candidate.random_tokens(2, TRAIN_LENGTH + 1)
@@ -225,6 +232,18 @@ def check_gradients(candidate: Candidate) -> Outcome:
                 note = f"The gradient of {name} is not finite in {precision}."
                 return Outcome("FAILS", passed=False, note=note)
     return Outcome("finite")
+
+
+def has_undeclared_parameters(candidate: Candidate) -> bool:
+    """Return True if a bias without ``needs_grad`` is computed from parameters."""
+    for call in attention_calls(candidate):
+        bias = call.method.bias(call.number, call.length)
+        if bias is None or bias.needs_grad or isinstance(bias, PendingGates):
+            continue
+        mask = FutureMask(bias, call.length, call.length)
+        if mask.block(call.q, call.k, 0, torch.float32).requires_grad:
+            return True
+    return False
 
 
 @compare_lengths
@@ -260,6 +279,17 @@ def check_documents(candidate: Candidate) -> Outcome:
     return judge(
         largest, "The scores of a document in a window differ from those of the document alone"
     )
+
+
+@torch.no_grad()
+def check_grouped_heads(candidate: Candidate) -> Outcome:
+    """Check that the method works if several query heads share a key and value head."""
+    model = candidate.build("--key-value-heads", str(HEADS // 2))
+    scores = model(candidate.random_tokens(2, candidate.length))[0]
+    if scores.isfinite().all():
+        return Outcome("works")
+    note = "Scores with grouped key and value heads are not finite."
+    return Outcome("FAILS", passed=False, note=note)
 
 
 def check_long_text(candidate: Candidate) -> Outcome:
@@ -317,6 +347,7 @@ CHECKS: dict[str, Callable[[Candidate], Outcome]] = {
     "gradients": check_gradients,
     "left padding": check_left_padding,
     "documents": check_documents,
+    "grouped heads": check_grouped_heads,
     f"{LONG // TRAIN_LENGTH} × training length": check_long_text,
     "backends": check_backends,
 }

@@ -37,10 +37,13 @@ def legend(device: torch.device) -> str:
         "Numbers are the largest difference between two results that must agree, relative to the "
         "largest value: decoding with cached keys and the full pass; the bias of blocks of queries "
         f"and of all queries; scores in bf16 and fp32 at {BF16_LENGTH} tokens; rows padded on the "
-        "left and the rows alone; documents in one window and the documents alone. Backends: those "
-        "that compute the attention, each in agreement with eager. –: does not apply. The models "
+        "left and the rows alone; documents in one window and the documents alone. Grouped heads: "
+        f"a model with {HEADS // 2} key and value heads has finite scores. Backends: those that "
+        "compute the attention, each in agreement with eager. –: does not apply. The models "
         f"have at least 2 layers, {HEADS} heads, width {HEADS * HEAD_DIM}, and a training length "
-        f"of {TRAIN_LENGTH} tokens; texts have {LONG} tokens where the method allows it. PyTorch "
+        f"of {TRAIN_LENGTH} tokens; texts have {LONG} tokens where the method allows it. Options "
+        "that a row does not name have their defaults: --methods METHOD/OPTION=VALUE checks other "
+        "values. PyTorch "
         f"{version}, {device.type}."
     )
 

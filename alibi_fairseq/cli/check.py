@@ -16,7 +16,8 @@ class Check(CliCommand):
     """
 
     methods: list[str] = option(
-        "position methods, with options as in compare (default: the plugin's, or all)",
+        "position methods, with options as in compare (default: the plugin's, or all, with the "
+        "defaults of their options and with each true-or-false option switched)",
         (),
         type=names,
         metavar="A,B,…",
@@ -67,7 +68,18 @@ class Check(CliCommand):
 
 
 def default_methods() -> list[str]:
-    """Return the methods of the imported plugin, or all methods without one."""
-    from ..positions import METHODS, is_plugin_method
+    """Return the methods of the imported plugin, or all methods without one.
 
-    return [method for method in METHODS if is_plugin_method(method)] or list(METHODS)
+    A method with options of type bool is repeated with the other value of each.
+    """
+    from ..positions import METHODS, is_plugin_method
+    from ..positions.registry import method_options
+
+    names = [name for name in METHODS if is_plugin_method(name)] or list(METHODS)
+    notations = []
+    for name in names:
+        notations.append(name)
+        for field in method_options(name).values():
+            if isinstance(field.default, bool):
+                notations.append(f"{name}/{field.name}={str(not field.default).lower()}")
+    return notations

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import UserInputError
-from ..paper.recipe import find_recipe, flags
+from ..paper.recipe import find_recipe, flags, with_run_config
 from ..paper.reproduction import DeviceConfig, require_gpus
 from ..runs import torchrun
 from ..runs.child_process import ALIBI
 from ..runs.execution import execute_command
 from .options import CliCommand, option
+
+RUN_CONFIG_HELP = (
+    "overlay of configs/CORPUS/run_config, such as 80gb for cards with 80 GB (configs/README.md)"
+)
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Launch(CliCommand):
     cpu: int | None = option(
         "number of CPU processes across all nodes, instead of GPUs", None, metavar="N"
     )
+    run_config: str | None = option(RUN_CONFIG_HELP, None, metavar="NAME")
     nnodes: int = option("number of nodes; run this command once on each", 1, metavar="N")
     rdzv_endpoint: str | None = option(
         "name of the first node and a free port on it, the same on all nodes",
@@ -51,6 +56,8 @@ class Launch(CliCommand):
 
         reject_nested_launchers(os.environ, self.nnodes)
         recipe = find_recipe(self.recipe)
+        if self.run_config:
+            recipe = with_run_config(recipe, self.run_config)
         devices = DeviceConfig.from_options(self.gpus, self.cpu)
         if devices is None:
             devices = DeviceConfig(require_gpus() * self.nnodes)

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserInputError
+from ..options import positive_integer
 from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA
 from ..paper.reproduction import DeviceConfig, ReproductionExperiment, require_gpus
 from ..paper.scale import SCALES
 from ..paper.trainings import find_items, trainings_for
+from ..runs.nodes import check_reaches_other_nodes
 from .experiments import ExperimentOptions, corpus_paths
+from .launch import RUN_CONFIG_HELP
 from .options import option
 
 
@@ -39,8 +42,17 @@ class Reproduce(ExperimentOptions):
         "paper",
         choices=list(SCALES),
     )
-    gpus: int | None = option("GPUs per run (default: all; small scales: one)", None, metavar="N")
+    gpus: int | None = option(
+        "GPUs per run, on all nodes together (default: all; small scales: one)", None, metavar="N"
+    )
     cpu: int | None = option("CPU processes per run, instead of GPUs", None, metavar="N")
+    nodes: int = option(
+        "nodes per run, among which its GPUs are divided (docs/cluster.md)",
+        1,
+        type=positive_integer,
+        metavar="N",
+    )
+    run_config: str | None = option(RUN_CONFIG_HELP, None, metavar="NAME")
     out: Path = option(
         "output folder, with a subfolder per scale", Path("runs/reproduce"), metavar="FOLDER"
     )
@@ -68,7 +80,9 @@ class Reproduce(ExperimentOptions):
         for name in needed:
             path = paths.get(name, Path(name.upper()))
             data[name] = PaperDataset(folder / "data", name, path, self.allow_other_text, scale)
-        experiment = ReproductionExperiment(folder, items, trainings, data, scale, self.devices())
+        experiment = ReproductionExperiment(
+            folder, items, trainings, data, scale, self.devices(), self.run_config
+        )
         return self.run_experiment(experiment)
 
     def devices(self) -> DeviceConfig | None:
@@ -79,16 +93,21 @@ class Reproduce(ExperimentOptions):
         """
         import torch
 
-        devices = DeviceConfig.from_options(self.gpus, self.cpu)
+        devices = DeviceConfig.from_options(self.gpus, self.cpu, self.nodes)
         gpu_count = torch.cuda.device_count()
         runs_locally = not (self.slurm or self.dry_run or self.job)
         if devices:
-            if runs_locally and not devices.cpu and devices.processes > gpu_count:
+            if runs_locally and devices.nodes > 1:
+                check_reaches_other_nodes(devices.nodes)
+            if runs_locally and not devices.cpu and devices.processes_per_node > gpu_count:
+                per_node = f" on {self.nodes} nodes" if self.nodes > 1 else ""
                 raise UserInputError(
-                    f"--gpus {self.gpus} exceeds the {gpu_count} GPUs of this machine. "
+                    f"--gpus {self.gpus}{per_node} exceeds the {gpu_count} GPUs of this machine. "
                     "Pass a smaller number, or --cpu N."
                 )
             return devices
+        if self.nodes > 1:
+            raise UserInputError("--nodes requires --gpus N or --cpu N, for all nodes together.")
         if self.slurm:
             raise UserInputError("--slurm requires resources per run. Pass --gpus N or --cpu N.")
         if self.dry_run:

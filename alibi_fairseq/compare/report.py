@@ -22,6 +22,7 @@ from ..results.files import (
     load_evaluation,
     load_training,
     merge_provenance,
+    merge_series,
     read_report_files,
     save_results_file,
 )
@@ -144,7 +145,8 @@ class ComparisonReport:
         results = merge_results(self.comparison, runs)
         if path.is_file():
             existing = load_evaluation(path)
-            if existing.records == results.records:
+            is_same = existing.records == results.records and existing.series == results.series
+            if is_same:
                 results = existing  # keep the provenance of the measurements
         save_results_file(results, path)
         return results
@@ -196,14 +198,15 @@ def merge_results(comparison: ComparisonConfig, runs: Iterable[Run]) -> Evaluati
     It has the provenance of the evaluations, but the command of this process.
     """
     records: list[Any] = []
-    origins = []
+    files = []
     for run in runs:
         for step in run.eval_steps:
             results = step.load_results(run.model_of(step))
             records += results.records
-            origins.append(results.provenance)
-    provenance = merge_provenance(origins)
+            files.append(results)
+    provenance = merge_provenance([results.provenance for results in files])
     seed = comparison.seeds[0] if len(comparison.seeds) == 1 else None
     changes = {"command": shlex.join(own_command()), "seed": seed}
     provenance = provenance.model_copy(update=changes)
-    return results.model_copy(update={"provenance": provenance, "records": records})
+    merged = {"provenance": provenance, "records": records, "series": merge_series(files)}
+    return results.model_copy(update=merged)

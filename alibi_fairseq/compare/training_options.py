@@ -40,6 +40,7 @@ def check_training_options(comparison: ComparisonConfig, folder: Path) -> None:
             # One layer per listed method, to save memory; the parameters are not used.
             num_layers=len(method.layers),
             train_length=spec.train_length,
+            key_value_heads=model_options["key_value_heads"],
         )
         build_position_method(method, config)
 

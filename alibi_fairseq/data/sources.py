@@ -42,14 +42,33 @@ _ARCHIVES = (
     ".zip",
     *(f".tar{suffix}" for suffix in _COMPRESSED),
 )
+#: Endings of files that may hold text, but are not read from folders.
+_UNREAD = (*_ARCHIVES, *_COMPRESSED, ".7z", ".arrow", ".jsonl", ".parquet", ".zst")
 #: Bytes of text per byte of a compressed English file, rounded up. Only disk checks and progress
 #: bars use it.
 _EXPANSION = 5
 
 
 def is_archive(path: str | os.PathLike) -> bool:
-    """Return True if a file name has the suffix of an archive."""
-    return str(path).lower().endswith(_ARCHIVES)
+    """Return True if a file has the suffix of an archive, or is a compressed tar without it.
+
+    The tars of OpenWebText are named ``urlsf_subset00-1_data.xz``.
+
+    Raises:
+        UserInputError: a compressed file is damaged.
+        OSError: it cannot be read.
+    """
+    return str(path).lower().endswith(_ARCHIVES) or _is_compressed_tar(Path(path))
+
+
+def _is_compressed_tar(file: Path) -> bool:
+    """Return True if a compressed file begins like a tar archive."""
+    if file.suffix.lower() not in _COMPRESSED:
+        return False
+    unpack, _ = _COMPRESSED[file.suffix.lower()]
+    with errors_naming(file), open_input(file) as raw:
+        header = unpack(raw).read(512)
+    return header[257:262] == b"ustar"
 
 
 def text_files(
@@ -62,11 +81,13 @@ def text_files(
         endings: endings of text files. Compressed ones have a further suffix.
 
     Returns:
-        The files in the order of the sources. Files of a folder are sorted.
+        The files in the order of the sources. Files of a folder are sorted. Compressed tars without
+        the suffix of an archive are among them, whatever their ending.
 
     Raises:
         UserInputError: a folder has no such file. A link to a folder is rejected, because its text
-            would be left out. So is a file that is compressed without the suffix of a known format.
+            would be left out. So are files of a folder in a format of data that is not read, and a
+            file that is compressed without the suffix of a known format.
         OSError: a source does not exist, or a folder cannot be read.
     """
     suffixes = []
@@ -79,22 +100,40 @@ def text_files(
         if not path.is_dir():
             files.append(path)
             continue
-        members = []
+        members: list[Path] = []
+        unread: list[Path] = []
         for member in _paths_in(path):
-            is_text = member.name.lower().endswith(tuple(suffixes))
+            name = member.name.lower()
             if member.is_symlink() and member.is_dir():
                 raise UserInputError(
                     f"{member} is a link to a folder, which is not followed. Replace it with the "
                     "folder, or remove it and pass that folder as another source."
                 )
-            if is_text and member.is_file():
+            if not member.is_file():
+                continue
+            is_unnamed_tar = not name.endswith(_ARCHIVES) and _is_compressed_tar(member)
+            if is_unnamed_tar or name.endswith(tuple(suffixes)):
                 members.append(member)
+            elif name.endswith(_UNREAD):
+                unread.append(member)
+        _check_all_read(path, unread)
         if not members:
             raise UserInputError(f"{path}: no files *{', *'.join(suffixes)} in this folder.")
         files += sorted(members)
     for file in files:
         _check_format(file)
     return files
+
+
+def _check_all_read(folder: Path, unread: list[Path]) -> None:
+    """Raise UserInputError if files of a folder that may hold text are not read."""
+    if unread:
+        number = f" and {len(unread) - 1:,} more" if len(unread) > 1 else ""
+        raise UserInputError(
+            f"{min(unread)}{number} would be left out, because folders are searched for text files "
+            f"only. Move it out of {folder}. Pass archives and compressed text by name, and "
+            "convert other formats, such as .jsonl, .parquet, or .zst, to text files."
+        )
 
 
 def _paths_in(folder: Path) -> Iterator[Path]:

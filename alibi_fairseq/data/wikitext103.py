@@ -42,6 +42,8 @@ DICTIONARY = 267_744
 ARTICLE_START = re.compile(rb"(?=^ ?= (?!= ).* = ?\r?$)", re.MULTILINE)
 #: End of error messages about other text.
 _NOT_WIKITEXT = "this is not WikiText-103; --allow-other-text prepares it under another name."
+#: End of error messages about WikiText-103 in another format.
+_CONVERT = "data-prep/wikitext-103/README.md shows how to write it to the three files."
 
 
 @dataclass
@@ -85,8 +87,10 @@ class WikiText103(CorpusBuilder):
     def settings(self) -> dict:
         if self.archive is not None and not self._is_official and not self.allow_other_text:
             raise UserInputError(
-                f"--archive {self.archive}: SHA-256 is {self._sha256}, expected {ZIP_SHA256}: "
-                f"{_NOT_WIKITEXT}"
+                f"--archive {self.archive}: SHA-256 is {self._sha256}, expected {ZIP_SHA256}. Of "
+                "WikiText-103 in another archive, extract the three files and pass --from-folder. "
+                f"If it is in .parquet, {_CONVERT} --allow-other-text prepares another text under "
+                "another name."
             )
         settings: dict = {"source": "official" if self._is_official else self._sha256}
         if self.from_folder is not None:
@@ -112,6 +116,8 @@ class WikiText103(CorpusBuilder):
         counts = {split: count_words(path) for split, path in paths.items()}
         entries = write_dictionary(paths["train"], work / "dict.txt")
         differences = differences_from_wikitext(counts, entries)
+        if not self.allow_other_text:
+            _check_lines(counts)
         if differences and not self.allow_other_text:
             raise UserInputError(f"{differences[0]}: {_NOT_WIKITEXT}")
         is_genuine = not differences and not self.excerpt
@@ -220,12 +226,34 @@ def differences_from_wikitext(counts: dict[str, dict], entries: int) -> list[str
     return differences
 
 
+def _check_lines(counts: dict[str, dict]) -> None:
+    """Check that a split with the number of words of WikiText-103 also has its lines.
+
+    Rows exported from Hugging Face lose their empty lines if they are joined without line ends.
+
+    Raises:
+        UserInputError: only the lines differ.
+    """
+    for split in SPLITS:
+        lines = counts[split]["lines"]
+        has_all_words = counts[split]["words"] == TOKENS[split] - LINES[split]
+        if has_all_words and lines != LINES[split]:
+            raise UserInputError(
+                f"wiki.{split}.tokens has the words of WikiText-103 in {lines:,} lines, expected "
+                f"{LINES[split]:,}. Write each row of an export as one line, empty rows too: "
+                f"{_CONVERT}"
+            )
+
+
 def _split_files(folder: Path) -> dict[str, Path]:
     """Return the file of each split; raise UserInputError if one is missing."""
     paths = {split: folder / f"wiki.{split}.tokens" for split in SPLITS}
     for path in paths.values():
         if not path.is_file():
-            raise UserInputError(f"{path} is missing (the -raw edition, *.raw, is another corpus).")
+            raise UserInputError(
+                f"{path} is missing. If you have WikiText-103 in .parquet, {_CONVERT} The -raw "
+                "edition, *.raw, is another corpus."
+            )
     return paths
 
 

@@ -6,7 +6,7 @@ Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from ..results.files import load_training
 from ..results.model import Model
+from ..results.results_file import TrainingFile
+from ..results.series import STATE_KEY as SERIES_KEY
+from ..results.series import Series, read_series
 from .config import dtype_of
 from .scoring import Scorer
 
@@ -55,6 +58,7 @@ class LoadedModel:
         shares_start: True if one pass may score all windows at the start of a split, because no
             score depends on the number of later tokens.
         bytes_per_input: estimated memory per input of a forward pass.
+        series: how it was trained; None if neither the checkpoint nor ``training.json`` says so.
     """
 
     decoder: Any
@@ -62,6 +66,7 @@ class LoadedModel:
     max_length: int
     shares_start: bool
     bytes_per_input: int
+    series: Series | None = field(default=None, kw_only=True)
 
     @property
     def memory_length(self) -> int:
@@ -227,7 +232,8 @@ def load_checkpoint(
     inner = getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
     if getattr(cfg.model, "ffn", "mlp") == "swiglu":
         inner *= 2  # the gate and the values
-    trained = recorded_model(path)
+    training = recorded_training(path)
+    trained = None if training is None else training.records[-1].model
     record = describe_model(
         cfg,
         model,
@@ -249,16 +255,24 @@ def load_checkpoint(
         # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
         # before and after its activation.
         bytes_per_input=(10 * width + 2 * inner) * dtype_of(precision).itemsize,
+        series=_series_of(state, training, path),
     )
 
 
-def recorded_model(checkpoint: Path) -> Model | None:
-    """Return the model in the training record next to a checkpoint, or None without one."""
+def recorded_training(checkpoint: Path) -> TrainingFile | None:
+    """Return the training record next to a checkpoint, or None without one."""
     try:
-        validations = load_training(checkpoint.parent).records
+        return load_training(checkpoint.parent)
     except (FileNotFoundError, UserInputError):
         return None
-    return validations[-1].model
+
+
+def _series_of(state: dict, training: TrainingFile | None, path: Path) -> Series | None:
+    """Return the series of a checkpoint, which has it, or whose training record does."""
+    content = (state.get("extra_state") or {}).get(SERIES_KEY)
+    if content is not None:
+        return read_series(content, str(path))
+    return None if training is None else training.own_series
 
 
 def apply_overrides(state: dict, overrides: dict, path: Path) -> None:

@@ -66,6 +66,8 @@ def run_sweep(
             )
             # Training may replace the file while other checkpoints are measured.
             results.check_unchanged(checkpoint, checkpoint_hashes(checkpoint))
+            if model.series is not None:
+                results.set_series(checkpoint, model.series)
             return model
 
         return measure_missing(checkpoints, evaluator, results, load)

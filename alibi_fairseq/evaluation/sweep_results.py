@@ -13,6 +13,7 @@ from ..results.model import Model
 from ..results.provenance import utc_time
 from ..results.record import AnyMeasurement
 from ..results.results_file import FILE_CLASSES, Provenance
+from ..results.series import Series
 from .config import SweepConfig
 from .evaluator import Evaluator
 
@@ -102,6 +103,10 @@ class SweepResults:
                 f"'{checkpoint}' was replaced during the evaluation. Evaluate a copy, or wait for "
                 "the end of the training."
             )
+
+    def set_series(self, checkpoint: Path, series: Series) -> None:
+        """Note how a checkpoint was trained, for its new records."""
+        self._new.series[self._hashes[checkpoint]["checkpoint_sha256"]] = series
 
     def add(self, checkpoint: Path, record: AnyMeasurement) -> None:
         """Complete a new record and write it to disk."""

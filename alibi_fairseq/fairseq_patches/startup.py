@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..checkpoints.option_validation import check_values, plain_values
 from ..errors import FOLDER, PACKAGE, UserInputError, usage_error
-from . import patch_method
-from .distributed import runs_without_gpu
+from ..positions import MethodSpec
+from . import distributed, patch_method
+
+logger = logging.getLogger(__name__)
 
 #: The checkpoint that fairseq resumes from unless told otherwise; it need not exist.
 DEFAULT_RESTORE_FILE = "checkpoint_last.pt"
@@ -33,6 +36,7 @@ def check(cfg: DictConfig, program: str) -> None:
         check_start_checkpoint(cfg)
         check_unused_options(cfg)
         check_loadable(cfg)
+        warn_of_stock_positions(cfg)
 
 
 def check_loadable(cfg: DictConfig) -> None:
@@ -66,6 +70,19 @@ def check_unused_options(cfg: DictConfig) -> None:
             )
 
 
+def warn_of_stock_positions(cfg: DictConfig) -> None:
+    """Warn that fairseq's own model has no ALiBi, as it does in the fork of ALiBi's authors."""
+    arch = safe_getattr(cfg.model, "_name", "")
+    if not arch.startswith("transformer_lm") or distributed.rank_of(cfg) > 0:
+        return
+    (method,) = MethodSpec.from_options(cfg.model).names
+    ours = "alibi_lm_wiki103" if arch.endswith("wiki103") else "alibi_lm"
+    logger.warning(
+        f"--arch {arch} is fairseq's model, with position method '{method}'. In the ALiBi "
+        f"authors' fork, it is an ALiBi model; for that, pass --arch {ours} here."
+    )
+
+
 def check_context_window(cfg: DictConfig) -> None:
     """Check that the windows of ``fairseq-eval-lm`` leave tokens to score."""
     window = cfg.eval_lm.context_window
@@ -79,7 +96,8 @@ def check_context_window(cfg: DictConfig) -> None:
 
 def check_precision(cfg: DictConfig) -> None:
     """Check that the device can train in the precision that is asked for."""
-    if cfg.common.fp16 and not cfg.common.memory_efficient_fp16 and runs_without_gpu(cfg):
+    is_plain_fp16 = cfg.common.fp16 and not cfg.common.memory_efficient_fp16
+    if is_plain_fp16 and distributed.runs_without_gpu(cfg):
         raise UserInputError(
             "--fp16 trains on a GPU only. On a CPU, omit it (with YAML: common.fp16=false), or "
             "pass --bf16 or --memory-efficient-fp16."

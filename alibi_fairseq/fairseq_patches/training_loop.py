@@ -35,9 +35,7 @@ def check_and_call_main(call_main, cfg, main, **keywords):
         progress.updates_expected(lambda: request.signal is not None),
     ):
         result = call_main(cfg, main, **keywords)
-    code = shutdown.exit_code(request, saves=not cfg.checkpoint.no_save)
-    if code:
-        raise SystemExit(code)
+    shutdown.exit_if_stopped_early(request, saves=not cfg.checkpoint.no_save)
     return result
 
 

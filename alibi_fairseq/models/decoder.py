@@ -144,6 +144,7 @@ class AlibiDecoder(TransformerDecoder):
                 train_length=args.train_length,
                 padding_idx=self.padding_idx,
                 seed=args.train_seed,
+                key_value_heads=args.key_value_heads,
             ),
         )
         self.score_scaling = args.score_scaling

@@ -1,7 +1,9 @@
 """Estimated costs of the paper's runs, from the comments at the head of the recipes' files.
 
 The comments derive V100 hours from the paper's speeds and GPU hours, which include neither
-validation nor evaluation. Tests compare the comments with the recipes and the paper's numbers.
+validation nor evaluation. Tests compare the comments with the recipes and the paper's numbers. The
+hours of evaluations follow from the number of windows and the speeds of Table 1. H200 hours follow
+from measured training steps (``configs/h200_steps.csv``).
 """
 
 from __future__ import annotations
@@ -9,17 +11,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
 
 from ..reporting import markdown
+from . import published
 from .recipe import CONFIGS, Recipe
+from .trainings import PaperEvaluation
 
 #: Bytes per number in a checkpoint. All numbers are fp32.
 BYTES_PER_NUMBER = 4
 #: Numbers per weight in the state of each optimizer.
 OPTIMIZER_NUMBERS = {"nag": 1, "adam": 2}
+#: Tokens of a split by corpus and split (data-prep/wikitext-103/README.md). Those of the other
+#: corpora depend on the edition.
+SPLIT_TOKENS = {("wikitext-103", "valid"): 217_646, ("wikitext-103", "test"): 245_569}
+#: Parameters of the model whose steps ``configs/h200_steps.csv`` has.
+MEASURED_PARAMETERS = 246_933_504
 BASIS = (
-    "Estimates. V100 hours: the paper's speeds, without validation and evaluation "
-    "(configs/README.md). Hours: V100 hours divided by the GPUs; in total, one run after another. "
+    "Estimates. V100 hours: the paper's speeds, without validation (configs/README.md). Hours: "
+    "V100 hours divided by the GPUs; in total, one run after another. H200 hours: one H200, from "
+    "steps measured at 512 and 3,072 tokens. Evaluation: hours of one V100 at the speeds of Table "
+    "1; an evaluation uses one GPU. "
     "Checkpoints: weights and state of the optimizer in fp32; data are not included. "
     f"{markdown.NOTHING}: unknown."
 )
@@ -34,12 +47,16 @@ class RunCost:
         gpus: number of GPUs; 0 for a CPU.
         v100_hours: hours of one V100.
         checkpoint_gb: size of all checkpoints in 10⁹ bytes.
+        evaluation_hours: hours of one V100 for all evaluations.
+        h200_hours: hours of one H200 for the training.
     """
 
     name: str
     gpus: int
     v100_hours: float | None
     checkpoint_gb: float | None
+    evaluation_hours: float | None = None
+    h200_hours: float | None = None
 
     @property
     def hours(self) -> float | None:
@@ -87,7 +104,60 @@ def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCo
         optimizer = str(recipe.options["optimizer"]["_name"])
         numbers_per_weight = 1 + OPTIMIZER_NUMBERS[optimizer]
         checkpoint_gb = checkpoints * parameters * numbers_per_weight * BYTES_PER_NUMBER / 1e9
-    return RunCost(recipe.path, gpus, v100_hours, checkpoint_gb)
+    h200_hours = h200_training_hours(recipe, updates) if gpus else None
+    return RunCost(recipe.path, gpus, v100_hours, checkpoint_gb, h200_hours=h200_hours)
+
+
+def h200_training_hours(recipe: Recipe, updates: int) -> float | None:
+    """Estimate the hours of a training on one H200; None for a position method not measured.
+
+    The steps were measured with the model of WikiText-103. Their time is scaled by the number of
+    parameters for other models.
+    """
+    parameters = stated_number(recipe, "parameters")
+    points = []
+    for row in published.read_rows(CONFIGS / "h200_steps.csv"):
+        if row["position_method"] == recipe.position_method:
+            points.append((row["train_length"], row["milliseconds"] / 1000 / row["tokens"]))
+    if not points or parameters is None:
+        return None
+    seconds = updates * recipe.batch.tokens_per_update * _interpolate(points, recipe.train_length)
+    return seconds / 3600 * parameters / MEASURED_PARAMETERS
+
+
+def evaluation_hours(evaluation: PaperEvaluation) -> float | None:
+    """Estimate the hours of an evaluation on one V100; None for a split of unknown size."""
+    recipe = evaluation.recipe
+    tokens = SPLIT_TOKENS.get((recipe.corpus, evaluation.subset))
+    if tokens is None:
+        return None
+    points = []
+    for row in published.rows("table01"):
+        if row["position_method"] == recipe.position_method:
+            points.append((row["train_length"], 1 / row["eval_words_per_second"]))
+    seconds = 0.0
+    for length in evaluation.lengths:
+        stride = evaluation.stride or length
+        windows = 1 + ceil(max(0, tokens - length) / stride)
+        seconds += windows * length * _interpolate(points, length)
+    return seconds / 3600
+
+
+def _interpolate(points: list[tuple[int, float]], length: int) -> float:
+    """Return the time per token at a length from those at some lengths.
+
+    Between those lengths, and beyond the last one, it is linear in the length, as the attention is.
+    Below the first one, it is that of the first one.
+    """
+    points = sorted(points)
+    if length <= points[0][0]:
+        return points[0][1]
+    for (start, start_seconds), (end, end_seconds) in pairwise(points):
+        slope = (end_seconds - start_seconds) / (end - start)
+        seconds = start_seconds + slope * (length - start)
+        if length <= end:
+            break
+    return seconds
 
 
 def cost_table(costs: Iterable[RunCost]) -> str:
@@ -105,14 +175,20 @@ def cost_table(costs: Iterable[RunCost]) -> str:
                 gpus,
                 _number(cost.v100_hours),
                 _number(cost.hours),
+                _number(cost.h200_hours),
+                _number(cost.evaluation_hours),
                 _number(cost.checkpoint_gb),
             ]
         )
-    v100_hours = _total(cost.v100_hours for cost in costs)
-    hours = _total(cost.hours for cost in costs)
-    checkpoint_gb = _total(cost.checkpoint_gb for cost in costs)
-    rows.append(["total", "", _number(v100_hours), _number(hours), _number(checkpoint_gb)])
-    headers = ["run", "GPUs", "V100 hours", "hours", "checkpoints (GB)"]
+    sums = [
+        total(cost.v100_hours for cost in costs),
+        total(cost.hours for cost in costs),
+        total(cost.h200_hours for cost in costs),
+        total(cost.evaluation_hours for cost in costs),
+        total(cost.checkpoint_gb for cost in costs),
+    ]
+    rows.append(["total", "", *map(_number, sums)])
+    headers = ["run", "GPUs", "V100 hours", "hours", "H200 hours", "evaluation", "checkpoints (GB)"]
     return f"{markdown.table(headers, rows)}\n{BASIS}"
 
 
@@ -123,11 +199,11 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}"
 
 
-def _total(values: Iterable[float | None]) -> float | None:
+def total(values: Iterable[float | None]) -> float | None:
     """Return the sum, or None if a value is unknown."""
-    total = 0.0
+    sum_of_known = 0.0
     for value in values:
         if value is None:
             return None
-        total += value
-    return total
+        sum_of_known += value
+    return sum_of_known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from functools import cache
+from pathlib import Path
 
 from ..positions.spec import MethodSpec
 from ..results.model import Model
@@ -41,8 +42,13 @@ class PrintedMeasurement(Measurement):
 @cache
 def rows(item: str) -> tuple[dict, ...]:
     """Return the rows of a CSV file such as ``table05``, with parsed numbers and None if empty."""
+    return read_rows(FOLDER / f"{item}.csv")
+
+
+def read_rows(path: Path) -> tuple[dict, ...]:
+    """Return the rows of a CSV file with parsed numbers and None if empty."""
     parsed = []
-    with open(FOLDER / f"{item}.csv", encoding="utf-8", newline="") as stream:
+    with path.open(encoding="utf-8", newline="") as stream:
         for line in csv.DictReader(stream, strict=True):
             parsed.append({column: _value(text) for column, text in line.items()})
     return tuple(parsed)

@@ -7,8 +7,9 @@ its tokens per update on any number of GPUs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import UserInputError, did_you_mean
 from ..files import read_yaml
@@ -129,10 +130,40 @@ class Recipe:
             "distributed_training": {"distributed_world_size": batch.gpus},
         }
         if cpu:
-            half_precision = [name for name in self.options["common"] if "fp16" in name]
+            half_precision = [
+                name for name in self.options["common"] if "fp16" in name or "bf16" in name
+            ]
             computed["common"] = dict.fromkeys(half_precision, False)
             computed["common"]["cpu"] = True
         return merge(self.options, computed)
+
+
+def with_run_config(recipe: Recipe, name: str) -> Recipe:
+    """Return a recipe with the values of an overlay from ``run_config/``, such as ``80gb``.
+
+    An overlay whose name continues with the length of the recipe, such as ``80gb_2048``, replaces
+    the general one.
+
+    Raises:
+        UserInputError: there is no such overlay for the recipe.
+    """
+    folder = CONFIGS / recipe.folder / "run_config"
+    length = recipe.name.partition("-")[2]
+    path = folder / f"{name}_{length}.yaml"
+    if not path.is_file():
+        path = folder / f"{name}.yaml"
+    if not path.is_file():
+        names = sorted(overlay.stem for overlay in folder.glob("*.yaml"))
+        raise UserInputError(
+            f"There is no run_config '{name}' for {recipe.path}. Choose from {', '.join(names)}."
+        )
+    options: dict[str, dict[str, Any]] = merge(recipe.options, read_yaml(path))
+    max_tokens = options["dataset"].pop("max_tokens", recipe.batch.max_tokens)
+    (update_freq,) = options["optimization"].pop("update_freq", [recipe.batch.update_freq])
+    gpus = options["distributed_training"].pop("distributed_world_size", recipe.batch.gpus)
+    updates = options["optimization"].pop("max_update", recipe.updates)
+    batch = Batch(recipe.train_length, max_tokens, update_freq, gpus)
+    return replace(recipe, batch=batch, updates=updates, options=options)
 
 
 def load_recipe(path: Path) -> Recipe:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 
 from ..errors import UserInputError
@@ -12,34 +13,44 @@ from ..positions.spec import MethodSpec
 from ..results.files import TRAINING_FILE, load_evaluation
 from ..results.model import BEST_CHECKPOINT
 from ..results.record import Measurement
-from ..runs import torchrun
+from ..runs import nodes, torchrun
 from ..runs.eval_step import EvalStep
 from ..runs.run import Run
-from ..runs.runner import Experiment
-from .cost import cost_table, run_cost
+from ..runs.runner import Experiment, unfinished_runs
+from .cost import cost_table, evaluation_hours, run_cost, total
 from .datasets import PaperDataset
 from .item_table import item_table
-from .recipe import Recipe, flags
+from .recipe import Recipe, flags, with_run_config
 from .report_data import collect
 from .scale import Scale
 from .trainings import PaperEvaluation, PaperTraining, evaluations_of
 
+#: Main memory of a training process besides its checkpoint, in 10⁹ bytes: Python, PyTorch, CUDA,
+#: and the model. An estimate.
+MEMORY_GB = 14
+
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """Processes of a run, each on one GPU or on the CPU."""
+    """Processes of a run on all its nodes together, each on one GPU or on the CPU."""
 
     processes: int
     cpu: bool = False
+    nodes: int = 1
 
     @classmethod
-    def from_options(cls, gpus: int | None, cpu: int | None) -> DeviceConfig | None:
+    def from_options(cls, gpus: int | None, cpu: int | None, nodes: int = 1) -> DeviceConfig | None:
         """Return the devices that ``--gpus`` or ``--cpu`` selects; None without either."""
         if gpus is not None:
-            return cls(gpus)
+            return cls(gpus, nodes=nodes)
         if cpu is not None:
-            return cls(cpu, cpu=True)
+            return cls(cpu, cpu=True, nodes=nodes)
         return None
+
+    @property
+    def processes_per_node(self) -> int:
+        """Number of processes on each node."""
+        return self.processes // self.nodes
 
 
 def require_gpus() -> int:
@@ -63,6 +74,7 @@ class ReproductionExperiment(Experiment):
         data: datasets by corpus.
         scale: scale of the runs.
         devices: devices of each run; None for the number of GPUs of each recipe, for a dry run.
+        run_config: overlay of the recipes for other hardware, at the scale ``paper``.
     """
 
     folder: Path
@@ -71,13 +83,33 @@ class ReproductionExperiment(Experiment):
     data: dict[str, PaperDataset]
     scale: Scale
     devices: DeviceConfig | None
+    run_config: str | None = None
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs per run."""
+        """Number of GPUs of each run on each of its nodes."""
         if self.devices is None or self.devices.cpu:
             return 0
-        return self.devices.processes
+        return self.devices.processes_per_node
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of each run."""
+        return 1 if self.devices is None else self.devices.nodes
+
+    @property
+    def processes(self) -> int:
+        """Number of training processes of each run on each of its nodes."""
+        return 1 if self.devices is None else self.devices.processes_per_node
+
+    @property
+    def memory_gb(self) -> int | None:
+        """Main memory of each process. Every process loads the whole checkpoint."""
+        if self.scale.updates is not None:
+            return None
+        costs = [run_cost(training.recipe, 1, 1, checkpoints=1) for training in self.trainings]
+        largest = max(cost.checkpoint_gb or 0 for cost in costs)
+        return ceil(MEMORY_GB + largest)
 
     @property
     def prepared(self) -> bool:
@@ -125,13 +157,16 @@ class ReproductionExperiment(Experiment):
         return ["# data", *commands, ""]
 
     def dry_run_footer(self) -> list[str]:
-        """Return the lines of a dry run that estimate time and disk space."""
+        """Return the lines of a dry run that estimate time and disk space of unfinished runs."""
         if self.scale.updates is not None:
             return [f"The time at the scale '{self.scale.name}' is unknown.", ""]
+        unfinished = {run.name: run for run in unfinished_runs(self)}
         costs = []
         for training in self.trainings:
-            run = self.build_run(training)
-            devices = self._devices_of(training.recipe)
+            run = unfinished.get(training.recipe.path)
+            if run is None:
+                continue
+            devices = self._devices_of(self._recipe_of(training))
             gpus = 0 if devices.cpu else devices.processes
             # fairseq keeps the last checkpoint and the one with the best validation loss.
             checkpoints = 2 + len(run.checkpoint_updates)
@@ -142,7 +177,14 @@ class ReproductionExperiment(Experiment):
                 num_kept = saving["keep_interval_updates"]  # saved within an epoch
                 assert isinstance(num_kept, int)
                 checkpoints += num_kept
-            costs.append(run_cost(training.recipe, run.updates, gpus, checkpoints))
+            updates = 0 if run.is_trained else run.updates
+            cost = run_cost(training.recipe, updates, gpus, checkpoints)
+            evaluations = []
+            for evaluation, step in zip(training.evaluations, run.eval_steps, strict=True):
+                if not step.is_complete(run.model_of(step)):
+                    evaluations.append(evaluation)
+            hours = total(evaluation_hours(evaluation) for evaluation in evaluations)
+            costs.append(replace(cost, evaluation_hours=hours))
         return [cost_table(costs), ""]
 
     def build_run(self, training: PaperTraining) -> Run:
@@ -153,9 +195,12 @@ class ReproductionExperiment(Experiment):
         Raises:
             UserInputError: the sequences of an update cannot be divided among the GPUs.
         """
-        recipe = self.scale.scale_recipe(training.recipe)
+        recipe = self._recipe_of(training)
         dataset = self.data[recipe.corpus]
         devices = self._devices_of(recipe)
+        endpoint = nodes.rendezvous_endpoint(recipe.path)
+        job = recipe.path.replace("/", "-")
+        launcher = torchrun.launcher_flags(devices.processes, devices.nodes, endpoint, job)
         update_counts = self._update_counts(training)
         last = update_counts[-1]
         settings = replace(recipe, updates=last).settings(devices.processes, devices.cpu)
@@ -179,7 +224,8 @@ class ReproductionExperiment(Experiment):
             eval_steps=tuple(eval_steps),
             checkpoint_updates=tuple(update_counts[:-1]),
             final_checkpoint=final_checkpoint,
-            launcher=tuple(torchrun.launcher_flags(devices.processes)),
+            launcher=tuple(launcher),
+            node_launcher=tuple(nodes.node_launcher(devices.nodes)),
         )
 
     def _update_counts(self, training: PaperTraining) -> list[int]:
@@ -191,6 +237,13 @@ class ReproductionExperiment(Experiment):
             if updates not in update_counts:
                 update_counts.append(updates)
         return update_counts
+
+    def _recipe_of(self, training: PaperTraining) -> Recipe:
+        """Return the recipe of a run for this hardware and at this scale."""
+        recipe = training.recipe
+        if self.run_config:
+            recipe = with_run_config(recipe, self.run_config)
+        return self.scale.scale_recipe(recipe)
 
     def _devices_of(self, recipe: Recipe) -> DeviceConfig:
         """Return the devices of a run of a recipe."""

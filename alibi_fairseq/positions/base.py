@@ -13,8 +13,8 @@ each layer; only a ``LayerPattern`` has several. Positions are arguments. No met
 position, a length, or a mask between calls, so that training, evaluation, cached decoding, and
 recurrence over segments use the same code.
 
-Shapes: B batch, T queries (new tokens), S keys (cached or remembered tokens + T), H heads,
-D head size, C model width.
+Shapes: B batch, T queries (new tokens), S keys (cached or remembered tokens + T), H query heads,
+G key and value heads, D head size, C model width.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from torch import Tensor, nn
 
 from .options import read_options
 
-#: A function from unrotated to rotated (queries, keys), both (B, H, T, D).
+#: A function from unrotated to rotated queries, (B, H, T, D), and keys, (B, G, T, D). G is H unless
+#: groups of query heads share a key.
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -43,6 +44,7 @@ class PositionConfig:
             start one past it.
         seed: training seed, for values that are drawn once and not learned.
         options: options of the method, in its dataclass; None: the defaults.
+        key_value_heads: number of key and value heads, as in the option; 0: as many as query heads.
     """
 
     embed_dim: int
@@ -52,10 +54,16 @@ class PositionConfig:
     padding_idx: int = 1
     seed: int = 1
     options: Any = None
+    key_value_heads: int = 0
 
     @property
     def head_dim(self) -> int:
         return self.embed_dim // self.num_heads
+
+    @property
+    def num_key_value_heads(self) -> int:
+        """Number G of key and value heads, each shared by H / G consecutive query heads."""
+        return self.key_value_heads or self.num_heads
 
 
 class ScoreBias:
@@ -73,7 +81,7 @@ class ScoreBias:
 
         Args:
             q: (B, H, n, D) queries at positions ``first … first + n - 1``.
-            k: (B, H, K, D) keys at positions ``0 … K - 1``.
+            k: (B, H, K, D) keys at positions ``0 … K - 1``, repeated for the heads that share one.
 
         Returns:
             Tensor that broadcasts to (B, H, n, K), fp32 or wider.
@@ -157,6 +165,9 @@ class PositionMethod(nn.Module):
     #: Such scores change when later tokens are appended, so evaluation computes each window
     #: separately.
     depends_on_key_count: bool = False
+    #: Version of the formula. A correction that changes trained models increases it, so that models
+    #: of both versions are not averaged.
+    version: int = 1
 
     def __init__(self, config: PositionConfig):
         super().__init__()

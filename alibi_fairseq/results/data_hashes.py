@@ -9,16 +9,58 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import UserInputError
-from ..files import sha256_files
+from ..files import sha256_file, sha256_files
 
 #: Key of the dictionary's hash in the checkpoint's ``task_state``.
 STATE_KEY = "dictionary_sha256"
 
 _OVERWRITE_FLAG = "#fairseq:overwrite"
+
+
+class DataHashes(NamedTuple):
+    """Hashes of the data of a training.
+
+    Attributes:
+        train: SHA-256 of the tokens of the training split (``train.bin``), by shard.
+        train_lines: SHA-256 of its division into lines (``train.idx``), by shard.
+        dictionary: :func:`symbols_sha256` of the dictionary.
+        valid: :func:`data_sha256` of each validation split.
+    """
+
+    train: tuple[str, ...]
+    train_lines: tuple[str, ...]
+    dictionary: str
+    valid: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, data: str | os.PathLike, train_subset: str = "train", valid_subsets: str = "valid"
+    ) -> DataHashes:
+        """Hash the data of a training.
+
+        Args:
+            data: fairseq's data argument.
+            train_subset: fairseq's option.
+            valid_subsets: fairseq's option, several separated by commas; missing splits are left
+                out, because they need not exist with ``--disable-validation``.
+        """
+        train = []
+        train_lines = []
+        for folder in data_folders(data):
+            train.append(sha256_file(folder / f"{train_subset}.bin"))
+            train_lines.append(sha256_file(folder / f"{train_subset}.idx"))
+        valid = {}
+        for subset in valid_subsets.split(","):
+            if any((folder / f"{subset}.bin").is_file() for folder in data_folders(data)):
+                digest = data_sha256(data, [subset])
+                assert digest is not None, "a split was given"
+                valid[subset] = digest
+        return cls(tuple(train), tuple(train_lines), dictionary_sha256(data), valid)
 
 
 def data_sha256(data: str | os.PathLike, subsets: Iterable[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from .results_file import (
     ResultsFile,
     TrainingFile,
 )
+from .series import Series, series_json
 
 #: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"
@@ -44,6 +45,8 @@ def save_results_file(results: ResultsFile, path: str | os.PathLike) -> None:
         "provenance": results.provenance.model_dump(exclude_unset=True),
         "records": [record.model_dump(exclude_defaults=True) for record in results.records],
     }
+    if results.series:
+        content["series"] = {key: series_json(series) for key, series in results.series.items()}
     with atomic_write(path) as stream:
         stream.write(json_text(content))
 
@@ -149,8 +152,20 @@ def merge_results_files(files: Sequence[AnyFile]) -> AnyFile:
                     f"Two results to be merged differ for the same measurement ({record.key}). "
                     "Leave one out."
                 )
-    provenance = merge_provenance([results.provenance for results in files])
-    return type(first)(corpus=first.corpus, provenance=provenance, records=list(records.values()))
+    return type(first)(
+        corpus=first.corpus,
+        provenance=merge_provenance([results.provenance for results in files]),
+        records=list(records.values()),
+        series=merge_series(files),
+    )
+
+
+def merge_series(files: Iterable[ResultsFile]) -> dict[str, Series]:
+    """Return the series of the checkpoints of several results files."""
+    series: dict[str, Series] = {}
+    for results in files:
+        series |= results.series
+    return series
 
 
 def merge_provenance(origins: Sequence[Provenance]) -> Provenance:

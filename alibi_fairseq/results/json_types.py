@@ -20,6 +20,9 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Scalar = bool | Annotated[int, Field(gt=-(2**63), lt=2**63)] | float | str | None
 Date = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
+#: Configuration of a dataclass whose values results files have.
+STORED = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -44,10 +47,10 @@ def parse_json(model: type[T], content: object, source: str) -> T:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise UserInputError(f"{source}: {_first_problem(error)}.") from error
+        raise UserInputError(f"{source}: {first_problem(error)}.") from error
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     """Describe the first problem that pydantic found."""
     problem = error.errors(include_url=False)[0]
     path = ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator
 
 from .json_types import (
     Date,
@@ -16,6 +18,15 @@ from .json_types import (
     StrictObject,
 )
 from .record import Benchmark, Measurement, ProbeMeasurement, Validation
+from .series import Series, read_series
+
+
+def _read_series(content: object) -> Series:
+    """Return the series that JSON describes, which strict validation would reject."""
+    return content if isinstance(content, Series) else read_series(content, "series")
+
+
+StoredSeries = Annotated[Series, BeforeValidator(_read_series)]
 
 
 class Hardware(JsonObject):
@@ -53,6 +64,8 @@ class ResultsFile(StrictObject):
     Attributes:
         kind: kind of its records.
         corpus: name of the text.
+        series: how the models were trained, by the hash of the checkpoint; of a ``training``, whose
+            checkpoints change, by ``training``.
     """
 
     kind: ClassVar[str]
@@ -60,6 +73,7 @@ class ResultsFile(StrictObject):
     corpus: NonEmptyStr
     provenance: Provenance
     records: list[Any]
+    series: dict[str, StoredSeries] = {}
 
 
 class EvaluationFile(ResultsFile):
@@ -81,6 +95,11 @@ class TrainingFile(ResultsFile):
 
     kind = "training"
     records: list[Validation]
+
+    @property
+    def own_series(self) -> Series | None:
+        """How the model was trained; None in a file of an earlier release."""
+        return self.series.get(self.kind)
 
 
 class BenchmarkFile(ResultsFile):

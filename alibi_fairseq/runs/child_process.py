@@ -55,7 +55,7 @@ class ChildProcess:
     @property
     def command_line(self) -> str:
         """Command line as typed in the repository."""
-        return shlex.join(["python", *self.argv[1:]])
+        return shlex.join(["python" if word == sys.executable else word for word in self.argv])
 
     def run(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Run the command to its end.

@@ -44,7 +44,7 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG of linux/prctl.h
 if os.getppid() != parent:  # it ended before the line above
     sys.exit(128 + signal.SIGTERM)
-os.execv(command[0], command)
+os.execvp(command[0], command)
 """
 
 
@@ -84,10 +84,12 @@ class StopRequest:
         """Record a signal (signal handler)."""
         if self.signal is None:
             self.signal = signal.Signals(number)
-        if self.count == 0 or number == signal.SIGINT:
-            self.count += 1
+        repeated = self.count > 0 and number != signal.SIGINT
         if number == signal.SIGHUP:
             leave_terminal()
+        if repeated:
+            return
+        self.count += 1
         print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
 
     def request(self) -> None:
@@ -197,7 +199,8 @@ def _send_stop_signal(pid: int, number: signal.Signals) -> None:
             return
         process = psutil.Process(pid)
         workers = [process]
-        if TORCHRUN in process.cmdline():
+        # Not of the launcher of several nodes, which passes the signal on to each node.
+        if process.cmdline()[1:3] == ["-m", TORCHRUN]:
             workers = process.children()
         for worker in workers:
             worker.send_signal(number)

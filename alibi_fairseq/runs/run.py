@@ -26,6 +26,7 @@ from ..completion_marker import (
 )
 from ..errors import UserInputError
 from ..results.files import TRAINING_FILE, load_training
+from . import nodes
 from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .eval_step import EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot
@@ -53,6 +54,8 @@ class Run:
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
         launcher: interpreter arguments in front of the training command, such as torchrun's.
+        node_launcher: command that executes the training command on each node, if there are
+            several.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
     """
@@ -69,19 +72,27 @@ class Run:
     checkpoint_updates: tuple[int, ...] = ()
     final_checkpoint: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
+    node_launcher: tuple[str, ...] = field(default=(), repr=False)
     may_diverge: bool = False
 
-    def commands(self) -> list[ChildProcess]:
-        """Return the commands that train and evaluate the model, in order."""
-        commands = [self.training_command(updates) for updates in self._update_counts]
+    def unfinished_commands(self) -> list[ChildProcess]:
+        """Return the commands that are left to train and evaluate the model, in order."""
+        commands = [self.training_command(updates) for updates in self._missing_update_counts()]
         for step in self.eval_steps:
-            commands.append(step.command(self.model_of(step)))
+            model = self.model_of(step)
+            if not step.is_complete(model):
+                commands.append(step.command(model))
         return commands
 
     def training_command(self, updates: int) -> ChildProcess:
         """Build the command that trains, or resumes, up to a number of updates."""
         python, *module = ALIBI
-        argv = [python, *self.launcher, *module, "train", self.data]
+        argv = [*self.node_launcher, python]
+        if self.node_launcher:
+            argv += ["-m", nodes.MODULE, *self.launcher, *module]
+        else:
+            argv += [*self.launcher, *module]
+        argv += ["train", self.data]
         argv += self.flags
         argv += ["--save-dir", str(self.folder)]
         if updates != self.updates:
@@ -132,6 +143,16 @@ class Run:
         return [trial for trial in self.trials if not trial.is_complete]
 
     @property
+    def is_trained(self) -> bool:
+        """True if the training is complete. Requires prepared data."""
+        return not self._missing_update_counts()
+
+    @property
+    def has_sliding_windows(self) -> bool:
+        """True if an evaluation has overlapping windows, and can take hours."""
+        return any(stride is not None for step in self.eval_steps for stride in step.config.strides)
+
+    @property
     def is_complete(self) -> bool:
         """True if the run and its trials are complete. Requires prepared data."""
         if self.diverged:
@@ -139,7 +160,7 @@ class Run:
         # Until its trials are complete, the learning rate of the run is not known.
         if self.unfinished_trials:
             return False
-        if self._missing_update_counts():
+        if not self.is_trained:
             return False
         return all(step.is_complete(self.model_of(step)) for step in self.eval_steps)
 

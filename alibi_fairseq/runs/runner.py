@@ -39,8 +39,23 @@ class Experiment(Protocol):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs of each run on a machine with GPUs. 0: runs use the CPU."""
+        """Number of GPUs of each run on each of its nodes with GPUs. 0: runs use the CPU."""
         return 1
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of each run."""
+        return 1
+
+    @property
+    def processes(self) -> int:
+        """Number of training processes of each run on each of its nodes."""
+        return 1
+
+    @property
+    def memory_gb(self) -> int | None:
+        """Main memory of each process in 10⁹ bytes; None: what SLURM gives by default."""
+        return None
 
     @property
     def prepared(self) -> bool:
@@ -98,7 +113,7 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         run_count = len(runs) + len(all_trials(runs))
         slots = make_slots(run_count, experiment.gpus, experiment.threads, parallel)
         print(describe_slots(slots))
-        completed = run_count - len(items)
+        completed = run_count - len(with_unfinished_trials(unfinished))
         try:
             run_all(items, slots, completed)
         except (Stopped, CommandFailedError) as error:
@@ -108,6 +123,13 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
                 print(progress_of(experiment.runs), file=sys.stderr)
             raise
         experiment.report()
+
+
+def unfinished_runs(experiment: Experiment) -> list[Run]:
+    """Return the runs that are not complete. Without prepared data, this is all runs."""
+    if not experiment.prepared:
+        return list(experiment.runs)
+    return [run for run in experiment.runs if not run.is_complete]
 
 
 def all_trials(runs: Iterable[Run]) -> list[Run]:
@@ -140,8 +162,15 @@ def with_unfinished_trials(runs: Iterable[Run]) -> list[Run]:
     return list(ordered.values())
 
 
+def evaluates_separately(experiment: Experiment) -> bool:
+    """Return True if runs use several GPUs. An evaluation, which uses one, would waste the rest."""
+    return experiment.gpus * experiment.nodes > 1
+
+
 def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkItem]:
     """Return the work items of runs and their unfinished trials, in order."""
+    if evaluates_separately(experiment):
+        return _make_separate_work_items(runs)
     items = []
     for run in with_unfinished_trials(runs):
         trial_names = tuple(trial.name for trial in run.unfinished_trials)
@@ -151,6 +180,28 @@ def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkIte
             execute = partial(_execute_by_name, experiment, run.name)
         items.append(WorkItem(run.name, execute, run.updates, after=trial_names))
     return items
+
+
+def _make_separate_work_items(runs: Iterable[Run]) -> list[WorkItem]:
+    """Return a work item for each training, and one for the evaluations of each model.
+
+    Evaluations of minutes come right after the training. Those that can take hours come last, when
+    no training waits for all GPUs.
+    """
+    items = []
+    last = []
+    for run in runs:
+        after: tuple[str, ...] = ()
+        if not run.is_trained:
+            items.append(WorkItem(run.name, run.train, run.updates))
+            after = (run.name,)
+        title = f"evaluation of {run.name}"
+        evaluation = WorkItem(title, run.evaluate, updates=0, after=after, one_gpu=True)
+        if run.has_sliding_windows:
+            last.append(evaluation)
+        else:
+            items.append(evaluation)
+    return items + last
 
 
 def _execute_by_name(experiment: Experiment, name: str, slot: Slot) -> None:
@@ -190,8 +241,9 @@ def run_with_exit_code(work: Callable[[], object]) -> int:
 
 
 def format_dry_run(experiment: Experiment) -> str:
-    """Return all commands of an experiment in order, and the number of training tokens."""
-    runs = experiment.runs
+    """Return the commands that an experiment still executes, and its number of training tokens."""
+    all_runs = experiment.runs
+    runs = unfinished_runs(experiment)
     ordered = with_unfinished_trials(runs)
     lines = list(experiment.dry_run_header())
     for number, run in enumerate(ordered, 1):
@@ -199,12 +251,16 @@ def format_dry_run(experiment: Experiment) -> str:
         if run.unfinished_trials:
             title += " (--lr: the best of its trials)"
         lines.append(title)
-        for command in run.commands():
+        for command in run.unfinished_commands():
             lines.append(command.command_line)
         lines.append("")
     lines += experiment.dry_run_footer()
-    tokens = sum(run.tokens for run in runs)
-    total = f"{len(runs)} runs of {tokens:,} tokens in total"
+    if len(runs) < len(all_runs):
+        complete = len(all_runs) - len(runs)
+        lines.append(f"{complete} of {len(all_runs)} runs already complete.")
+    tokens = sum(run.tokens for run in runs if not run.is_trained)
+    plural = "" if len(runs) == 1 else "s"
+    total = f"{len(runs)} run{plural} of {tokens:,} tokens in total"
     trials = [trial for trial in all_trials(runs) if not trial.is_complete]
     if trials:
         trial_tokens = sum(trial.tokens for trial in trials)

@@ -13,24 +13,27 @@ from tqdm import tqdm
 from ..errors import UserInputError
 from .child_process import CommandFailedError
 from .execution import POLL_SECONDS, Slot, Stopped, stop_requests
+from .slots import SlotPool
 from .torchrun import BAD_INPUT
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """Run or trial to execute.
+    """Run, trial, or evaluation of a run to execute.
 
     Attributes:
         name: name of the run.
         execute: function that executes it in a slot.
         updates: number of updates, from which the remaining time is estimated.
         after: names of the work items that must be complete before this one starts.
+        one_gpu: True if it uses a single GPU of a slot.
     """
 
     name: str
     execute: Callable[[Slot], None]
     updates: int = 1
     after: tuple[str, ...] = ()
+    one_gpu: bool = False
 
 
 @dataclass
@@ -137,7 +140,7 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot], completed: int = 0
     """
     log = _ProgressLog(items, completed)
     failures = _Failures(len(items))
-    if len(slots) > 1:
+    if len(slots) > 1 or any(item.one_gpu for item in items):
         _run_concurrently(items, slots, log, failures)
     else:
         for item in items:
@@ -157,30 +160,32 @@ def run_all(items: Sequence[WorkItem], slots: Sequence[Slot], completed: int = 0
 def _run_concurrently(
     items: Sequence[WorkItem], slots: Sequence[Slot], log: _ProgressLog, failures: _Failures
 ) -> None:
-    """Run work items in threads, one per slot.
+    """Run work items in threads, each in a slot or on one GPU of a slot.
 
     Raises:
         Stopped: as :func:`run_all`.
     """
     waiting = list(items)
-    free_slots = list(slots)
+    free_slots = SlotPool(slots)
     finished: set[str] = set()
-    running: dict[Future, tuple[WorkItem, Slot]] = {}
+    running: dict[Future, tuple[WorkItem, int, Slot]] = {}
     errors: list[BaseException] = []
-    with stop_requests() as stop, ThreadPoolExecutor(len(slots)) as pool:
+    with stop_requests() as stop, ThreadPoolExecutor(len(items)) as pool:
         while running or (waiting and not stop.count):
             waiting = [item for item in waiting if not failures.skip(item)]
             ready = [item for item in waiting if finished.issuperset(item.after)]
-            while ready and free_slots and not stop.count:
-                item = ready.pop(0)
-                slot = free_slots.pop(0)
+            for item in ready:
+                taken = None if stop.count else free_slots.take(item.one_gpu)
+                if taken is None:
+                    break  # in order, so that a run never waits for later evaluations
+                index, slot = taken
                 waiting.remove(item)
                 log.start(item)
                 future = pool.submit(item.execute, replace(slot, stop=stop))
-                running[future] = (item, slot)
+                running[future] = (item, index, slot)
             for future in wait(running, POLL_SECONDS, FIRST_COMPLETED).done:
-                item, slot = running.pop(future)
-                free_slots.append(slot)
+                item, index, slot = running.pop(future)
+                free_slots.give_back(index, slot)
                 error = future.exception()
                 if error is None:
                     finished.add(item.name)

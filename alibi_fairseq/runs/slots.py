@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 from ..machine import cores
 from .execution import Slot
+
+GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def make_slots(
@@ -19,7 +22,7 @@ def make_slots(
         run_count: number of runs and trials, complete or not. If the number of threads depended on
             the unfinished ones, a resumed run would not have bitwise identical results to an
             uninterrupted one.
-        gpus: number of GPUs of each run on a machine with GPUs. 0: runs use the CPU.
+        gpus: number of this machine's GPUs that each run uses. 0: runs use the CPU.
         threads: number of threads of each run on a CPU (default: an equal division of the cores).
         parallel: number of slots (default: as many as the machine has GPUs or cores for).
     """
@@ -46,17 +49,59 @@ def describe_slots(slots: Sequence[Slot]) -> str:
         return f"{number} at a time on the CPU, with {threads} thread{plural} each."
     devices: dict[str, None] = {}
     for slot in slots:
-        devices[slot.environment["CUDA_VISIBLE_DEVICES"]] = None
+        devices[slot.environment[GPUS_VARIABLE]] = None
     return f"{number} at a time on the GPUs {'; '.join(devices)}."
 
 
 def _gpu_slots(parallel: int, gpus_per_slot: int, gpu_count: int) -> list[Slot]:
     """Assign GPUs to slots in turn. If there are too few, slots share them."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get(GPUS_VARIABLE)
     devices = visible.split(",") if visible else [str(index) for index in range(gpu_count)]
     next_devices = cycle(devices)
     slots = []
     for _ in range(parallel):
         assigned = ",".join(islice(next_devices, gpus_per_slot))
-        slots.append(Slot({"CUDA_VISIBLE_DEVICES": assigned}))
+        slots.append(Slot({GPUS_VARIABLE: assigned}))
     return slots
+
+
+@dataclass
+class SlotPool:
+    """Slots that concurrent work takes and gives back, whole or a single GPU of one.
+
+    Attributes:
+        slots: all slots.
+    """
+
+    slots: Sequence[Slot]
+    _free_devices: list[list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._free_devices = [_devices(slot) for slot in self.slots]
+
+    def take(self, one_gpu: bool) -> tuple[int, Slot] | None:
+        """Return the index of a slot, and that slot, or the part of it with one GPU.
+
+        None: nothing is free. A single GPU is taken from the slot with the fewest free ones, so
+        that others stay whole.
+        """
+        by_free_devices = sorted(range(len(self.slots)), key=lambda i: len(self._free_devices[i]))
+        for index in by_free_devices:
+            slot = self.slots[index]
+            free = self._free_devices[index]
+            count = len(_devices(slot))
+            if len(free) == count and (count == 1 or not one_gpu):
+                free.clear()
+                return index, slot
+            if free and one_gpu:
+                return index, Slot({GPUS_VARIABLE: free.pop(0)})
+        return None
+
+    def give_back(self, index: int, slot: Slot) -> None:
+        """Make what :meth:`take` returned free again."""
+        self._free_devices[index] += _devices(slot)
+
+
+def _devices(slot: Slot) -> list[str]:
+    """Return the GPUs of a slot. The cores of a CPU are one device."""
+    return slot.environment.get(GPUS_VARIABLE, "cpu").split(",")

@@ -1,7 +1,8 @@
 """Submission of an experiment as SLURM jobs, with the library submitit.
 
 One job prepares the data, one executes each learning-rate trial, one trains and evaluates each
-model, and one writes the report. Each stage is a job array, and ``--dependency`` lets it wait for
+model, and one writes the report. If a training uses several GPUs, a separate job with one GPU
+evaluates its model. Each stage is a job array, and ``--dependency`` lets it wait for
 the stage before. A job is the user's command with ``--job NAME``. It uses the same completion
 markers and locks as work on one machine, so either can resume the other. A job that SLURM warns
 before its time is up saves and requeues itself.
@@ -14,28 +15,36 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from .child_process import ALIBI
 from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
-from .runner import Experiment, all_trials, run_with_exit_code
+from .nodes import CONTAINER
+from .runner import (
+    Experiment,
+    all_trials,
+    evaluates_separately,
+    run_with_exit_code,
+    unfinished_runs,
+)
 from .slots import make_slots
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING_SECONDS = 180
 #: Signal of that warning. All processes that we start handle or ignore it from the beginning.
 WARNING_SIGNAL = "USR1"
-#: Options of ``sbatch`` unless the user overrides them.
-DEFAULT_OPTIONS = {"time": "24:00:00", "cpus-per-task": 4}
+TIME_LIMIT = "24:00:00"
+#: CPU cores of a job, and of each process of a training with several, as in scripts/train.sbatch.
+MINIMUM_CORES = 4
+CORES_PER_PROCESS = 2
 GPU_OPTION = "gpus-per-node"
 #: Number of jobs of a stage that run at the same time, unless the user sets it.
 MAX_PARALLEL_JOBS = 256
 #: Environment variables that describe the Python environment of a cluster (docs/cluster.md).
 MODULES = "ALIBI_MODULES"
 CONDA = "ALIBI_CONDA_ENV"
-CONTAINER = "ALIBI_CONTAINER"
 
 
 @dataclass(frozen=True)
@@ -45,28 +54,45 @@ class Stage:
     Attributes:
         title: what the jobs do, such as ``tuning``.
         jobs: job names, as :func:`run_job` takes them.
-        gpus: number of GPUs of each job.
+        gpus: number of GPUs of each job on each node.
+        nodes: number of nodes of each job.
+        processes: number of processes of each job on each node.
+        memory_gb: main memory of each process; None: SLURM's default.
     """
 
     title: str
     jobs: list[str]
     gpus: int = 0
+    nodes: int = 1
+    processes: int = 1
+    memory_gb: int | None = None
 
 
 def make_stages(experiment: Experiment) -> list[Stage]:
     """Return the jobs that complete an experiment."""
-    runs = list(experiment.runs)
-    if experiment.prepared:
-        runs = [run for run in runs if not run.is_complete]
+    runs = unfinished_runs(experiment)
     trial_jobs = [f"run:{trial.name}" for trial in all_trials(runs) if not trial.is_complete]
-    run_jobs = [f"run:{run.name}" for run in runs]
-    stages = [
-        # Also of prepared data, because this job checks that its settings are still the same.
-        Stage("preparing the data", ["prepare"]),
-        Stage("tuning", trial_jobs, experiment.gpus),
-        Stage("training and evaluating", run_jobs, experiment.gpus),
-        Stage("reporting", ["report"]),
-    ]
+    tuning = Stage(
+        "tuning",
+        trial_jobs,
+        experiment.gpus,
+        experiment.nodes,
+        experiment.processes,
+        experiment.memory_gb,
+    )
+    # Also of prepared data, because this job checks that its settings are still the same.
+    stages = [Stage("preparing the data", ["prepare"]), tuning]
+    if evaluates_separately(experiment):
+        train_jobs = [f"train:{run.name}" for run in runs if not run.is_trained]
+        evaluate_jobs = [f"evaluate:{run.name}" for run in runs]
+        stages += [
+            replace(tuning, title="training", jobs=train_jobs),
+            Stage("evaluating", evaluate_jobs, gpus=1, memory_gb=experiment.memory_gb),
+        ]
+    else:
+        run_jobs = [f"run:{run.name}" for run in runs]
+        stages.append(replace(tuning, title="training and evaluating", jobs=run_jobs))
+    stages.append(Stage("reporting", ["report"]))
     return [stage for stage in stages if stage.jobs]
 
 
@@ -74,7 +100,7 @@ def run_job(experiment: Experiment, job: str) -> int:
     """Do the work of one job, and return an exit code as :func:`.runner.run_with_exit_code`.
 
     Args:
-        job: ``prepare``, ``run:NAME``, or ``report``.
+        job: ``prepare``, ``run:NAME``, ``train:NAME``, ``evaluate:NAME``, or ``report``.
     """
 
     def do_job() -> None:
@@ -110,11 +136,17 @@ def _check_complete(experiment: Experiment) -> None:
 
 
 def _execute_run(experiment: Experiment, job: str) -> None:
-    """Execute the run or trial of a job."""
+    """Execute the run or trial of a job, or its training or evaluations only."""
+    work, _, name = job.partition(":")
     runs = list(experiment.runs)
-    by_job = {f"run:{run.name}": run for run in (*runs, *all_trials(runs))}
-    slot = _job_slot(experiment.gpus)
-    by_job[job].execute(slot)
+    by_name = {run.name: run for run in (*runs, *all_trials(runs))}
+    run = by_name[name]
+    if work == "train":
+        run.train(_job_slot(experiment.gpus))
+    elif work == "evaluate":
+        run.evaluate(_job_slot(gpus=1))
+    else:
+        run.execute(_job_slot(experiment.gpus))
 
 
 def _job_slot(gpus: int) -> Slot:
@@ -160,16 +192,29 @@ def sbatch_options(
 
     Args:
         user_options: options for all jobs, such as ``{"partition": "gpu"}``. Those about GPUs apply
-            only to stages with GPUs, and ``gpus-per-node=0`` removes that option. A ``dependency``
-            is added to that on the stage before.
+            only to stages with GPUs, and ``gpus-per-node=0`` removes that option. ``gres=gpu`` or
+            ``gres=gpu:a100`` replaces it, with the number of GPUs. A ``dependency`` is added to
+            that on the stage before.
         previous_job: number of the job array of the stage before. Empty: this is the first stage.
     """
-    options: dict[str, object] = dict(DEFAULT_OPTIONS)
+    cores = MINIMUM_CORES
+    if stage.processes > 1:
+        cores = max(MINIMUM_CORES, CORES_PER_PROCESS * stage.processes)
+    options: dict[str, object] = {"time": TIME_LIMIT, "cpus-per-task": cores}
+    if stage.nodes > 1:
+        options |= {"nodes": stage.nodes, "ntasks-per-node": 1}
+    # The options of SLURM about memory exclude each other.
+    if stage.memory_gb and not any(name.startswith("mem") for name in user_options):
+        options["mem"] = f"{stage.memory_gb * stage.processes}G"
     if stage.gpus:
         options[GPU_OPTION] = stage.gpus
     for name, value in user_options.items():
         about_gpus = name.startswith(("gpu", "gres"))
-        if stage.gpus or not about_gpus:
+        if stage.gpus and name == "gres" and value.startswith("gpu"):
+            options.pop(GPU_OPTION, None)
+            last = value.rpartition(":")[2]
+            options[name] = value if last.isdigit() else f"{value}:{stage.gpus}"
+        elif stage.gpus or not about_gpus:
             options[name] = value
     if options.get(GPU_OPTION) == "0":
         del options[GPU_OPTION]
@@ -209,6 +254,9 @@ def submit(
             options = sbatch_options(stage, user_options, previous_job)
             parameters = _submitit_parameters(stage, options)
             parameters["array_parallelism"] = max_parallel_jobs or MAX_PARALLEL_JOBS
+            if stage.nodes > 1:
+                # One process, on the first node, starts the training on all of them (nodes.py).
+                parameters["srun_args"] = ["--overlap", "--nodes=1", "--ntasks=1"]
             executor = submitit.SlurmExecutor(logs / "%j", python=python)
             executor.update_parameters(**parameters)
             # Not at the end, where --job would be a text if the arguments contain "--".

@@ -1,14 +1,18 @@
 """Launcher of trainings with several processes or with restarts.
 
 ``python -m alibi_fairseq.runs.torchrun`` is torchrun, except that it exits with 2 if a training
-rejects its input.
+rejects its input, and with 75 if a signal stopped the training early, even one that only the
+processes of another node received.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+from pathlib import Path
 
-from ..errors import UserInputError
+from ..errors import EXIT_CODE_FILE, UserInputError
 
 MODULE = "alibi_fairseq.runs.torchrun"
 #: Exit code of a training that rejects its input.
@@ -39,7 +43,7 @@ def launcher_flags(
     if nodes < 1 or processes % nodes:
         raise UserInputError(
             f"{processes} processes cannot be divided evenly among {nodes} nodes. "
-            "Pass a multiple of --nnodes."
+            "Use a multiple of the number of nodes."
         )
     if nodes > 1 and not endpoint:
         raise UserInputError(
@@ -58,17 +62,22 @@ def launcher_flags(
 
 
 def main() -> None:
-    """Run torchrun; exit with 2, without its report, if a process exited with 2."""
+    """Run torchrun; exit with the code of a training that rejects its input or is stopped early."""
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    try:
-        run.main()
-    except ChildFailedError as error:
-        exit_codes = {failure.exitcode for failure in error.failures.values()}
-        if BAD_INPUT not in exit_codes:
-            raise
-        sys.exit(BAD_INPUT)
+    with tempfile.TemporaryDirectory() as folder:
+        exit_code_file = Path(folder) / "exit-code"
+        os.environ[EXIT_CODE_FILE] = str(exit_code_file)  # inherited by the workers
+        try:
+            run.main()
+        except ChildFailedError as error:
+            exit_codes = {failure.exitcode for failure in error.failures.values()}
+            if BAD_INPUT not in exit_codes:
+                raise
+            sys.exit(BAD_INPUT)
+        if exit_code_file.is_file():
+            sys.exit(int(exit_code_file.read_text()))
 
 
 if __name__ == "__main__":

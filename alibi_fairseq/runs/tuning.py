@@ -8,11 +8,12 @@ with the schedule of that shorter training and the first seed. The trials are co
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..completion_marker import CompletionMarker
+from ..completion_marker import CompletionMarker, read_json_if_present
 from ..errors import UserInputError
 from ..reporting import markdown
 from ..results.files import load_training
@@ -111,7 +112,49 @@ class TunedRun(Run):
         """Record the choice of the learning rate, then train as :meth:`.Run.train`."""
         if self.tuning is not None:
             self.tuning.record()
+            self._set_other_rate_aside()
         super().train(slot)
+
+    def check_settings(self) -> None:
+        """Raise UserInputError as :meth:`.Run.check_settings`, but not for another tuned rate."""
+        if self._replaced_rate() is None:
+            super().check_settings()
+
+    def _replaced_rate(self) -> str | None:
+        """Return the rate of the training in the folder, if trials now choose another one."""
+        existing = read_json_if_present(self._settings_file)
+        if self.tuning is None or self.tuning.outcome is None or existing is None:
+            return None
+        others, rate = _without_rate(existing)
+        own_others, own_rate = _without_rate(self.settings)
+        return rate if others == own_others and rate != own_rate else None
+
+    def _set_other_rate_aside(self) -> None:
+        """Rename the folder if it holds the training at a rate that is no longer the best one.
+
+        A rate that was added to ``--lr`` may be better. If its training was set aside earlier, it
+        gets the name of the run again.
+        """
+        replaced_rate = self._replaced_rate()
+        if replaced_rate is None:
+            return
+        _, rate = _without_rate(self.settings)
+        aside = self._folder_aside(replaced_rate)
+        os.replace(self.folder, aside)
+        print(f"{self.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
+        if self._folder_aside(rate).is_dir():
+            os.replace(self._folder_aside(rate), self.folder)
+
+    def _folder_aside(self, rate: str) -> Path:
+        """Return the folder of the training at a rate that is not the best one."""
+        return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
+
+
+def _without_rate(settings: dict) -> tuple[dict, str]:
+    """Return the settings of a run without its learning rate, and the rate."""
+    options = list(settings["options"])
+    rate = options.pop(options.index("--lr") + 1)
+    return {**settings, "options": options}, rate
 
 
 def _outcome(model: str, trials: Mapping[float, Run]) -> dict:

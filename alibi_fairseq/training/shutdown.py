@@ -24,11 +24,12 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from fairseq.distributed import utils as distributed_utils
 
-from ..errors import STOP_SIGNALS, STOPPED_EARLY, leave_terminal
+from ..errors import EXIT_CODE_FILE, STOP_SIGNALS, STOPPED_EARLY, leave_terminal
 from .progress import is_finished, note_update
 
 logger = logging.getLogger(__name__)
@@ -196,14 +197,14 @@ def validation_is_due(trainer, epochs) -> bool:
     return interval > 0 and updates % interval == 0
 
 
-def exit_code(
+def exit_if_stopped_early(
     request: TrainingStopHandler,
     saves: bool = True,
     environment: Mapping[str, str] = os.environ,
-) -> int:
-    """Return the exit code of a training command that ended without an exception.
+) -> None:
+    """Exit with code 75 if a signal stopped the training, or with 1 if nothing was saved.
 
-    A worker of torchrun exits with 0, since torchrun starts its workers again after any other code.
+    A worker of torchrun leaves the code to our launcher (``EXIT_CODE_FILE``), and returns.
 
     Args:
         request: the stop request of the command.
@@ -211,6 +212,10 @@ def exit_code(
         environment: environment variables of this process.
     """
     spawned = request.signal is not None and not request.training
-    if "TORCHELASTIC_RUN_ID" in environment or not (request.stopped_early or spawned):
-        return 0
-    return STOPPED_EARLY if saves else 1
+    if not (request.stopped_early or spawned):
+        return
+    code = STOPPED_EARLY if saves else 1
+    if "TORCHELASTIC_RUN_ID" not in environment:
+        raise SystemExit(code)
+    if EXIT_CODE_FILE in environment:
+        Path(environment[EXIT_CODE_FILE]).write_text(str(code))

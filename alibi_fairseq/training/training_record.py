@@ -28,6 +28,9 @@ from ..results.model import Model
 from ..results.provenance import collect_provenance, git_state, utc_time
 from ..results.record import MAX_BITS, Validation
 from ..results.results_file import Provenance, TrainingFile
+from ..results.series import STATE_KEY as SERIES_KEY
+from ..results.series import Series, series_json
+from .training_series import series_of_training
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ class TrainingRecord:
 
     Attributes:
         validations: one record per validation of a split.
+        series: how the model is trained; None if that is unknown.
         totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
             validation, saving and the first update after each start; ``timed_process_seconds``, the
@@ -66,6 +70,7 @@ class TrainingRecord:
         # Not at the first validation: the checkout may have another commit by then, but this
         # process has loaded its code.
         self._git = git_state() if trainer.is_data_parallel_master else None
+        self.series: Series | None = None
 
     @functools.cached_property
     def plugin(self) -> str | None:
@@ -83,6 +88,19 @@ class TrainingRecord:
                 "The plugin of this model was edited since its training began. Choose another "
                 "--save-dir, or undo the edit."
             )
+
+    def set_series(self, saved: dict | None) -> None:
+        """Find out how the model is trained, in the process that writes the record.
+
+        Args:
+            saved: series in the checkpoint from which the training resumes; None without one.
+        """
+        if not self.trainer.is_data_parallel_master:
+            return
+        try:
+            self.series = series_of_training(self.trainer, self.plugin, saved)
+        except Exception as error:
+            self._warn_once(f"{self._path} has no settings of the training ({error})")
 
     def updated(self, tokens: int) -> None:
         """Note the end of an update on a number of tokens in all processes."""
@@ -216,7 +234,12 @@ class TrainingRecord:
         self._provenance["seconds"] = round(self.totals["seconds"], 3)
         corpus = DataFolder.open(folder).corpus
         provenance = Provenance(**self._provenance)
-        return TrainingFile(corpus=corpus, provenance=provenance, records=self.validations)
+        return TrainingFile(
+            corpus=corpus,
+            provenance=provenance,
+            records=self.validations,
+            series={} if self.series is None else {TrainingFile.kind: self.series},
+        )
 
 
 def precision_of(common, device: torch.device) -> str:
@@ -261,6 +284,7 @@ def record_training(trainer, extra_state: dict | None) -> None:
     resumed = trainer.get_num_updates() > 0  # and not fine-tuned from another run's checkpoint
     state = (extra_state or {}).get(STATE_KEY) if resumed else None
     measurements = TrainingRecord(trainer, state)
+    measurements.set_series((extra_state or {}).get(SERIES_KEY) if resumed else None)
     update = trainer.train_step
     save = trainer.save_checkpoint
     valid_iterator = trainer.get_valid_iterator
@@ -292,7 +316,10 @@ def record_training(trainer, extra_state: dict | None) -> None:
             post_validate(model, stats, meters)
 
     def save_checkpoint(filename, state):
-        path = save(filename, state | {STATE_KEY: measurements.state()})
+        state = state | {STATE_KEY: measurements.state()}
+        if measurements.series is not None:
+            state[SERIES_KEY] = series_json(measurements.series)
+        path = save(filename, state)
         measurements.last = time.perf_counter()
         return path
 

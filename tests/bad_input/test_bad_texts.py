@@ -39,6 +39,11 @@ def inputs(tmp_path_factory) -> Path:
     shutil.copy(text, folder / "linked-folder")
     (folder / "linked-folder" / "more").symlink_to(folder / "books")
     (folder / "vocab.txt").write_text("the\ncat\n")
+    for name in ("news.jsonl", "news.jsonl.zst", "news.parquet", "part.gz", "stories.tar.gz"):
+        (folder / f"with-{name}").mkdir()
+        shutil.copy(text, folder / f"with-{name}")
+        (folder / f"with-{name}" / name).write_bytes(gzip.compress(b"A line.\n"))
+    (folder / "wikitext.parquet").write_bytes(b"PAR1\x15")
     return folder
 
 
@@ -49,6 +54,7 @@ def inputs(tmp_path_factory) -> Path:
         ("wikitext-103 --archive wikitext-103-v1.zip", "SHA-256"),
         ("wikitext-103 --from-folder text", "wiki.train.tokens"),
         ("wikitext-103 --from-folder books", "wiki.train.tokens is missing"),
+        ("wikitext-103 --archive wikitext.parquet", "If it is in .parquet, data-prep/wikitext-103"),
         ("bookcorpus text.txt", "not the Toronto BookCorpus"),
         # Damaged texts, and other formats and encodings.
         ("wikitext-103 --archive cut.zip --allow-other-text", "cut.zip is damaged"),
@@ -62,6 +68,11 @@ def inputs(tmp_path_factory) -> Path:
         ("text text.txt no-text.zip", "no-text.zip has no member *.txt"),
         ("bookcorpus books no-text.tar", "no-text.tar has no member *.txt"),
         ("text linked-folder", "more is a link to a folder"),
+        ("cc100-roberta text.txt with-news.jsonl", "with-news.jsonl/news.jsonl would be left out"),
+        ("cc100-roberta with-news.jsonl.zst", "news.jsonl.zst would be left out"),
+        ("cc100-roberta with-news.parquet", "news.parquet would be left out"),
+        ("text with-part.gz", "part.gz would be left out"),
+        ("bookcorpus with-stories.tar.gz", "stories.tar.gz would be left out"),
         ("text short.txt", "valid and test"),
         ("text equal-lines.txt", "left for test"),
         ("bookcorpus one", "left for train and test"),

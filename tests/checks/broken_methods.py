@@ -36,14 +36,40 @@ class Working(PositionMethod):
         return DistanceBias(self.config.num_heads)
 
 
-def rotate(x: Tensor, start: int) -> Tensor:
-    """Rotate pairs of features by their position."""
-    angles = torch.arange(start, start + x.shape[2], dtype=torch.float32)
-    cos = angles.cos()[:, None]
-    sin = angles.sin()[:, None]
+def rotate(x: Tensor, start: int, frequency: Tensor | float = 1.0) -> Tensor:
+    """Rotate pairs of features by their position times a frequency."""
+    positions = torch.arange(start, start + x.shape[2], dtype=torch.float32)
+    angles = positions[:, None] * frequency
+    cos = angles.cos()
+    sin = angles.sin()
     first, second = x.float().chunk(2, dim=-1)
     rotated = torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
     return rotated.to(x.dtype)
+
+
+def head_frequencies(heads: int) -> Tensor:
+    return 1.0 + torch.arange(heads).view(heads, 1, 1)
+
+
+class RotatesHeadsDifferently(PositionMethod):
+    """Rotation with a frequency per key head, correct for grouped heads."""
+
+    def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
+        key_frequencies = head_frequencies(self.config.num_key_value_heads)
+        group = self.config.num_heads // self.config.num_key_value_heads
+        query_frequencies = key_frequencies.repeat_interleave(group, dim=0)
+        return lambda q, k: (
+            rotate(q, start, query_frequencies),
+            rotate(k, start, key_frequencies),
+        )
+
+
+class TakesKeyHeadsForQueryHeads(PositionMethod):
+    """The same with a frequency per query head, wrong for grouped heads."""
+
+    def rotation(self, start: int, length: int, device: torch.device) -> Rotation:
+        frequencies = head_frequencies(self.config.num_heads)
+        return lambda q, k: (rotate(q, start, frequencies), rotate(k, start, frequencies))
 
 
 class ForgetsCachedTokens(PositionMethod):
@@ -99,6 +125,25 @@ class RootOfLearnedSlope(PositionMethod):
 
     def bias(self, layer: int, keys: int) -> ScoreBias:
         return RootBias(self)
+
+
+@dataclass(frozen=True)
+class LearnedBias(RelativeBias):
+    """Bias −slope·distance with learned slopes, which does not say so."""
+
+    method: ForgetsNeedsGrad
+
+    def at(self, distance: Tensor) -> Tensor:
+        return -self.method.slopes.view(-1, *[1] * distance.dim()) * distance
+
+
+class ForgetsNeedsGrad(PositionMethod):
+    def __init__(self, config):
+        super().__init__(config)
+        self.slopes = nn.Parameter(slopes_of(config.num_heads).flatten())
+
+    def bias(self, layer: int, keys: int) -> ScoreBias:
+        return LearnedBias(self)
 
 
 class HasUnusedParameter(Working):
@@ -164,7 +209,7 @@ class LayersDiffer(PositionMethod):
         return DistanceBias(self.config.num_heads) if layer == 1 else None
 
 
-WORKING = (Working, LayersDiffer)
+WORKING = (Working, LayersDiffer, RotatesHeadsDifferently)
 #: Method and the only check that fails.
 BROKEN = (
     (ForgetsCachedTokens, "cached decoding"),
@@ -172,8 +217,10 @@ BROKEN = (
     (RoundsPositions, "bf16"),
     (RootOfLearnedSlope, "gradients"),
     (HasUnusedParameter, "gradients"),
+    (ForgetsNeedsGrad, "gradients"),
     (TakesRowsForEqual, "left padding"),
     (CountsBackFromTheEnd, "documents"),
+    (TakesKeyHeadsForQueryHeads, "grouped heads"),
     (EndsWithoutAWord, "4 × training length"),
     (Overflows, "4 × training length"),
     (ForgetsTheScaleInEvaluation, "backends"),

@@ -16,6 +16,7 @@ BUILT_IN = sorted(METHODS)
 OPTIONS = [
     "alibi/alibi_slopes=trainable",
     "alibi/attention_window=5",
+    "learned/clamp_learned_positions=true",
     "fox+alibi+fire/attention_window=0+7",
     "rotary+rotary+none",
     "rotary/rotary_scaling=yarn:4",

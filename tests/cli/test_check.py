@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import pytest
 from commands import ROOT, as_process
 
 from alibi_fairseq import cli
+from alibi_fairseq.cli.check import default_methods
+from alibi_fairseq.positions import METHODS, PositionMethod, option
 
 #: Embeddings of the first row's positions, which are wrong for rows of different lengths.
 BROKEN = """
@@ -68,6 +71,21 @@ def test_table_is_written(name, tmp_path, capsys, uncompiled_flex):
         assert r"\begin{tabular}" in written
         assert "alibi/alibi\\_scale=2 &" in written
     assert "Learned positions are limited to the training length of 32 tokens" in written
+
+
+@dataclass(frozen=True)
+class SwitchedOptions:
+    learnable: bool = option("learn the slopes", True)
+    exponent: float = option("power of the distance", 0.5)
+
+
+class Switched(PositionMethod):
+    Options = SwitchedOptions
+
+
+def test_default_checks_both_values_of_a_switch(monkeypatch):
+    monkeypatch.setitem(METHODS, "switched", Switched)
+    assert default_methods() == ["switched", "switched/learnable=false"]
 
 
 def test_unknown_method_is_rejected(capsys):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from commands import PACKAGE, SHORT, as_process
+from commands import PACKAGE, SHORT, as_process, in_process
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli.models import layer_parameters
@@ -88,6 +88,25 @@ class TestFairseqCommands:
         flags += ["--max-len-b", 24, "--beam", 2, "--sample-break-mode", "eos"]
         return list(map(str, flags))
 
+    @pytest.fixture(scope="class")
+    def stock_checkpoint(self, data_bin, tmp_path_factory):
+        """Return a checkpoint of fairseq's own model."""
+        folder = tmp_path_factory.mktemp("stock")
+        in_process("train", data_bin, *SHORT, "--arch", "transformer_lm", "--save-dir", folder)
+        return folder / "checkpoint_last.pt"
+
+    @pytest.fixture(scope="class")
+    def data_with_empty_lines(self, data_bin, tmp_path_factory):
+        """Return a split whose lines are empty, short, or longer than --max-len-b."""
+        folder = tmp_path_factory.mktemp("empty-lines")
+        lines = ["", "w1 w2", " ".join(["w3"] * 14)] * 8
+        (folder / "test.txt").write_text("\n".join(lines) + "\n")
+        in_process(
+            *("preprocess", "--only-source", "--srcdict", data_bin / "dict.txt", "--workers", 1),
+            *("--testpref", folder / "test.txt", "--destdir", folder / "data-bin"),
+        )
+        return folder / "data-bin"
+
     def test_generate(self, decoding, capsys):
         assert cli.main(["generate", *decoding, "--batch-size", "4"]) == 0
         scores = [
@@ -95,6 +114,27 @@ class TestFairseqCommands:
         ]
         assert len(scores) >= 16
         assert all(math.isfinite(float(score)) for score in scores)
+
+    @pytest.mark.ci
+    @pytest.mark.parametrize(
+        ("model", "mode"), [("ours", "none"), ("ours", "eos"), ("stock", "eos")]
+    )
+    def test_generate_continues_data_with_empty_lines(
+        self, checkpoint, stock_checkpoint, data_with_empty_lines, model, mode, capsys
+    ):
+        """Plain fairseq finishes: whoever prepared the data typed none of its rows."""
+        path = {"ours": checkpoint, "stock": stock_checkpoint}[model]
+        flags = [data_with_empty_lines, "--path", path, "--task", "language_modeling", "--cpu"]
+        flags += ["--tokens-per-sample", 16, "--sample-break-mode", mode, "--beam", 1]
+        flags += ["--max-len-b", 12, "--gen-subset", "test", "--batch-size", 4]
+        for prefix_size in ("0", "8"):
+            command = ["generate", *map(str, flags), "--prefix-size", prefix_size]
+            assert cli.main(command) == 0
+            lines = capsys.readouterr().out.splitlines()
+            rows = {line.split("\t")[0][2:] for line in lines if line.startswith("S-")}
+            hypotheses = {line.split("\t")[0][2:] for line in lines if line.startswith("H-")}
+            assert len(rows) >= 10
+            assert hypotheses == rows
 
     def test_interactive(self, decoding, tmp_path, capsys):
         (tmp_path / "input").write_text("w1 w2\nw3 w4 w5\n")

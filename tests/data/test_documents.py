@@ -22,6 +22,7 @@ from alibi_fairseq.data.shuffling import (
     read_documents,
     write_sorted_chunks,
 )
+from alibi_fairseq.data.sources import text_files
 from alibi_fairseq.errors import UserInputError
 
 LINES = st.lists(
@@ -78,6 +79,21 @@ def test_documents_end_with_their_archive_member(tmp_path):
     offsets, documents = zip(*read_documents(tmp_path / "books.tar.xz"))
     assert documents == (b"one\ntwo\n", b"three\n", b"four\n")
     assert len(set(offsets)) == 3
+
+
+def test_compressed_tars_named_like_files_are_read(tmp_path):
+    """OpenWebText comes as tar archives of one text per page, named urlsf_subset00-1_data.xz."""
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for number in range(3):
+        (pages / f"{number}.txt").write_text(f"Page {number}.\n")
+    folder = tmp_path / "openwebtext"
+    folder.mkdir()
+    tarred(pages, tmp_path / "pages.tar.xz").rename(folder / "urlsf_subset00-1_data.xz")
+    (folder / "more.txt").write_text("More.\n")
+    more, archive = text_files([folder])
+    assert [more.name, archive.name] == ["more.txt", "urlsf_subset00-1_data.xz"]
+    assert sorted(texts_of(archive)) == [f"Page {number}.\n" for number in range(3)]
 
 
 def test_zip_members_of_one_name_are_all_read(tmp_path):

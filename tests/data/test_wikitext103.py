@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+from types import SimpleNamespace
 
 import pytest
+from commands import ROOT
 from fairseq.data import Dictionary
 from preparations import stored, wikitext_files, wikitext_zip
 
@@ -75,8 +79,9 @@ def test_manifest_never_names_other_text_wikitext(prepared):
     assert "wikitext" not in written.replace("-", "").replace("_", "")
 
 
-def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, monkeypatch):
-    """Replace the published sizes with the sizes of the small text."""
+@pytest.fixture
+def small_sizes(archive, monkeypatch):
+    """Replace the published lines and tokens with those of the small text."""
     folder = archive.parent / "text"
     lines = {}
     tokens = {}
@@ -86,6 +91,10 @@ def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, m
         tokens[split] = counts["tokens"]
     monkeypatch.setattr(wikitext103, "LINES", lines)
     monkeypatch.setattr(wikitext103, "TOKENS", tokens)
+
+
+@pytest.mark.usefixtures("small_sizes")
+def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, monkeypatch):
     monkeypatch.setattr(wikitext103, "URL", archive.as_uri())
     with pytest.raises(UserInputError, match=r"invalid hash value.* with --archive FILE"):
         prepare_corpus(WikiText103(), tmp_path / "out")
@@ -104,3 +113,42 @@ def test_genuine_wikitext_is_downloaded_and_named(prepared, archive, tmp_path, m
     assert manifest["dictionary"]["entries"] == entries
     _, done = prepare_corpus(WikiText103(archive), tmp_path / "out")
     assert not done
+
+
+@pytest.fixture
+def hugging_face(archive, monkeypatch):
+    """Return the rows of the text by split, as Hugging Face has them, and fake its library."""
+    splits = {"train": "train", "validation": "valid", "test": "test"}
+    rows = {}
+    for name, split in splits.items():
+        text = (archive.parent / "text" / f"wiki.{split}.tokens").read_text(encoding="utf-8")
+        lines = text.splitlines(keepends=True)
+        rows[name] = [{"text": line if line.strip() else ""} for line in lines]
+    library = SimpleNamespace(load_dataset=lambda path, config, split: rows[split])
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    return rows
+
+
+@pytest.mark.usefixtures("small_sizes", "hugging_face")
+def test_documented_export_from_hugging_face_is_genuine(prepared, tmp_path, monkeypatch):
+    out, manifest = prepared
+    monkeypatch.setattr(wikitext103, "DICTIONARY", manifest["dictionary"]["entries"])
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "data-prep" / "wikitext-103" / "README.md").read_text(encoding="utf-8")
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
+    described, _ = prepare_corpus(WikiText103(from_folder="wikitext-103"), tmp_path / "out")
+    assert described["corpus"] == "wikitext-103"
+    for name in ("train.bin", "valid.bin", "test.bin", "dict.txt"):
+        expected = (out / "data-bin" / name).read_bytes()
+        assert (tmp_path / "out" / "data-bin" / name).read_bytes() == expected
+
+
+@pytest.mark.usefixtures("small_sizes")
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_export_with_other_line_ends_is_told_how_to_repair(hugging_face, tmp_path, end):
+    for name, split in (("train", "train"), ("validation", "valid"), ("test", "test")):
+        text = end.join(row["text"] for row in hugging_face[name])
+        (tmp_path / f"wiki.{split}.tokens").write_text(text, encoding="utf-8")
+    with pytest.raises(UserInputError, match="Write each row of an export as one line") as error:
+        prepare_corpus(WikiText103(from_folder=tmp_path), tmp_path / "out")
+    assert "--allow-other-text" not in str(error.value)

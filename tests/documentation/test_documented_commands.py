@@ -161,4 +161,5 @@ def check_fairseq_options(command: str, arguments: list[str]) -> None:
         known |= options_of(task_parser)
     given = {word.partition("=")[0] for word in arguments if re.match("--[a-z]", word)}
     # fairseq adds the options of optimizers and schedules after it has parsed their names.
-    assert given - known <= {"--warmup-updates", "--adam-betas"}
+    cosine = {"--t-mult", "--lr-period-updates", "--lr-shrink", "--warmup-init-lr", "--min-lr"}
+    assert given - known <= {"--warmup-updates", "--adam-betas", *cosine}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 import yaml
 from paper.configurations import ONE_OF_EACH, from_flags, from_yaml
 
-from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
+from alibi_fairseq.cli import main
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags, with_run_config
 
 #: Overlays for other machines, and the GPUs of all nodes together.
 OVERLAY_GPUS = {"1_gpu": 1, "8_gpus": 8, "4x8_slurm": 32}
@@ -94,6 +97,31 @@ def test_overlays_keep_tokens_per_update(world):
         assert values["distributed_training"]["distributed_world_size"] == gpus
         assert sequences <= batch.sequences
         assert gpus * passes * sequences * length == batch.tokens_per_update, path
+
+
+def test_overlays_for_80_gb_keep_tokens_per_update():
+    for path, recipe in RECIPES.items():
+        adapted = with_run_config(recipe, "80gb")
+        assert adapted.batch.tokens_per_update == recipe.batch.tokens_per_update, path
+        assert adapted.batch.sequences > recipe.batch.sequences, path
+        words = flags(adapted.settings())
+        assert "--bf16" in words
+        assert not [word for word in words if "fp16" in word]
+        assert "--bf16" not in flags(adapted.settings(1, cpu=True))
+        other_settings = {"common", "dataset", "optimization", "distributed_training"}
+        for group in recipe.settings().keys() - other_settings:
+            assert adapted.settings()[group] == recipe.settings()[group]
+    with pytest.raises(UserInputError, match="Choose from 1_gpu, "):
+        with_run_config(RECIPES["bookcorpus/alibi-512"], "96gb")
+
+
+def test_overlay_of_launch_is_that_of_hydra(capsys):
+    name = "wikitext-103/alibi-2048"
+    words = ["--run-config", "80gb", "--gpus", "1", name, "DATA", "--save-dir", "checkpoints"]
+    assert main(["launch", "--dry-run", *words]) == 0
+    command = shlex.split(capsys.readouterr().out)
+    by_hydra = from_yaml("wikitext-103", "alibi-2048", "+run_config=80gb_2048")
+    assert from_flags(command[command.index("train") + 1 : -2]) == by_hydra
 
 
 def test_hydra_applies_overlays():

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper.cost import RunCost, cost_table, run_cost, stated_number
-from alibi_fairseq.paper.recipe import RECIPES
+from alibi_fairseq.paper.cost import (
+    RunCost,
+    cost_table,
+    evaluation_hours,
+    h200_training_hours,
+    run_cost,
+    stated_number,
+)
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES
+from alibi_fairseq.paper.trainings import trainings_for
 
 
 @pytest.mark.parametrize("path", ["wikitext-103/alibi-512", "bookcorpus/sinusoidal-3072"])
@@ -53,12 +64,55 @@ def test_checkpoints_have_weights_and_optimizer_state(path, gigabytes):
 
 
 def test_unknown_cost_makes_total_unknown():
-    known = RunCost("a", 8, 100.0, 2.0)
-    unknown = RunCost("b", 0, None, 3.0)
+    known = RunCost("a", 8, 100.0, 2.0, evaluation_hours=1.0, h200_hours=20.0)
+    unknown = RunCost("b", 0, None, 3.0, evaluation_hours=6.0)
     rows = cells_of(cost_table([known, unknown]))
-    assert rows[1] == ["a", "8", "100", "12", "2"]
-    assert rows[2] == ["b", "CPU", "–", "–", "3"]
-    assert rows[3] == ["total", "", "–", "–", "5"]
+    assert rows[1] == ["a", "8", "100", "12", "20", "1", "2"]
+    assert rows[2] == ["b", "CPU", "–", "–", "–", "6", "3"]
+    assert rows[3] == ["total", "", "–", "–", "–", "7", "5"]
+
+
+def test_h200_hours_follow_from_measured_steps():
+    """Whole passes of 9,216 tokens take 78.8 ms at 512 tokens and 98.1 ms at 3,072."""
+    short = RECIPES["wikitext-103/alibi-512"]
+    assert h200_training_hours(short, short.updates) == pytest.approx(286_000 * 8 * 0.0788 / 3600)
+    between = RECIPES["wikitext-103/alibi-1024"]
+    milliseconds = 78.8 + (98.1 - 78.8) * (1024 - 512) / (3072 - 512)
+    hours = 286_000 * 8 * milliseconds / 1000 / 3600
+    assert h200_training_hours(between, between.updates) == pytest.approx(hours)
+    large = RECIPES["cc100-roberta/alibi-512"]
+    passes = 50_000 * 2_097_152 / 9216
+    hours = passes * 0.0788 / 3600 * 1_361_901_568 / 246_933_504
+    assert h200_training_hours(large, large.updates) == pytest.approx(hours)
+    assert h200_training_hours(RECIPES["wikitext-103/t5-512"], 100) is None
+
+
+def test_page_of_recipes_has_these_hours():
+    page = (CONFIGS / "README.md").read_text()
+    links = re.findall(r"^\| \[[\w-]+\]\((.+)\.yaml\) \|.*\| (.+) \| (.+) \|$", page, re.M)
+    assert {path for path, *_ in links} == set(RECIPES)
+    for path, v100_hours, h200_hours in links:
+        recipe = RECIPES[path]
+        (row,) = cells_of(cost_table([run_cost(recipe, recipe.updates, 8, 2)]))[1:-1]
+        assert [v100_hours, h200_hours] == [row[2], row[4]], path
+
+
+def test_hours_of_evaluations_follow_from_table_1():
+    """Table 13 scores each of 217,646 tokens in a window of its own."""
+    trainings = {training.recipe.train_length: training for training in trainings_for(("table13",))}
+    (longest,) = trainings[3072].evaluations
+    seconds = (217_646 - 3071) * 3072 / 42_400  # words per second of Table 1
+    assert evaluation_hours(longest) == pytest.approx(seconds / 3600)
+
+    between = replace(longest, lengths=(2560,))  # three quarters of the way from 1,024 to 3,072
+    seconds_per_token = 0.25 / 77_800 + 0.75 / 42_400
+    expected = (217_646 - 2559) * 2560 * seconds_per_token / 3600
+    assert evaluation_hours(between) == pytest.approx(expected)
+
+    nonoverlapping = replace(longest, stride=None)
+    assert evaluation_hours(nonoverlapping) == pytest.approx(71 * 3072 / 42_400 / 3600)
+    (books,) = trainings_for(("table08",))[0].evaluations
+    assert evaluation_hours(books) is None
 
 
 def test_dry_run_estimates_costs(capsys, tmp_path, monkeypatch):
@@ -74,7 +128,7 @@ def test_dry_run_estimates_costs(capsys, tmp_path, monkeypatch):
     assert rows["total"][1] == f"{total:,}"
     # The last and the best checkpoint, and the newest one that was saved within an epoch.
     one = run_cost(RECIPES["bookcorpus/alibi-512"], 1, gpus=4, checkpoints=1).checkpoint_gb
-    assert rows["bookcorpus/alibi-512"][3] == f"{3 * one:,.0f}"
+    assert rows["bookcorpus/alibi-512"][5] == f"{3 * one:,.0f}"
     assert "Estimates." in text
     assert main(["reproduce", "table8", "--dry-run", "--scale", "mini"]) == 0
     assert "The time at the scale 'mini' is unknown." in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -99,10 +100,13 @@ def data(tmp_path_factory):
     return write_corpus(folder, train=2 * SEQUENCES * LENGTH, valid=2 * LENGTH)
 
 
-def launch(data, save_dir, updates, *flags, processes=2, restarts=0):
+RESTART = ("--max-restarts", "1")
+
+
+def launch(data, save_dir, updates, *flags, processes=2, options=()):
     """Start the launcher with processes on the CPU."""
     command = [sys.executable, "-m", "alibi_fairseq", "launch", "--cpu", str(processes)]
-    command += ["--max-restarts", str(restarts), RECIPE.path, str(data)]
+    command += [*options, RECIPE.path, str(data)]
     command += ["--save-dir", str(save_dir), *TINY, *flags]
     command += ["--max-tokens", str(SEQUENCES * LENGTH), "--max-update", str(updates)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -166,7 +170,7 @@ def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
     One of the two is killed, and both are stopped later. No update is skipped or repeated.
     """
     folder = tmp_path / "two"
-    run = launch(data, folder, 100_000, restarts=1)
+    run = launch(data, folder, 100_000, options=RESTART)
     wait_for_update(folder, 1, run)
     workers = workers_of(run)
     assert len(workers) == 2
@@ -191,7 +195,7 @@ def test_killed_and_stopped_processes_lose_no_update(data, tmp_path):
 @pytest.mark.slow
 def test_killed_single_process_is_restarted(data, tmp_path):
     folder = tmp_path / "one"
-    run = launch(data, folder, 100_000, processes=1, restarts=1)
+    run = launch(data, folder, 100_000, processes=1, options=RESTART)
     wait_for_update(folder, 1, run)
     (worker,) = workers_of(run)
     worker.send_signal(signal.SIGKILL)
@@ -202,5 +206,24 @@ def test_killed_single_process_is_restarted(data, tmp_path):
     assert run.wait() == STOPPED_EARLY
 
     updates = updates_in(folder) + 3
-    assert launch(data, folder, updates, processes=1, restarts=1).wait() == 0
+    assert launch(data, folder, updates, processes=1, options=RESTART).wait() == 0
+    assert updates_in(folder) == updates
+
+
+@pytest.mark.slow
+def test_signal_to_one_launcher_stops_both_with_code_75(data, tmp_path):
+    """Each launcher is a node with one process. Only the second one receives the signal."""
+    folder = tmp_path / "nodes"
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    options = ["--nnodes", "2", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "test"]
+    nodes = [launch(data, folder, 100_000, options=options) for _ in range(2)]
+    wait_for_update(folder, 1, nodes[0])
+    nodes[1].send_signal(signal.SIGUSR1)
+    assert [node.wait() for node in nodes] == [STOPPED_EARLY, STOPPED_EARLY]
+
+    updates = updates_in(folder) + 2
+    nodes = [launch(data, folder, updates, options=options) for _ in range(2)]
+    assert [node.wait() for node in nodes] == [0, 0]
     assert updates_in(folder) == updates

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from commands import ROOT
 from data.preparations import books, wikitext_zip
 from fakes import Commands, perplexity
@@ -25,7 +26,7 @@ from alibi_fairseq.paper import datasets, reproduction
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.trainings import ITEMS, UNTRAINED, trainings_for
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.runs import child_process
+from alibi_fairseq.runs import child_process, torchrun
 from alibi_fairseq.runs.runner import execute_experiment
 
 
@@ -98,6 +99,29 @@ class TestDryRun:
     def test_gpu_count_changes_update_division(self, capsys):
         lines = self.lines_of(capsys, "table8", "--gpus", "4")
         assert any("--update-freq 2 " in line for line in lines)
+
+    def test_nodes_share_the_gpus_of_each_run(self, capsys, monkeypatch):
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        lines = self.lines_of(capsys, "table12", "--gpus", "128", "--nodes", "16")
+        (training,) = [
+            shlex.split(line)
+            for line in lines
+            if "torchrun" in line and "sinusoidal-1024 " in line and "46700" not in line
+        ]
+        python = training.index("python")
+        assert {"srun", "--nodes=16", "--ntasks-per-node=1"} <= set(training[:python])
+        nodes = ["--nnodes=16", "--nproc-per-node=8"]
+        assert training[python:][2:7] == [
+            "alibi_fairseq.runs.nodes",
+            "-m",
+            torchrun.MODULE,
+            *nodes,
+        ]
+        assert "--rdzv-endpoint=FIRST_NODE:PORT" in training
+        # Intermediate models of Figure 5.
+        lines = self.lines_of(capsys, "figure5", "--gpus", "128", "--nodes", "16")
+        for updates in (10_000, 20_000, 30_000, 40_000):
+            assert any(line.endswith(f"--max-update {updates}") for line in lines)
 
     @pytest.mark.ci
     def test_script_works_from_any_folder(self, tmp_path):
@@ -202,6 +226,35 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
     assert ran.count("train") == 6 + 2 + 2 * 4
     assert ran.count("eval") == 6
     assert "[6/6]" in capsys.readouterr().out
+
+
+def test_dry_run_lists_unfinished_work_only(reproduce, tmp_path, capsys):
+    assert reproduce("table12")[0] == 0
+    (runs(tmp_path) / "alibi-512" / "evaluated-checkpoint_best-valid-full.json").unlink()
+    move_away(runs(tmp_path))
+    capsys.readouterr()
+    assert reproduce("table12", "--dry-run") == (0, [])
+    output = capsys.readouterr().out
+    assert output.count("alibi_fairseq train ") == 1
+    assert output.count("alibi_fairseq eval ") == 2
+    assert "4 of 6 runs already complete.\n2 runs of 20,480 tokens in total" in output
+
+
+def test_evaluations_use_one_of_several_gpus(reproduce, commands, monkeypatch):
+    """While one is evaluated, the next model waits, because each needs both GPUs."""
+    devices = []
+
+    def run(words, stop_signal=None, log=None, watch=None, slot=None, **_):
+        command = "train" if "train" in words else words[words.index("alibi_fairseq") + 1]
+        if command in ("train", "eval"):
+            devices.append((command, slot.environment["CUDA_VISIBLE_DEVICES"]))
+        return commands(words, stop_signal, log, watch, slot)
+
+    monkeypatch.setattr(child_process, "execute_command", run)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert reproduce("table8", "--gpus", "2", scale="paper")[0] == 0
+    assert devices == [("train", "0,1"), ("eval", "0")] * 6
 
 
 def test_second_table_adds_missing_runs_only(reproduce):

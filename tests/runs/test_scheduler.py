@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -33,3 +35,41 @@ def test_a_failed_run_does_not_count_as_fast(capsys, monkeypatch):
     output = capsys.readouterr().out
     assert "[2/3] second\n" in output  # no estimate: no run has finished
     assert "[3/3] third (about 01:00 left)" in output
+
+
+def test_evaluations_share_the_gpus_of_a_training():
+    """Two evaluations run side by side on a slot of two GPUs. Each training has the whole slot."""
+    together = threading.Barrier(2, timeout=30)
+    used = {}
+
+    def train(name, slot):
+        used[name] = slot.environment["CUDA_VISIBLE_DEVICES"]
+
+    def evaluate(name, slot):
+        train(name, slot)
+        together.wait()
+
+    items = [
+        scheduler.WorkItem("first", partial(train, "first")),
+        scheduler.WorkItem("second", partial(train, "second")),
+    ]
+    for name in ("first", "second"):
+        title = f"evaluation of {name}"
+        execute = partial(evaluate, title)
+        items.append(scheduler.WorkItem(title, execute, after=(name,), one_gpu=True))
+    scheduler.run_all(items, [Slot({"CUDA_VISIBLE_DEVICES": "0,1"})])
+    evaluations = {used.pop("evaluation of first"), used.pop("evaluation of second")}
+    assert evaluations == {"0", "1"}
+    assert used == {"first": "0,1", "second": "0,1"}
+
+
+def test_training_does_not_wait_for_later_evaluations():
+    order = []
+    items = [
+        scheduler.WorkItem("short", order.append, one_gpu=True),
+        scheduler.WorkItem("training", order.append),
+        scheduler.WorkItem("long", order.append, one_gpu=True),
+    ]
+    scheduler.run_all(items, [Slot({"CUDA_VISIBLE_DEVICES": "0,1"})])
+    devices = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in order]
+    assert devices == ["0", "0,1", "0"]

@@ -12,7 +12,7 @@ from fakes import TINY, Commands
 
 from alibi_fairseq.cli import main, make_parser
 from alibi_fairseq.runs import child_process, slurm
-from alibi_fairseq.runs.execution import DEFAULT_SLOT
+from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
 
 submitit = pytest.importorskip("submitit")
 FAKE = {
@@ -128,9 +128,86 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
     words[3] = "paper"
     assert main([*words, "--slurm", "--dry-run", "--gpus", "8"]) == 0
     output = capsys.readouterr().out
-    assert "# training and evaluating: 6 jobs, after 'preparing the data'" in output
-    assert output.count("--gpus-per-node=8") == 1
+    # The evaluation of a model uses one GPU, so it must not hold those of its training.
+    assert options_of(output, "training") == (
+        "--time=24:00:00 --cpus-per-task=16 --mem=128G --gpus-per-node=8 --dependency=afterok:N"
+    )
+    assert options_of(output, "evaluating") == (
+        "--time=24:00:00 --cpus-per-task=4 --mem=16G --gpus-per-node=1 --dependency=afterok:N"
+    )
+    for work in ("train", "evaluate"):
+        assert output.count(f"\n{work}:bookcorpus/") == 6
+    assert "# evaluating: 6 jobs, after 'training'\n" in output
+    assert "# reporting: 1 job, after 'evaluating'\n" in output
     assert not out.exists()
+
+
+def options_of(output, stage):
+    """Return the options of ``sbatch`` of a stage in a dry run."""
+    (options,) = re.findall(rf"# {stage}: .*\n# sbatch (.*)", output)
+    return options
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], "--mem=248G --gpus-per-node=8"),
+        (["mem=0"], "--gpus-per-node=8 --mem=0"),
+        (["mem-per-cpu=8G"], "--gpus-per-node=8 --mem-per-cpu=8G"),
+        (["gres=gpu"], "--mem=248G --gres=gpu:8"),
+        (["gres=gpu:v100"], "--mem=248G --gres=gpu:v100:8"),
+        (["gres=gpu:4"], "--mem=248G --gres=gpu:4"),
+    ],
+)
+def test_stage_with_several_nodes(tmp_path, capsys, given, expected):
+    words = ["reproduce", "table11", "--slurm", "--dry-run", "--out", str(tmp_path / "out")]
+    words += ["--gpus", "128", "--nodes", "16"]
+    for option in given:
+        words += ["--slurm-option", option]
+    assert main(words) == 0
+    output = capsys.readouterr().out
+    start = "--time=24:00:00 --cpus-per-task=16 --nodes=16 --ntasks-per-node=1"
+    assert options_of(output, "training") == f"{start} {expected} --dependency=afterok:N"
+    assert "--nodes" not in options_of(output, "evaluating")
+
+
+def test_submit_one_process_on_the_first_of_several_nodes(scripts, tmp_path):
+    experiment = SimpleNamespace(
+        folder=tmp_path / "out",
+        folder_option="--out",
+        prepared=True,
+        runs=[SimpleNamespace(name="a", trials=(), is_complete=False, is_trained=False)],
+        gpus=8,
+        nodes=2,
+        processes=8,
+        memory_gb=17,
+    )
+    slurm.submit(experiment, ["reproduce"], {}, None)
+    _, training, evaluating, _ = [path.read_text() for path in sorted(scripts.iterdir())]
+    assert "#SBATCH --nodes=2\n" in training
+    assert " --overlap --nodes=1 --ntasks=1 " in training
+    assert "#SBATCH --nodes=1\n" in evaluating
+    assert "--overlap" not in evaluating
+
+
+def test_jobs_train_or_evaluate(monkeypatch):
+    """A job that evaluates uses one GPU, even if it has those of the training."""
+    done = []
+    run = SimpleNamespace(
+        name="a",
+        trials=(),
+        train=lambda slot: done.append(("train", slot)),
+        evaluate=lambda slot: done.append(("evaluate", slot)),
+    )
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    experiment = SimpleNamespace(gpus=2, threads=None, runs=[run])
+    for work in ("train", "evaluate"):
+        assert slurm.run_job(experiment, f"{work}:a") == 0
+    assert done == [
+        ("train", DEFAULT_SLOT),
+        ("evaluate", Slot({"CUDA_VISIBLE_DEVICES": "0"})),
+    ]
 
 
 def test_report_of_changed_settings_is_rejected(data_bin, tmp_path, monkeypatch, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,10 +102,26 @@ def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, caps
     )
 
     commands.validation["alibi"]["0.008"] = 10.0
-    command = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002,0.008")
-    assert main(command) == 2
-    assert "alibi-16-seed1 holds a training with other settings" in capsys.readouterr().err
-    assert main(command) == 2  # now without trials
+    more = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002,0.008")
+    assert main(more) == 0
+    assert commands.trained[3:] == [
+        ("alibi-16-seed1-lr0.008", "0.008", 10),
+        ("alibi-16-seed1", "0.008", 40),
+    ]
+    (earlier,) = tmp_path.rglob("alibi-16-seed1-replaced-lr0.004")
+    assert (earlier / "checkpoint_last.pt").is_file()
+    output = capsys.readouterr().out
+    assert f"alibi-16-seed1: --lr 0.008 is better than 0.004, now in {earlier}." in output
+    assert ["ALiBi, L=16", "30.00", "20.00", "10.00", "0.008"] in cells_of(
+        (tmp_path / "table.md").read_text()
+    )
+
+    # Without the added rate, its training is set aside, and the earlier one is back.
+    assert main(compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002")) == 0
+    assert len(commands.trained) == 5
+    assert not earlier.exists()
+    assert main(more) == 0
+    assert len(commands.trained) == 5
 
 
 def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsys):
@@ -118,8 +135,9 @@ def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsy
     assert main([*command, "--dry-run"]) == 0
     output = capsys.readouterr().out
     assert output.count("--max-update 10") == 3
-    assert output.count("--max-update 40") == 2
-    assert "2 runs of 10,240 tokens in total, after 3 trials of 3,840 tokens" in output
+    assert output.count("--max-update 40") == 1
+    # The training of one of the two runs is complete, its evaluation is not.
+    assert "2 runs of 5,120 tokens in total, after 3 trials of 3,840 tokens" in output
 
     assert main(command) == 0
     resumed_names = [name for name, _, _ in commands.trained[4:]]
@@ -136,6 +154,8 @@ def test_dry_run_writes_nothing_after_trials(data_bin, tmp_path, commands, capsy
     assert main(command) == 0
     (outcome,) = tmp_path.rglob("*-tuning.json")
     outcome.unlink()
+    (run_folder,) = tmp_path.rglob("alibi-16-seed1")
+    shutil.rmtree(run_folder)
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
     capsys.readouterr()
     assert main([*command, "--dry-run"]) == 0

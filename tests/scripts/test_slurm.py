@@ -62,6 +62,13 @@ TASK = """
     fi
     exit "${CODE:-0}"
     """
+# Replaces scripts/environment.sh.
+ENVIRONMENT = """
+    ensure_training_environment() {
+        [ "${OUTDATED:-0}" -eq 0 ] || exit 2
+        echo "environment" >> "$LOG"
+    }
+    """
 SUBMIT = "SLURM_SUBMIT_DIR"
 JOB = {
     "SLURM_JOB_ID": "40123",
@@ -76,6 +83,7 @@ def cluster(tmp_path):
     """Return a function that runs the batch file in a repository with fake commands."""
     executables = {f"bin/{name}": body for name, body in FAKE.items()}
     executables["scripts/train.sh"] = TASK
+    executables["scripts/environment.sh"] = ENVIRONMENT
     for name, body in executables.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -106,6 +114,7 @@ def test_every_node_gets_one_launcher(cluster, tmp_path):
     run = cluster(*ARGUMENTS)
     assert run.wait() == 0, run.stderr.read()
     lines = log(tmp_path)
+    assert lines.pop(0) == "environment"  # once, not on each node
     assert lines[:3] == [
         "srun --ntasks=2",
         "srun --ntasks-per-node=1",
@@ -142,6 +151,7 @@ def test_variables_select_environment(cluster, tmp_path):
     assert run.wait() == 0, run.stderr.read()
     lines = log(tmp_path)
     assert lines[:2] == ["module load cuda/12.4 gcc", "conda activate mine"]
+    assert lines[2:4] == ["box --nv image.sif", "environment"]
     assert lines[-2] == "box --nv image.sif"
     assert lines[-1].startswith("task ")
 
@@ -177,6 +187,7 @@ def test_failed_run_is_not_requeued(cluster, tmp_path, code):
         (["wikitext-103/alibi-512"], {}, "--save-dir"),
         (ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "--gpus-per-node"),
         (ARGUMENTS, {SUBMIT: "/"}, "Submit from the repository"),
+        (ARGUMENTS, {"OUTDATED": "1"}, "scripts/install.sh"),
     ],
 )
 def test_invalid_calls_are_rejected(cluster, tmp_path, arguments, change, named):

@@ -12,7 +12,7 @@ import torch
 from fairseq.trainer import Trainer
 from fairseq_runs import run_train, same_training_state, write_corpus
 
-from alibi_fairseq.errors import STOP_SIGNALS, UserInputError
+from alibi_fairseq.errors import EXIT_CODE_FILE, STOP_SIGNALS, UserInputError
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.training import shutdown
 
@@ -28,6 +28,15 @@ def data(tmp_path_factory):
 def whole(data, tmp_path_factory):
     """Return the last checkpoint of an undisturbed run."""
     return run_train(data, tmp_path_factory.mktemp("whole"), *FLAGS, "--max-update", "40")
+
+
+def exit_code_of(request, saves=True, environment=None) -> int:
+    """Return the exit code of a training command that ended without an exception."""
+    try:
+        shutdown.exit_if_stopped_early(request, saves, environment or {})
+    except SystemExit as end:
+        return end.code
+    return 0
 
 
 def signal_at_update(monkeypatch, update: int, number: int) -> None:
@@ -113,23 +122,30 @@ class TestStopRequest:
         assert request.signal == signal.SIGUSR1
 
     @pytest.mark.parametrize(
-        ("number", "training", "early", "environment", "code"),
+        ("number", "training", "early", "code"),
         [
-            (signal.SIGTERM, True, True, {}, 75),
-            (signal.SIGTERM, True, True, {"TORCHELASTIC_RUN_ID": "1"}, 0),
-            (signal.SIGTERM, True, False, {}, 0),
-            (signal.SIGTERM, False, False, {}, 75),  # its children train
-            (None, False, False, {}, 0),
+            (signal.SIGTERM, True, True, 75),
+            (signal.SIGTERM, True, False, 0),
+            (signal.SIGTERM, False, False, 75),  # its children train
+            (None, True, True, 75),  # another process received the signal
+            (None, False, False, 0),
         ],
     )
-    def test_exit_code(self, number, training, early, environment, code):
+    def test_exit_code(self, tmp_path, number, training, early, code):
         request = shutdown.TrainingStopHandler()
         request.signal = number
         request.training = training
         request.stopped_early = early
-        assert shutdown.exit_code(request, environment=environment) == code
-        unsaved = shutdown.exit_code(request, saves=False, environment=environment)
-        assert unsaved == (1 if code else 0)
+        assert exit_code_of(request, saves=True) == code
+        assert exit_code_of(request, saves=False) == (1 if code else 0)
+        # A worker of torchrun returns, and tells the launcher if it has one of ours.
+        file = tmp_path / "exit-code"
+        worker = {"TORCHELASTIC_RUN_ID": "1"}
+        assert exit_code_of(request, environment=worker) == 0
+        assert exit_code_of(request, environment={**worker, EXIT_CODE_FILE: str(file)}) == 0
+        assert file.exists() == (code != 0)
+        if code:
+            assert file.read_text() == str(code)
 
     def test_training_children_are_asked_to_stop(self, monkeypatch):
         children = [SimpleNamespace(pid=7), SimpleNamespace(pid=None)]

@@ -1,0 +1,61 @@
+"""Case: which tokens are predicted in which windows. It identifies a column of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from .json_types import STORED, Fraction, NonEmptyStr, NonNegativeInt, PositiveCount, Sha256
+
+
+class SameText(NamedTuple):
+    """Key of the predicted text, whatever its tokens, for bits per byte between tokenizers."""
+
+    kind: str
+    text: str | None
+    split: str
+    documents: str | None
+    score_from: int
+    score_to: int | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Tokens that are predicted, and the windows that predict them.
+
+    Attributes:
+        kind: ``text``; ``probe``; ``validation`` during a training.
+        text: SHA-256 of the split, of a raw text, or of a probe's training data; None if unknown,
+            and then no two results are seeds of one model.
+        split: name of the split; empty for a raw text and a probe.
+        length: tokens per window.
+        stride: tokens scored per window.
+        documents: boundaries of the documents, if a range of each document is scored or tokenized:
+            the SHA-256 of their positions, or the name of the rule by which they follow from the
+            text.
+        score_from, score_to: scored range of the text, or of each document; None: to the end.
+        tokens: SHA-256 of the token IDs of a raw text.
+        depth: depth of the repeated block of a probe.
+        corpus: name of the text, which does not count.
+    """
+
+    __pydantic_config__ = STORED
+
+    kind: Literal["text", "probe", "validation"]
+    text: Sha256 | None
+    split: str
+    length: PositiveCount
+    stride: PositiveCount
+    documents: NonEmptyStr | None = None
+    score_from: NonNegativeInt = 0
+    score_to: NonNegativeInt | None = None
+    tokens: Sha256 | None = None
+    depth: Fraction | None = None
+    corpus: str = field(default="", compare=False)
+
+    @property
+    def same_text(self) -> SameText:
+        """Key of the predicted text, whatever its tokens."""
+        return SameText(
+            self.kind, self.text, self.split, self.documents, self.score_from, self.score_to
+        )

@@ -1,0 +1,128 @@
+"""Results files of version 4: series once per file, and results that refer to them.
+
+Files of version 3 are read through :mod:`.upgrade`. Keys of series (``s1``, ``s2``, …) hold within
+one file; files are merged by what the series are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ..errors import UserInputError
+from ..files import atomic_write, json_text, read_json
+from .files import SCHEMA, load_results_file, merge_provenance
+from .json_types import STORED, first_problem
+from .result import Result, distinct
+from .results_file import Provenance
+from .series import Series, series_json
+from .upgrade import upgraded
+
+VERSION = 4
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results of any models, and where they come from.
+
+    Attributes:
+        provenance: of all of them; None if nothing is known.
+    """
+
+    results: Sequence[Result]
+    provenance: Provenance | None = None
+
+
+@dataclass(frozen=True)
+class _StoredResult(Result):
+    """Result in a file, with the key of its series."""
+
+    series: str  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class _StoredFile:
+    """Content of a results file of version 4, without its header and provenance."""
+
+    __pydantic_config__ = STORED
+
+    series: dict[str, Series]
+    results: list[_StoredResult]
+
+
+_FILE_TYPE = TypeAdapter(_StoredFile)
+_RESULT_TYPE = TypeAdapter(Result)
+
+
+def load(path: str | os.PathLike) -> Results:
+    """Read a results file of version 3 or 4.
+
+    Raises:
+        UserInputError: naming the first key that is wrong, or the file is another JSON file.
+    """
+    content = read_json(path)
+    header = content if isinstance(content, dict) else {}
+    if (header.get("schema"), header.get("version")) != (SCHEMA, VERSION):
+        file = load_results_file(path)
+        return Results(upgraded(file, Path(path).parent), file.provenance)
+    stored = {key: content[key] for key in content if key not in ("schema", "version")}
+    origin = stored.pop("provenance", None)
+    try:
+        provenance = None if origin is None else Provenance.model_validate(origin)
+        content_of_file = _FILE_TYPE.validate_json(json.dumps(stored))
+    except ValidationError as error:
+        raise UserInputError(f"{path}: {first_problem(error)}.") from error
+    results = []
+    for result in content_of_file.results:
+        if result.series not in content_of_file.series:
+            raise UserInputError(f"{path}: there is no series {result.series!r}.")
+        values = {field.name: getattr(result, field.name) for field in fields(Result)}
+        values["series"] = content_of_file.series[result.series]
+        results.append(Result(**values))
+    return Results(results, provenance)
+
+
+def save(results: Results, path: str | os.PathLike) -> None:
+    """Write a results file of version 4; the file is complete or absent."""
+    keys: dict[str, str] = {}
+    stored_series: dict[str, Any] = {}
+    stored_results = []
+    for result in results.results:
+        series = series_json(result.series)
+        text = json.dumps(series, sort_keys=True)
+        if text not in keys:
+            keys[text] = f"s{len(keys) + 1}"
+            stored_series[keys[text]] = series
+        fields_of_result = _RESULT_TYPE.dump_python(
+            result, mode="json", exclude_defaults=True, exclude={"series"}
+        )
+        stored_results.append({"series": keys[text], **fields_of_result})
+    content: dict[str, Any] = {"schema": SCHEMA, "version": VERSION}
+    if results.provenance is not None:
+        content["provenance"] = results.provenance.model_dump(exclude_unset=True)
+    content["series"] = stored_series
+    content["results"] = stored_results
+    with atomic_write(path) as stream:
+        stream.write(json_text(content))
+
+
+def merge(files: Iterable[Results]) -> Results:
+    """Merge results. Of one checkpoint and case, that with most details is kept.
+
+    Raises:
+        UserInputError: two results contradict each other.
+    """
+    results: list[Result] = []
+    origins = []
+    for file in files:
+        results += file.results
+        if file.provenance is not None:
+            origins.append(file.provenance)
+    provenance = merge_provenance(origins) if origins else None
+    return Results(distinct(results), provenance)

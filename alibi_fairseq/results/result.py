@@ -1,0 +1,319 @@
+"""Results of a model, their seeds, and the one rule that says which results are missing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..errors import UserInputError
+from .case import Case
+from .json_types import (
+    STORED,
+    Bits,
+    Fraction,
+    NonEmptyStr,
+    NonNegativeInt,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    Sha256,
+    TotalBits,
+)
+from .series import Reading, Series
+
+
+@dataclass(frozen=True)
+class TextValues:
+    """Loss on a text. Lists are empty if the evaluation did not measure them.
+
+    Attributes:
+        tokens: number of scored tokens.
+        loss_bits: mean of −log₂ p over the scored tokens.
+        words, bytes: size of the scored text, newlines included.
+        unigram_bits: entropy of the token frequencies of the split.
+        document_tokens, document_bits: number of tokens and total loss of each document.
+        position_ends: last position of each bucket of the loss by position.
+        position_tokens, position_bits: number of tokens and total loss of each bucket.
+        position_errors: standard error of the mean loss of each bucket, in bits per token.
+        longest_window: tokens of the longest window.
+        min_context, mean_context: context of the scored tokens.
+    """
+
+    __pydantic_config__ = STORED
+
+    loss_bits: Bits
+    tokens: PositiveCount | None = None
+    words: PositiveCount | None = None
+    bytes: PositiveCount | None = None
+    unigram_bits: Bits | None = None
+    document_tokens: tuple[NonNegativeInt, ...] = ()
+    document_bits: tuple[TotalBits, ...] = ()
+    position_ends: tuple[PositiveCount, ...] = ()
+    position_tokens: tuple[NonNegativeInt, ...] = ()
+    position_bits: tuple[TotalBits, ...] = ()
+    position_errors: tuple[NotNegative | None, ...] = ()
+    longest_window: PositiveCount | None = None
+    min_context: NonNegativeInt | None = None
+    mean_context: NotNegative | None = None
+
+    @property
+    def outcome(self) -> float:
+        """Value that must agree between two evaluations of one checkpoint."""
+        return self.loss_bits
+
+    @property
+    def details(self) -> frozenset[str]:
+        """Parts of the text whose losses are known: ``documents``, ``positions``."""
+        details = set()
+        if self.document_bits:
+            details.add("documents")
+        if self.position_bits:
+            details.add("positions")
+        return frozenset(details)
+
+
+@dataclass(frozen=True)
+class ProbeValues:
+    """Accuracy on the sequences of a probe.
+
+    Attributes:
+        gap: number of fillers between the symbols and their first occurrence.
+        trials: number of sequences.
+        chance: accuracy of guessing.
+    """
+
+    __pydantic_config__ = STORED
+
+    accuracy: Fraction
+    gap: NonNegativeInt
+    trials: PositiveCount
+    chance: Fraction
+
+    @property
+    def outcome(self) -> float:
+        """Value that must agree between two evaluations of one checkpoint."""
+        return self.accuracy
+
+    @property
+    def details(self) -> frozenset[str]:
+        """A probe has no parts."""
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time and memory of a measurement, which are never compared.
+
+    Attributes:
+        seconds: duration of the forward passes, or of the training with validation and saving.
+        gpu_seconds: that duration times the number of GPUs.
+        trained_tokens: tokens that a training has read in all processes.
+    """
+
+    __pydantic_config__ = STORED
+
+    device: NonEmptyStr | None = None
+    seconds: NotNegative | None = None
+    gpu_seconds: NotNegative | None = None
+    tokens_per_second: Positive | None = None
+    tokens_per_second_batch_1: Positive | None = None
+    tokens_per_second_per_process: Positive | None = None
+    windows_per_batch: PositiveCount | None = None
+    peak_memory_mb: NotNegative | None = None
+    processes: PositiveCount | None = None
+    trained_tokens: NonNegativeInt | None = None
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """Tokenizer of a text, and sizes of its dictionary and training split. None means unknown."""
+
+    __pydantic_config__ = STORED
+
+    tokenizer: NonEmptyStr | None = None
+    vocabulary: NonNegativeInt | None = None
+    train_tokens: NonNegativeInt | None = None
+    train_bytes: NonNegativeInt | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Value of one model on one case.
+
+    Attributes:
+        series: how the model was trained.
+        reading: which of its weights were read, and how.
+        seed: seed of the training; None if unknown.
+        case: what was predicted.
+        values: measured values; None if the training diverged.
+        checkpoint: path of the checkpoint when it was read, for messages.
+        checkpoint_sha256: hash of the checkpoint, or of all parts of a Hugging Face folder; None
+            for a validation during the training.
+        status: ``diverged`` if the training ended with a loss that is not finite.
+        cost: time and memory.
+        text: tokenizer and sizes of the text.
+    """
+
+    __pydantic_config__ = STORED
+
+    series: Series
+    reading: Reading
+    seed: NonNegativeInt | None
+    case: Case
+    values: TextValues | ProbeValues | None
+    checkpoint: NonEmptyStr | None = None
+    checkpoint_sha256: Sha256 | None = None
+    status: Literal["", "diverged"] = ""
+    cost: Cost = Cost()
+    text: TextSize = TextSize()
+
+
+def are_seeds(first: Result, second: Result) -> bool:
+    """Return True if two results differ in their known seeds, and in nothing else that counts."""
+    if first.seed is None or second.seed is None or first.seed == second.seed:
+        return False
+    if first.case.text is None:
+        return False
+    return _identity(first) == _identity(second)
+
+
+def _identity(result: Result) -> tuple:
+    """Return what the seeds of a model share."""
+    return (result.series.id, result.reading, result.case)
+
+
+class SeedsKey(NamedTuple):
+    """Key of results that are averaged.
+
+    Attributes:
+        series: :attr:`.Series.id`.
+        run: number of the run among those with the same series, reading, and seed. A seed that was
+            trained twice has two runs, which are not averaged.
+        alone: for a result that is never averaged, what identifies it; else empty.
+    """
+
+    series: str
+    reading: Reading
+    case: Case
+    run: int = 0
+    alone: str = ""
+
+
+def distinct(results: Iterable[Result]) -> list[Result]:
+    """Return results without repetitions: of one checkpoint and case, that with most details.
+
+    Raises:
+        UserInputError: two evaluations of one checkpoint have different values.
+    """
+    by_key: dict[tuple, Result] = {}
+    for result in results:
+        key = (_identity(result), result.seed, _checkpoint_of(result))
+        first = by_key.setdefault(key, result)
+        if first.values is None or result.values is None:
+            continue
+        if first.values.outcome != result.values.outcome:
+            raise UserInputError(
+                f"Two results of '{result.checkpoint}' (seed {result.seed}) at length "
+                f"{result.case.length} differ. Leave one of the files out."
+            )
+        if first.values.details < result.values.details:
+            by_key[key] = result
+    return list(by_key.values())
+
+
+def seeds(results: Iterable[Result]) -> dict[SeedsKey, list[Result]]:
+    """Group results whose values are averaged: those that :func:`are_seeds`, pair by pair.
+
+    Repetitions and divergences are left out.
+
+    Raises:
+        UserInputError: two evaluations of one checkpoint have different values.
+    """
+    runs: dict[tuple, list[str]] = defaultdict(list)
+    groups: dict[SeedsKey, list[Result]] = defaultdict(list)
+    for result in distinct(results):
+        if result.values is None:
+            continue
+        checkpoint = _checkpoint_of(result)
+        run = 0
+        alone = ""
+        if result.seed is None or result.case.text is None:
+            alone = f"{result.seed} {checkpoint}"
+        else:
+            known = runs[_run_group(result)]
+            if checkpoint not in known:
+                known.append(checkpoint)
+            run = known.index(checkpoint)
+        key = SeedsKey(result.series.id, result.reading, result.case, run, alone)
+        groups[key].append(result)
+    return dict(groups)
+
+
+def _run_group(result: Result) -> tuple:
+    """Return what the runs of one seed share.
+
+    The losses of validations tell trainings apart in one case only.
+    """
+    case = result.case if result.checkpoint_sha256 is None else None
+    return (result.series.id, result.reading, result.seed, case)
+
+
+def _checkpoint_of(result: Result) -> str:
+    """Return what identifies the weights among all runs of a series and seed."""
+    if result.checkpoint_sha256 is not None:
+        return result.checkpoint_sha256
+    if result.checkpoint is not None:
+        return result.checkpoint
+    # Two validations with the same loss are those of one training.
+    return "" if result.values is None else str(result.values.outcome)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Result that an experiment needs.
+
+    Attributes:
+        details: parts of the text whose losses are needed: ``documents``, ``positions``.
+        checkpoint_sha256: hash of the checkpoint if the folder of the run has it; None without one.
+            A result of another checkpoint is then out of date.
+    """
+
+    series: Series
+    seed: int
+    reading: Reading
+    case: Case
+    details: frozenset[str] = frozenset()
+    checkpoint_sha256: str | None = None
+
+
+def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
+    """Return the results that are wanted and not known: the only rule for what is left to do.
+
+    A training that diverged has no more results.
+    """
+    diverged = set()
+    by_identity: dict[tuple, list[Result]] = defaultdict(list)
+    for result in known:
+        if result.status == "diverged":
+            diverged.add((result.series.id, result.seed))
+        else:
+            by_identity[_identity(result), result.seed].append(result)
+    left = []
+    for want in wanted:
+        if (want.series.id, want.seed) in diverged:
+            continue
+        results = by_identity[(want.series.id, want.reading, want.case), want.seed]
+        if not any(_satisfies(result, want) for result in results):
+            left.append(want)
+    return left
+
+
+def _satisfies(result: Result, want: Wanted) -> bool:
+    """Return True if a result of the wanted case has the wanted details and checkpoint."""
+    if result.values is None or not want.details <= result.values.details:
+        return False
+    if want.case.text is None:
+        return False
+    return want.checkpoint_sha256 in (None, result.checkpoint_sha256)

@@ -1,0 +1,207 @@
+"""Series and reading: how a model was trained, and which of its weights are read and how.
+
+Together they identify a row of a table or a line of a figure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+
+from ..errors import UserInputError
+from ..positions.spec import MethodSpec
+from .irrelevant import WRITTEN_BUT_IRRELEVANT
+from .json_types import (
+    STORED,
+    NonEmptyStr,
+    NonNegativeInt,
+    PositiveCount,
+    Sha256,
+    first_problem,
+)
+from .settings import Settings, canonical, defaults_of, plain
+
+#: Key in a checkpoint's ``extra_state`` with the series of its training.
+STATE_KEY = "series"
+
+_METHOD_TYPE = TypeAdapter(MethodSpec)
+
+
+def _check_method(settings: Settings) -> Settings:
+    """Check that settings from a file have a position method."""
+    try:
+        _METHOD_TYPE.validate_python(settings.get("method"))
+    except ValidationError as error:
+        raise ValueError("must have a position method") from error
+    return settings
+
+
+SettingsOfModel = Annotated[Settings, AfterValidator(_check_method)]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Properties of a model that follow from its settings, for tables. None means unknown.
+
+    Attributes:
+        parameters: number of parameters; shared ones count once.
+        vocabulary: size of the dictionary.
+        memory_length: past states per layer that the model attends to.
+        architecture: registered name of the architecture; of a Hugging Face model, its class.
+    """
+
+    __pydantic_config__ = STORED
+
+    architecture: NonEmptyStr | None = None
+    parameters: PositiveCount | None = None
+    layers: PositiveCount | None = None
+    width: PositiveCount | None = None
+    vocabulary: PositiveCount | None = None
+    memory_length: PositiveCount | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Settings of a training until it was resumed with other ones.
+
+    Attributes:
+        until: number of updates at which it was resumed.
+        settings: settings before.
+    """
+
+    __pydantic_config__ = STORED
+
+    until: PositiveCount
+    settings: SettingsOfModel = field(hash=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """How a model was trained, which its seeds share.
+
+    Two series are equal if the same settings count in both.
+
+    Attributes:
+        settings: settings as they were written.
+        history: earlier settings, if the training was resumed with others.
+        start: SHA-256 of the checkpoint from whose weights the training started.
+        facts: properties for tables, which do not count.
+        label: name that the user gave the model, which does not count.
+    """
+
+    __pydantic_config__ = STORED
+
+    settings: SettingsOfModel
+    history: tuple[Stage, ...] = ()
+    start: Sha256 | None = None
+    facts: Facts = Facts()
+    label: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Return True if both were trained in the same way."""
+        return isinstance(other, Series) and self.id == other.id
+
+    def __hash__(self) -> int:
+        """Return the hash of what counts."""
+        return hash(self.id)
+
+    @cached_property
+    def id(self) -> str:
+        """Hash of what counts. It is computed by the rule of this release, and never stored."""
+        content: dict[str, Any] = {"settings": canonical(self.settings), "start": self.start}
+        content["history"] = [
+            {"until": stage.until, "settings": canonical(stage.settings)} for stage in self.history
+        ]
+        text = json.dumps(content, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def method(self) -> MethodSpec:
+        """Position methods of the layers as trained."""
+        return _METHOD_TYPE.validate_python(self.settings["method"])
+
+    @property
+    def train_length(self) -> int:
+        """Training length in tokens."""
+        default = defaults_of(self.settings)["task.tokens_per_sample"]
+        return self.settings.get("task.tokens_per_sample", default)
+
+    def resumed(self, updates: int, settings: Settings) -> Series:
+        """Return the series of the training after it was resumed.
+
+        Settings that do not count add nothing to the history, such as another folder or number of
+        updates.
+
+        Args:
+            updates: number of updates at which it was resumed.
+            settings: settings from there on.
+        """
+        history = self.history
+        if canonical(settings) != canonical(self.settings):
+            history = (*history, Stage(updates, self.settings))
+        return replace(self, settings=settings, history=history)
+
+
+_SERIES_TYPE = TypeAdapter(Series)
+
+
+def series_json(series: Series) -> dict[str, Any]:
+    """Return a series as JSON values, without defaults."""
+    return _SERIES_TYPE.dump_python(series, mode="json", exclude_defaults=True)
+
+
+def read_series(content: object, source: str) -> Series:
+    """Return the series that JSON values describe.
+
+    Args:
+        source: file with the values, for messages.
+
+    Raises:
+        UserInputError: naming ``source`` and the first value that is wrong.
+    """
+    try:
+        return _SERIES_TYPE.validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise UserInputError(f"{source}: {first_problem(error)}.") from error
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which weights of a training are read, and how the model runs.
+
+    Attributes:
+        at: update count of the checkpoint; ``best`` for the one with the lowest validation loss;
+            None if unknown.
+        selection: settings that decide which checkpoint is the best one
+            (:func:`.settings.selection`); None for any other checkpoint.
+        overrides: values of the model's options that were changed for the evaluation.
+        precision: precision of weights and activations.
+        variant: name of the overrides, which does not count.
+    """
+
+    __pydantic_config__ = STORED
+
+    at: NonNegativeInt | Literal["best"] | None
+    selection: Settings | None = field(default=None, hash=False)
+    overrides: Settings = field(default_factory=dict, hash=False)
+    precision: NonEmptyStr = "fp32"
+    variant: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Give the overrides one form, so that equal readings compare equal."""
+        object.__setattr__(self, "overrides", _counting_overrides(self.overrides))
+
+
+def _counting_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the overridden options that may change the losses, in one form."""
+    counting = {}
+    for name, value in overrides.items():
+        if f"model.{name}" not in WRITTEN_BUT_IRRELEVANT:
+            counting[name] = plain(value)
+    return counting

@@ -1,0 +1,68 @@
+"""Series of a training: how its model is trained, from its start or since it was resumed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserInputError
+from ..files import sha256_file
+from ..results.data_hashes import DataHashes
+from ..results.series import Facts, Series, read_series
+from ..results.training_settings import settings_of
+
+#: Name of the checkpoint from which a training resumes by default.
+_LAST_CHECKPOINT = "checkpoint_last.pt"
+
+
+def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Series:
+    """Return the series of a training that starts or resumes.
+
+    Args:
+        trainer: fairseq's trainer, which has loaded its checkpoint, if there is one.
+        plugin: hash of the plugin of the position method, or None.
+        saved: series in the checkpoint of the training; None if it starts, or if the checkpoint is
+            of an earlier release.
+    """
+    cfg = trainer.cfg
+    settings = settings_of(cfg, trainer.data_parallel_world_size, _data_hashes(cfg), plugin)
+    facts = _facts_of(trainer)
+    if saved is None:
+        return Series(settings, start=_start_of(cfg), facts=facts)
+    before = read_series(saved, "the checkpoint")
+    return replace(before.resumed(trainer.get_num_updates(), settings), facts=facts)
+
+
+def _data_hashes(cfg: Any) -> DataHashes | None:
+    """Return the hashes of the data; None if it has another layout, so only its path is known."""
+    try:
+        return DataHashes.of(cfg.task.data, cfg.dataset.train_subset, cfg.dataset.valid_subset)
+    except (OSError, UserInputError):
+        return None
+
+
+def _start_of(cfg: Any) -> str | None:
+    """Return the hash of the checkpoint whose weights a training starts from, or None."""
+    options = cfg.checkpoint
+    paths = [options.finetune_from_model, options.get("continue_once")]
+    if options.restore_file != _LAST_CHECKPOINT:
+        paths.append(options.restore_file)
+    for path in paths:
+        if path and Path(path).is_file():
+            return sha256_file(path)
+    return None
+
+
+def _facts_of(trainer) -> Facts:
+    """Return the properties of the model for tables."""
+    model = trainer.model
+    positions = getattr(model.decoder, "embed_positions", None)
+    return Facts(
+        architecture=trainer.cfg.model._name,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        layers=len(model.decoder.layers),
+        width=getattr(trainer.cfg.model, "decoder_embed_dim", None),
+        vocabulary=len(trainer.task.source_dictionary),
+        memory_length=getattr(positions, "memory_length", 0) or None,
+    )

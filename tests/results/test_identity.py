@@ -1,0 +1,464 @@
+"""The rule of identity: change one thing at a time, and exactly another seed is averaged.
+
+Each change that counts makes exactly the affected work missing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from fairseq_runs import hydra_config, training_config
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.results.case import Case
+from alibi_fairseq.results.data_hashes import DataHashes
+from alibi_fairseq.results.result import (
+    Result,
+    TextValues,
+    Wanted,
+    are_seeds,
+    missing,
+    seeds,
+)
+from alibi_fairseq.results.series import Reading, Series
+from alibi_fairseq.results.settings import canonical, selection
+from alibi_fairseq.results.training_settings import settings_of
+
+HASHES = DataHashes(("a" * 64,), ("b" * 64,), "c" * 64, {"valid": "d" * 64})
+FLAGS = (
+    *("--arch", "alibi_lm_tiny", "--position-method", "t5", "--tokens-per-sample", "128"),
+    *("--sample-break-mode", "none", "--max-tokens", "4096", "--update-freq", "8"),
+    *("--required-batch-size-multiple", "1", "--optimizer", "adam", "--lr", "0.002"),
+    *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", "31", "--max-update", "500"),
+    *("--seed", "1", "--save-dir", "runs/one", "--valid-subset", "valid"),
+)
+CASE = Case("text", "e" * 64, "test", length=256, stride=256)
+READING = Reading(at=500)
+
+
+@cache
+def settings_with(*flags: str, processes: int = 1) -> dict:
+    """Return the settings of a run with other flags of ``fairseq-train``."""
+    cfg = training_config(*FLAGS, *flags)
+    return settings_of(cfg, processes, HASHES, plugin=None)
+
+
+def changed(**values) -> dict:
+    """Return the settings with other values; those that are None are removed."""
+    settings = dict(settings_with())
+    for name, value in values.items():
+        settings[name.replace("__", ".")] = value
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def hashed(**values) -> dict:
+    """Return the settings of a run on other data, or with another plugin."""
+    plugin = values.pop("plugin", None)
+    cfg = training_config(*FLAGS)
+    return settings_of(cfg, 1, HASHES._replace(**values), plugin)
+
+
+def result_of(series: Series, seed: int | None = 1, reading=READING, case=CASE, bits=3.0) -> Result:
+    checkpoint = f"{seed}".rjust(64, "0")
+    return Result(series, reading, seed, case, TextValues(bits), checkpoint_sha256=checkpoint)
+
+
+def check(first: Result, second: Result, averaged: bool) -> None:
+    """Check that two results are averaged or not, and that the rule for what is left agrees."""
+    assert are_seeds(first, second) is averaged
+    assert len(seeds([first, second])) == (1 if averaged else 2)
+    # What the first run has is wanted of the second one.
+    wanted = Wanted(second.series, 1, second.reading, second.case)
+    assert missing([wanted], [replace(first, seed=1)]) == ([] if averaged else [wanted])
+
+
+COUNTS = {
+    "learning rate": ("--lr", "0.004"),
+    "dropout": ("--dropout", "0.2"),
+    "warm-up": ("--warmup-updates", "32"),
+    "schedule": ("--lr-scheduler", "fixed"),
+    "option of the method": ("--t5-max-distance", "64"),
+    "method": ("--position-method", "none"),
+    "method of a layer": ("--position-method", "t5,none"),
+    "attention window": ("--attention-window", "64"),
+    "scaling of scores": ("--score-scaling", "logn"),
+    "width": ("--decoder-embed-dim", "64"),
+    "architecture": ("--arch", "alibi_lm_modern_tiny"),
+    "tokens per update": ("--max-tokens", "2048"),
+    "batches per update": ("--update-freq", "4"),
+    "training length": ("--tokens-per-sample", "64"),
+    "division into samples": ("--sample-break-mode", "eos"),
+    "fp16": ("--fp16",),
+    "criterion": ("--criterion", "label_smoothed_cross_entropy"),
+    "clipping": ("--clip-norm", "1.0"),
+    "weight decay": ("--weight-decay", "0.01"),
+    "moments of Adam": ("--adam-betas", "(0.9, 0.98)"),
+    "optimizer": ("--optimizer", "nag"),
+    "average of the weights": ("--store-ema",),
+    "task": ("--task", "segment_language_modeling", "--position-method", "transformer_xl"),
+    "curriculum": ("--curriculum", "1"),
+}
+DOES_NOT_COUNT = {
+    "folder": ("--save-dir", "runs/two"),
+    "user folder": ("--user-dir", "alibi_fairseq"),
+    "workers": ("--num-workers", "4"),
+    "log": ("--log-format", "json", "--log-interval", "5", "--tensorboard-logdir", "t"),
+    "saving": ("--save-interval-updates", "50", "--keep-interval-updates", "1"),
+    "validation": ("--validate-interval-updates", "50", "--max-valid-steps", "3"),
+    "device": ("--cpu",),
+    "backend of attention": ("--attention-backend", "eager"),
+    "compilation": ("--compile-layers",),
+    "checkpointing of activations": ("--checkpoint-activations",),
+    "backend of the processes": ("--ddp-backend", "legacy_ddp"),
+    "planned updates of a schedule without end": ("--max-update", "1000"),
+    "time limit": ("--stop-time-hours", "1"),
+    "chunked loss": ("--criterion", "chunked_cross_entropy"),
+    "default": ("--clip-norm", "0.0"),
+    "seed": ("--seed", "2"),
+    "sequences per batch": ("--max-tokens", "8192", "--update-freq", "4"),
+}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("change", COUNTS)
+def test_models_of_other_options_are_not_averaged(change):
+    first = Series(settings_with())
+    second = Series(settings_with(*COUNTS[change]))
+    check(result_of(first), result_of(second, seed=2), averaged=False)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("change", DOES_NOT_COUNT)
+def test_models_of_options_without_effect_are_averaged(change):
+    first = Series(settings_with())
+    second = Series(settings_with(*DOES_NOT_COUNT[change]))
+    check(result_of(first), result_of(second, seed=2), averaged=True)
+
+
+POLYNOMIAL = ("--lr-scheduler", "polynomial_decay", "--total-num-update", "500")
+COSINE = ("--lr-scheduler", "cosine")
+PERIOD = (*COSINE, "--lr-period-updates", "270")
+PLATEAU = ("--lr-scheduler", "reduce_lr_on_plateau")
+EOS = ("--sample-break-mode", "eos")
+SEGMENTS = ("--task", "segment_language_modeling", "--position-method", "transformer_xl")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("first", "second", "averaged"),
+    [
+        # The decay has an end, whether or not it is that of the training.
+        (POLYNOMIAL, (*POLYNOMIAL, "--total-num-update", "3000"), False),
+        (POLYNOMIAL, (*POLYNOMIAL, "--max-update", "1000"), True),
+        # A cosine without a period ends with the training.
+        (COSINE, (*COSINE, "--max-update", "1000"), False),
+        (PERIOD, (*PERIOD, "--max-update", "1000"), True),
+        (PERIOD, (*COSINE, "--lr-period-updates", "271"), False),
+        # The schedule follows the validation losses.
+        (PLATEAU, (*PLATEAU, "--validate-interval-updates", "50"), False),
+        (PLATEAU, (*PLATEAU, "--log-interval", "5"), True),
+        # Batches of sentences have other numbers of tokens.
+        (EOS, (*EOS, "--max-tokens", "8192", "--update-freq", "4"), False),
+        ((*SEGMENTS, "--mem-len", "128"), (*SEGMENTS, "--mem-len", "64"), False),
+        (SEGMENTS, (*SEGMENTS, "--max-tokens", "8192", "--update-freq", "4"), False),
+    ],
+)
+def test_schedules_and_batches(first, second, averaged):
+    one = result_of(Series(settings_with(*first)))
+    other = result_of(Series(settings_with(*second)), seed=2)
+    check(one, other, averaged)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("flags", [(), EOS, SEGMENTS])
+def test_eight_processes_are_eight_batches_per_update(flags):
+    one = Series(settings_with(*flags, "--update-freq", "8", processes=1))
+    eight = Series(settings_with(*flags, "--update-freq", "1", processes=8))
+    check(result_of(one), result_of(eight, seed=2), averaged=True)
+    two = Series(settings_with(*flags, "--update-freq", "1", processes=2))
+    check(result_of(one), result_of(two, seed=2), averaged=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train": ("0" * 64,)},
+        {"dictionary": "0" * 64},
+        {"plugin": "0" * 64},
+    ],
+    ids=["training text", "dictionary", "plugin"],
+)
+def test_models_of_other_data_or_code_are_not_averaged(change):
+    first = Series(settings_with())
+    check(result_of(first), result_of(Series(hashed(**change)), seed=2), averaged=False)
+
+
+def test_lines_of_the_text_count_only_where_they_end_a_sample():
+    assert canonical(settings_with()) == canonical(hashed(train_lines=("0" * 64,)))
+    by_sentence = changed(task__sample_break_mode="eos")
+    other_lines = {**by_sentence, "data.train_lines": "0" * 64}
+    assert canonical(by_sentence) != canonical(other_lines)
+
+
+def test_path_is_never_the_data_of_a_hash():
+    cfg = training_config(*FLAGS)
+    by_path = Series(settings_of(cfg, 1, None, None))
+    check(result_of(Series(settings_with())), result_of(by_path, seed=2), averaged=False)
+
+
+def test_models_of_another_start_are_not_averaged():
+    first = Series(settings_with(), start="0" * 64)
+    # The same path, but other weights.
+    second = Series(settings_with("--finetune-from-model", "base.pt"), start="1" * 64)
+    check(result_of(first), result_of(second, seed=2), averaged=False)
+    check(result_of(first), result_of(Series(settings_with()), seed=2), averaged=False)
+
+
+def test_corrected_method_is_not_averaged(monkeypatch):
+    from alibi_fairseq.positions import METHODS
+
+    monkeypatch.setattr(METHODS["t5"], "version", 2)
+    corrected = Series(settings_of(training_config(*FLAGS), 1, HASHES, None))
+    check(result_of(Series(settings_with())), result_of(corrected, seed=2), averaged=False)
+
+
+def test_resumed_training_keeps_its_earlier_options():
+    last = settings_with("--dropout", "0.5")
+    resumed = Series(settings_with()).resumed(38, last)
+    check(result_of(Series(last)), result_of(resumed, seed=2), averaged=False)
+    assert resumed.history[0].until == 38
+    later = Series(settings_with()).resumed(39, last)
+    check(result_of(resumed), result_of(later, seed=2), averaged=False)
+
+
+def test_resuming_elsewhere_and_longer_changes_nothing():
+    first = Series(settings_with())
+    elsewhere = settings_with("--save-dir", "b", "--max-update", "900", "--cpu")
+    resumed = first.resumed(38, elsewhere)
+    assert resumed.history == ()
+    check(result_of(first), result_of(resumed, seed=2), averaged=True)
+    one_process = settings_with("--update-freq", "4", processes=2)
+    assert first.resumed(38, one_process) == first
+
+
+@pytest.mark.parametrize(
+    ("values", "same"),
+    [
+        ({"model__dropout": "0.1"}, True),  # as text, and the default
+        ({"optimization__lr": [0.002]}, True),
+        ({"optimization__lr": "0.002"}, True),
+        ({"optimization__lr": "2e-3"}, True),
+        ({"optimization__lr": [0.002, 0.001]}, False),
+        ({"lr_scheduler__warmup_updates": "31"}, True),
+        ({"optimizer__adam_betas": "(0.9, 0.999)"}, True),
+        ({"optimizer__adam_betas": "(0.9,0.98)"}, False),
+        ({"optimization__clip_norm": 0}, True),
+        ({"common__fp16": False}, True),
+        ({"common__fp16": True}, False),
+        ({"model__no_such_option": 1}, False),
+        ({"optimization__max_update": None}, True),
+    ],
+)
+def test_values_have_one_form(values, same):
+    other = Series(changed(**values))
+    check(result_of(Series(settings_with())), result_of(other, seed=2), averaged=same)
+
+
+@pytest.mark.ci
+def test_canonical_form_is_idempotent_and_survives_json():
+    changes = [*COUNTS.values(), *DOES_NOT_COUNT.values(), POLYNOMIAL, COSINE, PERIOD, PLATEAU]
+    for flags in changes:
+        settings = settings_with(*flags)
+        once = canonical(settings)
+        assert canonical(once) == once
+        assert canonical(json.loads(json.dumps(settings))) == once
+
+
+@pytest.mark.ci
+def test_yaml_and_command_line_are_the_same_series():
+    overrides = [
+        *("model=alibi_lm_tiny", "model.position_method=t5", "task=language_modeling"),
+        *("task.data=data", "task.tokens_per_sample=128", "task.sample_break_mode=none"),
+        *("dataset.max_tokens=4096", "optimization.update_freq=[8]"),
+        *("dataset.required_batch_size_multiple=1", "criterion=cross_entropy"),
+        *("optimizer=adam", "optimization.lr=[0.002]", "lr_scheduler=inverse_sqrt"),
+        *("lr_scheduler.warmup_updates=31", "optimization.max_update=500", "common.seed=1"),
+    ]
+    from_yaml = Series(settings_of(hydra_config(*overrides), 1, HASHES, None))
+    assert canonical(from_yaml.settings) == canonical(settings_with())
+    check(result_of(Series(settings_with())), result_of(from_yaml, seed=2), averaged=True)
+
+
+BEST = Reading("best", selection(settings_with()))
+READINGS = {
+    "updates": (READING, Reading(400)),
+    "best and numbered": (READING, BEST),
+    "validation interval": (
+        BEST,
+        Reading("best", selection(settings_with("--validate-interval-updates", "50"))),
+    ),
+    "length of the training of the best": (
+        BEST,
+        Reading("best", selection(settings_with("--max-update", "1000"))),
+    ),
+    "validation text": (
+        BEST,
+        Reading("best", selection(hashed(valid={"valid": "0" * 64}))),
+    ),
+    "window": (READING, Reading(500, overrides={"attention_window": 128})),
+    "size of the window": (
+        Reading(500, overrides={"attention_window": 64}),
+        Reading(500, overrides={"attention_window": 128}),
+    ),
+    "seed of the slopes": (READING, Reading(500, overrides={"train_seed": 2})),
+    "precision": (READING, Reading(500, precision="bf16")),
+}
+
+
+@pytest.mark.parametrize("change", READINGS)
+def test_other_readings_are_not_averaged(change):
+    series = Series(settings_with())
+    first, second = READINGS[change]
+    check(result_of(series, 1, first), result_of(series, 2, second), averaged=False)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Reading(500, variant="limited"), Reading(500, variant="window")),
+        (READING, Reading(500, overrides={"attention_backend": "eager"})),
+        (
+            Reading(500, overrides={"attention_window": "64"}),
+            Reading(500, overrides={"attention_window": 64}),
+        ),
+        (BEST, Reading("best", selection(settings_with("--log-interval", "5")))),
+    ],
+)
+def test_same_readings_are_averaged(first, second):
+    series = Series(settings_with())
+    check(result_of(series, 1, first), result_of(series, 2, second), averaged=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"split": "valid"},
+        {"text": "0" * 64},
+        {"length": 512},
+        {"stride": 128},
+        {"score_from": 64},
+        {"score_to": 128},
+        {"documents": "0" * 64},
+        {"tokens": "0" * 64},
+        {"kind": "validation"},
+        {"kind": "probe", "depth": 0.5},
+    ],
+    ids=str,
+)
+def test_other_cases_are_not_averaged(change):
+    series = Series(settings_with())
+    other = replace(CASE, **change)
+    check(result_of(series), result_of(series, 2, case=other), averaged=False)
+
+
+def test_tokenizers_share_the_text_but_not_the_case():
+    first = replace(CASE, tokens="1" * 64)
+    second = replace(CASE, tokens="2" * 64)
+    assert first != second
+    assert first.same_text == second.same_text
+    assert first.same_text != replace(first, documents="empty-lines").same_text
+
+
+def test_name_of_a_text_does_not_count():
+    series = Series(settings_with())
+    other = replace(CASE, corpus="other")
+    check(result_of(series), result_of(series, 2, case=other), averaged=True)
+
+
+def test_unknown_seed_or_text_is_never_averaged():
+    series = Series(settings_with())
+    for first, second in [
+        (result_of(series, None), result_of(series, 2)),
+        (result_of(series, None), replace(result_of(series, None), checkpoint_sha256="0" * 64)),
+        (
+            result_of(series, case=replace(CASE, text=None)),
+            result_of(series, 2, case=replace(CASE, text=None)),
+        ),
+    ]:
+        assert not are_seeds(first, second)
+        assert len(seeds([first, second])) == 2
+
+
+def test_same_seed_twice():
+    series = Series(settings_with())
+    first = result_of(series)
+    assert len(seeds([first, first])) == 1
+    assert [len(group) for group in seeds([first, first]).values()] == [1]
+    with pytest.raises(UserInputError, match=r"seed 1\) at length 256 differ"):
+        seeds([first, result_of(series, bits=3.1)])
+    # Two runs of one seed: two rows, each with its own seeds.
+    again = replace(first, checkpoint_sha256="f" * 64, values=TextValues(3.1))
+    groups = seeds([first, again, result_of(series, 2)])
+    assert [len(group) for group in groups.values()] == [2, 1]
+    assert not are_seeds(first, again)
+
+
+def test_validations_of_several_splits_belong_to_one_run():
+    series = Series(settings_with())
+    results = []
+    for seed in (1, 2):
+        for split in ("valid", "test"):
+            case = Case("validation", split * 8, split, 128, 128)
+            values = TextValues(seed + len(split))
+            results.append(Result(series, READING, seed, case, values))
+    assert [len(group) for group in seeds(results).values()] == [2, 2]
+    assert {key.run for key in seeds(results)} == {0}
+
+
+def test_details_that_are_added_are_missing():
+    series = Series(settings_with())
+    wanted = Wanted(series, 1, READING, CASE, frozenset({"documents"}))
+    without = result_of(series)
+    assert missing([wanted], [without]) == [wanted]
+    values = TextValues(3.0, document_tokens=(4, 5), document_bits=(12.0, 15.0))
+    assert missing([wanted], [replace(without, values=values)]) == []
+    both = replace(wanted, details=frozenset({"documents", "positions"}))
+    assert missing([both], [replace(without, values=values)]) == [both]
+
+
+def test_checkpoint_of_the_folder_decides():
+    series = Series(settings_with())
+    known = result_of(series)
+    wanted = Wanted(series, 1, READING, CASE, checkpoint_sha256=known.checkpoint_sha256)
+    assert missing([wanted], [known]) == []
+    trained_again = replace(wanted, checkpoint_sha256="f" * 64)
+    assert missing([trained_again], [known]) == [trained_again]
+
+
+def test_exactly_the_affected_work_is_missing():
+    series = Series(settings_with())
+    other = Series(settings_with("--lr", "0.004"))
+    longer = replace(CASE, length=512, stride=512)
+    known = []
+    for seed in (1, 2):
+        known.append(result_of(series, seed))
+    wanted = []
+    for each in (series, other):
+        for seed in (1, 2, 3):
+            for case in (CASE, longer):
+                wanted.append(Wanted(each, seed, READING, case))
+    left = missing(wanted, known)
+    assert len(left) == len(wanted) - 2
+    for want in left:
+        assert want.series == other or want.seed == 3 or want.case == longer
+
+
+def test_diverged_training_is_done_and_its_other_seed_is_not():
+    series = Series(settings_with())
+    diverged = replace(result_of(series), values=None, status="diverged")
+    wanted = [Wanted(series, seed, READING, CASE) for seed in (1, 2)]
+    assert missing(wanted, [diverged]) == wanted[1:]
+    assert seeds([diverged]) == {}
