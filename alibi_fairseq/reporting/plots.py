@@ -199,7 +199,7 @@ def _line_ends(panel: Panel) -> list[LineEnd]:
 def plot(axes: Axes, panel: Panel) -> None:
     """Draw a panel's lines and set up its axes.
 
-    Lines of the same style, such as variants of one model, get other markers and lighter colors.
+    Lines of the same style, such as variants of one model, get other dashes and lighter colors.
 
     Args:
         axes: empty axes of the panel.
@@ -283,14 +283,14 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
         marker=style.marker,
         linestyle=style.linestyle,
         linewidth=line_width,
-        markersize=5,
+        markersize=style.size,
         markerfacecolor=marker_color,
         markevery=marker_spacing,
     )
     _draw_bars(axes, line, style)
     for x, y, is_uncertain in zip(line.x, line.y, line.uncertain):
         if is_uncertain:
-            axes.plot(x, y, color=style.color, marker=style.marker, markersize=5, mfc="white")
+            axes.plot(x, y, style.marker, color=style.color, markersize=style.size, mfc="white")
     if any(line.spread):
         low = []
         high = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from pathlib import Path
 
 import matplotlib
+import tomllib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -45,7 +45,8 @@ def draw_layers(*paths: str | os.PathLike) -> None:
     axes.set_xlim(-1, _WIDTH + 0.03)
     axes.set_ylim(len(layers), 0)
     for row, packages in enumerate(layers):
-        axes.text(-0.5, row + 0.5, str(len(layers) - row), ha="center", va="center", color="#666666")
+        number = len(layers) - row
+        axes.text(-0.5, row + 0.5, str(number), ha="center", va="center", color="#666666")
         _draw_row(axes, row, packages)
     axes.annotate(
         "",

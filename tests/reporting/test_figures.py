@@ -12,7 +12,7 @@ from alibi_fairseq.positions.spec import KNOWN_LABELS, MethodSpec
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
-from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.line_styles import method_style, variant_style
 from alibi_fairseq.results.groups import MeanMeasurement, ModelMeasurements, average_by_model
 from alibi_fairseq.results.model import Model
 
@@ -90,10 +90,23 @@ def test_unknown_methods_have_different_colors():
     assert len({style.color for style in styles}) == 3
 
 
-def test_training_lengths_of_a_method_have_different_markers():
+def test_training_lengths_of_a_method_differ_in_color_and_size_only():
     lengths = range(8)
     styles = [method_style("ALiBi", length, lengths) for length in lengths]
-    assert len({style.marker for style in styles}) == 8
+    assert len({style.color for style in styles}) == 8
+    sizes = [style.size for style in styles]
+    assert sizes == sorted(set(sizes))
+    plain = method_style("ALiBi")
+    for style in styles:
+        assert (style.marker, style.linestyle) == (plain.marker, plain.linestyle)
+
+
+def test_variants_keep_marker_of_their_method():
+    plain = method_style("ALiBi")
+    variants = [variant_style(plain, index) for index in range(4)]
+    assert variants[0] == plain
+    assert {style.marker for style in variants} == {plain.marker}
+    assert len({(style.color, style.linestyle) for style in variants}) == 4
 
 
 def records_by(**values):
