@@ -115,6 +115,7 @@ _EQUAL_KEYS = {
     "data_sha256": "different test articles",
     "dictionary_sha256": "different dictionaries",
     "documents": "different kinds of documents",
+    "documents_sha256": "different beginnings of documents",
     "score_from": "different scored ranges",
     "score_to": "different scored ranges",
 }
@@ -140,8 +141,11 @@ def load_losses(*folders: Path) -> dict[EvaluationKey, ArticleLosses]:
         for evaluation in _evaluations_of(model):
             measurement = evaluation.measurement
             tested_on = str(measurement.corpus)
-            first = first_evaluations.setdefault((model.corpus, tested_on), evaluation)
+            texts = (model.corpus, tested_on)
+            first = first_evaluations.setdefault(texts, evaluation)
             _check_same_articles(first, evaluation)
+            if first.measurement.documents_sha256 is None:  # as in older results
+                first_evaluations[texts] = evaluation
             key = EvaluationKey(
                 corpus=model.corpus,
                 method=model.method,
@@ -203,20 +207,21 @@ def _check_same_training(first: FinishedModel, other: FinishedModel) -> None:
     """Check that two models differ only in their seed.
 
     Raises:
-        UserInputError: another option differs, or the training data.
+        UserInputError: another option differs, the training data, or the version of the plugin.
     """
     if _training_settings(first) != _training_settings(other):
         raise UserInputError(
-            f"{first.folder} and {other.folder} were trained with different options or data, so "
-            "they are not seeds of one model. Move one of them away."
+            f"{first.folder} and {other.folder} were trained with different options or data, or "
+            "with different versions of a plugin, so they are not seeds of one model. Move one of "
+            "them away."
         )
 
 
-def _training_settings(model: FinishedModel) -> tuple[list[str], str]:
-    """Return the options without the value of ``--seed``, and the hash of the training data."""
+def _training_settings(model: FinishedModel) -> tuple[list[str], str, str | None]:
+    """Return the options but the value of ``--seed``, and hashes of training data and plugin."""
     options = list(model.settings["options"])
     options[options.index("--seed") + 1] = ""
-    return options, model.settings["data"]["train.bin"]
+    return options, model.settings["data"]["train.bin"], model.settings.get("plugin")
 
 
 def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
@@ -227,10 +232,12 @@ def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
     """
     for key, difference in _EQUAL_KEYS.items():
         if key == "dictionary_sha256":
-            is_equal = first.dictionary_sha256 == other.dictionary_sha256
+            values = [first.dictionary_sha256, other.dictionary_sha256]
         else:
-            is_equal = getattr(first.measurement, key) == getattr(other.measurement, key)
-        if not is_equal:
+            values = [getattr(first.measurement, key), getattr(other.measurement, key)]
+        if key == "documents_sha256" and None in values:
+            continue
+        if values[0] != values[1]:
             raise UserInputError(
                 f"{first.path} and {other.path} have {difference} ({key}). "
                 "Move the results of one of them to another folder."

@@ -18,6 +18,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.files import sha256_file
+from alibi_fairseq.results.data_hashes import data_sha256
 from alibi_fairseq.results.files import load_results_file, save_results_file
 from alibi_fairseq.runs import torchrun
 
@@ -126,7 +127,11 @@ class Commands:
             validation_record(best + 1, updates=updates - 1, **settings),
             validation_record(best, updates=updates, **settings, **last_loss),
         ]
-        save_results_file(document(*validations, kind="training"), folder / "training.json")
+        origin = {}
+        if (Path(words[0]) / "valid.bin").is_file():
+            origin["data_sha256"] = data_sha256(words[0], ["valid"])
+        training = document(*validations, kind="training", **origin)
+        save_results_file(training, folder / "training.json")
         for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
             history = {"optimizer_history": [{"num_updates": updates}]}
             torch.save({**history, "of": str(folder), "name": name}, folder / name)
@@ -153,6 +158,7 @@ class Commands:
                     checkpoint_sha256=sha256_file(model),
                     precision="fp32",
                     device=find_device("auto").type,
+                    **eval_settings(words),
                 )
             )
         unique = {record.key: record for record in records}
@@ -160,6 +166,19 @@ class Commands:
             document(*unique.values(), command=f"alibi-fairseq eval {shlex.join(words)}"), out
         )
         return 0
+
+
+def eval_settings(words: list[str]) -> dict:
+    """Return the fields of a record that options of ``eval`` determine."""
+    settings: dict = {}
+    if "--model-overrides" in words:
+        settings["overrides"] = json.loads(value(words, "--model-overrides"))
+    if "--per-document" in words:
+        settings["documents"] = value(words, "--per-document")
+    for flag, key in (("--score-from", "score_from"), ("--score-to", "score_to")):
+        if flag in words:
+            settings[key] = int(value(words, flag))
+    return settings
 
 
 def value(words: list[str], flag: str) -> str:

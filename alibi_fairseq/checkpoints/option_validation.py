@@ -22,6 +22,7 @@ from fairseq.tasks.language_modeling import LanguageModelingTask
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ..errors import UserInputError
+from ..positions import METHODS, is_plugin_method
 
 #: Text encoders that evaluate no code.
 ENCODERS = {
@@ -62,12 +63,34 @@ def check_options(cfg, path) -> None:
         UserInputError: an option may do more than describe a language model.
     """
     try:
-        check_values(plain_values(cfg))
+        groups = plain_values(cfg)
+        check_values(groups)
     except ValueError as error:
         raise UserInputError(
             f"The options in {path} do not describe a language model that can be loaded safely: "
             f"{error}."
         ) from error
+    _check_plugin_options(groups.get("model"), path)
+
+
+def _check_plugin_options(model, path) -> None:
+    """Raise UserInputError if a plugin's method has lost an option, whose value fairseq drops."""
+    if not isinstance(model, dict):
+        return
+    names = str(model.get("position_method")).split(",")
+    if not any(name in METHODS and is_plugin_method(name) for name in names):
+        return
+    dataclass = MODEL_DATACLASS_REGISTRY.get(model.get("_name"))
+    if dataclass is None:
+        return
+    known = {"_name", "arch", *dataclass.__dataclass_fields__}
+    for option, value in model.items():
+        if option not in known:
+            raise UserInputError(
+                f"{path} was trained with {option} = {value}, an option that the plugin no longer "
+                "has, so the model would be another one. Restore the option, or use the earlier "
+                "version of the plugin."
+            )
 
 
 def check_values(groups: dict) -> None:

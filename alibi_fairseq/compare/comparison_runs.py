@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ..files import sha256_if_present
 from ..positions.plugin_sources import plugin_sha256
 from ..results.data_folder import DataFolder
+from ..results.data_hashes import data_sha256
 from ..results.names import model_label
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, ModelSpec
@@ -194,4 +198,28 @@ def tuning_of(
     for lr in comparison.lr:
         trial = build_run(trial_config, trial_spec, data, folder, lr, f"-lr{lr:g}")
         trials[lr] = replace(trial, may_diverge=True)
-    return Tuning.choose(label, trials, tuned / f"{model_name(spec)}-tuning.json")
+    outcome = tuned / f"{model_name(spec)}-tuning.json"
+    return Tuning.choose(label, trials, outcome, _validation_sha256(data, trial.flags))
+
+
+def _validation_sha256(data: Path, flags: Iterable[str]) -> str | None:
+    """Return the hash of the splits that a training is validated on; None before they exist.
+
+    Args:
+        flags: flags of ``fairseq-train``, which can name the splits.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--valid-subset", default="valid")
+    known, _ = parser.parse_known_args(list(flags))
+    subsets = known.valid_subset.split(",")
+    files = [data / f"{subset}.bin" for subset in subsets]
+    if not all(file.is_file() for file in files):
+        return None
+    modified = tuple(file.stat().st_mtime_ns for file in files)
+    return _cached_sha256(data, tuple(subsets), modified)
+
+
+@cache
+def _cached_sha256(data: Path, subsets: tuple[str, ...], modified: tuple[int, ...]) -> str | None:
+    """Return the hash of splits that were last modified at some times."""
+    return data_sha256(data, subsets)

@@ -73,7 +73,10 @@ def prepare_probe(probe: Probe, length: int, text: Path | None, out: Path, seed:
     settings = {"probe": asdict(probe), "length": length, "seed": seed}
     if text:
         settings["text"] = sha256_file(text / "train.bin")
-    if read_json_if_present(out / PROBE_FILE) == settings:
+        settings["held_out_text"] = sha256_file(text / "valid.bin")
+    existing = read_json_if_present(out / PROBE_FILE)
+    # Older folders do not record the held-out text.
+    if existing is not None and {**settings, **existing} == settings:
         return
     text_dictionary = (text / "dict.txt").read_text(encoding="utf-8") if text else ""
     marker = SPECIAL + text_dictionary.count("\n")

@@ -6,6 +6,7 @@ Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from ..positions import all_options
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from ..results.files import load_training
-from ..results.model import Model
+from ..results.model import BATCH_OPTIONS, OPTIONS_OF_A_SESSION, Model
 from ..results.results_file import TrainingFile
 from ..results.series import STATE_KEY as SERIES_KEY
 from ..results.series import Series, read_series
@@ -233,13 +234,18 @@ def load_checkpoint(
     if getattr(cfg.model, "ffn", "mlp") == "swiglu":
         inner *= 2  # the gate and the values
     training = recorded_training(path)
-    trained = None if training is None else training.records[-1].model
+    trained = None
+    options = None
+    if training is not None:
+        models = [validation.model for validation in training.records]
+        trained = models[-1]
+        options = options_of_training(models)
     record = describe_model(
         cfg,
         model,
         len(task.source_dictionary),
         train_length=train_length,
-        options=None if trained is None else trained.options,
+        options=options,
         updates=updates,
         checkpoint=str(path),
         memory_length=getattr(model.decoder.embed_positions, "memory_length", 0) or None,
@@ -273,6 +279,27 @@ def _series_of(state: dict, training: TrainingFile | None, path: Path) -> Series
     if content is not None:
         return read_series(content, str(path))
     return None if training is None else training.own_series
+
+
+def options_of_training(models: Sequence[Model]) -> dict[str, str] | None:
+    """Return the options of a training, given the model of each of its validations.
+
+    If it resumed with another value of an option, the option's text is ``0.001 then 0.002``.
+    """
+    last = models[-1]
+    options = dict(last.options or {})
+    for earlier in reversed(models):
+        if earlier.options is None:
+            continue
+        changeable = set(OPTIONS_OF_A_SESSION)
+        if earlier.tokens_per_update == last.tokens_per_update:
+            changeable |= BATCH_OPTIONS  # for another number of GPUs, for example
+        for name in sorted({*earlier.options, *options} - changeable):
+            value = earlier.options.get(name, "default")
+            values = options.get(name, "default").split(" then ")
+            if value not in values:
+                options[name] = " then ".join([value, *values])
+    return None if last.options is None else options
 
 
 def apply_overrides(state: dict, overrides: dict, path: Path) -> None:

@@ -13,6 +13,7 @@ from ..results.record import Measurement, ProbeMeasurement
 from .option_types import (
     device_type,
     format_stride,
+    parse_count,
     parse_device,
     parse_gigabytes,
     parse_lengths,
@@ -118,6 +119,7 @@ class SweepConfig:
         "that the same tokens are scored at every length and stride; no window reaches into the "
         "previous document",
         None,
+        type=parse_count,
         metavar="N",
         group=MEASUREMENT,
     )
@@ -125,6 +127,7 @@ class SweepConfig:
         "number of tokens at the start of the split, or of each document, after which none is "
         "scored",
         None,
+        type=parse_count,
         metavar="M",
         group=MEASUREMENT,
     )
@@ -215,8 +218,12 @@ class SweepConfig:
 
     def applies_to(self, record: Measurement | ProbeMeasurement) -> bool:
         """Return True if a record was measured with these settings, at any length and stride."""
-        settings = (self.precision, self.overrides or None, device_type(self.device))
-        if (record.model.precision, record.model.overrides, record.device) != settings:
+        return self.measures(record) and record.device == device_type(self.device)
+
+    def measures(self, record: Measurement | ProbeMeasurement) -> bool:
+        """Return True if a record has what these settings measure, on any device."""
+        settings = (self.precision, self.overrides or None)
+        if (record.model.precision, record.model.overrides) != settings:
             return False
         if isinstance(record, ProbeMeasurement):
             return True

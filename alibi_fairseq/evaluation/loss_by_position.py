@@ -42,6 +42,10 @@ class LossByPosition:
         remembered = min(window.start, self.memory_length)
         return remembered + window.first_scored - window.start + 1
 
+    def bucket(self, window: Window, index: int) -> int:
+        """Return the end of the bucket of a window's scored token ``index``."""
+        return bucket_end(self.first_position(window) + index)
+
     def cuts(self, window: Window) -> list[int]:
         """Return the indices of a window's scored tokens where a bucket begins, without 0."""
         first = self.first_position(window)
@@ -53,7 +57,10 @@ class LossByPosition:
         return cuts
 
     def add(self, window: Window, begin: int, end: int, nats: float) -> None:
-        """Add the loss of a window's scored tokens ``begin … end - 1``, which share a bucket."""
+        """Add the loss of a window's scored tokens ``begin … end - 1``, one observation.
+
+        They are all tokens of the window that are in one bucket, and in one document.
+        """
         last = self.first_position(window) + end - 1
         bucket = bucket_end(last)
         self._tokens[bucket].append(end - begin)

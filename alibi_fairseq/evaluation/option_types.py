@@ -54,6 +54,13 @@ def format_stride(stride: int | None) -> str:
     return "full" if stride is None else str(stride)
 
 
+def parse_count(text: str) -> int:
+    """Return a number of tokens, which may be 0."""
+    if not text.isdecimal():
+        raise ValueError("must be a number of tokens of at least 0")
+    return int(text)
+
+
 def parse_gigabytes(text: str) -> float:
     """Return a finite number above 0."""
     number = float_or_nan(text)

@@ -104,14 +104,21 @@ def sum_losses(
         edges += [span.first, span.stop]
     sums: list[list[float]] = [[] for _ in spans]
     for batch, losses in losses_of(score, stream, batches):
+        # By window, span, and bucket. The edges of other windows cut such a part, too.
+        parts: dict[tuple[Window, int, int], tuple[int, int, float]] = {}
         for begin, end in pairwise(_cut_columns(batch, edges, loss_by_position)):
             totals = losses[:, begin:end].sum(dim=1).tolist()
             for window, total in zip(batch, totals):
                 token = window.first_scored + begin
                 index = bisect_right(firsts, token) - 1  # last span that begins up to the token
-                if index >= 0 and token < spans[index].stop:
-                    sums[index].append(total)
-                    loss_by_position.add(window, begin, end, total)
+                if index < 0 or token >= spans[index].stop:
+                    continue
+                sums[index].append(total)
+                key = (window, index, loss_by_position.bucket(window, begin))
+                first, _, nats = parts.get(key, (begin, end, 0.0))
+                parts[key] = (first, end, nats + total)
+        for (window, _, _), (begin, end, nats) in parts.items():
+            loss_by_position.add(window, begin, end, nats)
         progress(len(batch) * batch[0].length)
     return sums
 

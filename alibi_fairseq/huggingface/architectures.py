@@ -294,6 +294,8 @@ class GptNeoX(Architecture):
     def describe_config(self, config: PreTrainedConfig) -> AlibiLmConfig:
         if config.use_parallel_residual:
             raise not_in_fairseq("use_parallel_residual = True")
+        if not config.attention_bias:
+            raise not_in_fairseq("attention_bias = False")
         description = super().describe_config(config)
         if description.position_method == "rotary":
             description.rotary_parameters = dict(config.rope_parameters)
@@ -338,6 +340,9 @@ class Opt(Architecture):
         )
 
     def describe_config(self, config: PreTrainedConfig) -> AlibiLmConfig:
+        for key in ("enable_bias", "layer_norm_elementwise_affine"):
+            if not getattr(config, key):
+                raise not_in_fairseq(f"{key} = False")
         description = super().describe_config(config)
         description.final_norm = not config._remove_final_layer_norm
         return description

@@ -10,6 +10,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from omegaconf import OmegaConf
 
 from ..positions import MethodSpec
 from ..positions.plugin_sources import plugin_sha256
@@ -33,6 +34,7 @@ _IGNORED = {
     "aim_repo",
     "aim_run_hash",
     "azureml_logging",
+    "batch_size_valid",
     "cpu",
     "data_buffer_size",
     "keep_best_checkpoints",
@@ -41,6 +43,7 @@ _IGNORED = {
     "log_file",
     "log_format",
     "log_interval",
+    "max_tokens_valid",
     "no_epoch_checkpoints",
     "no_last_checkpoints",
     "no_progress_bar",
@@ -102,15 +105,20 @@ def training_options(cfg: Any) -> dict[str, str]:
         if group in _COMPONENTS and name is not None:
             options[group] = str(name)
         for field in dataclasses.fields(defaults):
-            default = _default_of(field)
-            # An option of another group has a reference to it as its default.
-            is_reference = isinstance(default, str) and default.startswith("${")
             is_unrecorded = field.name in unrecorded or field.name.startswith("_")
-            if is_reference or is_unrecorded:
+            if is_unrecorded:
                 continue
+            default = _default_of(field)
+            name = field.name
+            if isinstance(default, str) and default.startswith("${"):
+                # It is the value of another option, unless it was set. Hydra can set two options
+                # of one name separately.
+                if default.endswith(f".{name}}}"):
+                    name = f"{group}_{name}"
+                default = _referenced_value(cfg, group, default)
             value = cfg[group].get(field.name)
             if value != default:
-                options[field.name] = _option_text(value)
+                options[name] = _option_text(value)
     return dict(sorted(options.items()))
 
 
@@ -135,6 +143,14 @@ def _default_of(field: dataclasses.Field) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
+
+
+def _referenced_value(cfg: Any, group: str, reference: str) -> Any:
+    """Return the value that ``${optimization.lr}`` or, in the same group, ``${.lr}`` refers to."""
+    path = reference.removeprefix("${").removesuffix("}")
+    if path.startswith("."):
+        path = group + path
+    return OmegaConf.select(cfg, path)
 
 
 def _option_text(value: Any) -> str:

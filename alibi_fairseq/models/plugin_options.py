@@ -27,11 +27,10 @@ def add_options(method: str) -> None:
     """Add the options of a method to every size, as fairseq's ``register_model`` does.
 
     Raises:
-        UserInputError: fairseq or the models have another option of that name.
+        UserInputError: fairseq, the models, or another method have another option of that name.
     """
-    taken = taken_names() - _added
     for option in method_options(method).values():
-        if option.name in taken and not _is_shared(option, method):
+        if _is_taken(option, method):
             raise UserInputError(
                 f"The option '{option.name}' of the position method '{method}' has the name of "
                 f"another option of fairseq-train. Rename it, for example to "
@@ -49,13 +48,16 @@ def add_options(method: str) -> None:
             ConfigStore.instance().store(name=name, group="model", node=node, provider="fairseq")
 
 
-def _is_shared(option: Field, method: str) -> bool:
-    """Return True if another position method has the same option, with the same default."""
-    for method_with_option in methods_with(option.name):
-        same_option = method_options(method_with_option)[option.name]
-        if method_with_option != method and same_option.default == option.default:
-            return True
-    return False
+def _is_taken(option: Field, method: str) -> bool:
+    """Return True if the name has another meaning. Methods share options of equal defaults."""
+    others = [other for other in methods_with(option.name) if other != method]
+    if not others:
+        return option.name in taken_names() - _added
+    defaults = [method_options(other)[option.name].default for other in others]
+    return any(
+        type(default) is not type(option.default) or default != option.default
+        for default in defaults
+    )
 
 
 def taken_names() -> set[str]:

@@ -118,7 +118,12 @@ def different_batch_reason(corpus: str, model: Model, tokens: float | None) -> s
         tokens: number of tokens per update, or None if unknown.
     """
     recipe = RECIPES.get(recipe_name(corpus, model))
-    if recipe is None or tokens is None:
+    if recipe is None:
+        return None
+    break_mode = (model.options or {}).get("sample_break_mode", "none")
+    if break_mode != "none":
+        return f"the paper trains without --sample-break-mode {break_mode}"
+    if tokens is None:
         return None
     paper_tokens = recipe.batch.tokens_per_update
     if abs(tokens - paper_tokens) <= _BATCH_TOLERANCE * paper_tokens:

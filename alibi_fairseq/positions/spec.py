@@ -143,12 +143,12 @@ class MethodSpec:
         names = methods.split("+")
         layers = math.lcm(len(names), windows.count(",") + 1)
         given: dict[str, Value] = {}
-        for option, text in texts.items():
-            given[option] = _command_line_value(notation, option, text)
+        for option, value in {**texts, **options}.items():
+            given[option] = _typed_value(notation, option, value)
         return cls._of_layers(
             [names[layer % len(names)] for layer in range(layers)],
             layer_windows(windows, layers),
-            given | options,
+            given,
             scaling,
         )
 
@@ -390,21 +390,21 @@ def _changed(given: Mapping[str, Value]) -> dict[str, Value]:
     return changed
 
 
-def _command_line_value(notation: str, option: str, text: str) -> Value:
+def _typed_value(notation: str, option: str, value: Value) -> Value:
     """Return the value of an option in the type of its default.
 
     Raises:
-        UserInputError: the text is not a number but should be one.
+        UserInputError: the value is not a number, or not true or false, but should be one.
     """
     from .registry import all_options
 
     kind = plain_type(all_options()[option])
     try:
-        return flag(text) if kind is bool else kind(text)
+        return flag(value) if kind is bool else kind(value)
     except ValueError as error:
         needed = "true or false" if kind is bool else "a number"
         raise UserInputError(
-            f"{option} of '{notation[:60]}' must be {needed}, not '{text[:60]}'."
+            f"{option} of '{notation[:60]}' must be {needed}, not '{str(value)[:60]}'."
         ) from error
 
 

@@ -45,11 +45,18 @@ class _Losses(NamedTuple):
     Attributes:
         nats: (S, K) mean loss per token of each seed on each of K documents; K is 1 without losses
             by document.
-        tokens: (K,) tokens of each document.
+        tokens: (K,) scored tokens of each document that has any.
+        checkpoints: hash of the checkpoint of each seed, or None if it is unknown.
     """
 
     nats: np.ndarray
     tokens: np.ndarray
+    checkpoints: Sequence[str | None]
+
+    def of_checkpoints(self, checkpoints: Sequence[str]) -> _Losses:
+        """Return the losses of some checkpoints, in their order."""
+        rows = [self.checkpoints.index(checkpoint) for checkpoint in checkpoints]
+        return self._replace(nats=self.nats[rows], checkpoints=checkpoints)
 
 
 def difference_sections(measurements: Sequence[Measurement]) -> list[str]:
@@ -120,8 +127,9 @@ def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]
                 continue
             row = [f"{model.label} vs. {reference.label}"]
             for length in lengths:
-                first = _losses(model.measurements, length)
-                second = _losses(reference.measurements, length)
+                by_document = _have_same_documents(model, reference, length)
+                first = _losses(model.measurements, length, by_document)
+                second = _losses(reference.measurements, length, by_document)
                 row.append(_difference_text(first, second))
                 if first is not None:
                     num_documents.append(len(first.tokens))
@@ -146,32 +154,48 @@ def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
     return models[0]
 
 
-def _losses(measurements: Iterable[Measurement], length: int) -> _Losses | None:
+def _have_same_documents(first: ModelMeasurements, second: ModelMeasurements, length: int) -> bool:
+    """Return True if all seeds of two models have losses of the same documents at a length."""
+    documents = set()
+    for measured in (*first.measurements, *second.measurements):
+        if measured.length == length:
+            documents.add((measured.documents_sha256, tuple(measured.document_tokens)))
+    return len(documents) == 1
+
+
+def _losses(measurements: Iterable[Measurement], length: int, by_document: bool) -> _Losses | None:
     """Return the losses of a model's seeds at a length, or None if it was not evaluated there.
 
     Args:
         measurements: measurements of the model, one for each seed and length.
         length: evaluation length in tokens.
+        by_document: True to return the losses of each document, if they are known.
     """
     nats = []
     tokens: list[int] = []
+    checkpoints = []
     for measured in measurements:
         if measured.length != length:
             continue
-        if measured.document_bits:
-            tokens = measured.document_tokens
-            bits = np.array(measured.document_bits) / tokens  # (K,)
+        if by_document and measured.document_bits:
+            counts = np.array(measured.document_tokens)
+            scored = counts > 0  # a document may end before the scored range
+            tokens = counts[scored].tolist()
+            bits = np.array(measured.document_bits)[scored] / tokens  # (K,)
         else:
             tokens = [measured.tokens or 1]
             bits = np.array([measured.loss_bits])
         nats.append(bits * math.log(2))
+        checkpoints.append(measured.model.checkpoint_sha256)
     if not nats:
         return None
-    return _Losses(np.stack(nats), np.array(tokens, dtype=float))
+    return _Losses(np.stack(nats), np.array(tokens, dtype=float), checkpoints)
 
 
 def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
     """Return a difference in percent and its interval; a dash without two seeds on each side.
+
+    A model and its variant are evaluations of the same checkpoints, which are paired.
 
     Args:
         first: losses of a model, or None if there are none.
@@ -179,7 +203,14 @@ def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
     """
     if first is None or second is None:
         return markdown.NOTHING
-    estimate = difference(first.nats, second.nats, first.tokens)
+    shared = []
+    for checkpoint in first.checkpoints:
+        if checkpoint is not None and checkpoint in second.checkpoints:
+            shared.append(checkpoint)
+    if shared:
+        first = first.of_checkpoints(shared)
+        second = second.of_checkpoints(shared)
+    estimate = difference(first.nats, second.nats, first.tokens, same_models=bool(shared))
     if estimate is None:
         return markdown.NOTHING
     return format_difference(estimate)

@@ -305,12 +305,14 @@ def average_seeds(measurements: Sequence[Measurement]) -> list[Measurement]:
 def are_seeds(measurements: Sequence[Measurement | ProbeMeasurement]) -> bool:
     """Return True if all measurements are of one run, or of runs that differ only in their seed.
 
-    Several runs must have different known seeds, and the same known data of each split. The data
-    can differ between splits, which may have been evaluated one by one.
+    Several runs must be of one model, and have different known seeds and the same known data of
+    each split. The data can differ between splits, which may have been evaluated one by one.
 
     Args:
-        measurements: measurements of one model at any lengths, each once.
+        measurements: measurements at any lengths, each once.
     """
+    if len({measurement.model.key for measurement in measurements}) > 1:
+        return False
     for repeats in _by_case(measurements):
         # Two measurements of one run at one length are not seeds.
         if len({repeat.model.checkpoint_key for repeat in repeats}) < len(repeats):

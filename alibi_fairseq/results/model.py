@@ -14,6 +14,18 @@ from .json_types import NonEmptyStr, NonNegativeInt, PositiveCount, Sha256, Stri
 
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
+#: Options that determine the tokens per update.
+BATCH_OPTIONS = {
+    "batch_size",
+    "distributed_world_size",
+    "max_sentences",
+    "max_tokens",
+    "required_batch_size_multiple",
+    "update_freq",
+}
+#: Options with which the same training can resume: where its data is, when it ends, and how often
+#: it is saved.
+OPTIONS_OF_A_SESSION = {"data", "max_update", "save_interval_updates", "validate_interval_updates"}
 #: Position method, training length, and training options that are the same for all corpora.
 ModelKey = tuple[MethodSpec, int, tuple[tuple[str, str], ...]]
 
@@ -149,8 +161,13 @@ class Model(StrictObject):
 
     @property
     def tokens_per_update(self) -> int | None:
-        """Requested tokens per update. The last update of an epoch may have fewer."""
+        """Requested tokens per update. The last update of an epoch may have fewer.
+
+        It is None for samples that end with a line or a document and are shorter for this reason.
+        """
         values = self.options or {}
+        if values.get("sample_break_mode", "none") != "none":
+            return None
         processes = _whole_number(values.get("distributed_world_size", ""))
         batches = _whole_number(values.get("update_freq", "1"))
         multiple = _whole_number(values.get("required_batch_size_multiple", "8"))  # default

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from .model import Model
+from .model import BATCH_OPTIONS, OPTIONS_OF_A_SESSION, Model
 from .record import Measurement, ProbeMeasurement, TextKey
 from .results_file import ResultsFile
 
@@ -63,6 +63,7 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
         sizes = {text.bytes for text in same_split}
         hashes = {text.data_sha256 for text in same_split}
         ranges = {text.scored for text in same_split}
+        starts = {(text.scored, text.documents_sha256) for text in same_split}
         for text in same_split:
             parts = []
             if len(counts) > 1:
@@ -75,6 +76,8 @@ def text_names(texts: Iterable[TextKey]) -> dict[TextKey, str]:
                 parts.append(f"data {(text.data_sha256 or 'unknown')[:8]}")
             if len(ranges) > 1 or text.has_range:
                 parts.append(text.scored)
+            if len(starts) > len(ranges):
+                parts.append(f"documents {(text.documents_sha256 or 'unknown')[:8]}")
             names[text] = ", ".join(parts)
     return names
 
@@ -136,20 +139,11 @@ def _is_different(name: str, descriptions: Iterable[Facts]) -> bool:
 
 #: Options of the training that are not flags in the name of a model: tables list learning rates,
 #: which are tuned for each method, above the rows, and other facts state the data and the updates.
-_NO_FLAGS = {"data", "lr", "max_update", "save_interval_updates", "validate_interval_updates"}
+_NO_FLAGS = {"lr", *OPTIONS_OF_A_SESSION}
 #: The task of a language model, which is always recorded.
 _DEFAULT_TASK = ("task", "language_modeling")
-#: Options that follow from the number of updates.
+#: Options that usually follow from the number of updates.
 _SCHEDULE = {"total_num_update", "warmup_updates"}
-#: Options that determine the tokens per update.
-_BATCH = {
-    "batch_size",
-    "distributed_world_size",
-    "max_sentences",
-    "max_tokens",
-    "required_batch_size_multiple",
-    "update_freq",
-}
 #: Texts of unknown facts of :func:`model_facts`. Others are left out if unknown.
 _UNKNOWN = {
     "architecture": "unknown architecture",
@@ -220,10 +214,11 @@ class TableNames:
         """Return the options that make models unequal, by name."""
         known = [model for model in table if model.options is not None]
         excluded = set(_NO_FLAGS)
-        if len({model.planned_updates for model in known}) > 1:
-            excluded |= _SCHEDULE
+        for name in _SCHEDULE:
+            if _follows_updates(name, known):
+                excluded.add(name)
         if None not in {model.tokens_per_update for model in known}:
-            excluded |= _BATCH
+            excluded |= BATCH_OPTIONS
         return [name for name in _different_options(known) if name not in excluded]
 
     def _facts(self, measured: Measurement | ProbeMeasurement) -> Facts:
@@ -239,8 +234,8 @@ class TableNames:
         """
         different = _different_options([measured.model for measured in measurements])
         descriptions = [self._description(measured, different) for measured in measurements]
-        num_models = len({measured.model.key for measured in measurements})
-        shown = distinguishing_facts(descriptions, num_models, self.stated)
+        models = {(measured.model.key, _train_size_text(measured)) for measured in measurements}
+        shown = distinguishing_facts(descriptions, len(models), self.stated)
         return [joined(facts[name] for name in shown) for facts in descriptions]
 
     def _description(
@@ -285,6 +280,14 @@ def _different_options(models: Sequence[Model]) -> list[str]:
         if len(values) > 1:
             different.append(name)
     return different
+
+
+def _follows_updates(option: str, models: Iterable[Model]) -> bool:
+    """Return True if models of the same number of updates have the same value of an option."""
+    values: dict[int | None, set[str | None]] = defaultdict(set)
+    for model in models:
+        values[model.planned_updates].add((model.options or {}).get(option))
+    return all(len(of_same_updates) == 1 for of_same_updates in values.values())
 
 
 def _flags_text(options: Mapping[str, str]) -> str:

@@ -47,6 +47,7 @@ class TextKey(NamedTuple):
     Attributes:
         documents: how documents are separated, if a range of each document is scored. A
             ``raw_text_key`` has it in any case, because its tokens do not span documents.
+        documents_sha256: hash of the positions where documents begin, if ``documents`` is known.
         tokens_sha256: hash of the token IDs of a raw text.
         bytes: size of a raw text. It replaces ``tokens`` and ``tokens_sha256`` where tokenizers may
             differ (:attr:`Measurement.raw_text_key`).
@@ -58,6 +59,7 @@ class TextKey(NamedTuple):
     documents: str | None
     score_from: int | None
     score_to: int | None
+    documents_sha256: str | None = None
     tokens_sha256: str | None = None
     bytes: int | None = None
 
@@ -221,6 +223,7 @@ class Measurement(ModelRecord):
             documents=self.documents if has_range else None,
             score_from=self.score_from,
             score_to=self.score_to,
+            documents_sha256=self.documents_sha256 if has_range else None,
             tokens_sha256=self.tokens_sha256,
         )
 
@@ -240,7 +243,11 @@ class Measurement(ModelRecord):
         tokens to a whole text than to its documents, so these are different texts.
         """
         return self.text_key._replace(
-            tokens=None, tokens_sha256=None, bytes=self.bytes, documents=self.documents
+            tokens=None,
+            tokens_sha256=None,
+            bytes=self.bytes,
+            documents=self.documents,
+            documents_sha256=None,  # positions in tokens
         )
 
     @property
@@ -272,7 +279,7 @@ class ProbeMeasurement(ModelRecord):
         corpus: name of the probe.
         data_sha256: hash of the training data of the probe.
         depth: depth of the repeated block.
-        gap: distance of the symbols from their first occurrence.
+        gap: number of fillers between the two blocks.
         trials: number of sequences.
         chance: accuracy of guessing.
     """

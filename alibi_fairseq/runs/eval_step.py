@@ -20,6 +20,7 @@ from ..data.probe_data import PROBE_FILE
 from ..evaluation.config import SweepConfig, TextCase
 from ..evaluation.option_types import format_stride
 from ..reporting import markdown
+from ..results.data_folder import DOCUMENTS_FILE
 from ..results.data_hashes import data_folders
 from ..results.files import load_evaluation
 from ..results.record import AnyMeasurement, ProbeMeasurement
@@ -106,9 +107,14 @@ class EvalStep:
         return ChildProcess(title, argv, model.folder / "evaluate.log")
 
     def is_complete(self, model: TrainedModel) -> bool:
-        """Return True if all results exist and belong to the model's checkpoint and data."""
+        """Return True if all results exist and belong to the model's checkpoint and data.
+
+        The marker does not show that another step has replaced the results since.
+        """
         records = self._load_records(model)
         if not self._are_of_checkpoint(model, records):
+            return False
+        if not all(self.config.measures(record) for record in records):
             return False
         if not self._marker(model).holds():
             return False
@@ -155,11 +161,17 @@ class EvalStep:
         return CompletionMarker(model.folder / f"{name}.json", self.settings, sources)
 
     def _data_files(self, model: TrainedModel) -> list[Path]:
-        """Return the ``.bin`` files of the splits, which may be in any of several data folders."""
+        """Return the files of the splits, which may be in any of several data folders.
+
+        These are the ``.bin`` files, and ``documents.json`` if documents count.
+        """
+        names = [f"{subset}.bin" for subset in self.config.subsets]
+        if self.config.per_document is not None:
+            names.append(DOCUMENTS_FILE)
         files = []
         for folder in data_folders(self.data_of(model)):
-            for subset in self.config.subsets:
-                file = Path(folder) / f"{subset}.bin"
+            for name in names:
+                file = Path(folder) / name
                 if file.is_file():
                     files.append(file)
         return files

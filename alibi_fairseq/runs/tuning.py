@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,30 +46,41 @@ class Tuning:
     failure: str = ""
 
     @classmethod
-    def choose(cls, model: str, trials: Mapping[float, Run], path: Path) -> Tuning:
+    def choose(
+        cls,
+        model: str,
+        trials: Mapping[float, Run],
+        path: Path,
+        valid_sha256: str | None = None,
+    ) -> Tuning:
         """Choose the learning rate with the lowest validation loss, once all trials are done.
 
         Args:
             model: label of the model in tables.
             trials: trial of each candidate.
             path: file of the outcome, which outlasts the folders of the trials.
+            valid_sha256: hash of the validation splits (:func:`.data_hashes.data_sha256`); None if
+                they do not exist yet.
         """
         runs = tuple(trials.values())
         first_candidate = next(iter(trials))
         marker = CompletionMarker(path, {"trials": [run.settings for run in runs]})
         unfinished = cls(model, marker, first_candidate, runs)
         trials_done = all(run.is_complete for run in runs)
-        if marker.holds():
-            outcome = marker.result
+        recorded = marker.result if marker.holds() else None
+        if recorded is not None and not _has_other_data(recorded, valid_sha256):
             if not trials_done:
                 runs = ()  # the folders of the trials are gone
-            return cls(model, marker, outcome["lr"], runs, outcome)
+            return cls(model, marker, recorded["lr"], runs, recorded)
         if not trials_done:
             return unfinished
         try:
             outcome = _outcome(model, trials)
         except UserInputError as error:  # other models can be trained nevertheless
             return replace(unfinished, failure=str(error))
+        if _has_other_data(outcome, valid_sha256):
+            failure = _other_data_error(model, runs)
+            return cls(model, marker, outcome["lr"], runs, failure=failure)
         return cls(model, marker, outcome["lr"], runs, outcome)
 
     @property
@@ -87,8 +98,9 @@ class Tuning:
         """
         if self.failure:
             raise UserInputError(self.failure)
-        if self.outcome is not None and not self.marker.holds():
-            self.marker.write(self.outcome)
+        if self.outcome is None or self.marker.holds() and self.marker.result == self.outcome:
+            return
+        self.marker.write(self.outcome)
 
 
 @dataclass(frozen=True)
@@ -182,6 +194,23 @@ def _outcome(model: str, trials: Mapping[float, Run]) -> dict:
             for lr, trial in trials.items()
         ],
     }
+
+
+def _has_other_data(outcome: dict, valid_sha256: str | None) -> bool:
+    """Return True if a trial was validated on other data."""
+    if valid_sha256 is None:
+        return False
+    origins = [trial["provenance"] for trial in outcome["trials"] if trial["provenance"]]
+    return any(origin["data_sha256"] not in (None, valid_sha256) for origin in origins)
+
+
+def _other_data_error(model: str, trials: Sequence[Run]) -> str:
+    """Return the error for a learning rate that was chosen on another validation split."""
+    folders = os.path.commonprefix([str(trial.folder) for trial in trials])
+    return (
+        f"The learning rate of {model} was chosen on another validation split. Move {folders}* "
+        "away to choose it again."
+    )
 
 
 def _lowest_loss(trial: Run) -> float | None:

@@ -123,6 +123,8 @@ COMMANDS = {
         ("DATA --path CHECKPOINT --lengths 8 --per-document titles", "finds one document"),
         ("DATA --path CHECKPOINT --lengths 8 --score-from 99999", "leave no token to score"),
         ("DATA --path CHECKPOINT --lengths 8 --score-from 9 --score-to 9", "leave no token"),
+        ("DATA --path CHECKPOINT --lengths 8 --score-from=-5", "tokens of at least 0"),
+        ("DATA --path CHECKPOINT --lengths 8 --score-to=-5", "tokens of at least 0"),
         ("DATA --path CHECKPOINT --lengths 8 --subset dev", "'dev' of"),
         ("DATA --path RUN --lengths 8", "RUN/checkpoint_best.pt"),
         ("DATA --path EMPTY --lengths 8", "nor a Hugging Face model (config.json)"),

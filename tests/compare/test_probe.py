@@ -11,6 +11,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.data import probe_data
 from alibi_fairseq.data.probe_data import load_probe, prepare_probe
 from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
 from alibi_fairseq.evaluation.split import load_dictionary
@@ -161,6 +162,17 @@ def test_prepared_probe_is_loaded(few_sequences, tmp_path, probe):
     assert loaded == probe
     assert text is None
     assert load_dictionary(tmp_path / "data")[marker] == "<probe:mark>"
+
+
+def test_probe_in_another_held_out_text_is_rejected(few_sequences, tmp_path):
+    text = tmp_path / "text"
+    text.mkdir()
+    write_corpus(text, train=1000, valid=500)
+    prepare_probe(PASSKEY, 16, text, tmp_path / "data")
+    prepare_probe(PASSKEY, 16, text, tmp_path / "data")
+    write_corpus(text, valid=600)
+    with pytest.raises(UserInputError, match="not an empty folder"):
+        prepare_probe(PASSKEY, 16, text, tmp_path / "data")
 
 
 def test_training_blocks_are_sequences(few_sequences, tmp_path):

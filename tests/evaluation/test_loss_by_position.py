@@ -9,8 +9,10 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from alibi_fairseq.evaluation.loss_by_position import bucket_end
+from alibi_fairseq.evaluation.loss_by_position import LossByPosition, bucket_end
+from alibi_fairseq.evaluation.scoring import SplitTensors, sum_losses
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
+from alibi_fairseq.evaluation.windows import make_batches, plan_windows, spans_of
 
 #: Powers of two, and the numbers halfway between them.
 BUCKET_ENDS = sorted({2**n for n in range(14)} | {3 * 2**n for n in range(13)})
@@ -112,6 +114,35 @@ def test_standard_errors_match_independent_formula(sweep, trained, length):
         if len({len(cluster) for cluster in clusters}) == 1:
             means = torch.stack([cluster.mean() for cluster in clusters])
             assert error == pytest.approx((means.std() / len(means) ** 0.5).item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 32])
+def test_standard_errors_do_not_depend_on_the_batch(batch_size):
+    """The losses are correlated over many tokens; windows of a batch contain different edges."""
+    random = torch.Generator().manual_seed(1)
+    waves = torch.randn(64, generator=random).repeat_interleave(50).double()
+    losses = (waves + torch.rand(3200, generator=random).double()).abs()
+    stream = SplitTensors(torch.arange(3200), torch.arange(3200), "valid")
+    starts = [0, 210, 577, 801, 1130, 1402, 1777, 2090, 2391, 2802, 3001]
+    spans = spans_of(3200, starts, None, None)
+    length = 128
+    batches = make_batches(plan_windows(3200, length, length), batch_size)
+    by_position = LossByPosition()
+    sum_losses(lambda _, targets: losses[targets], stream, batches, spans, by_position)
+    fields = by_position.fields()
+    document = torch.bucketize(torch.arange(3200), torch.tensor(starts), right=True)
+    begin = 0
+    for end, error in zip(fields["position_ends"], fields["position_errors"], strict=True):
+        clusters = []
+        for window in range(0, 3200, length):
+            part = slice(window + begin, window + end)
+            for article in document[part].unique():
+                clusters.append(losses[part][document[part] == article])
+        begin = end
+        mean = torch.cat(clusters).mean()
+        meat = sum((cluster - mean).sum() ** 2 for cluster in clusters)
+        expected = (meat * len(clusters) / (len(clusters) - 1)).sqrt() / sum(map(len, clusters))
+        assert error == pytest.approx(expected.item() / math.log(2), rel=1e-9)
 
 
 def test_one_window_has_no_standard_errors(sweep):

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 from fairseq_runs import training_config
+from omegaconf import open_dict
 
 from alibi_fairseq.models.description import training_options
 
@@ -36,6 +37,7 @@ def test_options_differ_from_defaults():
         ("--save-dir", "b"),
         ("--num-workers", "0", "--log-format", "json", "--tensorboard-logdir", "t"),
         ("--clip-norm", "0"),  # the default
+        ("--max-tokens-valid", "64", "--batch-size-valid", "2"),
     ],
 )
 def test_options_of_same_model_are_equal(flags):
@@ -57,6 +59,24 @@ def test_options_of_same_model_are_equal(flags):
 )
 def test_options_of_another_model_differ(flags):
     assert options_of(*flags) != options_of()
+
+
+DECAY = ("--max-update", "30", "--lr-scheduler", "polynomial_decay", "--total-num-update")
+
+
+def test_end_of_the_decay_is_an_option_unless_training_ends_there():
+    assert options_of(*DECAY, "3000")["total_num_update"] == "3000.0"
+    assert "total_num_update" not in options_of(*DECAY, "30")
+
+
+def test_end_of_cosine_schedule_is_not_taken_for_the_number_of_updates():
+    """Hydra can set both separately."""
+    cfg = training_config(*FLAGS, "--max-update", "30", "--lr-scheduler", "cosine")
+    with open_dict(cfg):
+        cfg.lr_scheduler.max_update = 3000
+    options = training_options(cfg)
+    assert options["max_update"] == "30"
+    assert options["lr_scheduler_max_update"] == "3000"
 
 
 def test_options_of_fairseq_models_are_known():

@@ -15,8 +15,10 @@ from alibi_fairseq.huggingface.export import export_checkpoint
 from alibi_fairseq.positions import (
     METHODS,
     MethodSpec,
+    PositionConfig,
     PositionMethod,
     RelativeBias,
+    build_position_method,
     option,
     register_position_method,
 )
@@ -90,6 +92,17 @@ def test_options_are_part_of_the_name(power, notation, label):
     assert MethodSpec.from_options(model.decoder.args) == spec
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"), [("true", True), ("false", False), (True, True), (False, False)]
+)
+def test_truth_values_from_python(power, value, expected):
+    config = PositionConfig(num_heads=4, embed_dim=32, num_layers=2, train_length=16)
+    assert build_position_method("power", config, reversed=value).options.reversed is expected
+    for wrong in ("False", "yes", "0"):
+        with pytest.raises(UserInputError, match="reversed of 'power' must be true or false"):
+            build_position_method("power", config, reversed=wrong)
+
+
 @pytest.mark.parametrize("setting", ["exponent=much", "nearest=0.5", "reversed=yes"])
 def test_values_of_another_type_are_rejected(power, setting):
     with pytest.raises(UserInputError, match=f"{setting.partition('=')[0]} .* must be"):
@@ -104,6 +117,24 @@ def test_names_of_other_options_are_rejected(monkeypatch, name, default):
     method = type("Other", (PositionMethod,), {"Options": dataclass(frozen=True)(options)})
     with pytest.raises(UserInputError, match=f"'{name}' of the position method 'other'"):
         register_position_method("other", method)
+
+
+@pytest.mark.parametrize("default", [1.0, True])
+def test_methods_of_a_plugin_do_not_share_an_option_with_another_default(
+    power, monkeypatch, default
+):
+    """A model has one value of an option, so the other method's default would be trained."""
+    monkeypatch.setitem(METHODS, "other", None)
+    del METHODS["other"]
+    annotations = {"exponent": type(default)}
+    options = type("Options", (), {"__annotations__": annotations, "exponent": default})
+    method = type("Other", (PositionMethod,), {"Options": dataclass(frozen=True)(options)})
+    with pytest.raises(UserInputError, match="'exponent' of the position method 'other'"):
+        register_position_method("other", method)
+    monkeypatch.delitem(METHODS, "other")
+    same = type("Options", (), {"__annotations__": {"exponent": float}, "exponent": 0.5})
+    method = type("Other", (PositionMethod,), {"Options": dataclass(frozen=True)(same)})
+    register_position_method("other", method)
 
 
 def test_subclass_of_a_method_inherits_its_options(monkeypatch):
@@ -127,6 +158,11 @@ def test_option_is_kept_overridden_and_not_exported(power, data_bin, tmp_path):
         load_checkpoint(checkpoint, data_bin, overrides={"exponent": "much"})
     with pytest.raises(UserInputError, match=r"--exponent 0\.75 and this command has --exponent 1"):
         in_process("train", data_bin, *SHORT, *flags, "--exponent", "1", "--max-update", 5)
+    state = torch.load(checkpoint, weights_only=False)
+    state["cfg"]["model"]["strength"] = 0.1  # an option that was renamed since
+    torch.save(state, tmp_path / "renamed.pt")
+    with pytest.raises(UserInputError, match=r"trained with strength = 0\.1, an option that the"):
+        load_checkpoint(tmp_path / "renamed.pt", data_bin)
     del METHODS["power"]  # a command without the plugin
     with pytest.raises(UserInputError, match="with the position method of a plugin"):
         export_checkpoint(checkpoint, data_bin, tmp_path / "exported", [])

@@ -313,6 +313,11 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
             trained_with(EIGHT_GPUS + " --update-freq 2"),
             "147,456 tokens per update",
         ),
+        (
+            "wikitext-103",
+            trained_with(EIGHT_GPUS + " --sample-break-mode eos"),
+            "trains without --sample-break-mode eos",
+        ),
         ("wikitext-103", with_method("alibi/attention_window=16"), "--attention-window 16"),
         ("wikitext-103", trained_with("--block-diagonal=eos"), "--block-diagonal eos"),
         ("wikitext-103", with_method("alibi/score_scaling=logn"), "--score-scaling logn"),

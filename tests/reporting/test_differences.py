@@ -75,6 +75,66 @@ def test_documents_narrow_what_they_share():
             assert cell.split(" ")[0] == expected.split(" ")[0]
 
 
+def test_documents_without_scored_tokens_do_not_count():
+    """They end before --score-from."""
+
+    def rows_with(*empty: int) -> dict[str, list[str]]:
+        documents = {"document_tokens": [400, 600, *empty]}
+        results = results_of()
+        for index, record in enumerate(results):
+            total = record.loss_bits * 1000
+            part = 0.3 if record.model.method.notation == "rotary" else 0.4
+            documents["document_bits"] = [part * total, (1 - part) * total, *map(float, empty)]
+            results[index] = record.model_copy(update=documents)
+        return rows_of(difference_sections(results))
+
+    assert rows_with(0, 0) == rows_with()
+
+
+@pytest.mark.parametrize(
+    "other", [{"documents_sha256": "b" * 64}, {"document_tokens": [500, 500]}, None]
+)
+def test_other_documents_are_not_paired(other):
+    """Their intervals are over seeds only. None: the losses by document are missing."""
+    results = results_of()
+    for index, record in enumerate(results):
+        total = record.loss_bits * 1000
+        documents = {
+            "documents_sha256": "a" * 64,
+            "document_tokens": [400, 600],
+            "document_bits": [total * 0.3, total * 0.7],
+        }
+        if record.model.method.notation == "rotary":
+            documents = {**documents, **other} if other else {}
+        results[index] = record.model_copy(update=documents)
+    assert difference_sections(results) == difference_sections(results_of())
+
+
+def test_variant_is_paired_with_its_own_checkpoints():
+    """The seeds of ALiBi differ far more than a seed from its variant."""
+    perplexities = {None: [16.0, 30.0, 22.0], "limited": [16.1, 30.1, 22.2]}
+    records = []
+    for label, values in perplexities.items():
+        seeds = [1, 2, 3] if label is None else [3, 1, 2]  # in any order
+        for seed in seeds:
+            records.append(
+                evaluation_record(
+                    values[seed - 1],
+                    length=64,
+                    seed=seed,
+                    label=label,
+                    overrides={"attention_window": "8"} if label else None,
+                    checkpoint="checkpoint_last.pt",
+                    checkpoint_sha256=str(seed) * 64,
+                )
+            )
+    ((cell,),) = rows_of(difference_sections(document(*records).records)).values()
+    logs = {label: np.log(values) for label, values in perplexities.items()}
+    paired = stats.ttest_rel(logs["limited"], logs[None])
+    low, high = (100 * math.expm1(nats) for nats in paired.confidence_interval(0.95))
+    assert cell.endswith(f"({low:+.1f} … {high:+.1f})")
+
+
 def test_one_seed_states_what_means_nothing():
     (note,) = difference_sections(results_of(seeds=1))
     assert note == one_seed_note()

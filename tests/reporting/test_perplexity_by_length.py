@@ -283,6 +283,25 @@ def test_different_training_has_separate_rows(first, second, names):
     assert all(name in row[0] for name, row in zip(names, rows))
 
 
+def test_unknown_training_text_does_not_hide_the_learning_rate():
+    """Seed 1 was evaluated on a copy of the data that lacks its manifest."""
+    text = TextSummary(tokenizer=None, vocabulary=None, train_tokens=5000)
+    rows = rows_of(
+        evaluation_record(10.0, seed=1, options={"lr": "0.001"}),
+        evaluation_record(11.0, seed=2, options={"lr": "0.001"}, text=text),
+        evaluation_record(90.0, seed=3, options={"lr": "0.002"}, text=text),
+    )
+    assert {row[1] for row in rows} == {"10.00", "11.00", "90.00"}
+    assert sum("--lr 0.002" in row[0] for row in rows) == 1
+
+
+def test_models_that_share_a_name_are_not_averaged():
+    """No name states the task ``language_modeling``, which older results do not record."""
+    task = {"options": {"task": "language_modeling"}}
+    shown = length_table(*seeds({"options": {}}, task))
+    assert "seeds" not in shown
+
+
 def test_seeds_with_equal_options_are_averaged():
     rows = rows_of(*seeds({"options": {"lr": "0.1"}}, {"options": {"lr": "0.1"}}))
     assert rows == [["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]]
@@ -339,6 +358,18 @@ def test_score_ranges_are_different_texts():
     assert sorted(perplexities) == pytest.approx([10.0, 12.0])
 
 
+def test_documents_that_begin_elsewhere_are_different_texts():
+    scored = {"score_from": 8, "documents": "titles"}
+    first = scored | {"documents_sha256": "c" * 64}
+    second = scored | {"documents_sha256": "d" * 64}
+    shown = length_table(*seeds(first, second))
+    assert "tokens 8 to the end of each document (titles), documents cccccccc:" in shown
+    assert "seeds" not in shown
+    # Without a range, all tokens are scored.
+    all_scored = length_table(*seeds({"documents_sha256": "c" * 64}, {}))
+    assert "2 seeds" in all_scored
+
+
 def test_unknown_methods_keep_order_and_name():
     methods = ("none", "mine", "alibi", "another", "learned")
     records = []
@@ -389,6 +420,39 @@ def test_every_row_names_the_budget_if_budgets_differ():
     ]
     conditions = "All models: demo; fp32; trained on texts/data-bin; learning rate 0.001;"
     assert shown.startswith(conditions)
+
+
+def test_schedules_are_named_that_do_not_follow_from_the_updates():
+    """ALiBi and Rotary have another warm-up for the same number of updates."""
+    shown = length_table(
+        evaluation_record(370.0, updates=40, options=LONG),
+        evaluation_record(1088.0, updates=8, options=SHORT),
+        evaluation_record(
+            378.0, method="rotary", updates=40, options={**LONG, "warmup_updates": "9"}
+        ),
+    )
+    names = [row[0] for row in cells_of(shown)[1:]]
+    assert [name.partition("--")[2] for name in names] == [
+        "warmup-updates 4)",
+        "warmup-updates 1)",
+        "warmup-updates 9)",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["eos", "complete", "complete_doc"])
+def test_tokens_per_update_are_unknown_if_samples_end_with_lines(mode):
+    """An update has fewer tokens than --max-tokens, and the batch is stated as flags."""
+    broken = {**LONG, "sample_break_mode": mode}
+    records = [
+        evaluation_record(370.0, options=broken),
+        evaluation_record(390.0, method="rotary", options={**broken, "max_tokens": "2048"}),
+    ]
+    shown = length_table(*records)
+    assert "tokens per update" not in shown
+    assert [row[0] for row in cells_of(shown)[1:]] == [
+        "ALiBi, L=64 (--max-tokens 4096)",
+        "Rotary, L=64 (--max-tokens 2048)",
+    ]
 
 
 @pytest.mark.parametrize(

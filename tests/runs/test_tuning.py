@@ -91,6 +91,24 @@ def test_single_rate_needs_no_trials(data_bin, tmp_path, commands):
     assert not list(tmp_path.rglob("*tuning*"))
 
 
+def test_rate_chosen_on_another_validation_split_is_rejected(data_bin, tmp_path, commands, capsys):
+    data = shutil.copytree(data_bin, tmp_path / "data-bin")
+    command = compare_command(data, tmp_path / "out", methods="alibi")
+    assert main(command) == 0
+    shutil.copyfile(data / "test.idx", data / "valid.idx")
+    shutil.copyfile(data / "test.bin", data / "valid.bin")
+    commands.trained.clear()
+    assert main(command) == 2
+    assert "ALiBi, L=16 was chosen on another validation split" in capsys.readouterr().err
+    for folder in (tmp_path / "out").rglob("alibi-16-seed1-lr0.00*"):
+        shutil.rmtree(folder)
+    commands.validation["alibi"]["0.002"] = 40.0
+    assert main(command) == 0
+    assert len(commands.trained) == 3
+    shown = cells_of((tmp_path / "out/table.md").read_text())
+    assert ["ALiBi, L=16", "40.00", "20.00", "25.00", "0.004"] in shown
+
+
 def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, capsys):
     """The old training is complete only if the trials choose its rate, whichever comes first."""
     assert main(compare_command(data_bin, tmp_path, methods="alibi", lr="0.004")) == 0

@@ -42,11 +42,15 @@ def save_evaluation(
     return path
 
 
-def finish(model_folder: Path, updates: int = 10, train_hash: str = "a") -> None:
+def finish(
+    model_folder: Path, updates: int = 10, train_hash: str = "a", plugin: str | None = None
+) -> None:
     """Write the file that marks the results of a model as complete."""
     seed = model_folder.name.rpartition("-seed")[2]
     options = ["--max-update", str(updates), "--seed", seed]
-    settings = {"options": options, "data": {"train.bin": train_hash}}
+    settings: dict = {"options": options, "data": {"train.bin": train_hash}}
+    if plugin:
+        settings["plugin"] = plugin
     description = {"name": model_folder.name, "settings": settings}
     (model_folder / "cell.json").write_text(json.dumps(description))
 
@@ -73,7 +77,17 @@ def test_different_scored_ranges_are_rejected(scored, tmp_path):
         load_losses(tmp_path)
 
 
-@pytest.mark.parametrize("changes", [{"updates": 20}, {"train_hash": "b"}])
+def test_documents_that_begin_elsewhere_are_rejected(tmp_path):
+    for seed, beginnings in ((1, None), (2, "a" * 64), (3, "b" * 64)):
+        scored = {"documents_sha256": beginnings}  # not recorded in older results
+        save_evaluation(tmp_path, f"wiki-alibi-16-seed{seed}", scored=scored)
+    with pytest.raises(UserInputError, match="different beginnings of documents"):
+        load_losses(tmp_path)
+    shutil.rmtree(tmp_path / "cells/wiki-alibi-16-seed3")
+    assert load_losses(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"updates": 20}, {"train_hash": "b"}, {"plugin": "c"}])
 def test_differently_trained_seeds_are_rejected(changes, tmp_path):
     first = save_evaluation(tmp_path, "wiki-alibi-16-seed1").parent
     other = save_evaluation(tmp_path, "wiki-alibi-16-seed2").parent

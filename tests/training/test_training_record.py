@@ -14,8 +14,10 @@ from fairseq.dataclass.configs import CommonConfig
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.trainer import Trainer
 from fairseq_runs import run_eval_lm, run_train, training_config, write_corpus
+from results_documents import validation_record
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.checkpoint import options_of_training
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.results.record import Validation
 from alibi_fairseq.training import training_record
@@ -323,3 +325,27 @@ def test_peak_memory_on_gpu_includes_updates(data, tmp_path, monkeypatch):
 def test_trained_tokens_are_no_sequences(data, tmp_path):
     document = run(data, tmp_path / "run", 10, "--sentence-avg")
     assert document.records[-1].trained_tokens == 10 * 64
+
+
+def options_after(*sessions: dict[str, str]) -> dict[str, str]:
+    """Return the options of a training whose validations have recorded some options, in order."""
+    models = []
+    for of_session in sessions:
+        known = {"lr": "0.1", "max_tokens": "64", "distributed_world_size": "2", **of_session}
+        models.append(validation_record(options=known).model)
+    return options_of_training(models)
+
+
+def test_options_of_all_sessions_identify_a_resumed_training():
+    options = options_after(
+        {"lr": "0.01", "dropout": "0.5"}, {"lr": "0.02"}, {"lr": "0.03"}, {"lr": "0.03"}
+    )
+    assert options["lr"] == "0.01 then 0.02 then 0.03"
+    assert options["dropout"] == "0.5 then default"
+
+
+def test_training_that_resumes_elsewhere_is_the_same_model():
+    moved = {"data": "b", "max_update": "9", "max_tokens": "128", "distributed_world_size": "1"}
+    assert options_after({"data": "a"}, moved) == {"lr": "0.1", **moved}
+    larger = {"max_tokens": "128"}  # in two processes
+    assert options_after({}, larger)["max_tokens"] == "64 then 128"
