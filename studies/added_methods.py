@@ -30,6 +30,7 @@ from .tables import (
     at_train_length,
     draw_method_lengths,
     estimate_cells,
+    lengths_alt,
     origins_table,
     perplexity_table,
     trials_table,
@@ -101,13 +102,12 @@ def _sections(
     shown = at_train_length(losses, models.corpus, models.train_length)
     lengths = sorted({length for by_length in shown.values() for length in by_length})
     names = ", ".join(f"`{option}`" for option in dict.fromkeys(options)) or "none"
-    figure = figures / f"{FIGURE}.png"
-    draw_method_lengths(shown, lengths, models.train_length, figure, figure.with_suffix(".svg"))
+    draw_method_lengths(shown, lengths, models.train_length, figures / f"{FIGURE}.svg")
     return [
         INTRODUCTION,
         OPTIONS.format(options=names),
         perplexity_table(shown, lengths),
-        f"![Perplexity by evaluation length]({FIGURE}.png)",
+        f"![{lengths_alt(shown, lengths)}]({FIGURE}.svg)",
         CHANGES,
         _changes_table(losses, methods, models),
     ]

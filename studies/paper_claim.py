@@ -301,20 +301,4 @@ def trained_long_panel(short: int) -> Panel:
         label = f"{method_name(method)}, L = {train_length}"
         style = method_style(method_name(method), train_length, (short, long))
         lines.append(PlotLine(label, x, y, style, hollow=True))
-    return Panel("Paper, Table 5", lines, trained_at=short)
-
-
-def trained_short_panel() -> Panel:
-    """Create the panel of Table 3, one half of Figure 1."""
-    lines = []
-    for method in ("sinusoidal", "rotary", "t5", "alibi"):
-        x = []
-        y = []
-        for row in published.rows("table03"):
-            value = row[f"{method}_perplexity"]
-            if value != published.OUT_OF_MEMORY:
-                x.append(row["length"])
-                y.append(value)
-        label = f"{method_name(method)}, L = {SHORT}"
-        lines.append(PlotLine(label, x, y, method_style(method_name(method)), hollow=True))
-    return Panel("Paper, Figure 1 (Table 3)", lines, trained_at=SHORT)
+    return Panel("The paper (Table 5)", lines, trained_at=short, end_labels=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from pathlib import Path
 
@@ -11,12 +12,15 @@ from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
+from .estimates import nats_to_percent
 from .losses import ValidationCurves
-from .tables import training_gaps_table
+from .tables import known_name, training_gaps_table
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
 PAPER_TOKENS_PER_UPDATE = 73_728
+
+ALT = "Difference of each method's validation perplexity from ALiBi's, by tokens read"
 
 NOT_TESTED = """\
 No test compares methods at L, because the ranking there depends on the number of training tokens.
@@ -48,42 +52,39 @@ def ranking_sections(
     gaps = training_gaps_table(curves, corpus, train_length)
     if not gaps:
         return []
+    alibi = curves[corpus, "alibi", train_length]
     lines = []
-    tokens = 0
     for (trained_on, method, length), curve in sorted(curves.items()):
         if (trained_on, length) != (corpus, train_length):
             continue
-        points = [curve[updates] for updates in sorted(curve)]
-        perplexities = [[2**bits for bits in point.bits] for point in points]
-        lines.append(
-            PlotLine(
-                label=method_name(method),
-                x=[point.tokens / 1e6 for point in points],
-                y=[statistics.mean(of_seeds) for of_seeds in perplexities],
-                style=method_style(method_name(method)),
-                spread=[_spread(of_seeds) for of_seeds in perplexities],
-            )
-        )
-        tokens = max(tokens, points[-1].tokens)
+        x = []
+        y = []
+        for updates in sorted(curve):
+            if updates in alibi:
+                bits = statistics.mean(curve[updates].bits) - statistics.mean(alibi[updates].bits)
+                x.append(curve[updates].tokens / 1e6)
+                y.append(nats_to_percent(bits * math.log(2)))
+        lines.append(PlotLine(known_name(method), x, y, method_style(method_name(method))))
+    changes = [change for line in lines for change in line.y]
+    margin = 0.05 * (max(changes) - min(changes))
     panel = Panel(
         f"Validation at L = {train_length} during training",
         lines,
         x="Tokens read (millions)",
+        y="Perplexity compared with ALiBi (%)",
         over_length=False,
+        end_labels=True,
+        y_limits=(min(changes) - margin, max(changes) + margin),
     )
-    plots.draw("", [panel], folder / f"{FIGURE}.png", folder / f"{FIGURE}.svg")
+    plots.draw("", [panel], folder / f"{FIGURE}.svg")
+    tokens = alibi[max(alibi)].tokens
     return [
         "### The ranking at the training length",
         NOT_TESTED,
         gaps,
-        f"![Validation perplexity by tokens read]({FIGURE}.png)",
+        f"![{ALT}]({FIGURE}.svg)",
         BUDGET.format(tokens=tokens / 1e6, paper=_paper_tokens() / 1e9),
     ]
-
-
-def _spread(perplexities: list[float]) -> float:
-    """Return the standard deviation over seeds; 0 for one seed."""
-    return statistics.stdev(perplexities) if len(perplexities) > 1 else 0.0
 
 
 def _paper_tokens() -> int:

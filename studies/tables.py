@@ -78,6 +78,9 @@ was not run, the conditions are shown for information only.
   tokens more than L positions back helps ALiBi. Even with limited attention, a model can receive
   information from further back through its layers."""
 
+#: Abbreviations by which readers know position methods.
+ABBREVIATIONS = {"rotary": "RoPE", "none": "NoPE"}
+
 #: Evaluation length -> losses, by position method.
 MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
 
@@ -85,6 +88,13 @@ MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
 def wrap(paragraph: str) -> str:
     """Break the lines of a paragraph again after numbers were filled in."""
     return textwrap.fill(paragraph, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def known_name(method: str) -> str:
+    """Return the name of a position method with its abbreviation, if readers know it by one."""
+    if method not in ABBREVIATIONS:
+        return method_name(method)
+    return f"{method_name(method)} ({ABBREVIATIONS[method]})"
 
 
 def estimate_cells(estimate: Estimate | None) -> list[str]:
@@ -247,8 +257,22 @@ def draw_method_lengths(
     lines = []
     for method, losses_by_length in models.items():
         shown = {n: losses_by_length[n] for n in lengths if n in losses_by_length}
-        lines.append(model_line(method_name(method), shown, method_style(method_name(method))))
-    plots.draw("", [Panel("", lines, trained_at=train_length)], *paths)
+        lines.append(model_line(known_name(method), shown, method_style(method_name(method))))
+    title = f"Trained at L = {train_length}"
+    plots.draw("", [Panel(title, lines, trained_at=train_length, end_labels=True)], *paths)
+
+
+def lengths_alt(models: MethodLosses, lengths: Sequence[int]) -> str:
+    """Return what :func:`draw_method_lengths` shows, for readers who do not see it."""
+    changes = []
+    for method, losses_by_length in models.items():
+        shown = [length for length in lengths if length in losses_by_length]
+        first = markdown.perplexity(losses_by_length[shown[0]].perplexity)
+        last = markdown.perplexity(losses_by_length[shown[-1]].perplexity)
+        changes.append(
+            f"{method_name(method)} from {first} at {shown[0]} tokens to {last} at {shown[-1]:,}"
+        )
+    return f"Perplexity by evaluation length: {'; '.join(changes)}"
 
 
 def model_line(

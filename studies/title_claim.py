@@ -40,7 +40,6 @@ from .paper_claim import (
     paper_claim_sections,
     table5_pair,
     trained_long_panel,
-    trained_short_panel,
 )
 from .primary_tests import LARGEST_LEAD, StudiedModels, recovered_gain, run_tests
 from .published_gaps import published_gap_range
@@ -113,10 +112,13 @@ BENCHMARK = """\
 Training steps alone on the machine, measured separately by `benchmarks.methods` ({model},
 {processor}, {precision}):"""
 
+FIGURE_ALT = (
+    "Perplexity by evaluation length of ALiBi trained at L and of the models trained at 4 L, "
+    "a panel for this study and one for the paper"
+)
 FIGURE_HELP = """\
-Left: the models of the table, up to 4 L. Center: the paper's models of Table 5, up to 4 L. The
-dashed vertical line marks L. Right: Table 3, one half of the paper's Figure 1; all methods are
-trained at 1,024 tokens. The vertical axes have different ranges; wide ranges are logarithmic."""
+Left: the models of the table, up to 4 L. Right: the paper's models of Table 5, with hollow markers.
+The vertical axes have different ranges; wide ranges are logarithmic."""
 
 
 def claim_summary(losses: Losses, models: StudiedModels) -> list[str]:
@@ -171,9 +173,9 @@ def title_claim_sections(folder: Path, losses: Losses, models: StudiedModels) ->
     sections += training_gap_sections(load_curves(folder), models)
     sections += ["### Time and memory", *_cost_sections(folder, rows, costs)]
     sections += ["### The paper's numbers", *paper_claim_sections()]
-    panels = [_panel(losses, models), trained_long_panel(short), trained_short_panel()]
-    plots.draw("", panels, folder / f"{FIGURE}.png", folder / f"{FIGURE}.svg")
-    sections += [f"![Perplexity of models trained short and long]({FIGURE}.png)", FIGURE_HELP]
+    panels = [_panel(losses, models), trained_long_panel(short)]
+    plots.draw("", panels, folder / f"{FIGURE}.svg")
+    sections += [f"![{FIGURE_ALT}]({FIGURE}.svg)", FIGURE_HELP]
     return sections
 
 
@@ -352,4 +354,4 @@ def _panel(losses: Losses, models: StudiedModels) -> Panel:
             style = method_style(method_name(method), train_length, (short, long))
             label = f"{method_name(method)}, L = {train_length}"
             lines.append(model_line(label, shown, style))
-    return Panel(f"This study, {models.corpus}", lines, trained_at=short)
+    return Panel(f"This study ({models.corpus})", lines, trained_at=short, end_labels=True)

@@ -30,14 +30,26 @@ def annotate(axes: Axes, text: str, at: tuple, offset: tuple[int, int], side: st
     )
 
 
-def length_axis(axes: Axes, first: float, last: float) -> None:
+def length_axis(axes: Axes, first: float, last: float, multiples_of: int | None = None) -> None:
     """Set up a logarithmic axis of tokens with ticks at powers of two.
 
     Args:
         axes: axes of the panel.
         first: smallest length.
         last: largest length.
+        multiples_of: training length L; its multiples are written below the tokens, such as "4 L"
+            (default: tokens only).
     """
+
+    def tick_label(value: float, _: int) -> str:
+        tokens = f"{value:,.0f}"
+        if multiples_of is None:
+            return tokens
+        multiple = round(value / multiples_of)
+        if multiple < 1 or multiple * multiples_of != value:
+            return f"{tokens}\n"
+        return f"{tokens}\nL" if multiple == 1 else f"{tokens}\n{multiple} L"
+
     axes.set_xscale("log", base=2)
     powers = LogLocator(2, numticks=10)
     if any(first <= tick <= last for tick in powers.tick_values(first, last)):
@@ -45,8 +57,8 @@ def length_axis(axes: Axes, first: float, last: float) -> None:
     else:
         axes.xaxis.set_major_locator(FixedLocator([first, last]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
-    axes.tick_params(axis="x", labelrotation=45 if last >= 10000 else 0)
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_label))
+    axes.tick_params(axis="x", labelrotation=45 if last >= 10000 and multiples_of is None else 0)
 
 
 def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[float]]]) -> None:
@@ -73,7 +85,7 @@ def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[
         return
     end = highest * 1.12
     axes.set_yscale("log")
-    axes.set_ylabel(f"{axes.get_ylabel()}, logarithmic axis")
+    axes.set_ylabel(f"{axes.get_ylabel()}, log scale")
     axes.set_ylim(lowest / 1.12, end)
     axes.yaxis.set_major_locator(LogLocator(10, subs=_TICKS, numticks=20))
     axes.yaxis.set_minor_locator(NullLocator())

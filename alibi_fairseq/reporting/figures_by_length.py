@@ -143,7 +143,7 @@ def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.P
     """
     if has_several_tokenizers(measurements):
         panels = _informative(model_panels(group_by_raw_text(measurements)))
-        y = "Bits per byte (lower is better)"
+        y = "Bits per byte"
         draw_panels(title, panels, *paths, make_line=bits_per_byte_line, y=y)
     else:
         panels = _informative(model_panels(group_by_evaluation(measurements)))

@@ -52,7 +52,7 @@ def draw_positions(
         *paths,
         make_line=position_line,
         x="Position in the window (tokens)",
-        y="Loss in bits per token (lower is better)",
+        y="Loss (bits per token)",
         explanation=EXPLANATION + error_explanation(drawn),
     )
 

@@ -34,21 +34,26 @@ _COLORS = {
 }
 _MARKERS = "os^DvxP*<>hXdpH8+"
 _DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+# Sizes of the markers of the shortest and the longest training length.
+_SMALLEST = 4
+_LARGEST = 8
 
 
 @dataclass(frozen=True)
 class LineStyle:
-    """Color, marker, and dash pattern of a line."""
+    """Color, marker, dash pattern, and size of the markers (in points) of a line."""
 
     color: str
     marker: str
     linestyle: str | tuple
+    size: float = 5
 
 
 def method_style(method: str, length: int | None = None, lengths: Sequence[int] = ()) -> LineStyle:
     """Return the style of a position method; an unknown method gets one derived from its name.
 
-    Training lengths of a method have the same dash pattern, but different markers and colors.
+    Training lengths of a method have the same marker and dash pattern, and a darker color and
+    larger markers the longer they are.
 
     Args:
         method: name of the position method in tables.
@@ -63,15 +68,14 @@ def method_style(method: str, length: int | None = None, lengths: Sequence[int] 
         hue = method_index % 360 / 360
         color = to_hex(hsv_to_rgb((hue, 0.9, 0.6)))
     linestyle = _DASHES[method_index % len(_DASHES)]
-    marker_index = method_index
-    if length is not None and len(lengths) > 1:
-        longest_index = len(lengths) - 1
-        length_index = sorted(lengths).index(length)
-        white_fraction = 0.55 * (longest_index - length_index) / longest_index
-        color = _lighter(color, white_fraction)
-        marker_index = length_index
-    marker = _MARKERS[marker_index % len(_MARKERS)]
-    return LineStyle(color, marker, linestyle)
+    marker = _MARKERS[method_index % len(_MARKERS)]
+    if length is None or len(lengths) < 2:
+        return LineStyle(color, marker, linestyle)
+    longest_index = len(lengths) - 1
+    length_index = sorted(lengths).index(length)
+    fraction = length_index / longest_index
+    size = _SMALLEST + fraction * (_LARGEST - _SMALLEST)
+    return LineStyle(_lighter(color, 0.55 * (1 - fraction)), marker, linestyle, size)
 
 
 def _lighter(color: str, fraction: float) -> str:
@@ -83,11 +87,11 @@ def _lighter(color: str, fraction: float) -> str:
 def variant_style(style: LineStyle, index: int) -> LineStyle:
     """Return the style of the next line in a panel where ``index`` lines already use ``style``.
 
-    Its color is lighter, and its marker is another one.
+    It has the marker of its method, a lighter color, and another dash pattern.
     """
     if index == 0:
         return style
-    other_markers = _MARKERS.replace(style.marker, "")
-    marker = other_markers[index % len(other_markers)]
+    other_dashes = [dashes for dashes in _DASHES if dashes != style.linestyle]
+    linestyle = other_dashes[index % len(other_dashes)]
     color = _lighter(style.color, 0.4)
-    return replace(style, color=color, marker=marker)
+    return replace(style, color=color, linestyle=linestyle)

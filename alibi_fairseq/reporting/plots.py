@@ -18,14 +18,17 @@ from matplotlib.figure import Figure
 
 from ..files import atomic_write
 from .axes import annotate, length_axis, perplexity_axis
+from .line_labels import LineEnd, label_line_ends
 from .line_styles import LineStyle, variant_style
 
 #: Titles of the axes of a panel of perplexity by length.
 EVALUATION_LENGTH = "Evaluation length (tokens)"
-PERPLEXITY = "Perplexity (lower is better)"
+PERPLEXITY = "Perplexity"
 
 # Width of a panel in inches, by the number of columns.
 _PANEL_WIDTHS = (5.2, 4.6, 3.9)
+# Additional width of a single panel whose lines have labels at their ends.
+_LABEL_WIDTH = 1.2
 _LEGEND_ROWS = 18
 _CAPTION_CHARACTERS_PER_INCH = 18
 # Metadata with the time or the version of matplotlib, by format. Other formats have "Software".
@@ -36,8 +39,12 @@ _VARYING_METADATA = {
 SETTINGS = {
     "font.size": 10,
     "axes.titlesize": 10,
+    "axes.titlelocation": "left",
     "figure.titlesize": 11,
-    "font.family": "DejaVu Sans",  # part of matplotlib, so the same on all machines
+    "font.family": "sans-serif",
+    # The first is part of matplotlib, so the layout is the same on all machines. Readers of an SVG
+    # may lack it; Verdana has the same widths.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
     "axes.grid": True,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
@@ -49,7 +56,7 @@ SETTINGS = {
     "legend.handlelength": 3.2,  # long enough to distinguish the line styles
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "svg.hashsalt": "alibi_fairseq",
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",  # text, which can be searched and read aloud
 }
 
 
@@ -93,6 +100,8 @@ class Panel:
         y: title of the y axis.
         over_length: True if the x values are lengths in tokens, on a logarithmic axis.
         trained_at: training length of all lines, marked by a vertical line.
+        end_labels: True to label the lines at their ends, False for the legend of the figure.
+        y_limits: ends of a linear y axis; lines that fail go beyond it (default: all values).
     """
 
     title: str
@@ -101,6 +110,8 @@ class Panel:
     y: str = PERPLEXITY
     over_length: bool = True
     trained_at: int | None = None
+    end_labels: bool = False
+    y_limits: tuple[float, float] | None = None
 
 
 @matplotlib.rc_context(SETTINGS)
@@ -139,6 +150,8 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
     columns = min(len(panels), len(_PANEL_WIDTHS))
     rows = math.ceil(len(panels) / columns)
     width = _PANEL_WIDTHS[columns - 1] * columns
+    if columns == 1 and panels[0].end_labels:
+        width += _LABEL_WIDTH
     height = 4.0 * rows
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -149,28 +162,44 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
     handle_by_label: dict[str, Any] = {}
     for axes, panel in zip(used, panels, strict=True):
         plot(axes, panel)
+        if panel.end_labels:
+            continue
         handles, labels = axes.get_legend_handles_labels()
         for handle, label in zip(handles, labels, strict=True):
             handle_by_label.setdefault(label, handle)
-    figure.suptitle(title)
+    figure.suptitle(title, x=0.01, horizontalalignment="left")
     if caption:
         line_length = int(_CAPTION_CHARACTERS_PER_INCH * width)
         figure.supxlabel(textwrap.fill(caption, line_length), fontsize=8)
-    legend = figure.legend(
-        handle_by_label.values(),
-        [textwrap.fill(label, 44) for label in handle_by_label],
-        loc="outside right center",
-        ncols=math.ceil(len(handle_by_label) / _LEGEND_ROWS),
-    )
-    # Widen the figure by the legend so that the panels keep their width.
-    figure.set_size_inches(width + legend.get_window_extent().width / figure.dpi, height)
+    if handle_by_label:
+        legend = figure.legend(
+            handle_by_label.values(),
+            [textwrap.fill(label, 44) for label in handle_by_label],
+            loc="outside right center",
+            ncols=math.ceil(len(handle_by_label) / _LEGEND_ROWS),
+        )
+        # Widen the figure by the legend so that the panels keep their width.
+        figure.set_size_inches(width + legend.get_window_extent().width / figure.dpi, height)
+    figure.draw_without_rendering()  # computes the layout, and so the distances between line ends
+    for axes, panel in zip(used, panels, strict=True):
+        if panel.end_labels:
+            label_line_ends(axes, _line_ends(panel))
     return figure
+
+
+def _line_ends(panel: Panel) -> list[LineEnd]:
+    """Return the labels of a panel's lines."""
+    ends = []
+    for line in panel.lines:
+        if line.x:
+            ends.append(LineEnd(line.label, line.x, line.y, line.style.color))
+    return ends
 
 
 def plot(axes: Axes, panel: Panel) -> None:
     """Draw a panel's lines and set up its axes.
 
-    Lines of the same style, such as variants of one model, get other markers and lighter colors.
+    Lines of the same style, such as variants of one model, get other dashes and lighter colors.
 
     Args:
         axes: empty axes of the panel.
@@ -186,15 +215,6 @@ def plot(axes: Axes, panel: Panel) -> None:
         key = (line.style, line.hollow)
         _plot_line(axes, line, variant_style(line.style, uses[key]))
         uses[key] += 1
-    if panel.trained_at is not None:
-        axes.axvline(
-            panel.trained_at,
-            label="training length",
-            color="#333333",
-            linewidth=1.3,
-            linestyle=(0, (4, 3)),
-            zorder=1.9,  # above the grid, below the lines
-        )
     all_x: list[float] = []
     for line in panel.lines:
         all_x += line.x
@@ -203,8 +223,44 @@ def plot(axes: Axes, panel: Panel) -> None:
     else:
         axes.margins(x=0.15)
     if panel.over_length and all_x:
-        length_axis(axes, min(all_x), max(all_x))
-    perplexity_axis(axes, [(line.x, line.y) for line in panel.lines])
+        multiples_of = panel.trained_at if panel.end_labels else None
+        length_axis(axes, min(all_x), max(all_x), multiples_of)
+    if panel.y_limits is None:
+        perplexity_axis(axes, [(line.x, line.y) for line in panel.lines])
+    else:
+        axes.set_ylim(panel.y_limits)
+    if panel.trained_at is not None:
+        if panel.end_labels:
+            shortest = min(all_x, default=panel.trained_at)
+            _mark_training_length(axes, panel.trained_at, is_named=panel.trained_at > shortest)
+        else:
+            _add_training_length(axes, panel.trained_at)
+
+
+def _add_training_length(axes: Axes, length: int) -> None:
+    """Draw a vertical line at the training length, with an entry in the legend."""
+    axes.axvline(
+        length,
+        label="training length",
+        color="#333333",
+        linewidth=1.3,
+        linestyle=(0, (4, 3)),
+        zorder=1.9,  # above the grid, below the lines
+    )
+
+
+def _mark_training_length(axes: Axes, length: int, is_named: bool) -> None:
+    """Draw a thin vertical line at the training length.
+
+    Args:
+        axes: axes of the panel.
+        length: the training length.
+        is_named: True to write next to the line what it is.
+    """
+    axes.axvline(length, color="#333333", linewidth=0.8, zorder=1.9)
+    if is_named:
+        top = axes.get_ylim()[1]
+        annotate(axes, "training length", (length, top), (-5, -8), "right")
 
 
 def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
@@ -227,14 +283,14 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
         marker=style.marker,
         linestyle=style.linestyle,
         linewidth=line_width,
-        markersize=5,
+        markersize=style.size,
         markerfacecolor=marker_color,
         markevery=marker_spacing,
     )
     _draw_bars(axes, line, style)
     for x, y, is_uncertain in zip(line.x, line.y, line.uncertain):
         if is_uncertain:
-            axes.plot(x, y, color=style.color, marker=style.marker, markersize=5, mfc="white")
+            axes.plot(x, y, style.marker, color=style.color, markersize=style.size, mfc="white")
     if any(line.spread):
         low = []
         high = []

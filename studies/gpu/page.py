@@ -25,6 +25,7 @@ from ..tables import (
     at_train_length,
     divergence_section,
     draw_method_lengths,
+    lengths_alt,
     origins_table,
     outcomes_sentence,
     perplexity_table,
@@ -106,16 +107,14 @@ def _perplexity_sections(losses: Losses, folder: Path) -> list[str]:
         sections.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
         sections.append(perplexity_table(models, lengths))
         name = _figure_stem(corpus, train_length, tested_on)
-        draw_method_lengths(
-            models, lengths, train_length, folder / f"{name}.png", folder / f"{name}.svg"
-        )
-        sections.append(f"![Perplexity by evaluation length]({name}.png)")
+        draw_method_lengths(models, lengths, train_length, folder / f"{name}.svg")
+        sections.append(f"![{lengths_alt(models, lengths)}]({name}.svg)")
     return sections
 
 
 def figure_name(models: StudiedModels) -> str:
     """Return the name of the figure of the models of the tests."""
-    return f"{_figure_stem(models.corpus, models.train_length, models.corpus)}.png"
+    return f"{_figure_stem(models.corpus, models.train_length, models.corpus)}.svg"
 
 
 def _figure_stem(corpus: str, train_length: int, tested_on: str) -> str:

@@ -13,6 +13,7 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.results_file import EvaluationFile
 
+from ..changes import changes_alt, draw_length_changes, length_changes
 from ..context_gain import context_gain_sections
 from ..cost_and_lead import (
     HELP,
@@ -45,6 +46,7 @@ from ..tables import (
     divergence_section,
     draw_method_lengths,
     estimate_cells,
+    lengths_alt,
     location_cell,
     origins_table,
     outcomes_sentence,
@@ -60,8 +62,9 @@ from .groups import CORPUS, GROUPS, MODELS, Group, key
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
-#: Figure of the primary models.
-FIGURE = "lengths.png"
+#: Figure of the primary models, and of the changes of all methods.
+FIGURE = "lengths.svg"
+CHANGES_FIGURE = "changes.svg"
 #: Folders with the outcomes of learning-rate trials, and their descriptions on the page.
 TRIALS = {
     PRIMARY: "the primary models, 3.0M tokens",
@@ -84,6 +87,18 @@ PROTOCOL_MODELS = (
 CLAIM_LENGTHS = ((128, 256), (128, 512), (256, 512))
 #: Evaluation lengths of the tables and figures.
 LENGTHS = (128, 256, 512, 1024, 2048)
+
+#: Evaluation length of the figure of changes, as a multiple of the training length.
+CHANGES_MULTIPLE = 16
+#: Number of rows up to which a table of estimates is not folded.
+LARGEST_OPEN_TABLE = 20
+DETAILS = """\
+<details markdown="1">
+<summary>{summary}</summary>
+
+{table}
+
+</details>"""
 
 SCOPE = """\
 This page tests six statements about length extrapolation with models that a CPU can train. This
@@ -256,10 +271,11 @@ def write_small_models_page(folder: Path) -> Path:
     sections += [published_gaps_table(), published_gaps_sentence(), *_undertrained(primary)]
     sections += ["## Estimates of the secondary models", ESTIMATES]
     sections += divergence_section(diverged_models(folder / SECONDARY))
+    sections += _changes_section(folder, secondary)
     sections += _claim_section(secondary)
     for group in GROUPS:
         sections += _group_section(group, secondary)
-    sections += _secondary_perplexities(folder, secondary)
+    sections += _secondary_perplexities(secondary)
     sections += ["## Disclosure", DISCLOSURE, *_disclosure_tables(folder)]
     return write_page(folder, sections)
 
@@ -421,9 +437,8 @@ def _primary_sections(folder: Path, losses: Losses) -> list[str]:
     if not models:
         return [*sections, "None is finished yet."]
     sections.append(perplexity_table(models, LENGTHS))
-    paths = [folder / FIGURE, folder / "lengths.svg"]
-    draw_method_lengths(models, LENGTHS, MODELS.train_length, *paths)
-    sections.append(f"![Perplexity by evaluation length, 24.0M tokens]({FIGURE})")
+    draw_method_lengths(models, LENGTHS, MODELS.train_length, folder / FIGURE)
+    sections.append(f"![{lengths_alt(models, LENGTHS)}]({FIGURE})")
     curves = load_curves(folder / PRIMARY)
     sections += ranking_sections(folder, curves, CORPUS, MODELS.train_length)
     sections += _estimates_beyond_the_tests(folder / PRIMARY, losses)
@@ -432,6 +447,18 @@ def _primary_sections(folder: Path, losses: Losses) -> list[str]:
 
 
 # Estimates of the secondary models
+
+
+def _changes_section(folder: Path, losses: Losses) -> list[str]:
+    """Return the figure of each method's change from L to 16 L, and draw it."""
+    changes = length_changes(losses, MODELS, CHANGES_MULTIPLE)
+    if not changes:
+        return []
+    length = MODELS.train_length
+    longer = CHANGES_MULTIPLE * length
+    title = f"Perplexity at {longer:,} tokens compared with {length}, the training length"
+    draw_length_changes(changes, title, folder / CHANGES_FIGURE)
+    return [f"![{changes_alt(changes)}]({CHANGES_FIGURE})"]
 
 
 def _group_section(group: Group, losses: Losses) -> list[str]:
@@ -451,7 +478,10 @@ def _group_section(group: Group, losses: Losses) -> list[str]:
     headers = ["", "change", "95% interval", "seeds"]
     if group.paper:
         headers.append("paper (Table 5)")
-    return [f"### {group.title}", group.reason, markdown.table(headers, rows)]
+    table = markdown.table(headers, rows)
+    if len(rows) > LARGEST_OPEN_TABLE:
+        table = DETAILS.format(summary=f"Table of {len(rows)} changes", table=table.rstrip())
+    return [f"### {group.title}", group.reason, table]
 
 
 def _paper_change(first: EvaluationKey, second: EvaluationKey) -> str:
@@ -486,17 +516,12 @@ def _claim_section(losses: Losses) -> list[str]:
     return ["### Trained short and trained long", CLAIM, HELP, table]
 
 
-def _secondary_perplexities(folder: Path, losses: Losses) -> list[str]:
+def _secondary_perplexities(losses: Losses) -> list[str]:
     sections = ["### Perplexity"]
     for train_length in (128, 256, 512):
         models = at_train_length(losses, CORPUS, train_length)
         if models:
             sections += [f"L = {train_length}:", perplexity_table(models, LENGTHS)]
-    models = at_train_length(losses, CORPUS, MODELS.train_length)
-    if models:
-        paths = [folder / "secondary.png", folder / "secondary.svg"]
-        draw_method_lengths(models, LENGTHS, MODELS.train_length, *paths)
-        sections.append("![Perplexity by evaluation length, L = 128, 3.1M tokens](secondary.png)")
     return sections
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 
@@ -11,14 +10,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from alibi_fairseq.reporting.line_labels import LineEnd, label_line_ends
 from alibi_fairseq.reporting.plots import SETTINGS, save
 
 from ..cost_and_lead import CostAndLead
 from ..estimates import nats_to_percent
 from ..primary_tests import LARGEST_LEAD
 
-#: Color and marker of each effect, none of which is the color of a position method.
-STYLES = {"cost": ("#4D4D4D", "s"), "lead": ("#A6611A", "^"), "e6": ("#7B3294", "o")}
+#: Color of each effect, none of which is the color of a position method.
+COLORS = {"cost": "#4D4D4D", "lead": "#A6611A", "e6": "#7B3294"}
 NAMES = {"cost": "cost", "lead": "lead", "e6": "E6"}
 
 
@@ -39,33 +39,24 @@ def draw_effects(
     axes.set_title("Trained short against trained long, by training tokens")
     axes.set_xscale("log")
     axes.axhline(0, color="#333333", linewidth=1)
-    axes.axhline(LARGEST_LEAD, color=STYLES["lead"][0], linewidth=1, linestyle=(0, (1, 3)))
+    axes.axhline(LARGEST_LEAD, color=COLORS["lead"], linewidth=1, linestyle=(0, (1, 3)))
     axes.annotate(
         f"largest published lead, +{LARGEST_LEAD:g}%",
         (min(tokens), LARGEST_LEAD),
         xytext=(0, 4),
         textcoords="offset points",
-        color=STYLES["lead"][0],
+        color=COLORS["lead"],
         fontsize=8,
     )
-    ends = {}
-    for name, (color, marker) in STYLES.items():
+    ends = []
+    for name, color in COLORS.items():
         estimates = [getattr(effect, name) for effect in effects]
         changes = [nats_to_percent(estimate.value) for estimate in estimates]
-        axes.plot(tokens, changes, color=color, marker=marker, linewidth=1.7, markersize=5)
+        axes.plot(tokens, changes, color=color, marker=".", linewidth=1.7, markersize=9)
         for x, estimate in zip(tokens, estimates, strict=True):
             low, high = estimate.interval()
             axes.vlines(x, nats_to_percent(low), nats_to_percent(high), color=color, linewidth=1)
-        ends[name] = changes[-1]
-    for name, height in _spread_labels(ends, axes.get_ylim()).items():
-        axes.annotate(
-            NAMES[name],
-            (tokens[-1], height),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            color=STYLES[name][0],
-        )
+        ends.append(LineEnd(NAMES[name], tokens, changes, color))
     axes.margins(x=0.12)
     axes.xaxis.set_major_locator(FixedLocator(list(tokens)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -75,20 +66,6 @@ def draw_effects(
     )
     axes.set_xlabel("Training tokens, log scale")
     axes.set_ylabel("Change of perplexity at 4 L")
+    figure.draw_without_rendering()  # computes the layout
+    label_line_ends(axes, ends)
     save(figure, *paths)
-
-
-def _spread_labels(ends: dict[str, float], limits: tuple[float, float]) -> dict[str, float]:
-    """Return the heights of labels at the ends of lines, moved apart so that none overlap.
-
-    Args:
-        ends: height of the end of each line.
-        limits: lower and upper end of the axis.
-    """
-    distance = 0.05 * (limits[1] - limits[0])
-    heights: dict[str, float] = {}
-    lowest = -math.inf
-    for name in sorted(ends, key=lambda name: ends[name]):
-        heights[name] = max(ends[name], lowest)
-        lowest = heights[name] + distance
-    return heights

@@ -209,10 +209,10 @@ def _effects_sections(folder: Path, budgets: Sequence[Budget], outcome: TitleOut
             rows.append(([_tokens(budget.tokens), windows], budget.effects(shown_stride)))
     effects = [budget.effects() for budget in complete]
     tokens = [budget.tokens or 0.0 for budget in complete]
-    draw_effects(tokens, effects, folder / f"{FIGURE}.png", folder / f"{FIGURE}.svg")
+    draw_effects(tokens, effects, folder / f"{FIGURE}.svg")
     sections = ["## Cost, lead, and E6", cost_and_lead_table(["tokens", "windows"], rows)]
     sections.append(wrap(SLIDING.format(stride=stride)))
-    sections.append(f"![Cost, lead, and E6 by training tokens]({FIGURE}.png)")
+    sections.append(f"![Cost, lead, and E6 by training tokens]({FIGURE}.svg)")
     if outcome.steps:
         sections.append(_direction_sentence(complete, outcome))
     return sections

@@ -1,10 +1,10 @@
 """Figures: reproducible files, styles, axes, and annotations."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
+from figure_texts import figure_texts
 from results_documents import document, evaluation_record
 
 from alibi_fairseq.paper.published import PrintedMeasurement
@@ -12,7 +12,7 @@ from alibi_fairseq.positions.spec import KNOWN_LABELS, MethodSpec
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
-from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.line_styles import method_style, variant_style
 from alibi_fairseq.results.groups import MeanMeasurement, ModelMeasurements, average_by_model
 from alibi_fairseq.results.model import Model
 
@@ -74,7 +74,7 @@ def test_lines_have_measured_points_and_axes_units():
     assert "tokens" in axes.get_xlabel()
     assert "Perplexity" in axes.get_ylabel()
     assert axes.get_yscale() == "log"  # 58 to 400 would flatten ALiBi's line
-    assert axes.get_ylabel().endswith(", logarithmic axis")
+    assert axes.get_ylabel().endswith(", log scale")
     assert axes.get_ylim()[0] < 58
     assert axes.get_ylim()[1] > 400
 
@@ -90,10 +90,23 @@ def test_unknown_methods_have_different_colors():
     assert len({style.color for style in styles}) == 3
 
 
-def test_training_lengths_of_a_method_have_different_markers():
+def test_training_lengths_of_a_method_differ_in_color_and_size_only():
     lengths = range(8)
     styles = [method_style("ALiBi", length, lengths) for length in lengths]
-    assert len({style.marker for style in styles}) == 8
+    assert len({style.color for style in styles}) == 8
+    sizes = [style.size for style in styles]
+    assert sizes == sorted(set(sizes))
+    plain = method_style("ALiBi")
+    for style in styles:
+        assert (style.marker, style.linestyle) == (plain.marker, plain.linestyle)
+
+
+def test_variants_keep_marker_of_their_method():
+    plain = method_style("ALiBi")
+    variants = [variant_style(plain, index) for index in range(4)]
+    assert variants[0] == plain
+    assert {style.marker for style in variants} == {plain.marker}
+    assert len({(style.color, style.linestyle) for style in variants}) == 4
 
 
 def records_by(**values):
@@ -127,11 +140,11 @@ TWO = {"train_length": (32, 64), "length": (64, 128)}
 )
 def test_panels_separate_splits_strides_and_lengths(tmp_path, records, shown, hidden):
     draw(document(*records), tmp_path / "panels.svg")
-    text = (tmp_path / "panels.svg").read_text()
+    texts = figure_texts(tmp_path / "panels.svg")
     for name in shown:
-        assert text.count(f"<!-- {name} -->") == 1, name
+        assert texts.count(name) == 1, name
     for name in hidden:
-        assert text.count(f"<!-- {name} -->") == 0, name
+        assert name not in texts, name
 
 
 def test_ticks_are_round():
@@ -205,8 +218,8 @@ def test_figure_has_title_and_caption(tmp_path):
     short = evaluation_record(39.0, length=64, **facts)
     long = evaluation_record(39.0, length=128, **facts)
     draw(document(short, long), tmp_path / "figure.svg")
-    text = (tmp_path / "figure.svg").read_text()
-    lines = " ".join(re.findall("<!-- (.*?) -->", text))
+    texts = figure_texts(tmp_path / "figure.svg")
+    lines = " ".join(texts)
     for part in ("demo", "alibi_lm_tiny", "5,000 updates", "a single seed", "near chance: ALiBi"):
         assert part in lines
-    assert text.count("<!-- training length -->") == 1
+    assert texts.count("training length") == 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
+from figure_texts import figure_texts
 from results_documents import cells_of, document, evaluation_record
 
 from alibi_fairseq.reporting.figures_by_position import (
@@ -107,10 +107,9 @@ def test_lengths_and_splits_have_separate_tables():
 def test_lengths_of_windows_have_separate_panels(tmp_path):
     longer = record_of(9, 8, 7, 6, 5, length=12, train_length=6)
     draw_positions(measurements_in(ALIBI, longer), "Loss", tmp_path / "figure.svg")
-    text = (tmp_path / "figure.svg").read_text()
+    texts = figure_texts(tmp_path / "figure.svg")
     for length in (6, 12):
-        panel = f"valid, non-overlapping, windows of {length}"
-        assert text.count(f"<!-- {panel} -->") == 1
+        assert texts.count(f"valid, non-overlapping, windows of {length}") == 1
 
 
 def test_buckets_without_tokens_are_omitted():
@@ -188,12 +187,11 @@ def test_figure_has_line_per_model_and_units(tmp_path):
     sinusoidal = record_of(9, 8, 7, 6, 11, method="sinusoidal", position_errors=errors)
     path = tmp_path / "figure.svg"
     draw_positions(measurements_in(ALIBI, sinusoidal), "Loss by position", path)
-    comments = path.read_text()
+    texts = figure_texts(path)
     for text in ("ALiBi, L=3", "Sinusoidal, L=3", "training length", "Loss by position"):
-        assert f"<!-- {text} -->" in comments
-    assert "<!-- Position in the window (tokens) -->" in comments
-    assert "<!-- Loss in bits per token (lower is better) -->" in comments
-    # The caption is broken into lines.
-    caption = " ".join(re.findall("<!-- (.*) -->", comments))
+        assert text in texts
+    assert "Position in the window (tokens)" in texts
+    assert "Loss (bits per token)" in texts
+    caption = " ".join(texts)  # broken into lines
     assert "Hollow points rest on" in caption
     assert "one standard error" in caption

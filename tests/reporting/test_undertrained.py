@@ -1,12 +1,12 @@
 """Tests of the warning about models that have barely trained."""
 
 import math
-import re
 
 import pytest
 import torch
 from fairseq_runs import write_corpus
 from fakes import TINY, in_this_process
+from figure_texts import figure_texts
 from results_documents import document, evaluation_record, figures_as_svg
 
 from alibi_fairseq.cli import main
@@ -97,13 +97,11 @@ def test_report_states_warning_and_scored_range_in_all_outputs(undertrained, tmp
     out = tmp_path / "out"
     with figures_as_svg():
         assert main(["report", str(undertrained), "--out", str(out), "--latex"]) == 0
-    figure = (out / "figures/demo-lengths.svg").read_text()
-    comments = " ".join(re.findall("<!-- (.*?) -->", figure))
     outputs = {
         "page": (out / "report.md").read_text(),
         "table": (out / "tables/demo-lengths.md").read_text(),
         "LaTeX": (out / "tables/demo-lengths.tex").read_text(),
-        "figure": comments,
+        "figure": " ".join(figure_texts(out / "figures/demo-lengths.svg")),
     }
     for name, text in outputs.items():
         assert "These models are worse: ALiBi, L=64" in text, name

@@ -60,7 +60,7 @@ def test_method_is_placed_next_to_the_study(study):
     published = (study.parent / "results/mine/cells").rglob("*.json")
     before = {path: path.read_bytes() for path in published}
     page = compare(study)
-    assert (study.parent / "root/added-methods.png").is_file()
+    assert (study.parent / "root/added-methods.svg").is_file()
     perplexities = {row[0]: row[1:] for row in cells_of(page) if len(row) == 7}
     published_page = (ROOT / "results/small_models/README.md").read_text()
     for name in ("ALiBi", "Sinusoidal", "T5 bias"):

@@ -57,7 +57,7 @@ def test_page_has_all_texts_and_training_lengths(tmp_path):
     groups = [("books", 128, "books"), ("wikipedia", 512, "books"), ("wikipedia", 512, "wikipedia")]
     for corpus, train_length, tested_on in groups:
         assert f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:" in page
-        assert (tmp_path / f"results/mine/{corpus}-{train_length}-on-{tested_on}.png").is_file()
+        assert (tmp_path / f"results/mine/{corpus}-{train_length}-on-{tested_on}.svg").is_file()
 
 
 def test_page_lists_diverged_models(tmp_path):
@@ -87,7 +87,7 @@ def test_readme_table_can_be_that_of_any_study(tmp_path):
     results = str(tmp_path / "results")
     assert main([str(path), "--results", results, "--readme", str(readme)]) == 0
     text = readme.read_text()
-    figure = f"results/{name}/wikipedia-128-on-wikipedia.png"
+    figure = f"results/{name}/wikipedia-128-on-wikipedia.svg"
     assert f"]({figure})" in text
     assert (tmp_path / figure).is_file()
     assert text.startswith("before ")

@@ -239,7 +239,7 @@ def test_page_has_the_effects_of_the_json(results):
         pairs = ((short, long), (sinusoidal, long), (short, sinusoidal))
         for cell, (first, second) in zip(row[2:], pairs, strict=True):
             assert parse_cell(cell) == pytest.approx(expected_cell(nats, first, second), abs=0.06)
-    assert (results / "effects.png").is_file()
+    assert (results / "effects.svg").is_file()
 
 
 def test_page_has_the_changes_of_alibi_beyond_its_length(results):

@@ -1,0 +1,133 @@
+"""Change of each position method's perplexity beyond its training length, as a sorted figure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.plots import SETTINGS, save
+
+from .estimates import Estimate, estimate_change, nats_to_percent, percent
+from .losses import Losses
+from .primary_tests import StudiedModels
+from .tables import at_train_length, known_name
+
+#: Changes in percent at which the first panel ends and the second begins. Two methods that fail
+#: would otherwise compress the differences of the others.
+BREAK = 30
+SMALLEST = -9
+_ROW_HEIGHT = 0.29
+
+
+class MethodChange(NamedTuple):
+    """Change of a method's perplexity from its training length to a longer one."""
+
+    method: str
+    estimate: Estimate
+
+
+def length_changes(losses: Losses, models: StudiedModels, multiple: int) -> list[MethodChange]:
+    """Return the change of each method from L to a multiple of L, from the best to the worst.
+
+    Args:
+        losses: losses of the models.
+        models: text and training length L of the models.
+        multiple: evaluation length as a multiple of L.
+    """
+    length = models.train_length
+    changes = []
+    for method, by_length in at_train_length(losses, models.corpus, length).items():
+        if length not in by_length or multiple * length not in by_length:
+            continue
+        estimate = estimate_change(by_length[multiple * length], by_length[length])
+        if estimate is not None:
+            changes.append(MethodChange(method, estimate))
+    return sorted(changes, key=lambda change: change.estimate.value)
+
+
+def changes_alt(changes: Sequence[MethodChange]) -> str:
+    """Return what :func:`draw_length_changes` shows, for readers who do not see it."""
+    rows = [f"{known_name(method)} {percent(estimate.value)}" for method, estimate in changes]
+    return f"Change of perplexity beyond the training length, a row per method: {', '.join(rows)}"
+
+
+@matplotlib.rc_context(SETTINGS)
+def draw_length_changes(
+    changes: Sequence[MethodChange], title: str, *paths: str | os.PathLike
+) -> None:
+    """Draw a row per method: its change as a dot, with its 95% interval.
+
+    Args:
+        changes: changes in the order of the rows.
+        title: title of the figure.
+        paths: files to write.
+    """
+    figure = Figure(figsize=(8.0, 1.2 + _ROW_HEIGHT * len(changes)), layout="constrained")
+    FigureCanvasAgg(figure)
+    near, far = figure.subplots(1, 2, sharey=True, width_ratios=(2.2, 1))
+    largest = max(nats_to_percent(change.estimate.interval()[1]) for change in changes)
+    near.set_xlim(SMALLEST, BREAK)
+    far.set_xlim(BREAK, max(largest, BREAK) * 1.45)
+    near.xaxis.set_major_locator(MultipleLocator(5))
+    far.xaxis.set_major_locator(MultipleLocator(50))
+    for axes in (near, far):
+        axes.xaxis.set_major_formatter(FuncFormatter(_percent_tick))
+        axes.grid(axis="y", visible=False)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+    for row, (method, estimate) in enumerate(changes):
+        is_near = nats_to_percent(estimate.interval()[1]) < BREAK
+        axes = near if is_near else far
+        _draw_row(axes, row, method, estimate)
+        for both in (near, far):
+            both.axhline(row, color="#eeeeee", linewidth=0.8, zorder=0.5)
+    near.axvline(0, color="#333333", linewidth=1, zorder=1)
+    for text, offset, side in (("better", -6, "right"), ("worse", 6, "left")):
+        near.annotate(
+            text,
+            (0, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(offset, 2),
+            textcoords="offset points",
+            ha=side,
+            color="#666666",
+            fontsize=9,
+        )
+    near.set_yticks(range(len(changes)), [known_name(method) for method, _ in changes])
+    near.set_ylim(len(changes) - 0.4, -0.6)
+    figure.suptitle(title, x=0.01, horizontalalignment="left")
+    figure.supxlabel("Change of perplexity, with 95% interval", fontsize=10)
+    save(figure, *paths)
+
+
+def _draw_row(axes: Axes, row: int, method: str, estimate: Estimate) -> None:
+    """Draw the dot and the interval of a method, with the change next to them."""
+    style = method_style(method_name(method))
+    low, high = (nats_to_percent(end) for end in estimate.interval())
+    change = nats_to_percent(estimate.value)
+    axes.hlines(row, low, high, color=style.color, linewidth=2)
+    axes.plot(change, row, color=style.color, marker=style.marker, markersize=7, linestyle="none")
+    # The line of no change is then free of text.
+    is_negative = change < 0
+    axes.annotate(
+        percent(estimate.value),
+        (low if is_negative else high, row),
+        xytext=(-7 if is_negative else 7, 0),
+        textcoords="offset points",
+        ha="right" if is_negative else "left",
+        va="center",
+        fontsize=9,
+    )
+
+
+def _percent_tick(value: float, _: int) -> str:
+    return f"{value:+g}%" if value else "0%"

@@ -1,0 +1,65 @@
+"""Changes of all methods beyond their training length, and their figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import ROOT
+from figure_texts import figure_texts
+
+from alibi_fairseq.positions.spec import METHOD_NAMES
+from studies.changes import changes_alt, draw_length_changes, length_changes
+from studies.losses import load_losses
+from studies.small_models.groups import MODELS
+
+SMALL_MODELS = ROOT / "results" / "small_models"
+
+
+@pytest.fixture(scope="module")
+def losses():
+    return load_losses(SMALL_MODELS / "secondary")
+
+
+def test_changes_are_sorted_means_over_seeds_and_articles(losses):
+    changes = length_changes(losses, MODELS, 16)
+    assert {change.method for change in changes} == set(METHOD_NAMES)
+    values = []
+    for method, estimate in changes:
+        nats = []
+        for path in SMALL_MODELS.glob(f"secondary/cells/wikipedia-{method}-128-seed*"):
+            nats.append(nats_at(path, 2048) - nats_at(path, 128))
+        assert len(nats) == 3
+        assert estimate.value == pytest.approx(np.mean(nats))
+        low, high = estimate.interval()
+        assert low < estimate.value < high
+        values.append(estimate.value)
+    assert values == sorted(values)
+
+
+def nats_at(folder: Path, length: int) -> float:
+    """Return the mean loss in windows of a length without overlap."""
+    records = json.loads((folder / "evaluation.json").read_text())["records"]
+    for record in records:
+        if (record["length"], record["stride"]) == (length, length) and not record["model"].get(
+            "label"
+        ):
+            bits = np.array(record["document_bits"]) / np.array(record["document_tokens"])
+            return float(bits.mean()) * math.log(2)
+    raise AssertionError(f"{folder} was not evaluated at {length}")
+
+
+def test_figure_of_changes_has_row_per_method(losses, tmp_path):
+    changes = length_changes(losses, MODELS, 16)
+    draw_length_changes(changes, "title", tmp_path / "changes.svg")
+    texts = figure_texts(tmp_path / "changes.svg")
+    assert texts.count("ALiBi") == 1
+    assert texts.count("Rotary (RoPE)") == 1
+    committed = figure_texts(SMALL_MODELS / "changes.svg")
+    assert {*texts} - {"title"} < {*committed}
+    for method_and_change in changes_alt(changes).split(": ")[1].split(", "):
+        *_, change = method_and_change.split()
+        assert change in texts

@@ -1,0 +1,36 @@
+"""Catalog of position methods in the documentation."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from alibi_fairseq.positions import PositionConfig, build_position_method
+from alibi_fairseq.positions.spec import METHOD_NAMES
+from studies.method_catalog import PAGE, read_methods, update
+
+
+def test_catalog_is_current():
+    text = PAGE.read_text(encoding="utf-8")
+    assert update(text) == text
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize(("width", "heads", "layers", "length"), [(64, 8, 2, 24), (96, 4, 3, 40)])
+def test_catalog_counts_parameters(method, width, heads, layers, length):
+    config = PositionConfig(
+        embed_dim=width, num_heads=heads, num_layers=layers, train_length=length
+    )
+    parameters = build_position_method(method, config).parameters()
+    sizes = {
+        "C": width,
+        "H": heads,
+        "D": width // heads,
+        "layers": layers,
+        "train_length": length,
+    }
+    formula = read_methods()[method]["parameters"]
+    assert set(re.findall(r"[A-Za-z_]+", formula)) <= set(sizes)
+    expected = eval(formula, {"__builtins__": {}}, sizes)
+    assert sum(parameter.numel() for parameter in parameters) == expected
