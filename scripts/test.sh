@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Run lint and the fast tests, and install the environment if needed. Arguments are passed to pytest.
+# Run lint and all tests that are not slow, and install the environment if needed. Arguments are passed
+# to pytest instead, such as `tests/evaluation` or `-m slow`.
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh
 source "$(dirname "$0")/environment.sh"
 ensure_environment test
 cd "$root"
+[ $# -gt 0 ] || set -- -m "not slow"
 
 ./scripts/lint.sh
 echo "== pytest"

@@ -83,7 +83,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--readme",
         type=Path,
         metavar="FILE",
-        help="README whose figure and table of a study are written as well; without --corpus only",
+        help="README of this repository, whose generated sentences are written as well; without "
+        "--corpus only",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of all runs")
     return parser
@@ -168,23 +169,11 @@ def main(arguments: list[str]) -> int:
         config = config.with_methods(args.methods, args.user_dir)
     write_page = partial(write_study_page, args.config, config, args.results, results)
     if not args.corpus:
-        from .gpu.page import figure_name
-        from .readme_table import write_readme_claim, write_readme_table
-        from .small_models.groups import MODELS
-        from .small_models.page import FIGURE
-        from .small_models.page import PRIMARY as PRIMARY_RESULTS
-
         print(write_page())
         if args.readme:
-            write_readme_claim(args.readme)
-        is_title_test = args.config.resolve().parent == TITLE
-        if args.readme and config.tests and not is_title_test:
-            figure = results / figure_name(config.tests)
-            write_readme_table(results, config.tests, figure, args.readme)
-        elif args.readme and not is_title_test:
-            write_readme_table(
-                args.results / PRIMARY_RESULTS, MODELS, args.results / FIGURE, args.readme
-            )
+            from .readme_table import write_readme
+
+            write_readme(args.readme)
         return 0
     texts = corpus_paths(args.corpus, [corpus.name for corpus in config.corpora])
     folder = (args.work_dir or WORK_DIR) / args.config.stem

@@ -14,7 +14,6 @@ from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.errors import UserInputError
 from studies.__main__ import main
 from studies.config import StudyConfig
-from studies.readme_table import BEGIN, END
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "small_models"
@@ -76,23 +75,6 @@ def test_configuration_without_tests_or_page_is_rejected(tmp_path):
     with pytest.raises(UserInputError, match="Add tests: {corpus: NAME, train_length: L}"):
         main([str(path), "--results", str(tmp_path / "results")])
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_readme_table_can_be_that_of_any_study(tmp_path):
-    name = "mine"
-    path = write_config(tmp_path / f"{name}.yaml")
-    shutil.copytree(RESULTS / "primary", tmp_path / "results" / name)
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before {BEGIN} {END} after")
-    results = str(tmp_path / "results")
-    assert main([str(path), "--results", results, "--readme", str(readme)]) == 0
-    text = readme.read_text()
-    figure = f"results/{name}/wikipedia-128-on-wikipedia.svg"
-    assert f"]({figure})" in text
-    assert (tmp_path / figure).is_file()
-    assert text.startswith("before ")
-    assert text.endswith(" after")
-    assert "1.1M parameters and were trained on 24.0M tokens of Wikipedia articles" in text
 
 
 @pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)
