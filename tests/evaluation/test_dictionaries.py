@@ -51,13 +51,16 @@ def test_checkpoint_without_hash_uses_nearby_dictionary(sweep, trained, other_da
 
 
 @pytest.mark.parametrize("name", ["alibi", "alibi-adaptive"])
-def test_eval_rejects_dictionary_of_another_size(trained, tmp_path, refuse, name):
+def test_eval_fails_with_dictionary_of_another_size(trained, tmp_path, fail, name):
+    """Without the recorded hash, PyTorch notices that the embeddings do not fit."""
     data = shutil.copytree(trained.data, tmp_path / "longer")
     with open(data / "dict.txt", "a", encoding="utf-8") as file:
         file.write("extra 1\n")
     checkpoint = without_dictionary_hash(trained(name), tmp_path / "model.pt")
     command = ["eval", data, "--path", checkpoint, "--lengths", 16, "--out", tmp_path / "r.json"]
-    assert "dictionary of another size" in refuse(*command)
+    code, message = fail(*command)
+    assert code == 1
+    assert "size mismatch" in message
     assert not (tmp_path / "r.json").exists()
 
 
