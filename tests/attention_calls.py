@@ -12,11 +12,12 @@ import torch
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, attend
 from alibi_fairseq.positions import (
-    GateBias,
+    PendingBias,
     PositionConfig,
     QueryPositionBias,
     RelativeBias,
     build_position_method,
+    compute_features,
 )
 from alibi_fairseq.positions.cope import NUM_POSITIONS as NUM_COUNTS
 
@@ -69,10 +70,12 @@ class Call:
             if not parameter.any():  # a bias that starts at zero would hide mistakes
                 parameter.data.normal_(std=0.5, generator=generator)
         x = torch.randn(self.keys, self.batch, width, generator=generator)
-        log_gates = method.log_gates(0, x)
-        if log_gates is not None:
-            return GateBias(log_gates.detach().to(self.device).double().cumsum(2))
-        return method.to(self.device).bias(0, self.keys)
+        bias = method.to(self.device).bias(0, self.keys)
+        if not isinstance(bias, PendingBias):
+            return bias
+        with torch.no_grad():
+            features = compute_features(method, 0, x.to(self.device), None)
+        return method.feature_bias(0, features)
 
     def mask(self) -> FutureMask:
         padding = None

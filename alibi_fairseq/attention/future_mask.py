@@ -95,7 +95,7 @@ class FutureMask:
         unlimited = self.key_padding is None and self.document_start is None and self.window == 0
         return self.bias is None and self.offset == 0 and unlimited
 
-    def with_bias(self, bias: ScoreBias) -> FutureMask:
+    def with_bias(self, bias: ScoreBias | None) -> FutureMask:
         """Return a copy of this mask with the bias of a single layer.
 
         The copy shares the results of :func:`once_per_mask`, so this mask must not have a bias that

@@ -1,7 +1,7 @@
 """Causal self-attention with any position method, cached or with a memory.
 
 Shapes: B batch, T new tokens, S keys, M remembered states, C model width, H query heads, G key and
-value heads, D head size.
+value heads, D head size, F features of a token.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import FutureMask, ScoreScale, attend
-from ..positions import GateBias, PositionMethod
+from ..positions import (
+    PendingBias,
+    PositionMethod,
+    append_features,
+    compute_features,
+    feature_bias,
+    rotate_by_features,
+)
 from .options import BlockOptions
 
-#: Keys and values (B, G, S, D), and running sums of gates (B, H, S) or None.
+#: Keys and values (B, G, S, D), and features of the tokens (B, heads, S, F) or None.
 Cache = tuple[Tensor, Tensor, Tensor | None]
 
 
@@ -83,32 +90,33 @@ class CausalAttention(nn.Module):
         rotate = self.positions.rotation(num_cached, num_tokens, x.device)
         if rotate is not None:
             q, k = rotate(q, k)
-        log_gates = self.positions.log_gates(self.number, source.transpose(0, 1))  # (B, H, M + T)
-        sums = None if log_gates is None else log_gates.double().cumsum(2)
+        cached_features = None if cache is None else cache[2]
+        states = source.transpose(0, 1)  # (M + T, B, C)
+        features = compute_features(self.positions, self.number, states, cached_features)
+        q, k = rotate_by_features(self.positions, self.number, features, q, k)
         if cache is not None:
-            k, v, sums = _extended(cache, k, v, sums)
+            k, v, features = _extended(cache, k, v, features)
         num_keys = k.shape[2]
         bias = self.positions.bias(self.number, num_keys)
+        if isinstance(bias, PendingBias):
+            bias = feature_bias(self.positions, self.number, features)
         mask = FutureMask(bias, num_tokens, num_keys, **mask_options)
-        if sums is not None:
-            mask = mask.with_bias(GateBias(sums))
         if self.score_scale is not None:
             q = self.score_scale(self.layer, q, mask)
         output, _ = attend(q, k, v, mask)  # (B, H, T, D)
         output = output.transpose(1, 2).flatten(2)  # (B, T, C)
-        return self.out_proj(output), (k, v, sums)
+        return self.out_proj(output), (k, v, features)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """Reshape (B, T, heads · D) to (B, heads, T, D)."""
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
 
-def _extended(cache: Cache, k: Tensor, v: Tensor, sums: Tensor | None) -> Cache:
-    """Return the cache with the keys, values, and running sums of new tokens at its end."""
-    past_k, past_v, past_sums = cache
+def _extended(cache: Cache, k: Tensor, v: Tensor, features: Tensor | None) -> Cache:
+    """Return the cache with the keys, values, and features of new tokens at its end."""
+    past_k, past_v, past_features = cache
     k = torch.cat([past_k, k], dim=2)  # (B, G, S, D)
     v = torch.cat([past_v, v], dim=2)
-    if sums is not None and past_sums is not None:
-        sums = past_sums[..., -1:] + sums  # (B, H, T)
-        sums = torch.cat([past_sums, sums], dim=2)  # (B, H, S)
-    return k, v, sums
+    if features is not None:
+        features = append_features(past_features, features)  # (B, heads, S, F)
+    return k, v, features

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..attention import BACKENDS, FutureMask, attend
-from ..positions import GateBias, PositionMethod
+from ..positions import PendingBias, PositionMethod, compute_features, feature_bias
 from .candidate import HEAD_DIM, HEADS, Candidate
 
 BATCH = 2
@@ -26,7 +26,7 @@ class AttentionCall:
         method: position method of the layer.
         number: index of the layer among those with that method.
         q, k, v, output_gradient: (B, H, T, D).
-        x: (T, B, C), input of the layer's attention, for methods with gates.
+        x: (T, B, C), input of the layer's attention, for features of the tokens.
     """
 
     method: PositionMethod
@@ -44,9 +44,9 @@ class AttentionCall:
     def mask(self) -> FutureMask:
         """Return the causal mask with the bias of the layer."""
         bias = self.method.bias(self.number, self.length)
-        log_gates = self.method.log_gates(self.number, self.x)  # (B, H, T) or None
-        if log_gates is not None:
-            bias = GateBias(log_gates.double().cumsum(2))
+        if isinstance(bias, PendingBias):
+            features = compute_features(self.method, self.number, self.x, None)
+            bias = feature_bias(self.method, self.number, features)
         return FutureMask(bias, self.length, self.length)
 
     def unsupported_reason(self, backend: str, training: bool) -> str | None:

@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from ..attention import BACKENDS, FutureMask
 from ..errors import UserInputError
-from ..positions import PendingGates, ScoreBias
+from ..positions import ScoreBias
 from .attention_call import AttentionCall, attention_calls
 from .candidate import HEADS, LONG, TRAIN_LENGTH, Candidate
 
@@ -144,20 +144,25 @@ def memory_difference(candidate: Candidate) -> float:
 def check_blocks(candidate: Candidate) -> Outcome:
     """Check that the bias of a block of queries is a part of the bias of all queries.
 
-    For a method with gates, check that the gates of a block are a part of all gates.
+    The features of a block of tokens must also be a part of the features of all tokens.
     """
-    differences = []
+    of_biases = []
+    of_features = []
     for call in attention_calls(candidate):
-        bias = call.method.bias(call.number, call.length)
-        if isinstance(bias, PendingGates):
-            differences.append(gates_difference(call))
-        elif bias is not None:
-            differences.append(bias_difference(call, bias))
-    if not differences:
+        bias = call.mask().bias
+        if bias is not None:
+            of_biases.append(bias_difference(call, bias))
+        features = call.method.token_features(call.number, call.x)  # (B, heads, T, F)
+        if features is not None:
+            of_features.append(features_difference(call, features))
+    if not of_biases and not of_features:
         return Outcome(NOTHING)
-    return judge(
-        max(differences), "The bias of a block of queries differs from that of all queries"
-    )
+    features_note = "The features of a block of tokens differ from those of all tokens"
+    outcome = judge(max(of_features, default=0.0), features_note)
+    if not outcome.passed:
+        return outcome
+    bias_note = "The bias of a block of queries differs from that of all queries"
+    return judge(max(of_biases + of_features), bias_note)
 
 
 def blocks_of(length: int) -> Iterator[slice]:
@@ -185,15 +190,17 @@ def bias_difference(call: AttentionCall, bias: ScoreBias) -> float:
     return max(differences)
 
 
-def gates_difference(call: AttentionCall) -> float:
-    """Return the largest difference between the gates of blocks and of all tokens."""
-    whole = call.method.log_gates(call.number, call.x)  # (B, H, T)
-    assert whole is not None, "a method with pending gates has gates"
+def features_difference(call: AttentionCall, whole: Tensor) -> float:
+    """Return the largest difference between the features of blocks and those of all tokens.
+
+    Args:
+        whole: (B, heads, T, F) features of all tokens.
+    """
     differences = []
     for tokens in blocks_of(call.length):
-        gates = call.method.log_gates(call.number, call.x[tokens])
-        assert gates is not None
-        differences.append(difference(gates, whole[:, :, tokens]))
+        features = call.method.token_features(call.number, call.x[tokens])
+        assert features is not None, "the features of all tokens are not None"
+        differences.append(difference(features, whole[:, :, tokens]))
     return max(differences)
 
 
@@ -237,10 +244,9 @@ def check_gradients(candidate: Candidate) -> Outcome:
 def has_undeclared_parameters(candidate: Candidate) -> bool:
     """Return True if a bias without ``needs_grad`` is computed from parameters."""
     for call in attention_calls(candidate):
-        bias = call.method.bias(call.number, call.length)
-        if bias is None or bias.needs_grad or isinstance(bias, PendingGates):
+        mask = call.mask()
+        if mask.bias is None or mask.bias.needs_grad:
             continue
-        mask = FutureMask(bias, call.length, call.length)
         if mask.block(call.q, call.k, 0, torch.float32).requires_grad:
             return True
     return False

@@ -26,9 +26,9 @@ from ..blocks.normalization import replace_layer_norms
 from ..positions import (
     MethodSpec,
     PositionConfig,
-    Rotation,
     build_position_method,
     layer_windows,
+    rotation_of_last,
     token_positions,
 )
 from .output_projection import OutputProjection, parse_excluded_symbols
@@ -330,9 +330,10 @@ class AlibiDecoder(TransformerDecoder):
             mask = masks[bias, window]
             rotation = rotations[layer_method]
             layer_memory = memory[index] if memory else None
-            log_gates = partial(layer_method.log_gates, number)
             scale = None if self.score_scale is None else partial(self.score_scale, index)
-            contexts.append(AttentionContext(mask, rotation, layer_memory, log_gates, scale))
+            contexts.append(
+                AttentionContext(mask, rotation, layer_memory, layer_method, number, scale)
+            )
         return contexts
 
     def _is_dropped(self) -> bool:
@@ -415,23 +416,5 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
     if context.memory is not None:
         memory = torch.cat([context.memory, earlier])
     mask = replace(context.mask, queries=last)
-    rotation = rotation_of_last(context.rotation)
+    rotation = None if context.rotation is None else rotation_of_last(context.rotation)
     return x, replace(context, mask=mask, rotation=rotation, memory=memory)
-
-
-def rotation_of_last(rotation: Rotation | None) -> Rotation | None:
-    """Adapt a rotation of T queries and keys to the last few queries.
-
-    The result pads the queries (B, H, last, D) to T, so that each is rotated by its own position.
-    """
-    if rotation is None:
-        return None
-
-    def rotate_last(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        last = q.shape[2]
-        num_earlier = k.shape[2] - last
-        padded = nn.functional.pad(q, (0, 0, num_earlier, 0))  # (B, H, T, D)
-        q, k = rotation(padded, k)
-        return q[:, :, -last:], k
-
-    return rotate_last

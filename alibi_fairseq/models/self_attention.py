@@ -1,7 +1,7 @@
 """Self-attention with fairseq's parameter names and cache, computed by this package's backends.
 
 Shapes: T new tokens, B batch, C model width, H query heads, G key and value heads, D head size,
-M remembered states, S = M or cached + T.
+M remembered states, S = M or cached + T, F features of a token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from ..attention import FutureMask, attend
-from ..positions import GateBias, Rotation
+from ..positions import (
+    PendingBias,
+    PositionMethod,
+    Rotation,
+    append_features,
+    compute_features,
+    feature_bias,
+    rotate_by_features,
+)
 
 #: Spare tokens of a buffer of cached keys and values; at least half of the tokens in it.
 _ROOM = 64
@@ -31,15 +39,16 @@ class AttentionContext:
         mask: the future mask with the position method's bias.
         rotation: rotates queries and keys, or None.
         memory: (M, B, C) past states that precede the new tokens, or None.
-        log_gates: returns the logarithms (B, H, T) of the tokens' gates from the layer's input
-            (T, B, C), or None.
+        method: position method of the layer, for features of the tokens; None: there are none.
+        number: index of the layer among those with this method.
         scale: scales the queries (B, H, T, D) by the number of keys they see, or None.
     """
 
     mask: FutureMask
     rotation: Rotation | None = None
     memory: Tensor | None = None
-    log_gates: Callable[[Tensor], Tensor | None] = lambda x: None
+    method: PositionMethod | None = None
+    number: int = 0
     scale: Callable[[Tensor, FutureMask], Tensor] | None = None
 
 
@@ -115,17 +124,18 @@ class SelfAttention(MultiheadAttention):
         v = self._split_heads(self.v_proj(source))
         if context.rotation is not None:
             q, k = context.rotation(q, k)
+        features = None
+        if context.method is not None:
+            cached = self._cached_features(incremental_state)
+            features = compute_features(context.method, context.number, source, cached)
+            q, k = rotate_by_features(context.method, context.number, features, q, k)
         if context.scale is not None:
             q = context.scale(q, context.mask)
-        mask = context.mask
-        log_gates = context.log_gates(source)
-        running_sums = None
-        if log_gates is not None:
-            running_sums = log_gates.double().cumsum(2)  # (B, H, M + T)
         if incremental_state is not None:
-            k, v, running_sums = self._append_to_cache(incremental_state, k, v, running_sums)
-        if running_sums is not None:
-            mask = mask.with_bias(GateBias(running_sums))
+            k, v, features = self._append_to_cache(incremental_state, k, v, features)
+        mask = context.mask
+        if context.method is not None and isinstance(mask.bias, PendingBias):
+            mask = mask.with_bias(feature_bias(context.method, context.number, features))
         dropping = self.training or self.dropout_module.apply_during_inference
         output, weights = attend(
             q,
@@ -149,32 +159,35 @@ class SelfAttention(MultiheadAttention):
         x = x.unflatten(-1, (-1, self.head_dim))  # (T, B, heads, D)
         return x.permute(1, 2, 0, 3)
 
+    def _cached_features(self, incremental_state: dict | None) -> Tensor | None:
+        """Return the features of the cached tokens, (B, heads, S - T, F), or None."""
+        if incremental_state is None:
+            return None
+        return self._get_input_buffer(incremental_state).get("prev_features")
+
     def _append_to_cache(
-        self, incremental_state: dict, k: Tensor, v: Tensor, running_sums: Tensor | None
+        self, incremental_state: dict, k: Tensor, v: Tensor, features: Tensor | None
     ):
-        """Append keys, values, and sums of new tokens to the cache; return those of all tokens.
+        """Append keys, values, and features of new tokens to the cache; return those of all tokens.
 
         Args:
             incremental_state: fairseq's cache of all layers.
             k, v: (B, G, T, D).
-            running_sums: (B, H, T) sums of log gates over the new tokens, or None.
+            features: (B, heads, T, F), or None.
 
         Returns:
-            Keys and values (B, G, S, D), and sums (B, H, S) or None.
+            Keys and values (B, G, S, D), and features (B, heads, S, F) or None.
         """
         saved = self._get_input_buffer(incremental_state)
         if "prev_key" in saved:
             k = appended(saved["prev_key"], k)  # (B, G, S, D)
             v = appended(saved["prev_value"], v)
         new = {"prev_key": k, "prev_value": v}
-        if running_sums is not None:
-            before = saved.get("prev_running_sums")
-            if before is not None:
-                running_sums = before[..., -1:] + running_sums  # (B, H, T)
-                running_sums = torch.cat([before, running_sums], 2)  # (B, H, S)
-            new["prev_running_sums"] = running_sums
+        if features is not None:
+            features = append_features(saved.get("prev_features"), features)
+            new["prev_features"] = features
         self._set_input_buffer(incremental_state, new)
-        return k, v, running_sums
+        return k, v, features
 
     def get_incremental_state(self, incremental_state, key):
         """Return what fairseq does, without the name of this layer's cache if there is no cache.

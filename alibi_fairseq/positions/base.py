@@ -6,7 +6,8 @@ A method overrides only what it needs:
 2. on the queries and keys          ``rotation``   (rotary, xPos)
 3. on the attention scores          ``bias``       (ALiBi, T5 bias, KERPLE, Sandwich)
 4. through a memory of past states  ``memory_length`` and ``bias`` (Transformer-XL)
-5. through gates of the tokens      ``log_gates``  (FoX), from the input of each layer
+5. through features of the tokens   ``token_features`` with ``feature_bias`` (FoX, Inkling) or
+                                    ``feature_rotation``, from the input of each layer
 
 The decoder calls these methods and knows no method by name. ``layer_method`` returns the method of
 each layer; only a ``LayerPattern`` has several. Positions are arguments. No method stores a
@@ -14,7 +15,7 @@ position, a length, or a mask between calls, so that training, evaluation, cache
 recurrence over segments use the same code.
 
 Shapes: B batch, T queries (new tokens), S keys (cached or remembered tokens + T), H query heads,
-G key and value heads, D head size, C model width.
+G key and value heads, D head size, C model width, F features of a token.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class PositionConfig:
 
     Attributes:
         embed_dim: model width C.
+        num_heads: number of query heads H.
         train_length: tokens per training sample; only ``learned`` sizes a parameter by it.
         padding_idx: index of the padding symbol in the dictionary; fairseq's absolute positions
             start one past it.
@@ -117,6 +119,27 @@ class QueryPositionBias(ScoreBias):
 
 
 @dataclass(frozen=True, eq=False)
+class FeatureBias(ScoreBias):
+    """Base class of score biases that are computed in blocks from features of the tokens.
+
+    Attributes:
+        features: (B, heads, S, F) features of every key. Queries are the last keys.
+    """
+
+    features: Tensor
+
+    needs_grad = True
+
+    def of_queries(self, q: Tensor, first: int) -> Tensor:
+        """Return the features of queries (B, H, n, D) from position ``first`` on."""
+        return self.features[:, :, first : first + q.shape[2]]  # (B, heads, n, F)
+
+    def of_keys(self, k: Tensor) -> Tensor:
+        """Return the features of the first keys (B, H, K, D)."""
+        return self.features[:, :, : k.shape[2]]  # (B, heads, K, F)
+
+
+@dataclass(frozen=True, eq=False)
 class GateBias(ScoreBias):
     """Score bias of the gates of a layer: c_i − c_j, where c is the running sum of log gates.
 
@@ -139,10 +162,10 @@ class GateBias(ScoreBias):
 
 
 @dataclass(frozen=True)
-class PendingGates(ScoreBias):
-    """Placeholder for the bias of a method with gates, which depends on the input of each layer.
+class PendingBias(ScoreBias):
+    """Placeholder for the bias of a method whose bias depends on the input of each layer.
 
-    ``FutureMask.with_bias`` replaces it with the :class:`GateBias` of the layer.
+    ``FutureMask.with_bias`` replaces it with the result of ``PositionMethod.feature_bias``.
     """
 
 
@@ -168,6 +191,8 @@ class PositionMethod(nn.Module):
     #: Version of the formula. A correction that changes trained models increases it, so that models
     #: of both versions are not averaged.
     version: int = 1
+    #: True if the features of a token are summed over all tokens up to it, in fp64.
+    sums_features: bool = False
 
     def __init__(self, config: PositionConfig):
         super().__init__()
@@ -194,20 +219,33 @@ class PositionMethod(nn.Module):
         return None
 
     def bias(self, layer: int, keys: int) -> ScoreBias | None:
-        """Return the score bias of one layer, or None. Methods with gates return PendingGates.
+        """Return the score bias of one layer, or None.
 
         Layers with equal biases share one mask, which is built once per forward pass with ``keys``
-        keys.
+        keys. A method with ``feature_bias`` does not override it.
         """
-        has_gates = type(self).log_gates is not PositionMethod.log_gates
-        return PendingGates() if has_gates else None
+        has_feature_bias = type(self).feature_bias is not PositionMethod.feature_bias
+        return PendingBias() if has_feature_bias else None
 
-    def log_gates(self, layer: int, x: Tensor) -> Tensor | None:
-        """Return the logarithm of each token's gate, (B, H, T) in fp32 or wider, or None.
+    def token_features(self, layer: int, x: Tensor) -> Tensor | None:
+        """Return features of each token, (B, heads, T, F), or None.
 
-        The score of key j and query i gets the sum of the log gates of tokens j + 1 … i, see
-        :class:`GateBias`. The running sums are cached next to the keys. A method with gates
-        does not override ``bias``. ``x`` is (T, B, C), the input of the layer's attention.
+        ``x`` is (T, B, C), the input of the layer's attention. A token's features must depend on
+        its own row only. The number of heads is up to the method: H, G, or 1. The features of
+        earlier tokens are cached next to their keys, summed along the text if ``sums_features``.
+        The first token of the sums may be padding, so only differences of sums may matter.
+        """
+        return None
+
+    def feature_bias(self, layer: int, features: Tensor) -> ScoreBias:
+        """Return the score bias of one layer from the features of all keys, (B, heads, S, F)."""
+        raise NotImplementedError
+
+    def feature_rotation(self, layer: int, features: Tensor) -> Rotation | None:
+        """Return the function that rotates queries and keys by the features of their tokens.
+
+        ``features`` is (B, heads, T, F) for the T new tokens. The result gets queries (B, H, T, D)
+        and keys (B, G, T, D), after ``rotation``, and before the keys are cached.
         """
         return None
 

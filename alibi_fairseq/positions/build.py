@@ -49,11 +49,11 @@ def check_overrides(name: str, method: PositionMethod) -> None:
     def overrides(member: str) -> bool:
         return getattr(type(method), member) is not getattr(PositionMethod, member)
 
-    # The bias of the gates takes the place of any other bias.
-    if overrides("log_gates") and overrides("bias"):
+    # The bias from features takes the place of any other bias.
+    if overrides("feature_bias") and overrides("bias"):
         raise ValueError(
-            f"Position method '{name}' overrides log_gates and bias, but a method with gates has "
-            "no other bias. Override one of the two."
+            f"Position method '{name}' overrides feature_bias and bias, but a layer has one bias. "
+            "Override one of the two."
         )
     # Only the new tokens have positions, but the keys include the memory.
     if method.memory_length > 0 and (overrides("embed") or overrides("rotation")):

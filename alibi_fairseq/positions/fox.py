@@ -22,11 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from .base import PositionConfig, PositionMethod
+from .base import GateBias, PositionConfig, PositionMethod
 
 
 class Fox(PositionMethod):
     """FoX, with separate gates in each layer."""
+
+    sums_features = True
 
     def __init__(self, config: PositionConfig):
         super().__init__(config)
@@ -39,6 +41,13 @@ class Fox(PositionMethod):
             nn.init.zeros_(layer.get_parameter("bias"))
 
     def log_gates(self, layer: int, x: Tensor) -> Tensor:
+        """Return the logarithm of each token's gate, (B, H, T) in fp32 or wider."""
         logits = self.layers[layer](x)  # (T, B, H)
         precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return logsigmoid(precise).permute(1, 2, 0)
+
+    def token_features(self, layer: int, x: Tensor) -> Tensor:
+        return self.log_gates(layer, x)[..., None]  # (B, H, T, 1)
+
+    def feature_bias(self, layer: int, features: Tensor) -> GateBias:
+        return GateBias(features.squeeze(-1))  # (B, H, S)

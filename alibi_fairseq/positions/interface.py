@@ -3,8 +3,9 @@
 from ..options import option
 from .alibi import alibi_slopes
 from .base import (
+    FeatureBias,
     GateBias,
-    PendingGates,
+    PendingBias,
     PositionConfig,
     PositionMethod,
     QueryPositionBias,
@@ -28,14 +29,22 @@ from .registry import (
     register_position_method,
 )
 from .spec import LayerMethod, MethodSpec, cycle_over_layers, layer_windows
+from .token_features import (
+    append_features,
+    compute_features,
+    feature_bias,
+    rotate_by_features,
+    rotation_of_last,
+)
 
 __all__ = [
     "METHODS",
+    "FeatureBias",
     "GateBias",
     "LayerMethod",
     "LayerPattern",
     "MethodSpec",
-    "PendingGates",
+    "PendingBias",
     "PositionConfig",
     "PositionMethod",
     "QueryPositionBias",
@@ -43,10 +52,13 @@ __all__ = [
     "Rotation",
     "ScoreBias",
     "all_options",
+    "append_features",
     "alibi_slopes",
     "build_position_method",
+    "compute_features",
     "cycle_over_layers",
     "display_name",
+    "feature_bias",
     "is_plugin_method",
     "known_method",
     "layer_windows",
@@ -56,5 +68,7 @@ __all__ = [
     "option",
     "plain_type",
     "register_position_method",
+    "rotate_by_features",
+    "rotation_of_last",
     "token_positions",
 ]

@@ -6,17 +6,14 @@ Each is a mistake that a plugin's author could make. ``WORKING`` has none.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from feature_methods import MixedDistance, SelectiveRotation, rotate_by, slopes_of
 from torch import Tensor, nn
 
 from alibi_fairseq.positions import PositionMethod, RelativeBias, Rotation, ScoreBias
 from alibi_fairseq.positions.alibi import LinearBias
-
-
-def slopes_of(heads: int) -> Tensor:
-    return 2.0 ** -torch.arange(1, heads + 1).view(heads, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,7 @@ class Working(PositionMethod):
 def rotate(x: Tensor, start: int, frequency: Tensor | float = 1.0) -> Tensor:
     """Rotate pairs of features by their position times a frequency."""
     positions = torch.arange(start, start + x.shape[2], dtype=torch.float32)
-    angles = positions[:, None] * frequency
-    cos = angles.cos()
-    sin = angles.sin()
-    first, second = x.float().chunk(2, dim=-1)
-    rotated = torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
-    return rotated.to(x.dtype)
+    return rotate_by(x, positions[:, None] * frequency)
 
 
 def head_frequencies(heads: int) -> Tensor:
@@ -202,6 +194,20 @@ class ForgetsTheScaleInEvaluation(PositionMethod):
         return LinearBias(self.config.num_heads, divisor)
 
 
+class SelectiveRotationOfEachQueryHead(SelectiveRotation):
+    """Selective rotation that expects a key head per query head: wrong with grouped heads."""
+
+    def __init__(self, config):
+        super().__init__(replace(config, key_value_heads=config.num_heads))
+
+
+class FeaturesOfTheCall(SelectiveRotation):
+    """Features that depend on the other tokens of a call: wrong with cached keys."""
+
+    def token_features(self, layer: int, x: Tensor) -> Tensor:
+        return super().token_features(layer, x - x.mean(dim=0))
+
+
 class LayersDiffer(PositionMethod):
     """Bias of the second layer only, which is correct."""
 
@@ -209,11 +215,12 @@ class LayersDiffer(PositionMethod):
         return DistanceBias(self.config.num_heads) if layer == 1 else None
 
 
-WORKING = (Working, LayersDiffer, RotatesHeadsDifferently)
+WORKING = (Working, LayersDiffer, RotatesHeadsDifferently, SelectiveRotation, MixedDistance)
 #: Method and the only check that fails.
 BROKEN = (
     (ForgetsCachedTokens, "cached decoding"),
     (IgnoresFirstQuery, "blocks"),
+    (SelectiveRotationOfEachQueryHead, "grouped heads"),
     (RoundsPositions, "bf16"),
     (RootOfLearnedSlope, "gradients"),
     (HasUnusedParameter, "gradients"),

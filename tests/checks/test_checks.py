@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from broken_methods import BROKEN, WORKING
+from broken_methods import BROKEN, WORKING, FeaturesOfTheCall
 
 from alibi_fairseq.checks.candidate import Candidate
 from alibi_fairseq.checks.checks import CHECKS, run_checks
@@ -63,6 +63,12 @@ def test_each_mistake_fails_one_check(register, method, check):
     assert failed(outcomes) == [check]
     assert outcomes[check].cell.startswith("FAILS")
     assert outcomes[check].note
+
+
+def test_features_must_not_depend_on_other_tokens(register):
+    outcomes = outcomes_of(register(FeaturesOfTheCall))
+    assert {"cached decoding", "blocks"} <= set(failed(outcomes))
+    assert "features of a block of tokens differ" in outcomes["blocks"].note
 
 
 def test_every_check_has_a_mistake_that_it_finds():

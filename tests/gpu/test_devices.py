@@ -25,7 +25,14 @@ from alibi_fairseq.attention import BACKENDS, FutureMask, flex_kernel
 from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.models.language_model import AdaptiveInput
-from alibi_fairseq.positions import METHODS, GateBias, PositionConfig, alibi, build_position_method
+from alibi_fairseq.positions import (
+    METHODS,
+    PendingBias,
+    PositionConfig,
+    alibi,
+    build_position_method,
+    compute_features,
+)
 from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
 BATCH = 2
@@ -78,10 +85,10 @@ def test_backends_keep_device(gpu, method, cached):
     keys = queries + cached
     with DEVICE:
         module = build_position_method(method, PositionConfig(64, 4, 2, 32))
-        log_gates = module.log_gates(0, torch.empty(keys, 2, 64))
+        features = compute_features(module, 0, torch.empty(keys, 2, 64), None)
     bias = module.bias(0, keys)
-    if log_gates is not None:
-        bias = GateBias(log_gates.double().cumsum(2))
+    if isinstance(bias, PendingBias):
+        bias = module.feature_bias(0, features)
     skipped = {"flash"}
     if bias is not None and bias.needs_grad:
         skipped.add("flex")

@@ -93,7 +93,7 @@ def test_display_name_is_not_inherited(monkeypatch):
     assert spec_of("root_half").label == "root_half"
 
 
-class GatesAndBias(METHODS["fox"]):
+class TwoBiases(METHODS["fox"]):
     def bias(self, layer, keys):
         return build_position_method("alibi", dataclasses.replace(self.config, options=None)).bias(
             layer, keys
@@ -112,7 +112,7 @@ class MemoryAndEmbeddings(METHODS["sinusoidal"]):
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (GatesAndBias, "overrides log_gates and bias"),
+        (TwoBiases, "overrides feature_bias and bias"),
         (MemoryAndRotation, "has a memory and overrides embed or rotation"),
         (MemoryAndEmbeddings, "has a memory and overrides embed or rotation"),
     ],
