@@ -122,7 +122,7 @@ class ComparisonConfig:
         ("alibi", "sinusoidal"),
         validate_default=True,
         description="position methods (`alibi-fairseq models` lists their names); all: the seven "
-        "that predate or appear in the ALiBi paper; later: the seven published since; A+B: A and B "
+        "that predate or appear in the ALiBi paper; later: the nine published since; A+B: A and B "
         "in alternate layers; A/OPTION=VALUE: A with an option of the model",
     )
     train_lengths: NonEmptyListOrItem[PositiveInt] = Field(

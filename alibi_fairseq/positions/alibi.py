@@ -17,7 +17,11 @@ with cached ones and those outside an attention window. With ``dynamic``, a cach
 computed with the bias of an earlier length. Past the training length, incremental decoding
 therefore differs from a single pass. With a fixed factor, both are equal.
 
-``alibi_slopes`` takes the slopes as numbers, or one of the two variants in section 3 of the paper:
+``alibi_distance``, ``alibi_clamp``, ``alibi_cap``, and the slopes ``even`` are remedies for the
+distances at which weights underflow (:mod:`.alibi_reach`).
+
+``alibi_slopes`` also takes the slopes as numbers, or one of the two variants in section 3 of the
+paper:
 
 - trainable, which "did not yield strong extrapolation results" and made training 3% slower
   (footnote 11). The parameters are the logarithms of the slopes, one per head, which keeps the
@@ -49,8 +53,16 @@ from torch import Tensor, nn
 
 from ..errors import UserInputError
 from ..options import option
+from .alibi_reach import BentBias, CappedBias, even_slopes
 from .base import PositionConfig, PositionMethod, RelativeBias, ScoreBias
-from .options import positive_number, read_slope_divisor, read_slopes, slopes_from_file
+from .options import (
+    positive_number,
+    positive_or_none,
+    read_distance,
+    read_slope_divisor,
+    read_slopes,
+    slopes_from_file,
+)
 
 #: Largest exponent of the slopes in the paper.
 BIAS_MAX = 8.0
@@ -161,12 +173,32 @@ class AlibiOptions:
         "largest exponent of the slopes, from 2^(-MAX/heads) to 2^-MAX", 8.0, parse=positive_number
     )
     alibi_slopes: str | tuple[float, ...] = option(
-        "paper, trainable (one parameter per head), random (from an exponential distribution, by "
-        "--seed), or numbers or a file with one number per head, 0 for a head without a bias",
+        "paper, even (the last head sees up to the training length in bf16, and the others up to "
+        "evenly spread parts of it), trainable (one parameter per head), random (from an "
+        "exponential distribution, by --seed), or numbers or a file with one number per head, 0 "
+        "for a head without a bias",
         "paper",
         parse=read_slopes,
         argument=slopes_from_file,
-        metavar="paper|trainable|random|FILE",
+        metavar="paper|even|trainable|random|FILE",
+    )
+    alibi_distance: str = option(
+        "linear, or log: the bias grows with the logarithm of 1 + the distance",
+        "linear",
+        parse=read_distance,
+        metavar="linear|log",
+    )
+    alibi_clamp: float | None = option(
+        "the bias is at least -C, such as 92 for weights in bf16",
+        "none",
+        parse=positive_or_none,
+        metavar="none|C",
+    )
+    alibi_cap: float | None = option(
+        "cap scores with their bias between -C and C, by C * tanh(score / C)",
+        "none",
+        parse=positive_or_none,
+        metavar="none|C",
     )
 
 
@@ -186,6 +218,8 @@ class Alibi(PositionMethod):
         self._given: tuple[float, ...] | None = None
         if slopes == "random":
             self._given = random_slopes(heads, paper_slopes.mean().item(), config.seed)
+        elif slopes == "even":
+            self._given = even_slopes(heads, config.train_length)
         elif isinstance(slopes, tuple):
             self._given = slopes
             if len(slopes) != heads:
@@ -194,7 +228,17 @@ class Alibi(PositionMethod):
                     "one number per head."
                 )
 
-    def bias(self, layer: int, keys: int) -> RelativeBias:
+    def bias(self, layer: int, keys: int) -> ScoreBias:
+        bias = self._linear_bias(keys)
+        logarithmic = self.options.alibi_distance == "log"
+        if logarithmic or self.options.alibi_clamp is not None:
+            bias = BentBias(bias, logarithmic, self.options.alibi_clamp)
+        if self.options.alibi_cap is not None:
+            return CappedBias(bias, self.options.alibi_cap)
+        return bias
+
+    def _linear_bias(self, keys: int) -> RelativeBias:
+        """Return the bias that is proportional to the distance, for ``keys`` keys."""
         divisor = self.options.alibi_scale
         if divisor is None:
             divisor = max(1.0, keys / self.config.train_length)

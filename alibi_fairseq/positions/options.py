@@ -20,7 +20,9 @@ from ..options import float_or_nan
 Value = bool | int | float | str
 
 #: Values of ``alibi_slopes`` other than numbers.
-SLOPE_KINDS = ("paper", "trainable", "random")
+SLOPE_KINDS = ("paper", "even", "trainable", "random")
+#: Values of ``alibi_distance``.
+DISTANCES = ("linear", "log")
 #: Kinds of ``rotary_scaling``.
 ROTARY_SCALINGS = ("pi", "ntk", "yarn", "llama3", "longrope")
 #: Default limits by kind (RotaryScaling.few_turns and many_turns), in turns per original length.
@@ -114,6 +116,14 @@ def count(text: Value) -> int:
     return value
 
 
+def positive_integer(text: Value) -> int:
+    """Read an integer of at least 1."""
+    value = integer(text)
+    if value < 1:
+        raise ValueError("must be 1 or more")
+    return value
+
+
 def flag(text: Value) -> bool:
     """Read true or false."""
     if isinstance(text, bool):
@@ -121,6 +131,23 @@ def flag(text: Value) -> bool:
     if text not in ("true", "false"):
         raise ValueError("must be true or false")
     return text == "true"
+
+
+def positive_or_none(text: Value) -> float | None:
+    """Read a positive number, or ``none``."""
+    if text == "none":
+        return None
+    try:
+        return positive_number(text)
+    except ValueError:
+        raise ValueError("must be none or a positive number") from None
+
+
+def read_distance(text: Value) -> str:
+    """Read one of ``DISTANCES``."""
+    if text not in DISTANCES:
+        raise ValueError(f"must be {' or '.join(DISTANCES)}")
+    return str(text)
 
 
 def read_slope_divisor(text: Value) -> float | None:

@@ -12,6 +12,8 @@ from .base import NoPositions, PositionMethod
 from .cope import Cope
 from .fire import Fire
 from .fox import Fox
+from .grape import GrapeAQK
+from .inkling import Inkling
 from .kerple import Kerple
 from .learned import Learned
 from .rotary import Rotary
@@ -36,6 +38,8 @@ METHODS: dict[str, type[PositionMethod]] = {
     "fire": Fire,
     "cope": Cope,
     "bam": Bam,
+    "grape_a_qk": GrapeAQK,
+    "inkling": Inkling,
 }
 _listeners: list[Callable[[str], None]] = []
 #: Names of methods in papers and other libraries.

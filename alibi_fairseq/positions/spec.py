@@ -36,12 +36,23 @@ METHOD_NAMES = {
     "fire": "FIRE",
     "cope": "CoPE",
     "bam": "BAM",
+    "grape_a_qk": "GRAPE-A-QK",
+    "inkling": "Inkling bias",
 }
 #: Names in tables of the options whose values are part of the name of a method. Other options, such
 #: as a distance that grows with the training length, are not.
-OPTION_NAMES = {"rotary_base": "base", "rotary_percent": "percent", "p_rope": "p-RoPE"}
+OPTION_NAMES = {
+    "rotary_base": "base",
+    "rotary_percent": "percent",
+    "p_rope": "p-RoPE",
+    "alibi_distance": "distance",
+    "alibi_clamp": "clamp",
+    "alibi_cap": "cap",
+    "inkling_extent": "extent",
+}
 #: Kinds of ALiBi's slopes in tables. Slopes that are given as numbers are ``given``.
 SLOPE_NAMES = {
+    "even": "even slopes",
     "trainable": "trainable slopes",
     "random": "random slopes",
     "given": "other slopes",

@@ -31,8 +31,11 @@ _COLORS = {
     "ALiBi, trainable slopes": "#3F94C6",
     "ALiBi, random slopes": "#7FB8D8",
     "ALiBi, other slopes": "#00486F",
+    "ALiBi, even slopes": "#4B6FAE",
+    "GRAPE-A-QK": "#A6611A",
+    "Inkling bias": "#C51B7D",
 }
-_MARKERS = "os^DvxP*<>hXdpH8+"
+_MARKERS = "os^DvxP*<>hXdpH8+123"
 _DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 # Sizes of the markers of the shortest and the longest training length.
 _SMALLEST = 4

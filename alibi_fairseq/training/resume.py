@@ -215,6 +215,8 @@ def _model_options(cfg) -> dict:
     options = _group(cfg, "model")
     if options.get("alibi_slopes") == "random":  # drawn by the seed, with which they change
         options["alibi_slopes"] = f"{_RANDOM_SLOPES} {options.get('train_seed')}"
+    if options.get("alibi_slopes") == "even":  # over the training length, with which they change
+        options["alibi_slopes"] = f"even over {options.get('train_length')} tokens"
     if "rotary_scaling" in options:
         options["rotary_scaling"] = with_length(
             options["rotary_scaling"], options.get("train_length")

@@ -91,7 +91,9 @@ def test_backends_supporting_calls_on_cpu(call, dropout_p, training, evaluation)
         assert supporting(call, dropout_p) == {"eager", "sdpa", *evaluation.split()}
 
 
-@pytest.mark.parametrize("method", ["t5", "kerple", "transformer_xl", "fire", "cope", "bam"])
+@pytest.mark.parametrize(
+    "method", ["t5", "kerple", "transformer_xl", "fire", "cope", "bam", "grape_a_qk"]
+)
 def test_bias_gradients_match_reference(method):
     call = Call(method=method, length=600, batch=1, heads=2)
     module = build_position_method(method, PositionConfig(32, 2, 2, 32)).double()

@@ -15,6 +15,8 @@ pytestmark = pytest.mark.usefixtures("uncompiled_flex")
 BUILT_IN = sorted(METHODS)
 OPTIONS = [
     "alibi/alibi_slopes=trainable",
+    "alibi/alibi_distance=log/alibi_clamp=0.5",
+    "alibi/alibi_slopes=even/alibi_cap=3",
     "alibi/attention_window=5",
     "learned/clamp_learned_positions=true",
     "fox+alibi+fire/attention_window=0+7",

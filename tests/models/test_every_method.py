@@ -43,6 +43,12 @@ METHOD_PARAMETERS = {
     },
     "cope": {"layers.N.vectors": (8, 64)},
     "bam": {"layers.N.alpha": (8,), "layers.N.beta": (8,)},
+    "grape_a_qk": {
+        "layers.N.strength": (8,),
+        "layers.N.query_vectors": (8, 8),
+        "layers.N.key_vectors": (8, 8),
+    },
+    "inkling": {"layers.N.mixing.weight": (128, 64), "layers.N.profiles": (16, 1024)},
 }
 
 

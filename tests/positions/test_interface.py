@@ -26,7 +26,10 @@ from alibi_fairseq.positions import (
 #: Methods without a bias, or (``transformer_xl``) with a separate one in each call.
 WITHOUT_EQUAL_BIASES = {"sinusoidal", "learned", "rotary", "xpos", "none", "transformer_xl"}
 BIASES = [(name, {}) for name in METHODS if name not in WITHOUT_EQUAL_BIASES]
-BIASES.append(("alibi", {"alibi_slopes": "trainable"}))
+BIASES += [
+    ("alibi", {"alibi_slopes": "trainable"}),
+    ("alibi", {"alibi_distance": "log", "alibi_clamp": "4"}),
+]
 
 
 @pytest.mark.parametrize(("name", "options"), BIASES)
@@ -42,7 +45,7 @@ def test_biases_of_a_method_compare_equal(name, options):
     bias = first.bias(0, 16)
     assert hash(bias) == hash(first.bias(0, 16))
     assert bias == first.bias(0, 16)
-    assert (bias == first.bias(1, 16)) == (name not in ("fire", "cope", "bam"))
+    assert (bias == first.bias(1, 16)) == (name not in ("fire", "cope", "bam", "grape_a_qk"))
     assert (bias == second.bias(0, 16)) != bias.needs_grad
     values = [getattr(bias, field.name) for field in dataclasses.fields(bias) if field.compare]
     assert not any(isinstance(value, torch.Tensor) for value in values)
@@ -127,6 +130,11 @@ def test_members_that_exclude_each_other_are_rejected(monkeypatch, method, messa
 INVALID_VALUES = [
     ("alibi", "alibi_bias_max", [0.0, -8.0, math.inf, math.nan]),
     ("alibi", "alibi_scale", ["dynamc", "-1", "0", "nan", "inf", ""]),
+    ("alibi", "alibi_distance", ["logarithmic", ""]),
+    ("alibi", "alibi_clamp", ["0", "-92", "nan", "inf", ""]),
+    ("alibi", "alibi_cap", ["0", "-30", "dynamic"]),
+    ("inkling", "inkling_extent", [0, -1]),
+    ("inkling", "alibi_cap", ["4"]),
     ("alibi", "alibi_slopes", ["papier", "0.5,0.25", "none.txt"]),
     ("alibi", "alibi_slopes", [f"{slope},1,1,1,1,1,1,1" for slope in ("x", "-1", "nan", "inf")]),
     ("rotary", "rotary_scaling", ["yarn", "yarn:", "yarn:0.5", "pi:-2", ""]),

@@ -36,7 +36,11 @@ def rotary_scaling_flags() -> list[list[str]]:
 OPTION_FLAGS = {
     "alibi_scale": [["--alibi-scale", "dynamic"], ["--alibi-scale", "2"]],
     "alibi_bias_max": [["--alibi-bias-max", "4"]],
-    "alibi_slopes": [["--alibi-slopes", "trainable"], ["--alibi-slopes", "random"]],
+    "alibi_slopes": [["--alibi-slopes", kind] for kind in ("trainable", "random", "even")],
+    "alibi_distance": [["--alibi-distance", "log"]],
+    "alibi_clamp": [["--alibi-clamp", "2"]],
+    "alibi_cap": [["--alibi-cap", "4"]],
+    "inkling_extent": [],  # changes the shape of the parameters
     "clamp_learned_positions": [["--clamp-learned-positions"]],
     "rotary_base": [["--rotary-base", "500"]],
     "rotary_percent": [["--rotary-percent", "0.5"]],
