@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, softplus
 
-from .alibi import alibi_slopes
+from .alibi import LinearBias
 from .base import PositionConfig, PositionMethod, ScoreBias
 
 #: Initial ω, with softplus(ω) = 1.
@@ -46,7 +46,7 @@ class GatedSlopesBias(ScoreBias):
         of_queries = self._gates("query_vectors", q)[..., None]  # (B, H, n, 1)
         of_keys = self._gates("key_vectors", k)[..., None, :]  # (B, H, 1, K)
         strength = softplus(self.parameters.get_parameter("strength").to(of_keys.dtype))
-        slopes = alibi_slopes(len(strength)).to(strength) * strength  # (H,)
+        slopes = LinearBias(len(strength)).slopes(q.device) * strength  # (H,)
         positions = torch.arange(k.shape[2], device=q.device)
         distance = positions[first : first + q.shape[2], None] - positions  # (n, K)
         return -slopes[:, None, None] * distance * (of_queries + of_keys)

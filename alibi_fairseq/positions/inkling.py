@@ -7,9 +7,9 @@ Formula: softmax(q_i·k_j/√D + Σ_r x_i·w_hr · P_r,(i − j)) for i − j < 
 the layer's attention. The P_r are 16 profiles over the distance, learned in every layer and shared
 by its heads, and the w_hr mix them for each query and head. From the distance E on, the bias is 0.
 As in transformers, all of them start normal with standard deviation 0.02, so a distance that does
-not occur in training keeps a bias near 0. The other parts of Inkling are no positions, or options of the block
-here: short convolutions, scores divided by D, normalized queries and keys, and scaling by the
-number of keys.
+not occur in training keeps a bias near 0. The other parts of Inkling don't concern positions, or
+are options of every method here: short convolutions, scores divided by D, normalized queries and
+keys, and scaling by the number of keys.
 Cost: layers · 16 · (C·H + E) parameters, and a product and a lookup per score. The KV cache also
 holds the 16 weights of each head, although only those of the query are used.
 Past the training length: extrapolates better than RoPE, by the vendor's account. There is no bias

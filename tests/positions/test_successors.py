@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import pytest
 import torch
+from commands import ROOT
 from conftest import random_tokens, small_model
 from torch.nn.functional import softplus
 from transformers.models.inkling.modeling_inkling import InklingRelativeLogits
@@ -150,6 +152,16 @@ def test_blind_distance_is_where_weights_are_no_numbers(dtype, smallest):
     for slope in alibi_slopes(8).tolist():
         blind = blind_distance(slope, dtype)
         assert math.exp(-slope * blind) < smallest <= math.exp(-slope * (blind - 1))
+
+
+def test_documented_blind_distances():
+    page = (ROOT / "docs" / "position-methods.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| 1/(\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
+    assert len(rows) == 8
+    for (inverse, *cells), slope in zip(rows, alibi_slopes(8).tolist(), strict=True):
+        assert 1 / int(inverse) == slope
+        types = (torch.float16, torch.bfloat16, torch.float32)
+        assert cells == [f"{blind_distance(slope, dtype):,}" for dtype in types]
 
 
 @TYPES
