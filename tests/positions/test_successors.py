@@ -102,7 +102,7 @@ REMEDIES = [
 
 @TYPES
 @HEADS
-@pytest.mark.parametrize(("options", "formula"), REMEDIES, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("options", "formula"), REMEDIES, ids=["log", "clamp", "cap", "all"])
 def test_remedies_match_formula(options, formula, heads, dtype):
     slopes = alibi_slopes(heads).tolist()
 
