@@ -71,8 +71,8 @@ def test_state_dict_adds_only_method_parameters(method, length):
     assert shapes == expected
 
 
-#: Standard deviation of the parameters in bf16, 1 by default. The bias of ``inkling`` is a product of
-#: two of them and the input, and bf16 would round scores of size 30 by 0.1.
+#: Standard deviation of the parameters in bf16, 1 by default. The bias of ``inkling`` is a product
+#: of two of them and the input, and bf16 would round scores of size 30 by 0.1.
 PARAMETER_SIZE = {"inkling": 0.2}
 
 
