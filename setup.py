@@ -52,7 +52,7 @@ setup(
     package_data={
         "alibi_fairseq": ["py.typed"],
         "alibi_fairseq.paper_data": ["*.csv"],
-        "alibi_fairseq.configs": ["README.md", "*.csv", "*/*.yaml"],
+        "alibi_fairseq.configs": ["README.md", "*.csv", "*/*.csv", "*/*.yaml"],
         "alibi_fairseq.huggingface": ["card.md"],
         "alibi_fairseq.results": ["defaults.json"],
     },

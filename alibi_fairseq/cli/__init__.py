@@ -13,7 +13,8 @@ from collections.abc import Collection
 from importlib import import_module
 
 from .. import __version__, errors
-from ..errors import PROGRAM, UserInputError, did_you_mean, usage_error
+from ..errors import PROGRAM, UserInputError, did_you_mean
+from .options import Parser
 from .plugin import import_plugin
 
 #: Commands of this package: module, or module and class, and one line of help.
@@ -30,7 +31,6 @@ COMMANDS = {
     ),
     "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
     "report": ("report:ReportCommand", "write tables and figures of results next to the paper's"),
-    "launch": ("launch:Launch", "train a recipe of configs/ on any number of GPUs or nodes"),
     "reproduce": (
         "reproduce:Reproduce",
         "reproduce a table or figure of the paper, from text to report",
@@ -43,7 +43,7 @@ COMMANDS = {
 
 #: Commands of fairseq, run with --user-dir set, and one line of help.
 FAIRSEQ_COMMANDS = {
-    "train": "fairseq-train: train a model",
+    "train": "fairseq-train: train a model, or with --recipe a run of the paper",
     "hydra-train": "fairseq-hydra-train: train a model described by a YAML file",
     "eval-lm": "fairseq-eval-lm: evaluate a language model",
     "validate": "fairseq-validate: compute the validation loss of a checkpoint",
@@ -99,14 +99,6 @@ def _load_command(name: str):
     if class_name:
         return getattr(module, class_name)
     return module
-
-
-class Parser(argparse.ArgumentParser):
-    """Parser whose errors are raised as :class:`UserInputError`."""
-
-    def error(self, message):
-        """Raise an error instead of printing the usage."""
-        raise usage_error(message, self.prog)
 
 
 def make_parser(commands_with_options: Collection[str]) -> argparse.ArgumentParser:

@@ -13,12 +13,16 @@ from .plugin import import_plugin
 
 
 def run(command: str, arguments: list[str]) -> int:
-    """Run ``fairseq-COMMAND`` in this process with the given arguments.
+    """Run ``fairseq-COMMAND`` in this process with the given arguments; return the exit code.
 
     fairseq takes one ``--user-dir``. A plugin given there imports this package, which registers our
-    models.
+    models. ``train --recipe`` starts processes for a recipe instead.
     """
     names = [argument.partition("=")[0] for argument in arguments]
+    if command == "train" and "--recipe" in names:
+        from . import train_recipe
+
+        return train_recipe.run(arguments)
     if command == "hydra-train":
         main = hydra_train
         if "common.user_dir" in names:
@@ -55,6 +59,10 @@ def training_help() -> None:
     arguments = [argument for argument in chosen if argument not in ("-h", "--help")]
     options.parse_args_and_arch(parser, arguments, parse_known=True)
     parser.usage = "%(prog)s DATA --task language_modeling --arch NAME --save-dir FOLDER [options]"
+    parser.description = (
+        "To train a recipe of configs/: %(prog)s --recipe NAME DATA --save-dir FOLDER [options]. "
+        "%(prog)s --recipe NAME --help lists its options."
+    )
     names = {field.name for field in fields(AlibiLanguageModelConfig)}
     names -= {field.name for field in fields(TransformerLanguageModelConfig)}
     _move_to_front(parser, names, f"models of {PROGRAM} (`{PROGRAM} models` lists their names)")

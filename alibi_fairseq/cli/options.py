@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
+from ..errors import usage_error
 from ..options import names, option
 
 __all__ = [
     "CliCommand",
+    "Parser",
     "add_fields",
     "fill_dataclass",
     "names",
@@ -21,6 +23,14 @@ __all__ = [
     "option_group",
     "plugin_option",
 ]
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser whose errors are raised as :class:`UserInputError`."""
+
+    def error(self, message):
+        """Raise an error instead of printing the usage."""
+        raise usage_error(message, self.prog)
 
 
 class CliCommand:

@@ -15,8 +15,8 @@ from ..paper.scale import SCALES
 from ..paper.trainings import find_items, trainings_for
 from ..runs.nodes import check_reaches_other_nodes
 from .experiments import ExperimentOptions, corpus_paths
-from .launch import RUN_CONFIG_HELP
 from .options import option
+from .train_recipe import ON_80GB_HELP
 
 
 def corpus_option(help: str) -> Any:
@@ -52,7 +52,7 @@ class Reproduce(ExperimentOptions):
         type=positive_integer,
         metavar="N",
     )
-    run_config: str | None = option(RUN_CONFIG_HELP, None, metavar="NAME")
+    on_80gb: bool = option(ON_80GB_HELP, False, flag="--80gb")
     out: Path = option(
         "output folder, with a subfolder per scale", Path("runs/reproduce"), metavar="FOLDER"
     )
@@ -81,7 +81,7 @@ class Reproduce(ExperimentOptions):
             path = paths.get(name, Path(name.upper()))
             data[name] = PaperDataset(folder / "data", name, path, self.allow_other_text, scale)
         experiment = ReproductionExperiment(
-            folder, items, trainings, data, scale, self.devices(), self.run_config
+            folder, items, trainings, data, scale, self.devices(), self.on_80gb
         )
         return self.run_experiment(experiment)
 

@@ -1,14 +1,13 @@
-"""Estimated costs of the paper's runs, from the comments at the head of the recipes' files.
+"""Estimated costs of the paper's runs.
 
-The comments derive V100 hours from the paper's speeds and GPU hours, which include neither
-validation nor evaluation. Tests compare the comments with the recipes and the paper's numbers. The
-hours of evaluations follow from the number of windows and the speeds of Table 1. H200 hours follow
-from measured training steps (``configs/h200_steps.csv``).
+The V100 hours of the recipes (``configs/*/recipes.csv``) follow from the paper's speeds and GPU
+hours, which include neither validation nor evaluation. The hours of evaluations follow from the
+number of windows and the speeds of Table 1. H200 hours follow from measured training steps
+(``configs/h200_steps.csv``).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -54,7 +53,7 @@ class RunCost:
     name: str
     gpus: int
     v100_hours: float | None
-    checkpoint_gb: float | None
+    checkpoint_gb: float
     evaluation_hours: float | None = None
     h200_hours: float | None = None
 
@@ -66,25 +65,6 @@ class RunCost:
         return self.v100_hours / self.gpus
 
 
-def stated_number(recipe: Recipe, unit: str) -> int | None:
-    """Return the number in front of a unit in the comment at the head of a recipe's file.
-
-    Args:
-        recipe: the recipe.
-        unit: text after the number, such as ``V100 hours``.
-    """
-    path = CONFIGS / recipe.folder / f"{recipe.name}.yaml"
-    lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.removeprefix("#").strip())
-    match = re.search(rf"([\d,]+) {unit}", " ".join(lines))
-    if match is None:
-        return None
-    return int(match[1].replace(",", ""))
-
-
 def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCost:
     """Estimate the cost of a run at the paper's scale.
 
@@ -94,16 +74,12 @@ def run_cost(recipe: Recipe, updates: int, gpus: int, checkpoints: int) -> RunCo
         gpus: number of GPUs; 0 for a CPU, whose speed is unknown.
         checkpoints: number of checkpoints that the run keeps.
     """
-    recipe_hours = stated_number(recipe, "V100 hours")
     v100_hours = None
-    if recipe_hours is not None and gpus:
-        v100_hours = recipe_hours * updates / recipe.updates
-    parameters = stated_number(recipe, "parameters")
-    checkpoint_gb = None
-    if parameters is not None:
-        optimizer = str(recipe.options["optimizer"]["_name"])
-        numbers_per_weight = 1 + OPTIMIZER_NUMBERS[optimizer]
-        checkpoint_gb = checkpoints * parameters * numbers_per_weight * BYTES_PER_NUMBER / 1e9
+    if recipe.v100_hours is not None and gpus:
+        v100_hours = recipe.v100_hours * updates / recipe.updates
+    optimizer = str(recipe.options["optimizer"]["_name"])
+    numbers = recipe.parameters * (1 + OPTIMIZER_NUMBERS[optimizer])
+    checkpoint_gb = checkpoints * numbers * BYTES_PER_NUMBER / 1e9
     h200_hours = h200_training_hours(recipe, updates) if gpus else None
     return RunCost(recipe.path, gpus, v100_hours, checkpoint_gb, h200_hours=h200_hours)
 
@@ -114,15 +90,14 @@ def h200_training_hours(recipe: Recipe, updates: int) -> float | None:
     The steps were measured with the model of WikiText-103. Their time is scaled by the number of
     parameters for other models.
     """
-    parameters = stated_number(recipe, "parameters")
     points = []
     for row in published.read_rows(CONFIGS / "h200_steps.csv"):
         if row["position_method"] == recipe.position_method:
             points.append((row["train_length"], row["milliseconds"] / 1000 / row["tokens"]))
-    if not points or parameters is None:
+    if not points:
         return None
     seconds = updates * recipe.batch.tokens_per_update * _interpolate(points, recipe.train_length)
-    return seconds / 3600 * parameters / MEASURED_PARAMETERS
+    return seconds / 3600 * recipe.parameters / MEASURED_PARAMETERS
 
 
 def evaluation_hours(evaluation: PaperEvaluation) -> float | None:

@@ -1,4 +1,7 @@
-"""The paper's training recipes, read from the YAML files of ``configs/``, which explain each value.
+"""The paper's training recipes, from the files ``base.yaml`` and ``recipes.csv`` of ``configs/``.
+
+``base.yaml`` has the options that the runs of a folder have in common, and explains each value. A
+row of ``recipes.csv`` is a run. Its columns with a dot are options that vary.
 
 An update reads ``gpus × sequences × update_freq`` sequences of ``length`` tokens: each GPU makes
 ``update_freq`` passes over ``sequences`` sequences, then all gradients are summed. A recipe keeps
@@ -7,19 +10,23 @@ its tokens per update on any number of GPUs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
+
+import yaml
 
 from ..errors import UserInputError, did_you_mean
 from ..files import read_yaml
 from ..results.model import Model
-from . import packaged_folder
+from . import packaged_folder, published
 
 Settings = dict[str, dict[str, object]]
 
 CONFIGS = packaged_folder("configs", "configs")
 CORPORA = ("wikitext-103", "bookcorpus", "cc100-roberta")
+#: Folder of the recipes that continue models of WikiText-103.
+EXTEND = "extend"
 
 
 @dataclass(frozen=True)
@@ -54,17 +61,20 @@ class Batch:
         """Number of tokens in one update of all GPUs."""
         return self.length * self.sequences_per_update
 
-    def on(self, gpus: int) -> Batch:
+    def on(self, gpus: int, max_tokens: int | None = None) -> Batch:
         """Distribute the same sequences per update over another number of GPUs.
 
-        The number of passes is the smallest one that does not give a GPU more sequences at once
-        than the recipe does, so that memory suffices wherever it suffices for the recipe.
+        The number of passes is the smallest one with which a pass has at most ``max_tokens``
+        tokens. These are the recipe's by default, so that memory suffices wherever it suffices for
+        the recipe.
 
         Raises:
             UserInputError: The sequences cannot be divided evenly among the GPUs.
         """
-        if gpus == self.gpus:
-            return self
+        if max_tokens is None:
+            if gpus == self.gpus:
+                return self
+            max_tokens = self.max_tokens
         total = self.sequences_per_update
         if total % gpus:
             raise UserInputError(
@@ -72,10 +82,10 @@ class Batch:
                 f"tokens, and {total} is not divisible by {gpus}. Use a divisor of {total}."
             )
         sequences_per_gpu = total // gpus
-        divisors = [n for n in range(1, self.sequences + 1) if sequences_per_gpu % n == 0]
+        most_sequences = max_tokens // self.length
+        divisors = [n for n in range(1, most_sequences + 1) if sequences_per_gpu % n == 0]
         sequences = max(divisors)
-        max_tokens = self.max_tokens
-        if sequences != self.sequences:
+        if sequences != most_sequences:
             max_tokens = sequences * self.length
         return Batch(self.length, max_tokens, sequences_per_gpu // sequences, gpus)
 
@@ -85,14 +95,17 @@ class Recipe:
     """All settings of one training run.
 
     Attributes:
-        folder: folder of the recipe's file in ``configs/``.
-        name: name of the file without suffix, e.g. ``alibi-512``.
+        folder: folder of the recipe in ``configs/``.
+        name: name in that folder, e.g. ``alibi-512``.
         corpus: corpus of the training data.
         position_method: position method of the model.
         batch: sequences of an update.
         updates: number of updates.
         options: all other settings, by fairseq group.
-        starts_from_another: True if training starts from the weights of a trained model.
+        max_tokens_80gb: largest number of tokens in one pass of a GPU with 80 GB.
+        parameters: number of parameters of the model.
+        v100_hours: hours of the training on one V100; None if unknown.
+        starts_from: recipe of the model whose training it continues, if it does.
     """
 
     folder: str
@@ -102,7 +115,10 @@ class Recipe:
     batch: Batch
     updates: int
     options: Settings
-    starts_from_another: bool = False
+    max_tokens_80gb: int
+    parameters: int
+    v100_hours: int | None
+    starts_from: str | None = None
 
     @property
     def path(self) -> str:
@@ -130,45 +146,43 @@ class Recipe:
             "distributed_training": {"distributed_world_size": batch.gpus},
         }
         if cpu:
-            half_precision = [
-                name for name in self.options["common"] if "fp16" in name or "bf16" in name
-            ]
-            computed["common"] = dict.fromkeys(half_precision, False)
+            computed["common"] = _without_half_precision(self.options)
             computed["common"]["cpu"] = True
         return merge(self.options, computed)
 
 
-def with_run_config(recipe: Recipe, name: str) -> Recipe:
-    """Return a recipe with the values of an overlay from ``run_config/``, such as ``80gb``.
+def merge(*parts: Settings) -> Settings:
+    """Merge settings; later ones override earlier ones."""
+    merged: Settings = {}
+    for part in parts:
+        for group, values in part.items():
+            merged[group] = {**merged.get(group, {}), **values}
+    return merged
 
-    An overlay whose name continues with the length of the recipe, such as ``80gb_2048``, replaces
-    the general one.
 
-    Raises:
-        UserInputError: there is no such overlay for the recipe.
+def for_80gb(recipe: Recipe) -> Recipe:
+    """Return a recipe for cards with 80 GB: bf16, fp32 copies of the weights, and larger passes.
+
+    It has the tokens per update of the recipe, on one GPU.
     """
-    folder = CONFIGS / recipe.folder / "run_config"
-    length = recipe.name.partition("-")[2]
-    path = folder / f"{name}_{length}.yaml"
-    if not path.is_file():
-        path = folder / f"{name}.yaml"
-    if not path.is_file():
-        names = sorted(overlay.stem for overlay in folder.glob("*.yaml"))
-        raise UserInputError(
-            f"There is no run_config '{name}' for {recipe.path}. Choose from {', '.join(names)}."
-        )
-    options: dict[str, dict[str, Any]] = merge(recipe.options, read_yaml(path))
-    max_tokens = options["dataset"].pop("max_tokens", recipe.batch.max_tokens)
-    (update_freq,) = options["optimization"].pop("update_freq", [recipe.batch.update_freq])
-    gpus = options["distributed_training"].pop("distributed_world_size", recipe.batch.gpus)
-    updates = options["optimization"].pop("max_update", recipe.updates)
-    batch = Batch(recipe.train_length, max_tokens, update_freq, gpus)
-    return replace(recipe, batch=batch, updates=updates, options=options)
+    precision = _without_half_precision(recipe.options)
+    precision["bf16"] = True
+    return replace(
+        recipe,
+        batch=recipe.batch.on(1, recipe.max_tokens_80gb),
+        options=merge(recipe.options, {"common": precision}),
+    )
 
 
-def load_recipe(path: Path) -> Recipe:
-    """Load a recipe from its file."""
-    options = read_yaml(path)
+def _without_half_precision(options: Settings) -> dict[str, object]:
+    """Return the options that turn the half precision of a recipe off."""
+    names = [name for name in options["common"] if "fp16" in name or "bf16" in name]
+    return dict.fromkeys(names, False)
+
+
+def _make_recipe(folder: str, corpus: str, base: Settings, row: Mapping[str, Any]) -> Recipe:
+    """Create the recipe of a row from the options that all recipes of its folder share."""
+    options: dict[str, dict[str, Any]] = merge(base, _options_of(row))
     # Values with an attribute in Recipe or Batch are removed from the options.
     del options["task"]["data"]
     (update_freq,) = options["optimization"].pop("update_freq")
@@ -180,28 +194,42 @@ def load_recipe(path: Path) -> Recipe:
     )
     position_method = options["model"].pop("position_method")
     updates = options["optimization"].pop("max_update")
-    start_model = options["checkpoint"].pop("finetune_from_model", None)
-    folder = path.parent.name
-    # The recipes of "extend" continue models of WikiText-103.
-    corpus = folder if folder in CORPORA else "wikitext-103"
     return Recipe(
         folder=folder,
-        name=path.stem,
+        name=row["recipe"],
         corpus=corpus,
         position_method=position_method,
         batch=batch,
         updates=updates,
         options=options,
-        starts_from_another=bool(start_model),
+        max_tokens_80gb=row["max_tokens_80gb"],
+        parameters=row["parameters"],
+        v100_hours=row["v100_hours"],
+        starts_from=row.get("starts_from"),
     )
+
+
+def _options_of(row: Mapping[str, Any]) -> Settings:
+    """Return the options of a row, from its columns such as ``task.tokens_per_sample``."""
+    options: Settings = {}
+    for column, value in row.items():
+        group, dot, name = column.partition(".")
+        if dot and value is not None:
+            options.setdefault(group, {})[name] = yaml.safe_load(str(value))
+    return options
 
 
 def _read_all() -> dict[str, Recipe]:
     """Load all recipes, by ``folder/name``. Those in ``extend`` are not part of the paper."""
     recipes = {}
-    for folder in (*CORPORA, "extend"):
-        for path in sorted((CONFIGS / folder).glob("*.yaml")):
-            recipe = load_recipe(path)
+    for folder in (*CORPORA, EXTEND):
+        base = read_yaml(CONFIGS / folder / "base.yaml")
+        corpus = folder
+        if folder == EXTEND:
+            corpus = "wikitext-103"
+            base = merge(read_yaml(CONFIGS / corpus / "base.yaml"), base)
+        for row in published.read_rows(CONFIGS / folder / "recipes.csv"):
+            recipe = _make_recipe(folder, corpus, base, row)
             recipes[recipe.path] = recipe
     return recipes
 
@@ -217,23 +245,13 @@ def recipe_name(corpus: str, model: Model) -> str:
 
 
 def find_recipe(path: str) -> Recipe:
-    """Return the recipe named ``folder/name``, or with the path of its file in ``configs/``."""
-    name = path.removeprefix("configs/").removesuffix(".yaml").removesuffix(".sh")
-    if name not in RECIPES:
-        hint = did_you_mean(name, RECIPES)
+    """Return the recipe named ``folder/name``."""
+    if path not in RECIPES:
+        hint = did_you_mean(path, RECIPES)
         raise UserInputError(
-            f"There is no recipe '{path}'.{hint} configs/README.md lists them all."
+            f"There is no recipe '{path}'.{hint} The files configs/*/recipes.csv list them all."
         )
-    return RECIPES[name]
-
-
-def merge(*parts: Settings) -> Settings:
-    """Merge settings; later ones override earlier ones."""
-    merged: Settings = {}
-    for part in parts:
-        for group, values in part.items():
-            merged[group] = {**merged.get(group, {}), **values}
-    return merged
+    return RECIPES[path]
 
 
 def flags(settings: Settings) -> list[str]:

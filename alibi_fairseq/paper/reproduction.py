@@ -20,7 +20,7 @@ from ..runs.runner import Experiment, unfinished_runs
 from .cost import cost_table, evaluation_hours, run_cost, total
 from .datasets import PaperDataset
 from .item_table import item_table
-from .recipe import Recipe, flags, with_run_config
+from .recipe import Recipe, flags, for_80gb
 from .report_data import collect
 from .scale import Scale
 from .trainings import PaperEvaluation, PaperTraining, evaluations_of
@@ -74,7 +74,7 @@ class ReproductionExperiment(Experiment):
         data: datasets by corpus.
         scale: scale of the runs.
         devices: devices of each run; None for the number of GPUs of each recipe, for a dry run.
-        run_config: overlay of the recipes for other hardware, at the scale ``paper``.
+        on_80gb: True to adapt the recipes to cards with 80 GB.
     """
 
     folder: Path
@@ -83,7 +83,7 @@ class ReproductionExperiment(Experiment):
     data: dict[str, PaperDataset]
     scale: Scale
     devices: DeviceConfig | None
-    run_config: str | None = None
+    on_80gb: bool = False
 
     @property
     def gpus(self) -> int:
@@ -108,7 +108,7 @@ class ReproductionExperiment(Experiment):
         if self.scale.updates is not None:
             return None
         costs = [run_cost(training.recipe, 1, 1, checkpoints=1) for training in self.trainings]
-        largest = max(cost.checkpoint_gb or 0 for cost in costs)
+        largest = max(cost.checkpoint_gb for cost in costs)
         return ceil(MEMORY_GB + largest)
 
     @property
@@ -241,8 +241,8 @@ class ReproductionExperiment(Experiment):
     def _recipe_of(self, training: PaperTraining) -> Recipe:
         """Return the recipe of a run for this hardware and at this scale."""
         recipe = training.recipe
-        if self.run_config:
-            recipe = with_run_config(recipe, self.run_config)
+        if self.on_80gb:
+            recipe = for_80gb(recipe)
         return self.scale.scale_recipe(recipe)
 
     def _devices_of(self, recipe: Recipe) -> DeviceConfig:

@@ -47,7 +47,7 @@ def launcher_flags(
         )
     if nodes > 1 and not endpoint:
         raise UserInputError(
-            f"--nnodes {nodes} requires a meeting point. "
+            f"--nodes {nodes} requires a meeting point. "
             "Pass --rdzv-endpoint HOST:PORT with the first node and a free port."
         )
     if processes == 1 and max_restarts == 0:

@@ -15,6 +15,8 @@ from commands import ROOT
 from fairseq import checkpoint_utils, options
 
 from alibi_fairseq import cli
+from alibi_fairseq.cli import train_recipe
+from alibi_fairseq.paper.recipe import RECIPES
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -113,6 +115,9 @@ def test_documented_options_exist(words):
     if ">" in words:
         words = words[: words.index(">")]  # the output goes to a file
     command, *arguments = words[1:]
+    if "--recipe" in arguments:
+        args, arguments = train_recipe.make_parser().parse_known_args(arguments)
+        assert args.recipe in (*RECIPES, "…")
     if command in cli.FAIRSEQ_COMMANDS:
         if command in ("train", "eval-lm"):
             check_fairseq_options(command, arguments)

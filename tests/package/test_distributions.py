@@ -72,6 +72,7 @@ def test_wheel_has_code_and_data(wheel):
         assert f"alibi_fairseq/{name}" in names
     for source, package, pattern in (
         ("configs", "configs", "*/*.yaml"),
+        ("configs", "configs", "*/*.csv"),
         ("results/paper", "paper_data", "*.csv"),
         ("alibi_fairseq", ".", "**/*.py"),
     ):

@@ -1,109 +1,77 @@
-"""YAML and shell forms of configs/, and tokens per update on different machines."""
+"""Tables and scripts of configs/: options of fairseq, Hydra, cards with 80 GB, and cost."""
 
 from __future__ import annotations
 
-import re
+import csv
+import json
+import os
 import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
+from commands import PACKAGE
 from paper.configurations import ONE_OF_EACH, from_flags, from_yaml
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags, with_run_config
+from alibi_fairseq.files import read_yaml
+from alibi_fairseq.paper import published
+from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags, for_80gb
 
-#: Overlays for other machines, and the GPUs of all nodes together.
-OVERLAY_GPUS = {"1_gpu": 1, "8_gpus": 8, "4x8_slurm": 32}
-
-
-def shell_words(path: Path, *arguments: str) -> list[str]:
-    """Return the arguments that bash passes to ``fairseq-train``."""
-    script = path.read_text().replace("exec fairseq-train", "printf '%s\\0'")
-    script = script.replace("${BASH_SOURCE[0]}", str(path))
-    command = ["bash", "-c", script, "bash", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout.split("\0")[:-1]
+FOLDERS = sorted(path.parent.name for path in CONFIGS.glob("*/recipes.csv"))
+#: Arguments of ``fairseq-train`` of each recipe when it was a YAML file of its own.
+GOLDEN = json.loads(Path(__file__).with_name("golden_recipes.json").read_text(encoding="utf-8"))
 
 
-def test_shell_flags_match_yaml():
-    for path, recipe in RECIPES.items():
-        script = CONFIGS / f"{path}.sh"
-        start = ["CHECKPOINT"] if recipe.starts_from_another else []
-        user_dir, plugin, *words = shell_words(script, "DATA", *start)
-        assert user_dir == "--user-dir"
-        assert Path(plugin).samefile(CONFIGS.parent / "alibi_fairseq")
-        expected = flags(recipe.settings())
-        if recipe.starts_from_another:
-            expected += ["--finetune-from-model", "CHECKPOINT"]
-        assert words == [*expected, "DATA"], path
-        assert script.stat().st_mode & 0o111, path
+def rows_of(folder: str) -> dict[str, dict[str, str]]:
+    """Return the rows of a table of recipes as text, by ``folder/name``."""
+    with (CONFIGS / folder / "recipes.csv").open(encoding="utf-8", newline="") as stream:
+        return {f"{folder}/{row['recipe']}": row for row in csv.DictReader(stream)}
+
+
+@pytest.mark.parametrize("path", GOLDEN)
+def test_arguments_of_fairseq_stay_the_same(path):
+    assert flags(RECIPES[path].settings()) == shlex.split(GOLDEN[path])
+
+
+def hydra_overrides(path: str) -> list[str]:
+    """Return what turns the base configuration into a recipe, as typed after hydra-train."""
+    recipe = RECIPES[path]
+    overrides = []
+    if recipe.starts_from:
+        overrides.append("checkpoint.finetune_from_model=CHECKPOINT")
+        for group, values in read_yaml(CONFIGS / recipe.folder / "base.yaml").items():
+            overrides += [f"{group}.{name}={value}" for name, value in values.items()]
+    base = read_yaml(CONFIGS / recipe.corpus / "base.yaml")
+    for column, text in rows_of(recipe.folder)[path].items():
+        group, dot, name = column.partition(".")
+        if dot and text:
+            plus = "" if name in base[group] else "+"
+            overrides.append(f"{plus}{column}={text}")
+    return overrides
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("path", ONE_OF_EACH)
-def test_yaml_and_flags_give_equal_configurations(path):
+def test_hydra_with_overrides_has_configuration_of_recipe(path):
     recipe = RECIPES[path]
     words = ["DATA", *flags(recipe.settings())]
-    overrides = []
-    if recipe.starts_from_another:
+    if recipe.starts_from:
         words += ["--finetune-from-model", "CHECKPOINT"]
-        overrides.append("checkpoint.finetune_from_model=CHECKPOINT")
-    config = from_yaml(recipe.folder, recipe.name, *overrides)
+    config = from_yaml(recipe.corpus, "base", *hydra_overrides(path))
     assert config == from_flags(words)
     for group, values in recipe.settings().items():
         for option, value in values.items():
             assert config[f"{group}.{option}"] == value, f"{group}.{option}"
 
 
-def overlay_name(recipe, world: str) -> str:
-    """Return the overlay for a machine from the header of the recipe; empty if there is none."""
-    text = (CONFIGS / f"{recipe.path}.yaml").read_text()
-    one_line_per_key = text.replace("#          ", "")
-    (gpus_text,) = re.findall(r"^# GPUs(.*?)^# \w", one_line_per_key, re.S | re.M)
-    gpus_text = " ".join(gpus_text.split())
-    match = re.search(rf"\b{OVERLAY_GPUS[world]}: \+run_config=(\w[\w-]*)", gpus_text)
-    return match[1] if match else ""
-
-
-def values_with_overlay(recipe, overlay: str) -> dict:
-    """Return the values of a recipe's file, changed by an overlay."""
-    folder = CONFIGS / recipe.folder
-    values = yaml.safe_load((folder / f"{recipe.name}.yaml").read_text())
-    text = (folder / "run_config" / f"{overlay}.yaml").read_text()
-    assert text.startswith("# @package _global_\n")
-    for group, options in yaml.safe_load(text).items():
-        values[group].update(options)
-    return values
-
-
-@pytest.mark.parametrize("world", OVERLAY_GPUS)
-def test_overlays_keep_tokens_per_update(world):
-    """Multiply GPUs, passes, sequences per pass, and length of the YAML files."""
-    gpus = OVERLAY_GPUS[world]
+def test_cards_with_80_gb_keep_tokens_per_update():
     for path, recipe in RECIPES.items():
-        batch = recipe.batch
-        if batch.sequences_per_update % gpus:
-            assert not overlay_name(recipe, world)
-            continue
-        if gpus == batch.gpus:
-            continue
-        values = values_with_overlay(recipe, overlay_name(recipe, world))
-        length = values["task"]["tokens_per_sample"]
-        sequences = values["dataset"]["max_tokens"] // length
-        (passes,) = values["optimization"]["update_freq"]
-        assert values["distributed_training"]["distributed_world_size"] == gpus
-        assert sequences <= batch.sequences
-        assert gpus * passes * sequences * length == batch.tokens_per_update, path
-
-
-def test_overlays_for_80_gb_keep_tokens_per_update():
-    for path, recipe in RECIPES.items():
-        adapted = with_run_config(recipe, "80gb")
+        adapted = for_80gb(recipe)
         assert adapted.batch.tokens_per_update == recipe.batch.tokens_per_update, path
-        assert adapted.batch.sequences > recipe.batch.sequences, path
+        assert adapted.batch.gpus == 1
+        assert recipe.batch.sequences < adapted.batch.sequences
+        assert adapted.batch.max_tokens <= recipe.max_tokens_80gb
         words = flags(adapted.settings())
         assert "--bf16" in words
         assert not [word for word in words if "fp16" in word]
@@ -111,21 +79,96 @@ def test_overlays_for_80_gb_keep_tokens_per_update():
         other_settings = {"common", "dataset", "optimization", "distributed_training"}
         for group in recipe.settings().keys() - other_settings:
             assert adapted.settings()[group] == recipe.settings()[group]
-    with pytest.raises(UserInputError, match="Choose from 1_gpu, "):
-        with_run_config(RECIPES["bookcorpus/alibi-512"], "96gb")
 
 
-def test_overlay_of_launch_is_that_of_hydra(capsys):
-    name = "wikitext-103/alibi-2048"
-    words = ["--run-config", "80gb", "--gpus", "1", name, "DATA", "--save-dir", "checkpoints"]
-    assert main(["launch", "--dry-run", *words]) == 0
+def test_passes_on_80_gb_hold_whole_sequences():
+    """36,864 tokens are 18 sequences of 2,048. An update of 32 sequences has two passes of 16."""
+    batch = for_80gb(RECIPES["wikitext-103/alibi-2048"]).batch
+    assert (batch.max_tokens, batch.update_freq) == (32768, 2)
+
+
+@pytest.mark.usefixtures("arguments_of_pytest_stay")
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        ("wikitext-103/alibi-512", ()),
+        ("cc100-roberta/sinusoidal-1024", ("--seed", "3")),
+        ("extend/alibi-512-at-2048", ("--finetune-from-model", "CHECKPOINT")),
+    ],
+)
+def test_dry_run_prints_plain_command(path, options, capsys):
+    words = ["DATA", "--save-dir", "checkpoints", *options]
+    assert main(["train", "--recipe", path, "--dry-run", *words]) == 0
     command = shlex.split(capsys.readouterr().out)
-    by_hydra = from_yaml("wikitext-103", "alibi-2048", "+run_config=80gb_2048")
-    assert from_flags(command[command.index("train") + 1 : -2]) == by_hydra
+    expected = ["fairseq-train", "--user-dir", str(PACKAGE), *flags(RECIPES[path].settings())]
+    assert command == [*expected, *words]
 
 
-def test_hydra_applies_overlays():
-    recipe = RECIPES["wikitext-103/alibi-3072"]
-    cfg = from_yaml(recipe.corpus, recipe.name, f"+run_config={overlay_name(recipe, '1_gpu')}")
-    assert cfg["distributed_training.distributed_world_size"] == 1
-    assert cfg["optimization.update_freq"] == [recipe.batch.on(1).update_freq]
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_script_trains_recipe_of_its_folder(folder, tmp_path):
+    python = tmp_path / "python"
+    # The first call asks for installed modules.
+    python.write_text('#!/usr/bin/env bash\n[ "$1" = -c ] || printf "%s\\n" "$@"\n')
+    python.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    name = next(iter(rows_of(folder))).partition("/")[2]
+    words = ["DATA", "--save-dir", "a folder"]
+    command = [CONFIGS / folder / "train.sh"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.returncode == 2
+    assert "The name of a recipe is missing" in run.stderr
+    command += [name, *words]
+    output = subprocess.check_output(command, env=environment, text=True)
+    expected = ["-m", "alibi_fairseq", "train", "--recipe", f"{folder}/{name}", *words]
+    assert output.splitlines() == expected
+
+
+def test_expected_perplexities_are_those_of_paper():
+    """Each is that of the validation split at the training length."""
+    checked = 0
+    for folder in FOLDERS:
+        for path, row in rows_of(folder).items():
+            if not row.get("paper_table"):
+                continue
+            recipe = RECIPES[path]
+            (printed,) = {
+                f"{measurement.perplexity:.2f}"
+                for measurement in published.measurements(f"table{int(row['paper_table']):02d}")
+                if measurement.model.method.names == (recipe.position_method,)
+                and measurement.model.train_length == measurement.length == recipe.train_length
+            }
+            assert row["expected_perplexity"] == printed, path
+            checked += 1
+    assert checked == 34
+
+
+def speeds_of(item: str) -> dict[tuple[str, int], float]:
+    """Return the tokens per second of one V100 by method and training length."""
+    speeds = {}
+    for row in published.rows(item):
+        speeds[row["position_method"], row["train_length"]] = row["train_words_per_second"]
+    return speeds
+
+
+def test_v100_hours_follow_from_speeds_of_paper():
+    """Figure 7 has the speeds of ALiBi and sinusoidal embeddings, Table 1 those of the others."""
+    speeds = {**speeds_of("table01"), **speeds_of("figure07")}
+    for path, recipe in RECIPES.items():
+        if recipe.corpus == "cc100-roberta":
+            continue
+        method = recipe.position_method
+        if method in ("learned", "none"):
+            method = "sinusoidal"
+        if method == "transformer_xl":
+            assert recipe.v100_hours is None
+            continue
+        seconds = (
+            recipe.updates * recipe.batch.tokens_per_update / speeds[method, recipe.train_length]
+        )
+        assert recipe.v100_hours == round(seconds / 3600), path
+
+
+def test_v100_hours_are_those_of_table_12():
+    for row in published.rows("table12"):
+        recipe = RECIPES[f"cc100-roberta/{row['position_method']}-{row['train_length']}"]
+        assert recipe.v100_hours == row["gpu_hours"]

@@ -1,4 +1,4 @@
-"""Continued training with ``configs/extend``, at the size of ``cpu_smoke``."""
+"""Continued training with ``configs/extend``, at the scale ``smoke``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from commands import ROOT, as_process, make_data
 pytestmark = pytest.mark.slow
 
 
-def hydra_train(recipe: str, data, folder, *overrides: str) -> None:
-    """Train with the documented recipe at the size of ``cpu_smoke``."""
-    corpus, _, name = recipe.partition("/")
-    command = ["-m", "alibi_fairseq", "hydra-train", "--config-dir", ROOT / "configs" / corpus]
-    command += ["--config-name", name, "+run_config=cpu_smoke", f"task.data={data}"]
-    done = as_process(*command, f"checkpoint.save_dir={folder}", *overrides, PYTHONPATH=ROOT)
+def train(recipe: str, data, folder, *options: object) -> None:
+    """Train a recipe at the scale ``smoke``."""
+    command = ["-m", "alibi_fairseq", "train", "--recipe", recipe, data, "--save-dir", folder]
+    done = as_process(*command, "--scale", "smoke", "--cpu", 1, *options, PYTHONPATH=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -34,16 +32,11 @@ def test_recipe_continues_trained_model(first, recipe, length, method, tmp_path)
     data = make_data(tmp_path, words=700)
     start = tmp_path / "start"
     longer = tmp_path / "longer"
-    hydra_train(f"wikitext-103/{first}", data, start)
+    train(f"wikitext-103/{first}", data, start)
     checkpoint = start / "checkpoint_last.pt"
-    change = f"checkpoint.finetune_from_model={checkpoint}"
     # One update at a tiny learning rate leaves the initial weights nearly unchanged.
-    one_update = (
-        "optimization.max_update=1",
-        "optimization.lr=[1e-9]",
-        "lr_scheduler.min_lr=1e-10",
-    )
-    hydra_train(f"extend/{recipe}", data, longer, change, *one_update)
+    one_update = ("--max-update", 1, "--lr", 1e-9, "--min-lr", 1e-10)
+    train(f"extend/{recipe}", data, longer, "--finetune-from-model", checkpoint, *one_update)
     before = state_of(start)
     after = state_of(longer)
     assert after["cfg"]["model"]["train_length"] == length

@@ -402,8 +402,10 @@ def test_installation_contains_tables_and_recipes(installed, monkeypatch):
     assert contents == {path.name: path.read_bytes() for path in paper.FOLDER.glob("*.csv")}
 
     configs = installed / "configs"
-    recipes = {str(path.relative_to(CONFIGS)) for path in CONFIGS.glob("*/*.yaml")}
-    assert {str(path.relative_to(configs)) for path in configs.rglob("*.yaml")} == recipes
+    for pattern in ("*/*.yaml", "*/*.csv", "*.csv"):
+        files = {str(path.relative_to(CONFIGS)) for path in CONFIGS.glob(pattern)}
+        assert files
+        assert {str(path.relative_to(configs)) for path in configs.glob(pattern)} == files
 
     monkeypatch.setattr(alibi_fairseq.paper, "__file__", str(installed / "paper" / "a.py"))
     assert alibi_fairseq.paper.packaged_folder("results/paper", "paper_data") == tables

@@ -37,15 +37,16 @@ TINY_MODEL = (
     "--warmup-updates 1 --lr 0.05 --lr-period-updates 1000 --save-interval-updates 20 "
     "--keep-interval-updates 1 --max-tokens 128 --max-update 60"
 )
-RECIPE = f"bookcorpus/alibi-512 data/data-bin --save-dir {{out}} {TINY_MODEL}"
+RECIPE_OPTIONS = f"data/data-bin --save-dir {{out}} {TINY_MODEL}"
+RECIPE = f"--recipe bookcorpus/alibi-512 {RECIPE_OPTIONS}"
 PYTHON = f"{sys.executable} -m"
 
 #: Commands by name. ``{out}`` is the output folder.
 COMMANDS = {
     "prepare": f"{PYTHON} alibi_fairseq prepare text tales --out {{out}} --vocab-size 500",
-    "train": f"{PYTHON} alibi_fairseq launch --cpu 1 {RECIPE}",
-    "train-two": f"{PYTHON} alibi_fairseq launch --cpu 2 --max-restarts 1 {RECIPE}",
-    "train-script": f"{ROOT}/scripts/train.sh --cpu 2 {RECIPE}",
+    "train": f"{PYTHON} alibi_fairseq train {RECIPE} --cpu 1",
+    "train-two": f"{PYTHON} alibi_fairseq train {RECIPE} --cpu 2 --max-restarts 1",
+    "train-script": f"{ROOT}/configs/bookcorpus/train.sh alibi-512 {RECIPE_OPTIONS} --cpu 2",
     "eval": f"{PYTHON} alibi_fairseq eval data/data-bin --path model/checkpoint_last.pt "
     "--lengths 16,32 --strides full,8 --out {out}/results.json",
     "report": f"{PYTHON} alibi_fairseq report model.json --out {{out}}",

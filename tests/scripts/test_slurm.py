@@ -46,8 +46,8 @@ FAKE = {
         exit "$highest"
         """,
 }
-# Replaces scripts/train.sh. Exits with $CODE. After SIGUSR1, the first task exits with 75, and
-# any other takes so long that srun ends it.
+# Replaces configs/wikitext-103/train.sh. Exits with $CODE. After SIGUSR1, the first task exits with
+# 75, and any other takes so long that srun ends it.
 TASK = """
     echo "task $*" >> "$LOG"
     told() {
@@ -82,11 +82,11 @@ JOB = {
 def cluster(tmp_path):
     """Return a function that runs the batch file in a repository with fake commands."""
     executables = {f"bin/{name}": body for name, body in FAKE.items()}
-    executables["scripts/train.sh"] = TASK
+    executables["configs/wikitext-103/train.sh"] = TASK
     executables["scripts/environment.sh"] = ENVIRONMENT
     for name, body in executables.items():
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#!/usr/bin/env bash\n" + body)
         path.chmod(0o755)
 
@@ -110,6 +110,7 @@ def log(tmp_path):
 ARGUMENTS = ("wikitext-103/alibi-512", "data", "--save-dir", "run")
 
 
+@pytest.mark.usefixtures("arguments_of_pytest_stay")
 def test_every_node_gets_one_launcher(cluster, tmp_path):
     run = cluster(*ARGUMENTS)
     assert run.wait() == 0, run.stderr.read()
@@ -120,10 +121,11 @@ def test_every_node_gets_one_launcher(cluster, tmp_path):
         "srun --ntasks-per-node=1",
         "srun --kill-on-bad-exit=1",
     ]
-    words = ["--nnodes", "2", "--gpus", "16"]
-    words += ["--rdzv-endpoint", "gpu07:20123", "--rdzv-id", "40123"]
-    assert [line.split() for line in lines[3:]] == 2 * [["task", *words, *ARGUMENTS]]
-    assert cli.main(["launch", "--dry-run", *words, *ARGUMENTS]) == 0
+    recipe, *rest = ARGUMENTS
+    words = ["--nodes", "2", "--gpus", "16"]
+    words += ["--rdzv-endpoint", "gpu07:20123", "--rdzv-id", "40123", *rest]
+    assert [line.split() for line in lines[3:]] == 2 * [["task", "alibi-512", *words]]
+    assert cli.main(["train", "--recipe", recipe, "--dry-run", *words]) == 0
 
 
 HOOKS = {
@@ -185,6 +187,7 @@ def test_failed_run_is_not_requeued(cluster, tmp_path, code):
         (ARGUMENTS, {"ALIBI_MODULES": "x"}, "ALIBI_MODULES"),
         (ARGUMENTS, {"ALIBI_CONDA_ENV": "x"}, "ALIBI_CONDA_ENV"),
         (["wikitext-103/alibi-512"], {}, "--save-dir"),
+        (["wikitext/alibi-512", "data"], {}, "with a recipe such as"),
         (ARGUMENTS, {"SLURM_GPUS_PER_NODE": ""}, "--gpus-per-node"),
         (ARGUMENTS, {SUBMIT: "/"}, "Submit from the repository"),
         (ARGUMENTS, {"OUTDATED": "1"}, "scripts/install.sh"),

@@ -1,0 +1,145 @@
+"""Command ``alibi-fairseq train --recipe NAME``: a run of ``configs/`` on any number of GPUs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import FOLDER, PROGRAM, UserInputError
+from ..paper.recipe import Recipe, find_recipe, flags, for_80gb
+from ..paper.reproduction import DeviceConfig, require_gpus
+from ..paper.scale import SCALES
+from ..runs import torchrun
+from ..runs.child_process import ALIBI
+from ..runs.execution import execute_command
+from .options import Parser, add_fields, fill_dataclass, option
+
+ON_80GB_HELP = "adapt recipes to cards with 80 GB: bf16 and larger passes (configs/README.md)"
+
+
+@dataclass
+class TrainRecipe:
+    """Options of ``alibi-fairseq train --recipe``.
+
+    Attributes:
+        arguments: data folder and options that it passes to ``fairseq-train``.
+    """
+
+    arguments: list[str]
+    recipe: str = option(
+        "recipe of configs/, such as wikitext-103/alibi-512", metavar="NAME", required=True
+    )
+    gpus: int | None = option("number of GPUs across all nodes (default: all)", None)
+    cpu: int | None = option("number of CPU processes across all nodes, instead of GPUs", None)
+    nodes: int = option("number of nodes; run this command once on each", 1)
+    rdzv_endpoint: str | None = option(
+        "name of the first node and a free port on it, the same on all nodes",
+        None,
+        metavar="HOST:PORT",
+    )
+    rdzv_id: str = option("job name, the same on all nodes", "alibi", metavar="NAME")
+    max_restarts: int = option("number of restarts after a failure", 0)
+    on_80gb: bool = option(ON_80GB_HELP, False, flag="--80gb")
+    scale: str = option("size of the run (docs/experiments.md)", "paper", choices=list(SCALES))
+    dry_run: bool = option("print the command of fairseq, and execute nothing", False)
+
+    def __call__(self) -> int:
+        """Train; return the exit code of the training, 75 if a signal stopped it.
+
+        Raises:
+            UserInputError: an option cannot be used, or a required one is missing.
+        """
+        reject_nested_launchers(os.environ, self.nodes)
+        recipe = find_recipe(self.recipe)
+        if self.on_80gb:
+            recipe = for_80gb(recipe)
+        recipe = SCALES[self.scale].scale_recipe(recipe)
+        devices = DeviceConfig.from_options(self.gpus, self.cpu, self.nodes)
+        if devices is None and self.dry_run:
+            devices = DeviceConfig(recipe.batch.gpus, nodes=self.nodes)
+        if devices is None:
+            devices = DeviceConfig(require_gpus() * self.nodes, nodes=self.nodes)
+        settings = recipe.settings(devices.processes, devices.cpu)
+        train = [*flags(settings), *self.arguments]
+        launcher = torchrun.launcher_flags(
+            devices.processes, self.nodes, self.rdzv_endpoint, self.rdzv_id, self.max_restarts
+        )
+        reject_bad_options(train, recipe)
+        if self.dry_run:
+            print(shlex.join([*self.plain_command(devices, launcher), *train]))
+            return 0
+        return execute_command([ALIBI[0], *launcher, *ALIBI[1:], "train", *train])
+
+    def plain_command(self, devices: DeviceConfig, launcher: list[str]) -> list[str]:
+        """Return the beginning of the same command without ``alibi-fairseq``.
+
+        fairseq itself starts a process for each GPU of one node. It leaves other processes to
+        torchrun.
+        """
+        command = ["fairseq-train"]
+        if launcher and (devices.cpu or devices.nodes > 1 or self.max_restarts):
+            torchrun_options = launcher[launcher.index(torchrun.MODULE) + 1 :]
+            command = ["torchrun", *torchrun_options, "-m", "fairseq_cli.train"]
+        names = [argument.partition("=")[0] for argument in self.arguments]
+        if "--user-dir" not in names:
+            command += ["--user-dir", str(FOLDER)]
+        return command
+
+
+def reject_bad_options(train: list[str], recipe: Recipe) -> None:
+    """Reject bad options of ``fairseq-train``, and missing ones, before a process starts.
+
+    Args:
+        train: all options of ``fairseq-train``.
+        recipe: the recipe that has most of them.
+    """
+    from fairseq import options
+
+    parser = options.get_training_parser()
+    parser.set_defaults(save_dir=None)
+    args = options.parse_args_and_arch(parser, train)
+    if recipe.starts_from and not args.finetune_from_model:
+        raise UserInputError(
+            f"{recipe.path} continues the training of {recipe.starts_from}. "
+            "Pass --finetune-from-model CHECKPOINT."
+        )
+    if not args.save_dir:
+        raise UserInputError("A folder for the checkpoints is required. Pass --save-dir FOLDER.")
+
+
+def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:
+    """Reject launchers whose processes would each start the whole run."""
+    tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
+    if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment or tasks != nodes:
+        raise UserInputError(
+            "`alibi-fairseq train --recipe` starts the processes of a node itself, and here "
+            "several launchers would each start a whole run. Run it without torchrun; with srun, "
+            "pass --ntasks-per-node=1, and --nodes with the number of nodes."
+        )
+
+
+def make_parser() -> Parser:
+    """Return the parser of the options of :class:`TrainRecipe`."""
+    parser = Parser(
+        prog=f"{PROGRAM} train",
+        usage="%(prog)s --recipe NAME DATA --save-dir FOLDER [options]",
+        description="Train a recipe of configs/ on any number of GPUs or nodes. DATA is a data "
+        "folder (data-bin), or several joined by ':'. Options of fairseq-train override the "
+        "recipe.",
+        allow_abbrev=False,
+    )
+    add_fields(parser, TrainRecipe)
+    return parser
+
+
+def run(arguments: list[str]) -> int:
+    """Train a recipe with the arguments after ``train``; return the exit code."""
+    parser = make_parser()
+    sys.argv = [parser.prog, *arguments]  # fairseq reads --user-dir there
+    args, fairseq_arguments = parser.parse_known_args(arguments)
+    args.arguments = fairseq_arguments
+    command = fill_dataclass(TrainRecipe, args)
+    return command()
