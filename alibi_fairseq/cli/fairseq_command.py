@@ -7,9 +7,13 @@ import os
 import sys
 from collections.abc import Collection
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from ..errors import FOLDER, PROGRAM
+from ..errors import FOLDER, PROGRAM, UserInputError
 from .plugin import import_plugin
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 def run(command: str, arguments: list[str]) -> int:
@@ -105,7 +109,23 @@ def hydra_train() -> None:
     # other path.
     @hydra.main(config_path="../../fairseq/config", config_name="config")
     def started(cfg) -> float:
+        reject_missing_values(cfg)
         os.chdir(HydraConfig.get().runtime.cwd)
         return _hydra_main(cfg)
 
     started()
+
+
+def reject_missing_values(cfg: DictConfig) -> None:
+    """Reject a configuration with values ``???``, for which fairseq would take its defaults."""
+    from omegaconf import DictConfig, OmegaConf
+
+    missing = []
+    for group, options in cfg.items():
+        if isinstance(options, DictConfig):
+            missing += [
+                f"{group}.{name}" for name in options if OmegaConf.is_missing(options, name)
+            ]
+    if missing:
+        overrides = " ".join(f"{name}=VALUE" for name in missing)
+        raise UserInputError(f"The configuration is incomplete. Pass {overrides}.")

@@ -34,6 +34,7 @@ def test_paths_are_relative_to_start_folder(folder):
     [
         ("task.data=nowhere", "nowhere"),
         ("model.no_such_option=1", "no_such_option"),
+        ("+model.position_method=???", "Pass model.position_method=VALUE."),
     ],
 )
 def test_bad_options_are_rejected(folder, override, named):
