@@ -59,7 +59,7 @@ class FutureMask:
     """Causal mask with a score bias.
 
     Query t is at position ``offset + t``, where ``offset = keys - queries`` is the number of keys
-    from a cache or a memory. Key s is at position s.
+    before the first query. Key s is at position s.
 
     Args:
         bias: score bias of the position method, or None.

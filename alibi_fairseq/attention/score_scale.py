@@ -10,9 +10,9 @@ training. A query that sees n keys is multiplied by
 - ``ssmax``: s·ln n, with s learned for every head and layer (Nakanishi 2025, "Scalable-Softmax",
   https://arxiv.org/abs/2501.19399). Initially the mean of s·ln n over a training sample is 1.
 
-L is the largest n of the layer in training, min(window, memory + training length), even if an
-evaluation overrides window, memory, or length. A window that only the evaluation has does not
-change L. If it is at most L, ``logn`` has no effect.
+L is the largest n of the layer in training, min(window, earlier inputs + training length), even if
+an evaluation overrides one of them. A window that only the evaluation has does not change L. If it
+is at most L, ``logn`` has no effect.
 
 The bias of a position method is added to the scaled scores and is not scaled itself. The terms of
 Transformer-XL and CoPE that are products with the query are scaled. So are the products in CoPE's
@@ -44,7 +44,7 @@ class ScoreScale(nn.Module):
         train_length: tokens per training sample.
         windows: attention window of each layer in training, 0 where there is no limit; empty if no
             layer has one.
-        memory_length: remembered states per layer in training.
+        num_earlier: inputs of a layer before the sample that it attends to in training.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class ScoreScale(nn.Module):
         layers: int,
         train_length: int,
         windows: Sequence[int] = (),
-        memory_length: int = 0,
+        num_earlier: int = 0,
     ):
         super().__init__()
         self.kind = kind
         length = max(2, train_length)
-        longest = memory_length + length
+        longest = num_earlier + length
         windows = windows or [0] * layers
         # At least 2, since ln 1 is 0.
         most_keys = [max(2, min(window or longest, longest)) for window in windows]
@@ -68,7 +68,7 @@ class ScoreScale(nn.Module):
             # fairseq's pruning finds the parameters of a layer by the name "layers".
             self.layers = nn.ModuleList()
             for most in most_keys:
-                initial = 1 / mean_log(memory_length, length, most)
+                initial = 1 / mean_log(num_earlier, length, most)
                 self.layers.append(nn.ParameterDict({"s": torch.full((heads,), initial)}))
 
     def forward(self, layer: int, q: Tensor, mask: FutureMask) -> Tensor:
@@ -95,11 +95,11 @@ class ScoreScale(nn.Module):
         return (q * factor).to(q.dtype)
 
 
-def mean_log(memory_length: int, length: int, most: int) -> float:
-    """Return the mean of ln n over the queries of a sample after a full memory.
+def mean_log(num_earlier: int, length: int, most: int) -> float:
+    """Return the mean of ln n over the queries of a sample.
 
     Args:
-        memory_length, length: remembered tokens and tokens of the sample.
+        num_earlier, length: number of keys before the sample, and its length in tokens.
         most: largest number n of keys that a query sees.
     """
 
@@ -107,4 +107,4 @@ def mean_log(memory_length: int, length: int, most: int) -> float:
         unlimited = math.lgamma(min(queries, most) + 1)  # sum of ln n over n = 1, 2, …
         return unlimited + max(0, queries - most) * math.log(most)
 
-    return (total(memory_length + length) - total(memory_length)) / length
+    return (total(num_earlier + length) - total(num_earlier)) / length

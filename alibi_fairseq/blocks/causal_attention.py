@@ -1,6 +1,6 @@
-"""Causal self-attention with any position method, cached or with a memory.
+"""Causal self-attention with any position method, cached or with earlier inputs.
 
-Shapes: B batch, T new tokens, S keys, M remembered states, C model width, H query heads, G key and
+Shapes: B batch, T new tokens, S keys, M earlier inputs, C model width, H query heads, G key and
 value heads, D head size, F features of a token.
 """
 
@@ -67,22 +67,23 @@ class CausalAttention(nn.Module):
         self,
         x: Tensor,
         cache: Cache | None = None,
-        memory: Tensor | None = None,
+        earlier: Tensor | None = None,
         **mask_options: Any,
     ) -> tuple[Tensor, Cache]:
-        """Attend from new tokens to themselves and to cached or remembered ones.
+        """Attend from new tokens to themselves and to cached or earlier ones.
 
         Args:
             x: (B, T, C).
             cache: second result of the call for the tokens before.
-            memory: past inputs of this layer, (B, M, C).
+            earlier: inputs of this layer before ``x``, (B, M, C), which only provide keys and
+                values.
             mask_options: further arguments of :class:`FutureMask`, such as ``key_padding``.
 
         Returns:
             The output, (B, T, C), and the cache for the next call.
         """
         num_tokens = x.shape[1]
-        source = x if memory is None else torch.cat([memory, x], dim=1)  # (B, M + T, C)
+        source = x if earlier is None else torch.cat([earlier, x], dim=1)  # (B, M + T, C)
         q = self.q_norm(self.split_heads(self.q_proj(x)))  # (B, H, T, D)
         k = self.k_norm(self.split_heads(self.k_proj(source)))  # (B, G, M + T, D)
         v = self.split_heads(self.v_proj(source))

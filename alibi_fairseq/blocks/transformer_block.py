@@ -55,18 +55,18 @@ class TransformerBlock(nn.Module):
         self,
         x: Tensor,
         cache: Cache | None = None,
-        memory: Tensor | None = None,
+        earlier: Tensor | None = None,
         **mask_options: Any,
     ) -> tuple[Tensor, Cache]:
         """Return the output, (B, T, C), and the cache for the next call.
 
         :meth:`CausalAttention.forward` describes the arguments. The first norm also applies to
-        ``memory``.
+        ``earlier``.
         """
-        if memory is not None:
-            memory = self.self_attn_layer_norm(memory)
+        if earlier is not None:
+            earlier = self.self_attn_layer_norm(earlier)
         attended, cache = self.self_attn(
-            self.self_attn_layer_norm(x), cache, memory, **mask_options
+            self.self_attn_layer_norm(x), cache, earlier, **mask_options
         )
         x = x + attended
         inner = self.activation(self.fc1(self.final_layer_norm(x)))  # (B, T, F)

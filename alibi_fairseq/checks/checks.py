@@ -117,14 +117,14 @@ def check_cached_decoding(candidate: Candidate) -> Outcome:
     for end in range(prompt, length + 1):
         parts.append(model.decoder(tokens[:, :end], incremental_state=state)[0])
     measured = difference(torch.cat(parts, dim=1), expected)
-    memory = memory_difference(candidate)
-    if memory > MAX_DIFFERENCE:
-        return judge(memory, "A segment with the memory of earlier ones differs from the full pass")
+    carried = state_difference(candidate)
+    if carried > MAX_DIFFERENCE:
+        return judge(carried, "A segment after the state of the first differs from the full pass")
     return judge(measured, "Decoding with cached keys differs from the full pass")
 
 
-def memory_difference(candidate: Candidate) -> float:
-    """Return the difference between two segments with a memory and the full pass."""
+def state_difference(candidate: Candidate) -> float:
+    """Return the difference between a segment after the state of the first and the full pass."""
     method = candidate.model.decoder.embed_positions
     model = candidate.model
     if hasattr(method.options, "mem_len"):
@@ -135,8 +135,8 @@ def memory_difference(candidate: Candidate) -> float:
     segment = min(memory_length, TRAIN_LENGTH)
     tokens = candidate.random_tokens(2, 2 * segment)
     expected = model(tokens)[0][:, segment:]
-    memory = model.decoder(tokens[:, :segment])[1]["memory"]
-    scores = model.decoder(tokens[:, segment:], memory=memory)[0]
+    state = model.decoder(tokens[:, :segment])[1]["state"]
+    scores = model.decoder(tokens[:, segment:], state=state)[0]
     return difference(scores, expected)
 
 

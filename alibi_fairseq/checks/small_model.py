@@ -31,7 +31,7 @@ def random_tokens(batch: int, length: int, words: int = 60) -> Tensor:
 def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, sequential=False):
     """Build a model like ``fairseq-train`` with these flags.
 
-    A model with ``--mem-len`` needs a ``sequential`` task, which passes a memory to it.
+    A model with ``--mem-len`` needs a ``sequential`` task, which hands its state on.
     """
     dictionary = dictionary_of(words)
     task = SimpleNamespace(

@@ -27,7 +27,7 @@ from ..criterions.chunked_losses import adaptive_cross_entropy, find_clusters, f
 from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
-from ..models.decoder import AlibiDecoder
+from ..models.decoder import AlibiDecoder, State
 from ..models.description import describe_model, recorded_train_length
 from ..models.output_projection import OutputProjection
 from ..positions import all_options
@@ -72,7 +72,7 @@ class LoadedModel:
 
     @property
     def memory_length(self) -> int:
-        """Past states per layer that the model attends to; 0 without a memory."""
+        """Most inputs that the model remembers from the windows before; 0 without a memory."""
         return self.model.memory_length or 0
 
     @property
@@ -99,10 +99,22 @@ class LoadedModel:
                 f"({self.model.method_name}). {advice}"
             )
 
+    def check_stride(self, length: int, stride: int) -> None:
+        """Check that windows do not overlap if each hands its state to the next.
+
+        Raises:
+            UserInputError: they do.
+        """
+        if self.memory_length and stride < length:
+            raise UserInputError(
+                f"'{self.model.checkpoint}' uses memory, which requires in-order windows. "
+                "Pass --strides full."
+            )
+
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
         """Return the number of windows to compute at once.
 
-        It is 1 for a model with a memory, which each window hands to the next.
+        It is 1 for a model with a memory, since each window hands its state to the next.
 
         Args:
             length: inputs of a window.
@@ -120,32 +132,32 @@ class LoadedModel:
         return max(1, inputs // length)
 
     def scorer(self) -> Scorer:
-        """Return a scorer for the windows of one split.
+        """Return a scorer for the windows of one split, which hands a state from each to the next.
 
         A model with a memory must score them in order.
         """
-        memory: list[Tensor] | None = None
+        state: State | None = None
 
         def score(tokens: Tensor, targets: Tensor) -> Tensor:
-            nonlocal memory
-            features, memory = self.features(tokens, targets.shape[1], memory)
+            nonlocal state
+            features, state = self.features(tokens, targets.shape[1], state)
             return token_losses(self.decoder, features, targets)
 
         return score
 
     def features(
-        self, tokens: Tensor, last: int, memory: list[Tensor] | None = None
-    ) -> tuple[Tensor, list[Tensor] | None]:
-        """Return the features of the last inputs, (B, last, C), and the memory for the next window.
+        self, tokens: Tensor, last: int, state: State | None = None
+    ) -> tuple[Tensor, State | None]:
+        """Return the features of the last inputs, (B, last, C), and the state for the next window.
 
         Args:
             tokens: (B, T) inputs.
             last: number of inputs whose features are returned.
-            memory: memory of the window before, if the model has one.
+            state: state of the window before; None for the first one.
         """
         if isinstance(self.decoder, AlibiDecoder):
-            features, extra = self.decoder.extract_features(tokens, memory=memory, last=last)
-            return features, extra.get("memory")
+            features, extra = self.decoder.extract_features(tokens, state=state, last=last)
+            return features, extra["state"]
         features, _ = self.decoder.extract_features(tokens, encoder_out=None)
         return features[:, -last:], None
 

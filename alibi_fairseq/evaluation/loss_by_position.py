@@ -1,8 +1,8 @@
 """Loss by position, in buckets.
 
 The position of a token is the size of its context: the number of inputs visible to its prediction.
-These are inputs of the window, and those in the memory of a model that has one. Without a memory,
-it is the position in the window, from 1, and not in the split.
+If the model remembers nothing from earlier windows, it is the position in the window, from 1, and
+not in the split.
 """
 
 from __future__ import annotations
@@ -24,31 +24,21 @@ def bucket_end(position: int) -> int:
 
 
 class LossByPosition:
-    """Loss of scored tokens by position.
+    """Loss of scored tokens by position."""
 
-    Args:
-        memory_length: number of earlier inputs that a model remembers at the start of a window.
-    """
-
-    def __init__(self, memory_length: int = 0):
-        self.memory_length = memory_length
+    def __init__(self):
         self._last_position = 0
         # Of each part of a window, by the end of the bucket.
         self._tokens: defaultdict[int, list[int]] = defaultdict(list)
         self._nats: defaultdict[int, list[float]] = defaultdict(list)
 
-    def first_position(self, window: Window) -> int:
-        """Return the position of the first token that a window scores."""
-        remembered = min(window.start, self.memory_length)
-        return remembered + window.first_scored - window.start + 1
-
     def bucket(self, window: Window, index: int) -> int:
         """Return the end of the bucket of a window's scored token ``index``."""
-        return bucket_end(self.first_position(window) + index)
+        return bucket_end(window.first_context + index)
 
     def cuts(self, window: Window) -> list[int]:
         """Return the indices of a window's scored tokens where a bucket begins, without 0."""
-        first = self.first_position(window)
+        first = window.first_context
         cuts = []
         cut = bucket_end(first) + 1 - first
         while cut < window.num_scored:
@@ -61,7 +51,7 @@ class LossByPosition:
 
         They are all tokens of the window that are in one bucket, and in one document.
         """
-        last = self.first_position(window) + end - 1
+        last = window.first_context + end - 1
         bucket = bucket_end(last)
         self._tokens[bucket].append(end - begin)
         self._nats[bucket].append(nats)

@@ -67,10 +67,11 @@ def losses_of(
         finite = losses.isfinite().all(dim=1)
         if not finite.all():
             first_not_finite = int((~finite).nonzero()[0])
-            start, first_scored, stop = batch[first_not_finite]
+            window = batch[first_not_finite]
+            last = window.stop - 1
             raise not_finite(
-                f"tokens {first_scored} to {stop - 1} of '{stream.name}' (window of inputs {start} "
-                f"to {stop - 1})"
+                f"tokens {window.first_scored} to {last} of '{stream.name}' (window of inputs "
+                f"{window.start} to {last})"
             )
         yield batch, losses
 

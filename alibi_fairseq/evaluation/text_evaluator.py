@@ -13,7 +13,6 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from ..errors import UserInputError
 from ..results.data_folder import DataFolder
 from ..results.record import Measurement, TextSummary
 from .checkpoint import LoadedModel
@@ -114,21 +113,19 @@ class TextEvaluator(Evaluator):
         return evaluator
 
     def num_inputs(self, case: dict) -> int:
-        windows = self._plan(case["subset"], case["length"], case["stride"])
+        subset = case["subset"]
+        num_tokens = len(self._splits[subset].tokens)
+        windows = plan_windows(num_tokens, case["length"], case["stride"], self._parts(subset))
         return sum(window.length for window in share_start(windows))
 
     def check(self, model: LoadedModel, case: dict) -> None:
         """Check that the positions and the memory of a model allow the windows of a case.
 
         Raises:
-            UserInputError: windows are longer than the positions, or overlap and use memory.
+            UserInputError: they do not.
         """
         model.check_length(case["length"])
-        if model.memory_length and case["stride"] < case["length"]:
-            raise UserInputError(
-                f"'{model.model.checkpoint}' uses memory, which requires in-order windows. "
-                "Pass --strides full."
-            )
+        model.check_stride(case["length"], case["stride"])
 
     def measure(
         self,
@@ -155,14 +152,11 @@ class TextEvaluator(Evaluator):
         stride = case["stride"]
         split = self._splits[case["subset"]]
         spans = self._spans[case["subset"]]
-        if model.memory_length:
-            # Each window passes its memory to the next, so all windows of the split are computed.
-            # ``sum_losses`` leaves out the tokens outside the scored range.
-            windows = plan_windows(len(split.tokens), length, stride)
-        else:
-            windows = self._plan(case["subset"], length, stride)
+        parts = self._parts(case["subset"], in_order=model.memory_length > 0)
+        windows = plan_windows(len(split.tokens), length, stride, parts, model.memory_length)
         longest_window = max(window.length for window in windows)
-        repeated = self._find_earlier(model, case, earlier)
+        min_context, mean_context = context_of(windows)
+        repeated = find_same_windows(case, earlier, parts)
         if repeated is not None:
             progress(self.num_inputs(case))
             return repeated.model_copy(update={**case, "longest_window": longest_window})
@@ -174,7 +168,7 @@ class TextEvaluator(Evaluator):
         tensors = split.tensors(stride, self._device)
         peak = PeakMemory(self._device)
         began = time.perf_counter()
-        loss_by_position = LossByPosition(model.memory_length)
+        loss_by_position = LossByPosition()
         nats = sum_losses(model.scorer(), tensors, batches, spans, loss_by_position, progress)
         seconds = round(time.perf_counter() - began, 6)
 
@@ -182,14 +176,17 @@ class TextEvaluator(Evaluator):
         has_documents = self._config.per_document is not None
         speed = round(sum(tokens) / seconds, 1)
         measured = loss_measures(nats, tokens, split.text_size_of(spans), has_documents)
-        if not model.attends_within_documents:
+        if not model.attends_within_documents:  # else, the context is not that of the window
             measured.update(loss_by_position.fields())
-        if stride == length and not model.memory_length:
+            # Windows in order also score tokens outside the range, in contexts that do not count.
+            if not (model.memory_length and self._config.has_scored_range):
+                measured["min_context"] = min_context
+                measured["mean_context"] = mean_context
+        if stride == length:
             speed_1 = speed
             if batch_size > 1:
                 speed_1 = speed_of_single_windows(model.scorer(), tensors, batches)
             measured["tokens_per_second_batch_1"] = speed_1
-        measured.update(self._context(model, case))
         return Measurement(
             model=model.model,
             text=self._text,
@@ -204,49 +201,32 @@ class TextEvaluator(Evaluator):
             peak_memory_mb=round(peak.mb(), 1),
         )
 
-    def _find_earlier(
-        self, model: LoadedModel, case: dict, earlier: list[Measurement]
-    ) -> Measurement | None:
-        """Return an earlier measurement with the same windows, or None."""
-        for measurement in earlier:
-            if self._has_same_windows(measurement, case, model):
-                return measurement
-        return None
+    def _parts(self, subset: str, in_order: bool = False) -> list[Span]:
+        """Return the parts of a split whose windows start again: the documents of a scored range.
 
-    def _context(self, model: LoadedModel, case: dict) -> dict:
-        """Return the fields of a record for the context of the scored tokens.
-
-        They are missing for a scored range and a model with a memory. Its windows then differ from
-        the planned ones, which start anew in each document. They are also missing if a token
-        attends only to its own document, since the context is then not that of the window.
+        In order, the split is one part; ``sum_losses`` leaves out tokens outside the scored range.
         """
-        if model.attends_within_documents:
-            return {}
-        if model.memory_length and self._config.has_scored_range:
-            return {}
-        # A window with a memory sees as many inputs as a longer window of the same stride.
-        visible_length = case["length"] + model.memory_length
-        windows = self._plan(case["subset"], visible_length, case["stride"])
-        min_context, mean_context = context_of(windows)
-        return {"min_context": min_context, "mean_context": mean_context}
+        if self._config.has_scored_range and not in_order:
+            return self._spans[subset]
+        return [Span(0, 0, len(self._splits[subset].tokens))]
 
-    def _plan(self, subset: str, length: int, stride: int) -> list[Window]:
-        """Return the windows of a split, which start anew in each document of a scored range."""
-        num_tokens = len(self._splits[subset].tokens)
-        spans = self._spans[subset] if self._config.has_scored_range else None
-        return plan_windows(num_tokens, length, stride, spans)
 
-    def _has_same_windows(self, measurement: Measurement, case: dict, model: LoadedModel) -> bool:
-        """Return True if a measurement was made with the windows of a case."""
-        subset = case["subset"]
-        if measurement.subset != subset:
-            return False
-        if self._config.has_scored_range and not model.memory_length:
-            spans = self._spans[subset]
-        else:
-            spans = [Span(0, 0, len(self._splits[subset].tokens))]
-        requested = plan_key(case["length"], case["stride"], spans)
-        return requested == plan_key(measurement.length, measurement.stride, spans)
+def find_same_windows(
+    case: dict, earlier: list[Measurement], parts: Sequence[Span]
+) -> Measurement | None:
+    """Return an earlier measurement of a model with the windows of a case, or None.
+
+    Args:
+        case: ``subset``, ``length``, and ``stride``.
+        earlier: measurements of the same checkpoint.
+        parts: parts of the text whose windows start again.
+    """
+    requested = plan_key(case["length"], case["stride"], parts)
+    for measurement in earlier:
+        key = plan_key(measurement.length, measurement.stride, parts)
+        if measurement.subset == case["subset"] and key == requested:
+            return measurement
+    return None
 
 
 def unigram_entropy(tokens: np.ndarray) -> float:

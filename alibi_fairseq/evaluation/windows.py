@@ -26,11 +26,17 @@ from ..errors import UserInputError
 
 
 class Window(NamedTuple):
-    """One forward pass over inputs ``start … stop - 1`` that scores ``first_scored … stop - 1``."""
+    """One forward pass over inputs ``start … stop - 1`` that scores ``first_scored … stop - 1``.
+
+    Attributes:
+        remembered: number of inputs before ``start`` that the model remembers from the window
+            before.
+    """
 
     start: int
     first_scored: int
     stop: int
+    remembered: int = 0
 
     @property
     def length(self) -> int:
@@ -41,6 +47,11 @@ class Window(NamedTuple):
     def num_scored(self) -> int:
         """Number of tokens scored."""
         return self.stop - self.first_scored
+
+    @property
+    def first_context(self) -> int:
+        """Context of the first scored token, which grows by one from each token to the next."""
+        return self.remembered + self.first_scored - self.start + 1
 
 
 class Span(NamedTuple):
@@ -99,7 +110,11 @@ def check_window(length: int, stride: int) -> None:
 
 
 def plan_windows(
-    tokens: int, length: int, stride: int, spans: Sequence[Span] | None = None
+    tokens: int,
+    length: int,
+    stride: int,
+    spans: Sequence[Span] | None = None,
+    memory_length: int = 0,
 ) -> list[Window]:
     """Plan windows that score each selected token exactly once.
 
@@ -109,6 +124,8 @@ def plan_windows(
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
         spans: documents with the tokens to score; None for one document, with all tokens. No window
             has inputs from before the beginning of its document.
+        memory_length: most inputs that the model remembers from the windows before. It must be 0 if
+            there are spans or overlapping windows.
     """
     check_window(length, stride)
     unscored = length - stride
@@ -117,7 +134,7 @@ def plan_windows(
         for first_scored in range(first, end, stride):
             start = max(begin, first_scored - unscored)
             stop = min(first_scored + stride, end)
-            windows.append(Window(start, first_scored, stop))
+            windows.append(Window(start, first_scored, stop, min(start, memory_length)))
     return windows
 
 
@@ -169,9 +186,8 @@ def context_of(windows: Iterable[Window]) -> tuple[int, float]:
     total = 0
     tokens = 0
     for window in windows:
-        # The context grows by one from each scored token to the next.
-        smallest = window.first_scored - window.start + 1
-        largest = window.length
+        smallest = window.first_context
+        largest = smallest + window.num_scored - 1
         smallest_contexts.append(smallest)
         total += (smallest + largest) * window.num_scored // 2
         tokens += window.num_scored

@@ -1,6 +1,6 @@
 """fairseq's transformer decoder with a position method.
 
-Shapes: B batch, T new tokens, S = M or cached + T, M remembered states, C model width.
+Shapes: B batch, T new tokens, S = M or cached + T, M earlier inputs in a state, C model width.
 """
 
 from __future__ import annotations
@@ -36,12 +36,16 @@ from .self_attention import AttentionContext, SelfAttention
 
 logger = logging.getLogger(__name__)
 
+#: What a window hands to the next one: the last inputs of each layer, (M, B, C), without gradient.
+#: Only the decoder looks inside.
+State = list[Tensor]
+
 #: fairseq requires a number; ``learned``, the only bounded method, checks the length itself.
 UNBOUNDED = 10**9
 
 
 class DecoderLayer(TransformerDecoderLayerBase):
-    """fairseq's decoder layer with our attention, optional parts, and an optional memory.
+    """fairseq's decoder layer with our attention and optional parts.
 
     With ``--ffn swiglu``, ``fc1`` computes both the gate and the values that it multiplies.
     """
@@ -82,12 +86,12 @@ class DecoderLayer(TransformerDecoderLayerBase):
     def forward(self, x: Tensor, *args, self_attn_mask: AttentionContext, **kwargs):
         """Compute the layer as fairseq does.
 
-        ``self_attn_mask`` carries the context of this forward pass. Remembered states are inputs of
-        this layer, so its layer norm applies to them as well.
+        ``self_attn_mask`` carries the context of this forward pass, whose earlier inputs of this
+        layer pass through its layer norm as well.
         """
-        if self_attn_mask.memory is not None and self.normalize_before:
-            memory = self.self_attn_layer_norm(self_attn_mask.memory)
-            self_attn_mask = replace(self_attn_mask, memory=memory)
+        if self_attn_mask.earlier is not None and self.normalize_before:
+            earlier = self.self_attn_layer_norm(self_attn_mask.earlier)
+            self_attn_mask = replace(self_attn_mask, earlier=earlier)
         compute = super().forward
         if self._compiles and self.training:
             compute = partial(compiled_layer(), self)
@@ -193,7 +197,7 @@ class AlibiDecoder(TransformerDecoder):
         features_only: bool = False,
         src_lengths: Tensor | None = None,
         return_all_hiddens: bool = False,
-        memory: list[Tensor] | None = None,
+        state: State | None = None,
     ):
         """Compute the scores of the next token at every new position.
 
@@ -201,18 +205,19 @@ class AlibiDecoder(TransformerDecoder):
             prev_output_tokens: (B, S) tokens. With an ``incremental_state`` they include all cached
                 tokens, and the new ones, one or several, come last.
             incremental_state: cache of keys and values, filled by this call.
-            memory: one (M, B, C) tensor of past layer inputs per layer, for methods with a memory,
-                as returned by an earlier call. Must not contain padding.
+            state: the state that the call for the window before returned, if the position method
+                has a memory; it must not contain padding. None at the start of a text.
 
         Returns:
             Scores (B, T, V), or features (B, T, C) under an adaptive softmax or ``features_only``;
-            and a dictionary with ``attn``, ``inner_states`` if requested, and the new ``memory``.
+            and a dictionary with ``attn``, ``inner_states`` if requested, and the ``state`` for the
+            next window, None for a method without a memory.
         """
         x, extra = self.extract_features(
             prev_output_tokens,
             incremental_state=incremental_state,
             return_all_hiddens=return_all_hiddens,
-            memory=memory,
+            state=state,
         )
         return (x if features_only else self.output_layer(x)), extra
 
@@ -222,7 +227,7 @@ class AlibiDecoder(TransformerDecoder):
         encoder_out=None,
         incremental_state: dict | None = None,
         return_all_hiddens: bool = False,
-        memory: list[Tensor] | None = None,
+        state: State | None = None,
         last: int | None = None,
     ):
         """Compute the features before the output layer.
@@ -233,8 +238,8 @@ class AlibiDecoder(TransformerDecoder):
             others: see :meth:`forward`.
         """
         method = self.embed_positions
-        if memory is not None and (method.memory_length == 0 or incremental_state is not None):
-            raise ValueError("A memory needs a position method with one, and no cached keys.")
+        if state is not None and (method.memory_length == 0 or incremental_state is not None):
+            raise ValueError("A state needs a position method with a memory, and no cached keys.")
         real = prev_output_tokens.ne(self.padding_idx)  # (B, S)
         start = self._all_layers()[0].self_attn.cached_length(incremental_state)
         tokens = prev_output_tokens[:, start:]  # (B, T)
@@ -245,10 +250,10 @@ class AlibiDecoder(TransformerDecoder):
 
         x = self._embed(tokens, method.embed(positions))  # (B, T, C)
         x = x.transpose(0, 1)  # (T, B, C)
-        if memory is not None:
-            memory = [states.to(x) for states in memory]  # (M, B, C) each
+        if state is not None:
+            state = [inputs.to(x) for inputs in state]  # (M, B, C) each
 
-        contexts = self._contexts(method, real, start, tokens.shape[1], memory, document_start)
+        contexts = self._contexts(method, real, start, tokens.shape[1], state, document_start)
         keep_inputs = return_all_hiddens or method.memory_length > 0
         inputs = []
         final = len(contexts) - 1
@@ -267,10 +272,10 @@ class AlibiDecoder(TransformerDecoder):
         x = x.transpose(0, 1)  # (B, T, C)
         if self.project_out_dim is not None:
             x = self.project_out_dim(x)
-        extra = {"attn": [None], "inner_states": inner_states}
+        next_state = None
         if method.memory_length > 0:
-            extra["memory"] = self._remember(method.memory_length, inputs, memory)
-        return x, extra
+            next_state = last_inputs(method.memory_length, inputs, state)
+        return x, {"attn": [None], "inner_states": inner_states, "state": next_state}
 
     def _embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
         """Return the input of the first layer, (B, T, C).
@@ -296,7 +301,7 @@ class AlibiDecoder(TransformerDecoder):
         real: Tensor,
         start: int,
         length: int,
-        memory,
+        state: State | None,
         document_start: Tensor | None = None,
     ) -> list:
         """Return one attention context per layer; equal biases and windows share one mask.
@@ -306,15 +311,15 @@ class AlibiDecoder(TransformerDecoder):
             real: (B, S) True for tokens that are not padding, cached ones included.
             start: number of cached tokens.
             length: number of new tokens T.
-            memory: (M, B, C) past inputs of each layer, or None.
+            state: state of the window before, or None.
             document_start: (B, S) position at which the document of each token begins, or None if
                 attention crosses documents.
         """
-        remembered = memory[0].shape[0] if memory else 0
-        keys = remembered + start + length
+        num_earlier = state[0].shape[0] if state else 0
+        keys = num_earlier + start + length
         padding = hidden_padding(real, self.training)
         if padding is not None:
-            padding = nn.functional.pad(padding, (remembered, 0))  # (B, S)
+            padding = nn.functional.pad(padding, (num_earlier, 0))  # (B, S)
         rotations: dict = {}
         masks: dict = {}
         contexts = []
@@ -329,11 +334,9 @@ class AlibiDecoder(TransformerDecoder):
                 )
             mask = masks[bias, window]
             rotation = rotations[layer_method]
-            layer_memory = memory[index] if memory else None
+            earlier = state[index] if state else None
             scale = None if self.score_scale is None else partial(self.score_scale, index)
-            contexts.append(
-                AttentionContext(mask, rotation, layer_memory, layer_method, number, scale)
-            )
+            contexts.append(AttentionContext(mask, rotation, earlier, layer_method, number, scale))
         return contexts
 
     def _is_dropped(self) -> bool:
@@ -342,19 +345,6 @@ class AlibiDecoder(TransformerDecoder):
             and self.decoder_layerdrop > 0
             and torch.rand(()).item() <= self.decoder_layerdrop
         )
-
-    @staticmethod
-    def _remember(length: int, inputs: list[Tensor], memory) -> list[Tensor]:
-        """Copy the last ``length`` inputs of each layer, detached, to free longer tensors.
-
-        Args:
-            length: number of states to remember.
-            inputs: (T, B, C) inputs of each layer.
-            memory: (M, B, C) states remembered before, or None.
-        """
-        if memory:
-            inputs = [torch.cat(pair) for pair in zip(memory, inputs)]
-        return [x[-length:].detach().clone() for x in inputs]
 
     def max_positions(self) -> int:
         """Unbounded: only ``--tokens-per-sample`` limits the length."""
@@ -379,6 +369,19 @@ def log_by_layer(flag: str, values: Sequence[str | int]) -> None:
         logger.info("%s by layer: %s", flag, ", ".join(map(str, values)))
 
 
+def last_inputs(length: int, inputs: list[Tensor], state: State | None) -> State:
+    """Copy the last ``length`` inputs of each layer, detached, to free longer tensors.
+
+    Args:
+        length: number of inputs to keep.
+        inputs: (T, B, C) inputs of each layer.
+        state: state of the window before, or None.
+    """
+    if state:
+        inputs = [torch.cat(pair) for pair in zip(state, inputs)]
+    return [x[-length:].detach().clone() for x in inputs]
+
+
 def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
     """Return a mask, (B, S), that is True at left padding; None if there is none.
 
@@ -400,7 +403,7 @@ def hidden_padding(real: Tensor, training: bool = False) -> Tensor | None:
 def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, AttentionContext]:
     """Return the input and context of a layer that computes only the last positions.
 
-    Earlier positions become memory, which provides keys and values; their queries, output
+    The other positions become earlier inputs, which provide keys and values; their queries, output
     projections and feed-forward activations are not computed.
 
     Args:
@@ -412,9 +415,8 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
     x = x[-last:]  # (last, B, C)
     if earlier.shape[0] == 0:
         return x, context
-    memory = earlier
-    if context.memory is not None:
-        memory = torch.cat([context.memory, earlier])
+    if context.earlier is not None:
+        earlier = torch.cat([context.earlier, earlier])
     mask = replace(context.mask, queries=last)
     rotation = None if context.rotation is None else rotation_of_last(context.rotation)
-    return x, replace(context, mask=mask, rotation=rotation, memory=memory)
+    return x, replace(context, mask=mask, rotation=rotation, earlier=earlier)

@@ -55,15 +55,15 @@ class AlibiLanguageModel(FairseqLanguageModel):
         Args:
             src_tokens: (B, T) token IDs.
             segment: position of these tokens in a longer text
-                (:class:`alibi_fairseq.tasks.segment_memory.Segment`). It provides the states of the
-                previous segment and stores the states of this one. Without it the model is
+                (:class:`alibi_fairseq.tasks.segment_memory.Segment`). It provides the state of the
+                previous segment and stores the state of this one. Without it the model is
                 stateless.
         """
-        if segment is None or self.decoder.embed_positions.memory_length == 0:
+        if segment is None:
             return self.decoder(src_tokens, **kwargs)
         segment = segment.of(self)
-        scores, extra = self.decoder(src_tokens, memory=segment.past(), **kwargs)
-        segment.leave(extra["memory"])
+        scores, extra = self.decoder(src_tokens, state=segment.past(), **kwargs)
+        segment.leave(extra["state"])
         return scores, extra
 
     @classmethod

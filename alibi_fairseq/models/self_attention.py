@@ -1,7 +1,7 @@
 """Self-attention with fairseq's parameter names and cache, computed by this package's backends.
 
 Shapes: T new tokens, B batch, C model width, H query heads, G key and value heads, D head size,
-M remembered states, S = M or cached + T, F features of a token.
+M earlier inputs, S = M or cached + T, F features of a token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class AttentionContext:
     Attributes:
         mask: the future mask with the position method's bias.
         rotation: rotates queries and keys, or None.
-        memory: (M, B, C) past states that precede the new tokens, or None.
+        earlier: (M, B, C) inputs of the layer before the new tokens, which only provide keys and
+            values, or None.
         method: position method of the layer, for features of the tokens; None: there are none.
         number: index of the layer among those with this method.
         scale: scales the queries (B, H, T, D) by the number of keys they see, or None.
@@ -46,7 +47,7 @@ class AttentionContext:
 
     mask: FutureMask
     rotation: Rotation | None = None
-    memory: Tensor | None = None
+    earlier: Tensor | None = None
     method: PositionMethod | None = None
     number: int = 0
     scale: Callable[[Tensor, FutureMask], Tensor] | None = None
@@ -104,7 +105,7 @@ class SelfAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from the new tokens to themselves and to cached or remembered ones.
+        """Attend from the new tokens to themselves and to cached or earlier ones.
 
         Args:
             query: (T, B, C). ``key`` and ``value`` are the same tensor in self-attention and are
@@ -117,8 +118,8 @@ class SelfAttention(MultiheadAttention):
         context = attn_mask
         assert context is not None, "the decoder passes a context to every layer"
         source = query
-        if context.memory is not None:
-            source = torch.cat([context.memory, query])  # (M + T, B, C)
+        if context.earlier is not None:
+            source = torch.cat([context.earlier, query])  # (M + T, B, C)
         q = self.q_norm(self._split_heads(self.q_proj(query)))  # (B, H, T, D)
         k = self.k_norm(self._split_heads(self.k_proj(source)))  # (B, G, M + T, D)
         v = self._split_heads(self.v_proj(source))
@@ -210,7 +211,7 @@ class SelfAttention(MultiheadAttention):
 def appended(cached: Tensor, new: Tensor) -> Tensor:
     """Concatenate (B, G, S, D) and (B, G, T, D) as ``torch.cat([cached, new], dim=2)``.
 
-    The memory of ``cached`` is used where it has room: a new token does not copy earlier tokens.
+    The buffer of ``cached`` is used where it has room: a new token does not copy earlier tokens.
 
     The result is a part of a larger buffer that remembers how far it is filled. Only the part that
     reaches so far is extended in place: two continuations of the same tokens never share what

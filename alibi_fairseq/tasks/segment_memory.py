@@ -14,8 +14,8 @@ from torch import Tensor, distributed, nn
 
 logger = logging.getLogger(__name__)
 
-#: The inputs of every layer, (M, B, C) each.
-States = list[Tensor]
+#: What the decoder hands from one segment to the next.
+State = list[Tensor]
 
 
 class SegmentMemory:
@@ -30,10 +30,10 @@ class SegmentMemory:
     """
 
     def __init__(self):
-        self.kept: dict[int, States] = {}
+        self.kept: dict[int, State] = {}
         self._model: nn.Module | None = None
         self._others: dict[nn.Module, SegmentMemory] = {}
-        self._gathered: tuple[int, dict[int, States]] | None = None
+        self._gathered: tuple[int, dict[int, State]] | None = None
 
     def of(self, model: nn.Module) -> SegmentMemory:
         """Return the memory of one model of an ensemble."""
@@ -88,14 +88,16 @@ class Segment:
         """Return this position with the memory of one model of an ensemble."""
         return Segment(self.number, self.memory.of(model))
 
-    def past(self) -> States | None:
-        """Return the states of the previous segment, or None."""
+    def past(self) -> State | None:
+        """Return the state of the previous segment, or None."""
         return self.memory.kept.get(self.number - 1)
 
-    def leave(self, states: States) -> None:
-        """Store the states of this segment."""
+    def leave(self, state: State | None) -> None:
+        """Store the state of this segment, which is None for a method without a memory."""
+        if state is None:
+            return
         past = self.past()
-        self.memory.kept = {self.number: states}
+        self.memory.kept = {self.number: state}
         if past is not None:
             self.memory.kept[self.number - 1] = past
 
@@ -110,5 +112,5 @@ def rank() -> int:
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
-def to_cpu(states: States) -> States:
-    return [state.detach().cpu() for state in states]
+def to_cpu(state: State) -> State:
+    return [inputs.detach().cpu() for inputs in state]

@@ -110,10 +110,10 @@ def test_logn_changes_nothing_with_memory_of_training():
     for parameter in plain.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     logn.load_state_dict(plain.state_dict())
-    memory = plain.decoder(random_tokens(2, 32))[1]["memory"]
+    state = plain.decoder(random_tokens(2, 32))[1]["state"]
     tokens = random_tokens(2, 33)
-    unscaled = plain.decoder(tokens, memory=memory)[0]
-    scaled = logn.decoder(tokens, memory=memory)[0]
+    unscaled = plain.decoder(tokens, state=state)[0]
+    scaled = logn.decoder(tokens, state=state)[0]
     assert torch.equal(scaled[:, :32], unscaled[:, :32])
     assert (scaled - unscaled)[:, 32].abs().max() > 1e-6
 

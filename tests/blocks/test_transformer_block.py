@@ -52,15 +52,15 @@ def same_blocks(decoder, options: BlockOptions) -> list[TransformerBlock]:
     return blocks
 
 
-def run(decoder, blocks, tokens, caches=None, memory=None, start=0, **mask_options):
+def run(decoder, blocks, tokens, caches=None, state=None, start=0, **mask_options):
     """Return the output of all blocks after the final norm, (B, T, C), and the caches."""
     x = decoder.embed_scale * decoder.embed_tokens(tokens)
     x = embed_positions(decoder.embed_positions, x, start)
     new_caches = []
     for index, block in enumerate(blocks):
         cache = caches[index] if caches else None
-        states = memory[index].transpose(0, 1) if memory else None  # (B, M, C)
-        x, cache = block(x, cache, states, **mask_options)
+        earlier = state[index].transpose(0, 1) if state else None  # (B, M, C)
+        x, cache = block(x, cache, earlier, **mask_options)
         new_caches.append(cache)
     return decoder.layer_norm(x), new_caches
 
@@ -107,10 +107,10 @@ def test_every_method_equals_decoder(method, block, scaling):
 def test_memory_equals_decoder(block):
     flags, options = BLOCKS[block]
     decoder = random_decoder("transformer_xl", f"{flags} --mem-len 12", sequential=True)
-    memory = decoder(random_tokens(2, 20))[1]["memory"]
+    state = decoder(random_tokens(2, 20))[1]["state"]
     tokens = random_tokens(2, 9)
-    expected, _ = decoder.extract_features(tokens, memory=memory)
-    output, _ = run(decoder, same_blocks(decoder, options), tokens, memory=memory)
+    expected, _ = decoder.extract_features(tokens, state=state)
+    output, _ = run(decoder, same_blocks(decoder, options), tokens, state=state)
     torch.testing.assert_close(output, expected, rtol=0, atol=2e-5)
 
 

@@ -118,6 +118,7 @@ def test_windows_match_fairseq(tokens, length, stride):
     stream = np.arange(4, 4 + tokens)
     inputs = np.concatenate([[2], stream[:-1]])  # 2 is fairseq's end of sentence
     windows = []
-    for start, scored, stop in plan_windows(tokens, length, stride):
-        windows.append((inputs[start:stop].tolist(), stream[scored:stop].tolist()))
+    for window in plan_windows(tokens, length, stride):
+        scored = stream[window.first_scored : window.stop].tolist()
+        windows.append((inputs[window.start : window.stop].tolist(), scored))
     assert windows == fairseq_windows(tokens, length, stride)

@@ -140,9 +140,9 @@ def test_last_features_with_memory_match_full_pass():
     for parameter in model.decoder.embed_positions.parameters():
         parameter.data.mul_(20)  # so that a wrong distance is visible
     _, extra = model.decoder(random_tokens(2, 7))
-    memory = extra["memory"]
+    state = extra["state"]
     tokens = random_tokens(2, 12)
-    expected, _ = model.decoder.extract_features(tokens, memory=memory)
+    expected, _ = model.decoder.extract_features(tokens, state=state)
     for last in (1, 4):
-        features, _ = model.decoder.extract_features(tokens, memory=memory, last=last)
+        features, _ = model.decoder.extract_features(tokens, state=state, last=last)
         torch.testing.assert_close(features, expected[:, -last:], rtol=1e-5, atol=1e-5)

@@ -64,13 +64,13 @@ def test_values_and_gradients_match_paper_terms(heads, memory_length, backend, m
     method = model.decoder.embed_positions
     attention.backend = backend
     x = torch.randn(LENGTH, BATCH, 8 * heads, dtype=torch.float64, requires_grad=True)
-    memory = torch.randn(memory_length, BATCH, 8 * heads, dtype=torch.float64)
+    earlier = torch.randn(memory_length, BATCH, 8 * heads, dtype=torch.float64)
     keys = memory_length + LENGTH
     mask = FutureMask(method.bias(1, keys), LENGTH, keys)
     output, _ = attention(
-        x, attn_mask=AttentionContext(mask, memory=memory), need_weights=backend == "eager"
+        x, attn_mask=AttentionContext(mask, earlier=earlier), need_weights=backend == "eager"
     )
-    expected = naive_attention(attention, method, 1, x, memory)
+    expected = naive_attention(attention, method, 1, x, earlier)
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-6)  # fp32 sinusoids
 
     inputs = [x, *attention.parameters(), method.u, method.v, method.layers[1].weight]
@@ -83,10 +83,10 @@ def test_context_grows_by_one_memory_per_layer():
     model = xl_model("--mem-len", "5")
 
     def last_scores(tokens):
-        memory = None
+        state = None
         for segment in tokens.split(1, dim=1):
-            scores, extra = model.decoder(segment, memory=memory)
-            memory = extra["memory"]
+            scores, extra = model.decoder(segment, state=state)
+            state = extra["state"]
         return scores
 
     tokens = random_tokens(1, 30)
@@ -100,9 +100,9 @@ def test_context_grows_by_one_memory_per_layer():
 
 def test_memory_has_fixed_storage_and_no_gradient():
     _, extra = xl_model("--mem-len", "3").decoder(random_tokens(2, 50))
-    for states in extra["memory"]:
-        assert not states.requires_grad
-        assert states.untyped_storage().nbytes() == states.numel() * states.element_size()
+    for inputs in extra["state"]:
+        assert not inputs.requires_grad
+        assert inputs.untyped_storage().nbytes() == inputs.numel() * inputs.element_size()
 
 
 @torch.no_grad()
@@ -120,8 +120,8 @@ def test_bias_is_computed_per_query_block(monkeypatch):
 
 
 def test_unusable_memory_is_rejected():
-    memory = [torch.zeros(4, 1, 64)] * 2
-    with pytest.raises(ValueError, match="A memory needs a position method with one"):
-        small_model("alibi").decoder(random_tokens(1, 8), memory=memory)
+    state = [torch.zeros(4, 1, 64)] * 2
+    with pytest.raises(ValueError, match="A state needs a position method with a memory"):
+        small_model("alibi").decoder(random_tokens(1, 8), state=state)
     with pytest.raises(ValueError, match="and no cached keys"):
-        xl_model("--mem-len", "4").decoder(random_tokens(1, 8), memory=memory, incremental_state={})
+        xl_model("--mem-len", "4").decoder(random_tokens(1, 8), state=state, incremental_state={})

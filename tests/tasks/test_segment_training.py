@@ -27,12 +27,12 @@ def memories(monkeypatch):
     passes = []
     extract_features = AlibiDecoder.extract_features
 
-    def record_memory(self, tokens, *args, memory=None, **kwargs):
-        remembered = memory[0].shape[0] if memory else 0
+    def record_state(self, tokens, *args, state=None, **kwargs):
+        remembered = state[0].shape[0] if state else 0
         passes.append((self.training, remembered))
-        return extract_features(self, tokens, *args, memory=memory, **kwargs)
+        return extract_features(self, tokens, *args, state=state, **kwargs)
 
-    monkeypatch.setattr(AlibiDecoder, "extract_features", record_memory)
+    monkeypatch.setattr(AlibiDecoder, "extract_features", record_state)
     return passes
 
 
