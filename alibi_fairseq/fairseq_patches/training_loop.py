@@ -10,7 +10,8 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
 from ..training import progress, save_dir, shutdown
-from ..training.training_record import record_training
+from ..training.hooks import TrainingHooks
+from ..training.training_record import start_record
 from . import distributed, patch_method, startup
 from .resumed_training import skip_finished_training, warn_of_mixed_precision
 from .safe_loading import replace_eval_in_fairseq
@@ -53,7 +54,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
         torch.distributed.barrier()
     extra_state, epochs = load_checkpoint(cfg, trainer, **keywords)
     warn_of_mixed_precision(trainer)
-    record_training(trainer, extra_state)
-    shutdown.save_and_stop_on_request(trainer, epochs)
+    record = start_record(trainer, extra_state)
+    TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record)
     skip_finished_training(trainer, epochs)
     return extra_state, epochs

@@ -30,7 +30,7 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 
 from ..errors import EXIT_CODE_FILE, STOP_SIGNALS, STOPPED_EARLY, leave_terminal
-from .progress import is_finished, note_update
+from .progress import is_finished
 
 logger = logging.getLogger(__name__)
 
@@ -103,41 +103,17 @@ def listening() -> Iterator[TrainingStopHandler]:
         _current = outer
 
 
-def save_and_stop_on_request(trainer, epochs) -> None:
-    """Make SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C end the trainer's loop after the current update.
+def start_stop_handler() -> TrainingStopHandler:
+    """Return the stop request of a training that is about to start in this process.
 
-    The first update is also noted for :func:`.progress.updates_expected`.
-
-    Args:
-        trainer: fairseq's trainer, whose methods are replaced.
-        epochs: fairseq's iterator over the batches of the epoch to train next.
+    SIGTERM, SIGHUP, SIGUSR1, and Ctrl-C then end its loop after the current update.
     """
     global _current
     if _current.training:  # a second training in this process
         _current = TrainingStopHandler()
-    request = _current
-    request.listen()  # a process that torch.multiprocessing.spawn started does not listen yet
-    request.training = True
-    update = trainer.train_step
-    updates_before = trainer.get_num_updates()
-    get_iterator = trainer.get_train_iterator
-    current_epochs = epochs
-
-    def get_train_iterator(*arguments, **keywords):
-        nonlocal current_epochs
-        current_epochs = get_iterator(*arguments, **keywords)
-        return current_epochs
-
-    def train_step(samples, raise_oom=False):
-        output = update(samples, raise_oom)
-        if trainer.get_num_updates() > updates_before:
-            note_update()
-        if stop_requested(request, trainer):
-            stop_after_this_update(request, trainer, current_epochs)
-        return output
-
-    trainer.train_step = train_step
-    trainer.get_train_iterator = get_train_iterator
+    _current.listen()  # a process that torch.multiprocessing.spawn started does not listen yet
+    _current.training = True
+    return _current
 
 
 def stop_requested(request: TrainingStopHandler, trainer) -> bool:

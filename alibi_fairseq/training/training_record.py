@@ -16,7 +16,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import torch
-from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
 from ..errors import UserInputError
@@ -175,8 +174,19 @@ class TrainingRecord:
         )
         return None
 
+    def extra_state(self) -> dict:
+        """Return what a checkpoint saves: the record, and how the model is trained."""
+        saved = {STATE_KEY: self.state()}
+        if self.series is not None:
+            saved[SERIES_KEY] = series_json(self.series)
+        return saved
+
+    def saved(self) -> None:
+        """Note the end of a save."""
+        self.last = time.perf_counter()
+
     def state(self) -> dict:
-        """Return the state to save in a checkpoint."""
+        """Return the state of the record, from which a resumed training continues it."""
         self._count_time()
         validations = [record.model_dump(exclude_defaults=True) for record in self.validations]
         return {
@@ -258,72 +268,18 @@ def precision_of(common, device: torch.device) -> str:
     return "fp32"
 
 
-def _tokens_of(update: MetersDict, sample_size: float) -> int:
-    """Return the tokens of an update in all processes.
+def start_record(trainer, extra_state: dict | None) -> TrainingRecord | None:
+    """Return the record of a training that starts or resumes; None if it trains no language model.
 
     Args:
-        update: what fairseq logged during the update. It calls the tokens words per batch (wpb).
-        sample_size: counts if the criterion does not log tokens. With ``--sentence-avg``, it is the
-            number of sequences.
-    """
-    if "wpb" in update:
-        return int(update["wpb"].avg)
-    return int(sample_size)
-
-
-def record_training(trainer, extra_state: dict | None) -> None:
-    """Record a training of a language model from its first update on.
-
-    Args:
-        trainer: fairseq's trainer, whose methods are replaced.
+        trainer: fairseq's trainer before its first update.
         extra_state: of the checkpoint that the trainer has loaded; None without one.
     """
-    task = trainer.task
-    if not hasattr(trainer.cfg.task, "tokens_per_sample") or not hasattr(task, "source_dictionary"):
-        return
+    has_length = hasattr(trainer.cfg.task, "tokens_per_sample")
+    if not has_length or not hasattr(trainer.task, "source_dictionary"):
+        return None
     resumed = trainer.get_num_updates() > 0  # and not fine-tuned from another run's checkpoint
     state = (extra_state or {}).get(STATE_KEY) if resumed else None
-    measurements = TrainingRecord(trainer, state)
-    measurements.set_series((extra_state or {}).get(SERIES_KEY) if resumed else None)
-    update = trainer.train_step
-    save = trainer.save_checkpoint
-    valid_iterator = trainer.get_valid_iterator
-    post_validate = getattr(task, "post_validate", None)
-
-    updates_recorded = trainer.get_num_updates()
-
-    def train_step(samples, raise_oom=False):
-        nonlocal updates_recorded
-        with metrics.aggregate() as logged:
-            output = update(samples, raise_oom)
-        measurements.note_memory(logged)
-        updates = trainer.get_num_updates()
-        # After an overflow with --amp, fairseq's train_step calls this function for another try.
-        is_new = updates > updates_recorded
-        if is_new and output is not None:  # not out of memory
-            measurements.updated(_tokens_of(logged, output["sample_size"]))
-        updates_recorded = updates
-        return output
-
-    def get_valid_iterator(subset, *arguments, **keywords):
-        measurements.subset = subset
-        return valid_iterator(subset, *arguments, **keywords)
-
-    def after_validation(model, stats, meters):
-        loss = meters.get("nll_loss") or meters["loss"]  # in bits, and weighted by tokens
-        measurements.validated(float(loss.avg), int(loss.count))
-        if post_validate is not None:
-            post_validate(model, stats, meters)
-
-    def save_checkpoint(filename, state):
-        state = state | {STATE_KEY: measurements.state()}
-        if measurements.series is not None:
-            state[SERIES_KEY] = series_json(measurements.series)
-        path = save(filename, state)
-        measurements.last = time.perf_counter()
-        return path
-
-    trainer.train_step = train_step
-    trainer.save_checkpoint = save_checkpoint
-    trainer.get_valid_iterator = get_valid_iterator
-    task.post_validate = after_validation
+    record = TrainingRecord(trainer, state)
+    record.set_series((extra_state or {}).get(SERIES_KEY) if resumed else None)
+    return record

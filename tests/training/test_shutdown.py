@@ -15,6 +15,7 @@ from fairseq_runs import run_train, same_training_state, write_corpus
 from alibi_fairseq.errors import EXIT_CODE_FILE, STOP_SIGNALS, UserInputError
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.training import shutdown
+from alibi_fairseq.training.hooks import TrainingHooks
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 
@@ -88,11 +89,15 @@ def started(train_step=None) -> SimpleNamespace:
     trainer = SimpleNamespace(
         train_step=train_step,
         get_train_iterator=None,
+        get_valid_iterator=None,
+        save_checkpoint=None,
+        task=SimpleNamespace(),
         data_parallel_world_size=1,
         get_num_updates=lambda: 0,
         cfg=SimpleNamespace(optimization=limits),
     )
-    shutdown.save_and_stop_on_request(trainer, SimpleNamespace(next_epoch_idx=1))
+    epochs = SimpleNamespace(next_epoch_idx=1)
+    TrainingHooks(trainer, epochs, shutdown.start_stop_handler(), record=None)
     return trainer
 
 

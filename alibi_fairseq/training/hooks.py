@@ -1,0 +1,101 @@
+"""Hooks of a training: all that this package adds to fairseq's training loop.
+
+The loop calls the trainer's methods for each update, epoch, validation, and checkpoint. One object
+replaces these methods, so the order of what happens around a call is written in one place.
+"""
+
+from __future__ import annotations
+
+from fairseq.logging import metrics
+from fairseq.logging.meters import MetersDict
+
+from .progress import note_update
+from .shutdown import TrainingStopHandler, stop_after_this_update, stop_requested
+from .training_record import TrainingRecord
+
+
+class TrainingHooks:
+    """Replacements for methods of a trainer and its task.
+
+    Args:
+        trainer: fairseq's trainer before its first update.
+        epochs: fairseq's iterator over the batches of the epoch to train next.
+        stop: the stop request of this process.
+        record: record of the training; None if it trains no language model.
+    """
+
+    def __init__(self, trainer, epochs, stop: TrainingStopHandler, record: TrainingRecord | None):
+        self.trainer = trainer
+        self.epochs = epochs
+        self.stop = stop
+        self.record = record
+        self.updates = trainer.get_num_updates()
+        self._train_step = trainer.train_step
+        self._get_train_iterator = trainer.get_train_iterator
+        self._get_valid_iterator = trainer.get_valid_iterator
+        self._save_checkpoint = trainer.save_checkpoint
+        self._post_validate = getattr(trainer.task, "post_validate", None)
+        trainer.train_step = self.train_step
+        trainer.get_train_iterator = self.get_train_iterator
+        trainer.get_valid_iterator = self.get_valid_iterator
+        trainer.save_checkpoint = self.save_checkpoint
+        trainer.task.post_validate = self.post_validate
+
+    def train_step(self, samples, raise_oom=False):
+        """Make an update, record it, and stop the loop if a signal has asked for it.
+
+        After an overflow with ``--amp``, fairseq calls this method once more inside the first call.
+        """
+        with metrics.aggregate() as logged:
+            output = self._train_step(samples, raise_oom)
+        updates = self.trainer.get_num_updates()
+        if self.record is not None:
+            self.record.note_memory(logged)
+            if updates > self.updates and output is not None:  # not out of memory
+                self.record.updated(update_tokens(logged, output["sample_size"]))
+        if updates > self.updates:
+            note_update()
+        self.updates = updates
+        if stop_requested(self.stop, self.trainer):
+            stop_after_this_update(self.stop, self.trainer, self.epochs)
+        return output
+
+    def get_train_iterator(self, *arguments, **keywords):
+        """Return the batches of an epoch, and note which epoch is next."""
+        self.epochs = self._get_train_iterator(*arguments, **keywords)
+        return self.epochs
+
+    def get_valid_iterator(self, subset, *arguments, **keywords):
+        """Return the batches of a split, and note that it is validated next."""
+        if self.record is not None:
+            self.record.subset = subset
+        return self._get_valid_iterator(subset, *arguments, **keywords)
+
+    def post_validate(self, model, stats, meters) -> None:
+        """Record a validation, then do what the task does after one."""
+        if self.record is not None:
+            loss = meters.get("nll_loss") or meters["loss"]  # in bits, and weighted by tokens
+            self.record.validated(float(loss.avg), int(loss.count))
+        if self._post_validate is not None:
+            self._post_validate(model, stats, meters)
+
+    def save_checkpoint(self, filename, extra_state):
+        """Save a checkpoint with the record so far."""
+        if self.record is None:
+            return self._save_checkpoint(filename, extra_state)
+        path = self._save_checkpoint(filename, extra_state | self.record.extra_state())
+        self.record.saved()
+        return path
+
+
+def update_tokens(logged: MetersDict, sample_size: float) -> int:
+    """Return the tokens of an update in all processes.
+
+    Args:
+        logged: what fairseq logged during the update. It calls the tokens words per batch (wpb).
+        sample_size: counts if the criterion does not log tokens. With ``--sentence-avg``, it is the
+            number of sequences.
+    """
+    if "wpb" in logged:
+        return int(logged["wpb"].avg)
+    return int(sample_size)
