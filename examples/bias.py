@@ -21,7 +21,7 @@ config = PositionConfig(embed_dim=512, num_heads=HEADS, num_layers=1, train_leng
 figure, panels = plt.subplots(1, 4, figsize=(12, 3), layout="constrained")
 distance = torch.arange(DISTANCES)
 for axes, name in zip(panels, ("alibi", "t5", "kerple", "sandwich")):
-    bias = build_position_method(name, config).bias(layer=0, keys=DISTANCES)
+    bias = build_position_method(name, config).bias(layer=0, num_keys=DISTANCES)
     for head, values in enumerate(bias.at(distance).detach()):  # (H, distances)
         axes.plot(distance, values, color=plt.cm.viridis(head / HEADS))
     axes.set(title=name, xlabel="distance in tokens")

@@ -29,7 +29,7 @@ for _ in range(2):
 config = PositionConfig(64, num_heads=8, num_layers=2, train_length=128)
 positions = build_position_method("alibi", config)
 x = torch.randn(4, 128, 64)
-mask = FutureMask(positions.bias(0, keys=128), queries=128, keys=128)
+mask = FutureMask(positions.bias(0, num_keys=128), num_queries=128, num_keys=128)
 for layer in layers:
     x = layer(x, mask)
 print(f"{len(layers)} layers with ALiBi: output {tuple(x.shape)}, standard deviation {x.std():.2f}")

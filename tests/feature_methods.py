@@ -61,10 +61,10 @@ class SelectiveRotation(PositionMethod):
 class MixedDistanceBias(FeatureBias):
     """Bias −slope·distance·(u_i + w_j), with u of the query and w of the key in (0, 1)."""
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        queries = torch.arange(first, first + q.shape[2])
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
+        queries = torch.arange(first_position, first_position + q.shape[2])
         distance = queries[:, None] - torch.arange(k.shape[2])
-        of_queries = self.of_queries(q, first)[..., 0]  # (B, H, n)
+        of_queries = self.of_queries(q, first_position)[..., 0]  # (B, H, n)
         of_keys = self.of_keys(k)[..., 1]  # (B, H, K)
         strength = of_queries[..., None] + of_keys[..., None, :]
         return -slopes_of(q.shape[1]) * distance * strength

@@ -51,15 +51,15 @@ def attend(
     return BACKENDS[name].attend(q, k, v, mask, dropout_p), None
 
 
-def repeat_heads(x: Tensor, heads: int) -> Tensor:
+def repeat_heads(x: Tensor, num_heads: int) -> Tensor:
     """Repeat each key or value head, (B, G, S, D), for its query heads, (B, H, S, D).
 
     If G does not divide H, x is returned unchanged.
     """
     groups = x.shape[1]
-    if groups == heads or heads % groups:
+    if groups == num_heads or num_heads % groups:
         return x
-    return x.repeat_interleave(heads // groups, dim=1)
+    return x.repeat_interleave(num_heads // groups, dim=1)
 
 
 __all__ = [

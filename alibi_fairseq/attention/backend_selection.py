@@ -128,25 +128,25 @@ def _select_automatically(
 def _preferences(q: Tensor, mask: FutureMask, dropout_p: float) -> tuple[str, ...]:
     """Return the backends to try for one call, fastest first; ``sdpa`` computes any call."""
     on_cpu = q.device.type == "cpu"
-    queries = q.shape[2]
+    num_queries = q.shape[2]
     if isinstance(mask.bias, GateBias):
-        return ("fold",) if queries > 1 else ()
+        return ("fold",) if num_queries > 1 else ()
     if not is_linear(mask.bias):
         # Neither FlexAttention nor SDPA's causal kernel needs a mask in memory.
         causal = mask.bias is None and not mask.window and mask.document_start is None
         return ("sdpa",) if causal or on_cpu else ("flex", "sdpa")
     if on_cpu:
         return _linear_bias_preferences_on_cpu(q, mask)
-    if queries == 1:
+    if num_queries == 1:
         return ("flash", "sdpa")
-    if queries >= MIN_QUERIES_TO_SKIP_ON_GPU:
+    if num_queries >= MIN_QUERIES_TO_SKIP_ON_GPU:
         return ("skipping", "flash", "flex", "fold")
     return ("flash", "flex", "fold")
 
 
 def _linear_bias_preferences_on_cpu(q: Tensor, mask: FutureMask) -> tuple[str, ...]:
-    queries, head_dim = q.shape[-2:]
-    if queries < MIN_QUERIES_TO_SKIP:
+    num_queries, head_dim = q.shape[-2:]
+    if num_queries < MIN_QUERIES_TO_SKIP:
         return ()
     training = q.requires_grad and torch.is_grad_enabled()
     if training:
@@ -159,10 +159,10 @@ def _linear_bias_preferences_on_cpu(q: Tensor, mask: FutureMask) -> tuple[str, .
         max_fractions = MAX_FRACTION_ON_ONE_THREAD
     assert is_linear(mask.bias)  # see _preferences()
     slopes = mask.bias.slopes(torch.device("cpu")).tolist()
-    fraction = typical_fraction(slopes, queries, mask.keys)
+    fraction = typical_fraction(slopes, num_queries, mask.num_keys)
     if fraction <= threshold_for(max_fractions, head_dim):
         return ("skipping", "fold")
-    if mask.keys >= threshold_for(min_keys, head_dim):
+    if mask.num_keys >= threshold_for(min_keys, head_dim):
         return ("fold",)
     return ()
 

@@ -161,11 +161,11 @@ def room_for_scores(pairs: slice, block: Block, workspace: Tensor) -> tuple[Tens
     Returns:
         All scores (G, n, K), and the scores of the keys at the queries' own positions, (G, n, n).
     """
-    count = length_of(pairs)
-    n = length_of(block.queries)
-    keys = length_of(block.keys)
-    scores = workspace.as_strided((count, n, keys), (n * keys, keys, 1))
-    return scores, scores[:, :, keys - n :]
+    count = slice_length(pairs)
+    n = slice_length(block.queries)
+    num_keys = slice_length(block.keys)
+    scores = workspace.as_strided((count, n, num_keys), (n * num_keys, num_keys, 1))
+    return scores, scores[:, :, num_keys - n :]
 
 
 class Group(NamedTuple):
@@ -186,21 +186,21 @@ class Block(NamedTuple):
     @property
     def scores(self) -> int:
         """Number of scores of one pair."""
-        return length_of(self.queries) * length_of(self.keys)
+        return slice_length(self.queries) * slice_length(self.keys)
 
 
-def group_heads(windows: Tensor, rise: Tensor, order: list[int], keys: int) -> list[Group]:
+def group_heads(windows: Tensor, rise: Tensor, order: list[int], num_keys: int) -> list[Group]:
     """Group heads with the same window, in the given order of heads.
 
     Args:
         windows, rise: (H,) of the certificate, the largest over the sequences.
         order: heads by increasing window.
-        keys: S.
+        num_keys: S.
     """
     groups: list[Group] = []
     columns = torch.stack([windows, rise])[:, order].T.tolist()
     for head, (exact_window, head_rise) in enumerate(columns):
-        window = min(keys, math.ceil(exact_window / 64) * 64)
+        window = min(num_keys, math.ceil(exact_window / 64) * 64)
         # Written so that NaN counts as too large.
         subtract_max = not head_rise < LARGEST_EXPONENT
         first = head
@@ -217,14 +217,14 @@ class Operands:
     """Queries and keys of one call, heads first and extra features appended."""
 
     def __init__(self, q: Tensor, k: Tensor, slopes: Tensor, reference: Tensor, order: list[int]):
-        self.batch, heads, self.queries, head_dim = q.shape
-        self.keys = k.shape[2]
+        self.batch, heads, self.num_queries, head_dim = q.shape
+        self.num_keys = k.shape[2]
         self.dtype = reference.dtype
         self.order = order if order != list(range(heads)) else None  # None: nothing to sort
         slope = self._sorted(slopes.to(self.dtype), 0)[:, None, None]  # (H, 1, 1)
         self.q = self.heads_first(q, 2, 1)  # (H, B, T, 2 + D + 1)
         self.q[..., 0] = slope
-        local = torch.arange(self.queries, dtype=self.dtype) % BLOCK - BLOCK // 2
+        local = torch.arange(self.num_queries, dtype=self.dtype) % BLOCK - BLOCK // 2
         self.q[..., 1] = -slope * local
         self.q[..., 2:-1] *= head_dim**-0.5
         self.q[..., -1] = -reference
@@ -265,19 +265,19 @@ class Operands:
         ``workspace`` is (2, N), where N is at least the number of scores of the block.
         """
         shares = self._shares(groups)
-        longest = min(max(group.window for group in groups) + BLOCK, self.keys)
+        longest = min(max(group.window for group in groups) + BLOCK, self.num_keys)
         largest = max(WORKSPACE, BLOCK * longest)
         workspaces = self.q.new_empty(len(shares), 2, largest)
-        line = torch.arange(-self.keys, BLOCK, dtype=self.dtype) - BLOCK // 2
+        line = torch.arange(-self.num_keys, BLOCK, dtype=self.dtype) - BLOCK // 2
         tasks = []
         for share, workspace in zip(shares, workspaces, strict=True):
             steps: list[Callable] = []
             for group, first, last in share:
                 for block in self.blocks(group):
-                    n = length_of(block.queries)
-                    count = length_of(block.keys)
+                    n = slice_length(block.queries)
+                    count = slice_length(block.keys)
                     positions = self.k_pairs[first:last, block.keys, 0]  # (G, K)
-                    of_block = line[self.keys + n - count : self.keys + n]
+                    of_block = line[self.num_keys + n - count : self.num_keys + n]
                     steps.append(functools.partial(positions.copy_, of_block))
                     step = max(1, WORKSPACE // block.scores)
                     for pair in range(first, last, step):
@@ -307,14 +307,14 @@ class Operands:
 
     def blocks(self, group: Group) -> Iterator[Block]:
         """Yield all blocks of a group."""
-        offset = self.keys - self.queries
-        for start in range(0, self.queries, BLOCK):
-            stop = min(start + BLOCK, self.queries)
+        offset = self.num_keys - self.num_queries
+        for start in range(0, self.num_queries, BLOCK):
+            stop = min(start + BLOCK, self.num_queries)
             first_key = max(0, offset + start - group.window)
             yield Block(slice(start, stop), slice(first_key, offset + stop))
 
 
-def length_of(span: slice) -> int:
+def slice_length(span: slice) -> int:
     """Return the number of items of a slice with explicit bounds."""
     return span.stop - span.start
 

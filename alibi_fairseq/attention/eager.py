@@ -26,20 +26,20 @@ QUERY_BLOCK = 256
 MAX_BLOCK_SCORES = 2**21
 
 
-def query_blocks(queries: int, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
+def query_blocks(num_queries: int, offset: int, size: int) -> Iterator[tuple[int, int, int]]:
     """Yield (first query, one past the last query, keys visible to the last query) per block.
 
     Args:
-        queries: T.
+        num_queries: T.
         offset: number of keys before the first query, S − T.
         size: queries per block.
     """
-    for start in range(0, queries, size):
-        stop = min(start + size, queries)
+    for start in range(0, num_queries, size):
+        stop = min(start + size, num_queries)
         yield start, stop, offset + stop
 
 
-def bounded_block(q: Tensor, keys: int) -> int:
+def bounded_block(q: Tensor, num_keys: int) -> int:
     """Return the queries per block for which all scores fit in ``MAX_BLOCK_SCORES``.
 
     The result is a power of two, at least 16, and depends only on shapes: attention dropout is
@@ -47,25 +47,25 @@ def bounded_block(q: Tensor, keys: int) -> int:
 
     Args:
         q: (B, H, T, D) queries.
-        keys: S.
+        num_keys: S.
     """
     size = QUERY_BLOCK
     batch, heads = q.shape[:2]
-    while size > 16 and size * keys * batch * heads > MAX_BLOCK_SCORES:
+    while size > 16 and size * num_keys * batch * heads > MAX_BLOCK_SCORES:
         size //= 2
     return size
 
 
 def attend_block(
-    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, start: int, dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, first_query: int, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
     """Attend from one block of queries.
 
     Args:
-        q: (B, H, n, D) queries number ``start … start + n - 1``.
+        q: (B, H, n, D) consecutive queries.
         k, v: (B, H, K, D) keys and values up to the last of these queries.
         mask: the mask of all queries.
-        start: number of the first query.
+        first_query: index of the first of these queries.
         dropout_p: probability of dropping a weight.
 
     Returns:
@@ -74,7 +74,7 @@ def attend_block(
     precise = torch.promote_types(q.dtype, torch.float32)
     scaled = q.to(precise) * q.shape[-1] ** -0.5
     scores = scaled @ k.to(precise).transpose(2, 3)  # (B, H, n, K)
-    weights = torch.softmax(scores + mask.block(q, k, start, precise), dim=-1)
+    weights = torch.softmax(scores + mask.block(q, k, first_query, precise), dim=-1)
     dropped = dropout(weights, dropout_p, training=dropout_p > 0)
     output = dropped @ v.to(precise)  # (B, H, n, D)
     return output.to(v.dtype), weights
@@ -89,12 +89,12 @@ def attend_recomputing(
     passes is O(T·D). With the same random state the output (B, H, T, D) equals that of ``eager``.
     """
 
-    def attend_from(q_block: Tensor, k_block: Tensor, v_block: Tensor, start: int) -> Tensor:
-        output, _ = attend_block(q_block, k_block, v_block, mask, start, dropout_p)
+    def attend_from(q_block: Tensor, k_block: Tensor, v_block: Tensor, first_query: int) -> Tensor:
+        output, _ = attend_block(q_block, k_block, v_block, mask, first_query, dropout_p)
         return output
 
     outputs = []
-    size = bounded_block(q, mask.keys)
+    size = bounded_block(q, mask.num_keys)
     for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):
         block = (q[:, :, start:stop], k[:, :, :visible], v[:, :, :visible], start)
         if torch.is_grad_enabled():
@@ -125,12 +125,12 @@ def attend_with_weights(
     """
     outputs = []
     weights = []
-    size = bounded_block(q, mask.keys)
+    size = bounded_block(q, mask.num_keys)
     for start, stop, visible in query_blocks(q.shape[2], mask.offset, size):
         q_block = q[:, :, start:stop]  # (B, H, n, D)
         k_block = k[:, :, :visible]  # (B, H, K, D)
         v_block = v[:, :, :visible]
         output, block_weights = attend_block(q_block, k_block, v_block, mask, start, dropout_p)
         outputs.append(output)
-        weights.append(pad(block_weights, (0, mask.keys - visible)))  # (B, H, n, S)
+        weights.append(pad(block_weights, (0, mask.num_keys - visible)))  # (B, H, n, S)
     return torch.cat(outputs, dim=2), torch.cat(weights, dim=2)

@@ -84,12 +84,12 @@ def attend_within(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, windows: Tens
     return torch.cat(outputs, dim=1)  # (B, H, T, D)
 
 
-def group_heads(windows: list[float], keys: int) -> list[tuple[int, int, int]]:
+def group_heads(windows: list[float], num_keys: int) -> list[tuple[int, int, int]]:
     """Group neighboring heads with similar windows, for one call of the kernel each.
 
     Args:
         windows: window of each head.
-        keys: S.
+        num_keys: S.
 
     Returns:
         (first head, one past the last, window) per group. A window of −1 means no limit.
@@ -103,10 +103,10 @@ def group_heads(windows: list[float], keys: int) -> list[tuple[int, int, int]]:
             shortest = min(window, shortest)
             longest = max(window, longest)
         else:
-            groups.append((first, head, longest if longest < keys else -1))
+            groups.append((first, head, longest if longest < num_keys else -1))
             first = head
             shortest = longest = window
-    groups.append((first, len(windows), longest if longest < keys else -1))
+    groups.append((first, len(windows), longest if longest < num_keys else -1))
     return groups
 
 

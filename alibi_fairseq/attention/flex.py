@@ -77,9 +77,9 @@ def compile_failure(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, trained: 
     kind = (
         *(q.device, q.dtype, q.shape[1], q.shape[3], q.shape[0] == 1, trained),
         *(type(mask.bias), mask.window > 0, mask.document_start is not None),
-        *(mask.offset > 0, mask.queries == 1, mask.queries <= BLOCK),
-        *(mask.queries % BLOCK == 0, mask.keys % BLOCK == 0),
-        (*q.shape, mask.keys) if has_own_kernel(q, k) else None,
+        *(mask.offset > 0, mask.num_queries == 1, mask.num_queries <= BLOCK),
+        *(mask.num_queries % BLOCK == 0, mask.num_keys % BLOCK == 0),
+        (*q.shape, mask.num_keys) if has_own_kernel(q, k) else None,
     )
     if kind not in _compile_failures:
         q, k, v = (x.detach().clone().requires_grad_(trained) for x in (q, k, v))
@@ -164,7 +164,7 @@ def _score_modification(mask: FutureMask, device: torch.device) -> Callable | No
 
         return linear
     assert isinstance(mask.bias, RelativeBias)  # see unsupported_reason()
-    table = mask.bias.at(torch.arange(mask.keys, device=device))  # (H, S)
+    table = mask.bias.at(torch.arange(mask.num_keys, device=device))  # (H, S)
     torch._dynamo.mark_static(table, 0)
 
     def relative(score, batch, head, query, key):
@@ -205,10 +205,10 @@ def causal_blocks(
     """
     from torch.nn.attention.flex_attention import BlockMask
 
-    keys = mask.keys
+    num_keys = mask.num_keys
     offset = mask.offset
-    rows = -(-mask.queries // BLOCK)  # rounded up
-    columns = torch.arange(-(-keys // BLOCK), device=device)  # (C,)
+    rows = -(-mask.num_queries // BLOCK)  # rounded up
+    columns = torch.arange(-(-num_keys // BLOCK), device=device)  # (C,)
     first = offset + torch.arange(rows, device=device) * BLOCK  # (R,) position of the first query
 
     # The first block of keys that a block of queries attends to.
@@ -224,7 +224,7 @@ def causal_blocks(
         query_document_start = mask.document_start[:, offset:].contiguous()  # (B, T)
         start = torch.maximum(start, query_document_start[:, None, ::BLOCK] // BLOCK)  # (B, 1, R)
 
-    end = (first + BLOCK).clamp(max=keys).sub(1) // BLOCK + 1  # (R,) one past the last block
+    end = (first + BLOCK).clamp(max=num_keys).sub(1) // BLOCK + 1  # (R,) one past the last block
     # Blocks from start up to here have no masked key. With a window or documents any block may.
     partial = start
     if not mask.window and query_document_start is None:
@@ -248,7 +248,7 @@ def causal_blocks(
         full_index,
         BLOCK_SIZE=BLOCK,
         mask_mod=_visibility(mask, query_document_start, device),
-        seq_lengths=(mask.queries, keys),
+        seq_lengths=(mask.num_queries, num_keys),
     )
 
 

@@ -61,7 +61,7 @@ def kernel_options(mask: FutureMask, dtype: torch.dtype, has_table: bool) -> dic
     options: dict[str, bool | int] = {
         "ROWS_GUARANTEED_SAFE": is_triangle,
         "BLOCKS_ARE_CONTIGUOUS": is_triangle,
-        "IS_DIVISIBLE": mask.queries % BLOCK == 0 and mask.keys % BLOCK == 0,
+        "IS_DIVISIBLE": mask.num_queries % BLOCK == 0 and mask.num_keys % BLOCK == 0,
     }
     if has_table and dtype != torch.float32:
         # With the default of three stages, reading a table exceeds a Hopper GPU's shared memory.

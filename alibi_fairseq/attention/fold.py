@@ -92,9 +92,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: FutureMask, dropout_p: float) 
     from torch.nn.attention.bias import causal_lower_right
 
     # On the CPU PyTorch allocates the causal mask when there are more keys than queries.
-    block_size = QUERY_BLOCK if q.device.type == "cpu" else mask.queries
+    block_size = QUERY_BLOCK if q.device.type == "cpu" else mask.num_queries
     outputs = []
-    for start, stop, visible in query_blocks(mask.queries, mask.offset, block_size):
+    for start, stop, visible in query_blocks(mask.num_queries, mask.offset, block_size):
         output = scaled_dot_product_attention(
             q[:, :, start:stop],
             k[:, :, :visible],
@@ -130,7 +130,7 @@ def extra_dimensions(
     Returns:
         (H, T, E) for the queries and (H, S, E) for the keys.
     """
-    positions = torch.arange(mask.keys, device=slopes.device).double()  # (S,)
+    positions = torch.arange(mask.num_keys, device=slopes.device).double()  # (S,)
     query_positions = positions[mask.offset :]  # (T,)
     fine = positions % RADIX
     coarse = positions - fine
@@ -152,7 +152,7 @@ def extra_dimensions(
         stacked = torch.stack(expanded, dim=-1)  # (H, length, 2 · SLOPE_PARTS)
         return pad(stacked, (0, EXTRA - len(features))).to(dtype)
 
-    return stack_features(for_queries, mask.queries), stack_features(for_keys, mask.keys)
+    return stack_features(for_queries, mask.num_queries), stack_features(for_keys, mask.num_keys)
 
 
 def gate_dimensions(

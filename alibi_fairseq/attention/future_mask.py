@@ -58,12 +58,12 @@ def once_per_mask(function: Callable[..., Result]) -> Callable[..., Result]:
 class FutureMask:
     """Causal mask with a score bias.
 
-    Query t is at position ``offset + t``, where ``offset = keys - queries`` is the number of keys
-    before the first query. Key s is at position s.
+    Query t is at position ``offset + t``, where ``offset = num_keys - num_queries`` is the number
+    of keys before the first query. Key s is at position s.
 
     Args:
         bias: score bias of the position method, or None.
-        queries, keys: T and S ≥ T.
+        num_queries, num_keys: T and S ≥ T.
         key_padding: (B, S) bool, True at padding that would otherwise be visible to a real query. A
             padding query still attends to itself, so no row is empty and softmax stays finite.
         window: each query attends to its own key and the ``window - 1`` before it; 0: unlimited.
@@ -74,8 +74,8 @@ class FutureMask:
     """
 
     bias: ScoreBias | None
-    queries: int
-    keys: int
+    num_queries: int
+    num_keys: int
     key_padding: Tensor | None = None
     window: int = 0
     document_start: Tensor | None = None
@@ -85,8 +85,8 @@ class FutureMask:
     _results: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self):
-        self.offset = self.keys - self.queries
-        if self.window >= self.keys:
+        self.offset = self.num_keys - self.num_queries
+        if self.window >= self.num_keys:
             self.window = 0
 
     @property
@@ -105,14 +105,14 @@ class FutureMask:
         mask._results = self._results
         return mask
 
-    def first_key(self, start: int) -> int:
-        """Return the first key visible to query ``start`` or a later one, in any sequence."""
+    def first_key(self, first_query: int) -> int:
+        """Return the first key visible to a query or a later one, in any sequence."""
         first = 0
         if self.window:
-            first = max(0, self.offset + start + 1 - self.window)
+            first = max(0, self.offset + first_query + 1 - self.window)
         if self.document_start is None:
             return first
-        return max(first, self._document_starts()[start])
+        return max(first, self._document_starts()[first_query])
 
     @once_per_mask
     def _document_starts(self) -> list[int]:
@@ -127,7 +127,7 @@ class FutureMask:
         Returns:
             (B or 1, T) int64, ≥ 0.
         """
-        real = torch.ones(1, self.keys, dtype=torch.bool, device=device)
+        real = torch.ones(1, self.num_keys, dtype=torch.bool, device=device)
         if self.key_padding is not None:
             real = ~self.key_padding
         elif self.document_start is not None:
@@ -135,29 +135,30 @@ class FutureMask:
         positions = token_positions(real, self.document_start)  # (B or 1, S)
         return positions[:, self.offset :].clamp(min=0)
 
-    def block(self, q: Tensor, k: Tensor, start: int, dtype: torch.dtype) -> Tensor:
+    def block(self, q: Tensor, k: Tensor, first_query: int, dtype: torch.dtype) -> Tensor:
         """Return the term to add to the scaled scores of consecutive queries.
 
         Args:
-            q: (B, H, n, D) queries number ``start … start + n - 1``.
-            k: (B, H, K, D) keys up to the last of these queries, K = offset + start + n.
-            start: number of the first query.
+            q: (B, H, n, D) consecutive queries.
+            k: (B, H, K, D) keys up to the last of these queries, K = offset + first_query + n.
+            first_query: index of the first of these queries, 0 … T - 1; its position is ``offset``
+                more.
             dtype: floating type of the result.
 
         Returns:
             Tensor that broadcasts to (B, H, n, K); −inf where a key is masked.
         """
         n = q.shape[2]
-        visible = self.offset + start + n  # K
+        visible = self.offset + first_query + n  # K
         if self.bias is None or isinstance(self.bias, RelativeBias):
             mask = self._relative(n, visible, q.device, dtype)
         else:
             distance = self._distance(n, visible, q.device)  # (n, K)
             if isinstance(self.bias, QueryPositionBias):
-                query_positions = self.query_positions(q.device)[:, start : start + n]
+                query_positions = self.query_positions(q.device)[:, first_query : first_query + n]
                 bias = self.bias.at(query_positions, distance.clamp(min=0))
             else:
-                bias = self.bias.block(q, k, self.offset + start)
+                bias = self.bias.block(q, k, self.offset + first_query)
             mask = bias.masked_fill(distance < 0, -torch.inf).to(dtype)
             if self.window:
                 mask = mask.masked_fill(distance >= self.window, -torch.inf)
@@ -180,9 +181,9 @@ class FutureMask:
             return self._band(n, visible, device).to(dtype)
         band = self._bands.get((device, dtype))
         if band is None or band.shape[2] < n:
-            band = self._band(n, self.keys, device).to(dtype)
+            band = self._band(n, self.num_keys, device).to(dtype)
             self._bands[device, dtype] = band
-        return band[:, :, band.shape[2] - n :, self.keys - visible :]
+        return band[:, :, band.shape[2] - n :, self.num_keys - visible :]
 
     def _band(self, n: int, visible: int, device: torch.device) -> Tensor:
         """Lay out one number per distance for n queries, (1, H or 1, n, K).

@@ -40,7 +40,6 @@ class ScoreScale(nn.Module):
 
     Args:
         kind: ``logn`` or ``ssmax``.
-        heads, layers: numbers of heads and of layers.
         train_length: tokens per training sample.
         windows: attention window of each layer in training, 0 where there is no limit; empty if no
             layer has one.
@@ -50,8 +49,8 @@ class ScoreScale(nn.Module):
     def __init__(
         self,
         kind: str,
-        heads: int,
-        layers: int,
+        num_heads: int,
+        num_layers: int,
         train_length: int,
         windows: Sequence[int] = (),
         num_earlier: int = 0,
@@ -60,7 +59,7 @@ class ScoreScale(nn.Module):
         self.kind = kind
         length = max(2, train_length)
         longest = num_earlier + length
-        windows = windows or [0] * layers
+        windows = windows or [0] * num_layers
         # At least 2, since ln 1 is 0.
         most_keys = [max(2, min(window or longest, longest)) for window in windows]
         self.log_lengths = [math.log(most) for most in most_keys]  # ln L of each layer
@@ -69,7 +68,7 @@ class ScoreScale(nn.Module):
             self.layers = nn.ModuleList()
             for most in most_keys:
                 initial = 1 / mean_log(num_earlier, length, most)
-                self.layers.append(nn.ParameterDict({"s": torch.full((heads,), initial)}))
+                self.layers.append(nn.ParameterDict({"s": torch.full((num_heads,), initial)}))
 
     def forward(self, layer: int, q: Tensor, mask: FutureMask) -> Tensor:
         """Return the scaled queries of one layer.
@@ -103,8 +102,8 @@ def mean_log(num_earlier: int, length: int, most: int) -> float:
         most: largest number n of keys that a query sees.
     """
 
-    def total(queries: int) -> float:  # sum of ln n of the first queries in a text
-        unlimited = math.lgamma(min(queries, most) + 1)  # sum of ln n over n = 1, 2, …
-        return unlimited + max(0, queries - most) * math.log(most)
+    def total(num_queries: int) -> float:  # sum of ln n of the first queries in a text
+        unlimited = math.lgamma(min(num_queries, most) + 1)  # sum of ln n over n = 1, 2, …
+        return unlimited + max(0, num_queries - most) * math.log(most)
 
     return (total(num_earlier + length) - total(num_earlier)) / length

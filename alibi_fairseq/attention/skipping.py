@@ -103,13 +103,13 @@ def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
     negligible = torch.finfo(q.dtype).eps / 8
     q = q.to(precise)
     k = k.to(precise)
-    queries = q.shape[2]
-    keys = k.shape[2]
+    num_queries = q.shape[2]
+    num_keys = k.shape[2]
     head_dim = q.shape[3]
     scale = head_dim**-0.5
 
     center = k.mean(dim=2, keepdim=True)  # (B, H, 1, D)
-    own_key = k[:, :, keys - queries :]  # (B, H, T, D)
+    own_key = k[:, :, num_keys - num_queries :]  # (B, H, T, D)
     own = (q * own_key).sum(-1) * scale  # (B, H, T)
     own_centered = own - (q @ center.transpose(2, 3)).squeeze(-1) * scale
     largest_key = (k - center).norm(dim=-1).amax(dim=-1, keepdim=True)  # (B, H, 1)
@@ -123,7 +123,7 @@ def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
     tail = -torch.log(-torch.expm1(-slopes))  # ln Σ_d e^(−m·d)
     windows = torch.ceil((rise + tail - math.log(negligible)) / slopes)  # infinite for a slope of 0
     # NaN (overflow in the norms) compares false, which disables skipping.
-    windows = torch.where(windows < keys, windows, keys)
+    windows = torch.where(windows < num_keys, windows, num_keys)
     return Certificate(own, rise, windows)
 
 
@@ -132,19 +132,19 @@ def certify(q: Tensor, k: Tensor, slopes: Tensor) -> Certificate:
 TYPICAL_WINDOW = 37.0
 
 
-def typical_fraction(slopes: list[float], queries: int, keys: int) -> float:
+def typical_fraction(slopes: list[float], num_queries: int, num_keys: int) -> float:
     """Estimate the fraction of the scores that is left when a trained model skips keys.
 
     Args:
         slopes: slope of each head.
-        queries, keys: T and S.
+        num_queries, num_keys: T and S.
     """
-    first = keys - queries + 1  # keys visible to the first query
-    visible = queries * (first + keys) / 2
+    first = num_keys - num_queries + 1  # keys visible to the first query
+    visible = num_queries * (first + num_keys) / 2
     fraction = 0.0
     for slope in slopes:
-        window = min(keys, TYPICAL_WINDOW / slope) if slope > 0 else keys
+        window = min(num_keys, TYPICAL_WINDOW / slope) if slope > 0 else num_keys
         growing = max(0.0, window - first)  # queries that see fewer keys than the window
-        computed = growing * (first + window) / 2 + (queries - growing) * window
+        computed = growing * (first + window) / 2 + (num_queries - growing) * window
         fraction += min(1.0, computed / visible) / len(slopes)
     return fraction

@@ -38,7 +38,7 @@ from ..results.model import BATCH_OPTIONS, OPTIONS_OF_A_SESSION, Model
 from ..results.results_file import TrainingFile
 from ..results.series import STATE_KEY as SERIES_KEY
 from ..results.series import Series, read_series
-from .config import dtype_of
+from .config import find_dtype
 from .scoring import Scorer
 
 logger = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ def load_checkpoint(
     check_ties(state["model"], model, path)
     history = state.get("optimizer_history") or [{}]
     updates = int(history[-1].get("num_updates", 0))
-    model = model.to(device=device, dtype=dtype_of(precision)).eval()
+    model = model.to(device=device, dtype=find_dtype(precision)).eval()
     width = safe_getattr(cfg.model, "decoder_embed_dim", 512)
     inner = safe_getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
     if safe_getattr(cfg.model, "ffn", "mlp") == "swiglu":
@@ -273,7 +273,7 @@ def load_checkpoint(
         shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),
         # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
         # before and after its activation.
-        bytes_per_input=(10 * width + 2 * inner) * dtype_of(precision).itemsize,
+        bytes_per_input=(10 * width + 2 * inner) * find_dtype(precision).itemsize,
         series=_series_of(state, training, path),
     )
 

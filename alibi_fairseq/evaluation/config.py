@@ -44,7 +44,7 @@ COMPUTATION = "computation"
 _BOUNDARIES_HELP = "; ".join(f"{name}: {rule}" for name, rule in DOCUMENT_BOUNDARIES.items())
 
 
-def dtype_of(precision: str) -> torch.dtype:
+def find_dtype(precision: str) -> torch.dtype:
     """Return the type of weights and activations with a name of :data:`PRECISIONS`."""
     import torch
 

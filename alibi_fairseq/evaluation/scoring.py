@@ -46,7 +46,7 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 
 
 @torch.no_grad()
-def losses_of(
+def score_batches(
     score: Scorer, stream: SplitTensors, batches: list[list[Window]]
 ) -> Iterator[tuple[list[Window], Tensor]]:
     """Yield each batch and the (B, S) float64 losses of its windows in nats.
@@ -104,7 +104,7 @@ def sum_losses(
     for span in spans:
         edges += [span.first, span.stop]
     sums: list[list[float]] = [[] for _ in spans]
-    for batch, losses in losses_of(score, stream, batches):
+    for batch, losses in score_batches(score, stream, batches):
         # By window, span, and bucket. The edges of other windows cut such a part, too.
         parts: dict[tuple[Window, int, int], tuple[int, int, float]] = {}
         for begin, end in pairwise(_cut_columns(batch, edges, loss_by_position)):

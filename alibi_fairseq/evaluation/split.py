@@ -60,7 +60,7 @@ class Split:
             self.name,
         )
 
-    def text_size_of(self, spans: Sequence[Span]) -> TextSize:
+    def scored_text_size(self, spans: Sequence[Span]) -> TextSize:
         """Return words and bytes of the scored tokens, as far as the pieces show them."""
         scored = np.concatenate([np.arange(first, stop) for _, first, stop in spans])
         if len(scored) == len(self.tokens):

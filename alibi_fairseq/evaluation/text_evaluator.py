@@ -20,18 +20,18 @@ from .config import SweepConfig
 from .evaluator import Evaluator
 from .loss_by_position import LossByPosition
 from .option_types import find_device
-from .scoring import PeakMemory, Scorer, SplitTensors, losses_of, sum_losses
+from .scoring import PeakMemory, Scorer, SplitTensors, score_batches, sum_losses
 from .split import find_document_starts, load_dictionary, load_split
 from .text_size import TextSize
 from .windows import (
     Span,
     Window,
-    context_of,
     make_batches,
+    measure_context,
     plan_key,
     plan_windows,
+    select_spans,
     share_start,
-    spans_of,
 )
 
 
@@ -45,7 +45,7 @@ class EvaluatedSplit(Protocol):
     def tensors(self, stride: int, device: torch.device) -> SplitTensors:
         """Return inputs and targets on a device, for windows that score ``stride`` tokens."""
 
-    def text_size_of(self, spans: Sequence[Span]) -> TextSize:
+    def scored_text_size(self, spans: Sequence[Span]) -> TextSize:
         """Return the words and bytes of the scored tokens, None where unknown."""
 
 
@@ -90,7 +90,7 @@ class TextEvaluator(Evaluator):
         self._spans: dict[str, list[Span]] = {}
         self._unigram_bits: dict[str, float] = {}
         for name, split in splits.items():
-            self._spans[name] = spans_of(
+            self._spans[name] = select_spans(
                 len(split.tokens), starts[name], config.score_from, config.score_to
             )
             self._unigram_bits[name] = unigram_entropy(split.tokens)
@@ -155,7 +155,7 @@ class TextEvaluator(Evaluator):
         parts = self._parts(case["subset"], in_order=model.memory_length > 0)
         windows = plan_windows(len(split.tokens), length, stride, parts, model.memory_length)
         longest_window = max(window.length for window in windows)
-        min_context, mean_context = context_of(windows)
+        min_context, mean_context = measure_context(windows)
         repeated = find_same_windows(case, earlier, parts)
         if repeated is not None:
             progress(self.num_inputs(case))
@@ -175,7 +175,7 @@ class TextEvaluator(Evaluator):
         tokens = [span.stop - span.first for span in spans]
         has_documents = self._config.per_document is not None
         speed = round(sum(tokens) / seconds, 1)
-        measured = loss_measures(nats, tokens, split.text_size_of(spans), has_documents)
+        measured = loss_measures(nats, tokens, split.scored_text_size(spans), has_documents)
         if not model.attends_within_documents:  # else, the context is not that of the window
             measured.update(loss_by_position.fields())
             # Windows in order also score tokens outside the range, in contexts that do not count.
@@ -285,9 +285,9 @@ def speed_of_single_windows(
     num_timed = min(8, 1 + len(windows) // 20)
     timed = windows[:num_timed]
     single_windows = [[window] for window in timed]
-    list(losses_of(score, tensors, single_windows[:1]))  # list() runs the generator to its end
+    list(score_batches(score, tensors, single_windows[:1]))  # list() runs the generator to its end
     began = time.perf_counter()
-    list(losses_of(score, tensors, single_windows))
+    list(score_batches(score, tensors, single_windows))
     seconds = time.perf_counter() - began
     num_tokens = sum(window.num_scored for window in timed)
     return round(num_tokens / seconds, 1)

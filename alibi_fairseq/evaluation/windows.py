@@ -62,15 +62,15 @@ class Span(NamedTuple):
     stop: int
 
 
-def spans_of(
-    tokens: int, starts: Sequence[int], score_from: int | None, score_to: int | None
+def select_spans(
+    num_tokens: int, starts: Sequence[int], score_from: int | None, score_to: int | None
 ) -> list[Span]:
     """Return the scored tokens of each document. They do not depend on length and stride.
 
     If L ≤ ``score_from``, the start of a document shortens the context of no scored token.
 
     Args:
-        tokens: number of tokens of the stream.
+        num_tokens: length of the stream.
         starts: positions where a document begins, increasing from 0.
         score_from: number of tokens at the start of each document that are not scored; None for 0.
         score_to: number of tokens at the start of each document after which none is scored, or None
@@ -80,7 +80,7 @@ def spans_of(
         UserInputError: no token is scored.
     """
     skipped = score_from or 0
-    ends = [*starts[1:], tokens]
+    ends = [*starts[1:], num_tokens]
     spans = []
     for begin, end in zip(starts, ends, strict=True):
         stop = end
@@ -110,7 +110,7 @@ def check_window(length: int, stride: int) -> None:
 
 
 def plan_windows(
-    tokens: int,
+    num_tokens: int,
     length: int,
     stride: int,
     spans: Sequence[Span] | None = None,
@@ -119,7 +119,7 @@ def plan_windows(
     """Plan windows that score each selected token exactly once.
 
     Args:
-        tokens: number of tokens of the stream.
+        num_tokens: length of the stream.
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
         spans: documents with the tokens to score; None for one document, with all tokens. No window
@@ -130,7 +130,7 @@ def plan_windows(
     check_window(length, stride)
     unscored = length - stride
     windows = []
-    for begin, first, end in spans or [Span(0, 0, tokens)]:
+    for begin, first, end in spans or [Span(0, 0, num_tokens)]:
         for first_scored in range(first, end, stride):
             start = max(begin, first_scored - unscored)
             stop = min(first_scored + stride, end)
@@ -177,21 +177,21 @@ def share_start(windows: list[Window]) -> list[Window]:
     return merged
 
 
-def context_of(windows: Iterable[Window]) -> tuple[int, float]:
+def measure_context(windows: Iterable[Window]) -> tuple[int, float]:
     """Return the minimum and mean context over all scored tokens.
 
     The context of a token is the number of inputs that its prediction sees, including its own.
     """
     smallest_contexts = []
     total = 0
-    tokens = 0
+    num_tokens = 0
     for window in windows:
         smallest = window.first_context
         largest = smallest + window.num_scored - 1
         smallest_contexts.append(smallest)
         total += (smallest + largest) * window.num_scored // 2
-        tokens += window.num_scored
-    return min(smallest_contexts), total / tokens
+        num_tokens += window.num_scored
+    return min(smallest_contexts), total / num_tokens
 
 
 def make_batches(windows: list[Window], size: int) -> list[list[Window]]:

@@ -79,7 +79,7 @@ class TextFile:
             torch.from_numpy(inputs).to(device), torch.from_numpy(self.tokens).to(device), self.name
         )
 
-    def text_size_of(self, spans: Sequence[Span]) -> TextSize:
+    def scored_text_size(self, spans: Sequence[Span]) -> TextSize:
         """Return the words and bytes of the scored tokens, or None for both if they are not known.
 
         They are not known if the file has an unknown token. It stands for any text, so its loss is

@@ -18,7 +18,7 @@ from transformers.utils import TRANSFORMERS_DYNAMIC_MODULE_NAME
 
 from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
-from ..evaluation.config import dtype_of
+from ..evaluation.config import find_dtype
 from ..evaluation.scoring import Scorer
 from ..positions.spec import MethodSpec
 from ..results.model import Model
@@ -124,7 +124,7 @@ def load_transformers_model(
     Raises:
         UserInputError: the weights do not match, or the model is not a causal language model.
     """
-    dtype = dtype_of(precision)
+    dtype = find_dtype(precision)
     model = folder.load_model(dtype, device)
     config = model.config.get_text_config()
     rotation_states = RotationStates(model)

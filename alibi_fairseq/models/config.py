@@ -21,7 +21,7 @@ from ..blocks.normalization import EPS
 from ..positions import METHODS, is_plugin_method, method_options, methods_with, plain_type
 
 
-def with_options_of(config: type, methods: Iterable[str]) -> type:
+def with_method_options(config: type, methods: Iterable[str]) -> type:
     """Return a subclass of a dataclass that also has the options of position methods.
 
     Options that it already has, such as options that a method inherits from another, are not added.
@@ -42,7 +42,7 @@ def with_options_of(config: type, methods: Iterable[str]) -> type:
 
 #: Position methods of this package. Plugins may have registered others.
 OWN_METHODS = [method for method in METHODS if not is_plugin_method(method)]
-_ConfigWithMethods: Any = with_options_of(TransformerLanguageModelConfig, OWN_METHODS)
+_ConfigWithMethods: Any = with_method_options(TransformerLanguageModelConfig, OWN_METHODS)
 
 
 @dataclass

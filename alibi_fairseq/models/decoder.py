@@ -28,7 +28,7 @@ from ..positions import (
     PositionConfig,
     build_position_method,
     layer_windows,
-    rotation_of_last,
+    rotate_last_queries,
     token_positions,
 )
 from .output_projection import OutputProjection, parse_excluded_symbols
@@ -417,6 +417,6 @@ def only_last(x: Tensor, context: AttentionContext, last: int) -> tuple[Tensor, 
         return x, context
     if context.earlier is not None:
         earlier = torch.cat([context.earlier, earlier])
-    mask = replace(context.mask, queries=last)
-    rotation = None if context.rotation is None else rotation_of_last(context.rotation)
+    mask = replace(context.mask, num_queries=last)
+    rotation = None if context.rotation is None else rotate_last_queries(context.rotation)
     return x, replace(context, mask=mask, rotation=rotation, earlier=earlier)

@@ -16,7 +16,7 @@ from ..positions import (
     methods_with,
     on_registration,
 )
-from .config import with_options_of
+from .config import with_method_options
 from .language_model import AlibiLanguageModel
 
 #: Names of options that were added.
@@ -39,7 +39,7 @@ def add_options(method: str) -> None:
     _added.update(method_options(method))
     for name, model in MODEL_REGISTRY.items():
         if issubclass(model, AlibiLanguageModel):
-            config = with_options_of(model.config, [method])
+            config = with_method_options(model.config, [method])
             model.config = config
             setattr(model, "__dataclass", config)  # where fairseq looks it up
             MODEL_DATACLASS_REGISTRY[name] = config

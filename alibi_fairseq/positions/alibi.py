@@ -228,8 +228,8 @@ class Alibi(PositionMethod):
                     "one number per head."
                 )
 
-    def bias(self, layer: int, keys: int) -> ScoreBias:
-        bias = self._linear_bias(keys)
+    def bias(self, layer: int, num_keys: int) -> ScoreBias:
+        bias = self._linear_bias(num_keys)
         logarithmic = self.options.alibi_distance == "log"
         if logarithmic or self.options.alibi_clamp is not None:
             bias = BentBias(bias, logarithmic, self.options.alibi_clamp)
@@ -237,11 +237,11 @@ class Alibi(PositionMethod):
             return CappedBias(bias, self.options.alibi_cap)
         return bias
 
-    def _linear_bias(self, keys: int) -> RelativeBias:
-        """Return the bias that is proportional to the distance, for ``keys`` keys."""
+    def _linear_bias(self, num_keys: int) -> RelativeBias:
+        """Return the bias that is proportional to the distance, for ``num_keys`` keys."""
         divisor = self.options.alibi_scale
         if divisor is None:
-            divisor = max(1.0, keys / self.config.train_length)
+            divisor = max(1.0, num_keys / self.config.train_length)
         heads = self.config.num_heads
         bias_max = self.options.alibi_bias_max
         if self.log_slopes is None:

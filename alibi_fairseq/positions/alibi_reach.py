@@ -95,12 +95,12 @@ class CappedBias(ScoreBias):
 
     needs_grad = True  # of the queries and keys
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
         precise = torch.promote_types(q.dtype, torch.float32)
         scaled = q.to(precise) * q.shape[-1] ** -0.5
         scores = scaled @ k.to(precise).transpose(2, 3)  # (B, H, n, K)
         positions = torch.arange(k.shape[2], device=q.device)
-        query_positions = positions[first : first + q.shape[2]]
+        query_positions = positions[first_position : first_position + q.shape[2]]
         distance = (query_positions[:, None] - positions).clamp(min=0)  # (n, K)
         bias = self.inner.at(distance)  # (H, n, K)
         return self.cap * torch.tanh((scores + bias) / self.cap) - scores

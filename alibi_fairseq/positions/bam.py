@@ -53,5 +53,5 @@ class Bam(PositionMethod):
             for _ in range(config.num_layers)
         )
 
-    def bias(self, layer: int, keys: int) -> GeneralizedGaussianBias:
+    def bias(self, layer: int, num_keys: int) -> GeneralizedGaussianBias:
         return GeneralizedGaussianBias(self.layers[layer])

@@ -78,11 +78,11 @@ class ScoreBias:
 
     needs_grad: bool = False
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
         """Return the bias of consecutive queries and the first keys, without the causal mask.
 
         Args:
-            q: (B, H, n, D) queries at positions ``first … first + n - 1``.
+            q: (B, H, n, D) queries at consecutive positions from ``first_position`` on.
             k: (B, H, K, D) keys at positions ``0 … K - 1``, repeated for the heads that share one.
 
         Returns:
@@ -130,9 +130,10 @@ class FeatureBias(ScoreBias):
 
     needs_grad = True
 
-    def of_queries(self, q: Tensor, first: int) -> Tensor:
-        """Return the features of queries (B, H, n, D) from position ``first`` on."""
-        return self.features[:, :, first : first + q.shape[2]]  # (B, heads, n, F)
+    def of_queries(self, q: Tensor, first_position: int) -> Tensor:
+        """Return the features of queries (B, H, n, D) from a position on."""
+        stop = first_position + q.shape[2]
+        return self.features[:, :, first_position:stop]  # (B, heads, n, F)
 
     def of_keys(self, k: Tensor) -> Tensor:
         """Return the features of the first keys (B, H, K, D)."""
@@ -152,13 +153,13 @@ class GateBias(ScoreBias):
 
     needs_grad = True
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        stop = first + q.shape[2]
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
+        stop = first_position + q.shape[2]
         precise = torch.promote_types(q.dtype, torch.float32)
         # Relative to the last query, so that nearby keys get the precision of the type.
         reference = self.running_sums[..., stop - 1 : stop].detach()  # (B, H, 1)
         relative = (self.running_sums[..., : k.shape[2]] - reference).to(precise)  # (B, H, K)
-        return relative[..., first:stop, None] - relative[..., None, :]  # (B, H, n, K)
+        return relative[..., first_position:stop, None] - relative[..., None, :]  # (B, H, n, K)
 
 
 @dataclass(frozen=True)
@@ -218,11 +219,11 @@ class PositionMethod(nn.Module):
         """
         return None
 
-    def bias(self, layer: int, keys: int) -> ScoreBias | None:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias | None:
         """Return the score bias of one layer, or None.
 
-        Layers with equal biases share one mask, which is built once per forward pass with ``keys``
-        keys. A method with ``feature_bias`` does not override it.
+        Layers with equal biases share one mask, which is built once per forward pass for
+        ``num_keys`` keys. A method with ``feature_bias`` does not override it.
         """
         has_feature_bias = type(self).feature_bias is not PositionMethod.feature_bias
         return PendingBias() if has_feature_bias else None

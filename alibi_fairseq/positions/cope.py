@@ -40,11 +40,11 @@ class ContextualBias(ScoreBias):
 
     needs_grad = True
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
         precise = torch.promote_types(q.dtype, torch.float32)
         q = q.to(precise) * q.shape[-1] ** -0.5
         k = k.to(precise)
-        query_positions = torch.arange(first, first + q.shape[2], device=q.device)
+        query_positions = first_position + torch.arange(q.shape[2], device=q.device)
         future = torch.arange(k.shape[2], device=q.device) > query_positions[:, None]  # (n, K)
         gates = torch.sigmoid(q @ k.transpose(2, 3)).masked_fill(future, 0.0)  # (B, H, n, K)
         # Counted from the query backward, so that earlier keys do not affect the count of a key.
@@ -69,5 +69,5 @@ class Cope(PositionMethod):
             for _ in range(config.num_layers)
         )
 
-    def bias(self, layer: int, keys: int) -> ContextualBias:
+    def bias(self, layer: int, num_keys: int) -> ContextualBias:
         return ContextualBias(self.layers[layer])

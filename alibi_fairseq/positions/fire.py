@@ -72,7 +72,7 @@ class Fire(PositionMethod):
         # fairseq's pruning finds the parameters of a layer by the name "layers".
         self.layers = nn.ModuleList(Interpolation(config) for _ in range(config.num_layers))
 
-    def bias(self, layer: int, keys: int) -> InterpolatedBias:
+    def bias(self, layer: int, num_keys: int) -> InterpolatedBias:
         module = self.layers[layer]
         assert isinstance(module, Interpolation)
         return InterpolatedBias(module)

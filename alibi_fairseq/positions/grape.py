@@ -42,13 +42,14 @@ class GatedSlopesBias(ScoreBias):
 
     needs_grad = True
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
         of_queries = self._gates("query_vectors", q)[..., None]  # (B, H, n, 1)
         of_keys = self._gates("key_vectors", k)[..., None, :]  # (B, H, 1, K)
         strength = softplus(self.parameters.get_parameter("strength").to(of_keys.dtype))
         slopes = LinearBias(len(strength)).slopes(q.device) * strength  # (H,)
         positions = torch.arange(k.shape[2], device=q.device)
-        distance = positions[first : first + q.shape[2], None] - positions  # (n, K)
+        query_positions = positions[first_position : first_position + q.shape[2]]
+        distance = query_positions[:, None] - positions  # (n, K)
         return -slopes[:, None, None] * distance * (of_queries + of_keys)
 
     def _gates(self, name: str, x: Tensor) -> Tensor:
@@ -81,5 +82,5 @@ class GrapeAQK(PositionMethod):
         size = self.config.head_dim
         return torch.randn(self.config.num_heads, size) * size**-0.5
 
-    def bias(self, layer: int, keys: int) -> GatedSlopesBias:
+    def bias(self, layer: int, num_keys: int) -> GatedSlopesBias:
         return GatedSlopesBias(self.layers[layer])

@@ -44,14 +44,15 @@ class ProfileBias(FeatureBias):
 
     layer: nn.Module
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        mixing = self.of_queries(q, first)  # (B, H, n, PROFILES)
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
+        mixing = self.of_queries(q, first_position)  # (B, H, n, PROFILES)
         precise = torch.promote_types(mixing.dtype, torch.float32)
         profiles = self.layer.get_parameter("profiles").to(precise)
         by_distance = mixing.to(precise) @ profiles  # (B, H, n, E)
         extent = profiles.shape[1]
         positions = torch.arange(k.shape[2], device=q.device)
-        distance = positions[first : first + q.shape[2], None] - positions  # (n, K)
+        query_positions = positions[first_position : first_position + q.shape[2]]
+        distance = query_positions[:, None] - positions  # (n, K)
         index = distance.clamp(0, extent - 1).expand(*by_distance.shape[:2], -1, -1)
         bias = by_distance.gather(-1, index)  # (B, H, n, K)
         return bias.masked_fill((distance < 0) | (distance >= extent), 0.0)

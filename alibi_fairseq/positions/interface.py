@@ -34,7 +34,7 @@ from .token_features import (
     compute_features,
     feature_bias,
     rotate_by_features,
-    rotation_of_last,
+    rotate_last_queries,
 )
 
 __all__ = [
@@ -69,6 +69,6 @@ __all__ = [
     "plain_type",
     "register_position_method",
     "rotate_by_features",
-    "rotation_of_last",
+    "rotate_last_queries",
     "token_positions",
 ]

@@ -51,5 +51,5 @@ class Kerple(PositionMethod):
         self.log_p = nn.Parameter((2 * torch.rand(config.num_heads)).clamp(min=MIN_INITIAL).log())
         self.log_a = nn.Parameter(torch.rand(config.num_heads).clamp(min=MIN_INITIAL).log())
 
-    def bias(self, layer: int, keys: int) -> LogarithmicBias:
+    def bias(self, layer: int, num_keys: int) -> LogarithmicBias:
         return LogarithmicBias(self)

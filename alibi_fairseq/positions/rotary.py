@@ -111,15 +111,15 @@ class Rotary(PositionMethod):
         sin = angles.sin() * magnitude
         return lambda q, k: (apply_rotary(q, cos, sin), apply_rotary(k, cos, sin))
 
-    def frequencies(self, keys: int, device: torch.device) -> tuple[Tensor, float]:
-        """Return the frequencies, (r/2,), at ``keys`` tokens, and the magnitude of q and k."""
+    def frequencies(self, num_keys: int, device: torch.device) -> tuple[Tensor, float]:
+        """Return the frequencies, (r/2,), at ``num_keys`` tokens, and the magnitude of q and k."""
         base = self.options.rotary_base
         magnitude = 1.0
         if self.scaling is None:
             frequencies = pair_frequencies(self.features, device, base)
         else:
             frequencies, magnitude = scaled_frequencies(
-                self.scaling, keys, self.features, device, base
+                self.scaling, num_keys, self.features, device, base
             )
         if self.options.p_rope < 1:
             frequencies[int(self.options.p_rope * self.features // 2) :] = 0

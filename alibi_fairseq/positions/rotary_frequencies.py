@@ -50,9 +50,9 @@ def _inverse_frequencies(features: int, device: torch.device | None, base: float
 
 
 def scaled_frequencies(
-    scaling: RotaryScaling, keys: int, features: int, device: torch.device, base: float = BASE
+    scaling: RotaryScaling, num_keys: int, features: int, device: torch.device, base: float = BASE
 ) -> tuple[Tensor, float]:
-    """Return the frequencies for a text of ``keys`` tokens, and the factor of queries and keys.
+    """Return the frequencies for a text of ``num_keys`` tokens, and the factor of queries and keys.
 
     Args:
         scaling: scaling with its original length.
@@ -64,14 +64,14 @@ def scaled_frequencies(
     """
     length = scaling.original_length
     assert length is not None, "a rotary method knows the length"
-    factor = max(1.0, keys / length) if scaling.factor is None else scaling.factor
+    factor = max(1.0, num_keys / length) if scaling.factor is None else scaling.factor
     unscaled = pair_frequencies(features, device, base)
     if scaling.kind == "pi":
         return unscaled / factor, 1.0
     if scaling.kind == "ntk":
         return pair_frequencies(features, device, ntk_base(base, factor, features)), 1.0
     if scaling.kind == "longrope":
-        factors = scaling.long_factors if keys > length else scaling.short_factors
+        factors = scaling.long_factors if num_keys > length else scaling.short_factors
         magnitude = math.sqrt(1 + math.log(factor) / math.log(length))
         divisors = torch.tensor(factors, device=device)
         return 1.0 / (divisors * _inverse_frequencies(features, device, base)), magnitude

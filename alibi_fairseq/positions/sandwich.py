@@ -45,5 +45,5 @@ class SandwichBias(RelativeBias):
 class Sandwich(PositionMethod):
     """Sandwich, with one score bias shared by all layers."""
 
-    def bias(self, layer: int, keys: int) -> SandwichBias:
+    def bias(self, layer: int, num_keys: int) -> SandwichBias:
         return SandwichBias(self.config.num_heads)

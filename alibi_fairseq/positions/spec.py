@@ -232,9 +232,9 @@ class MethodSpec:
             options |= layer.options
         return options
 
-    def over(self, layers: int) -> list[LayerMethod]:
+    def over(self, num_layers: int) -> list[LayerMethod]:
         """Return the method of each layer of a model."""
-        return [self.layers[layer % len(self.layers)] for layer in range(layers)]
+        return [self.layers[layer % len(self.layers)] for layer in range(num_layers)]
 
     @property
     def notation(self) -> str:
@@ -322,22 +322,22 @@ def method_name(name: str) -> str:
     return METHOD_NAMES.get(name, name)
 
 
-def cycle_over_layers(flag: str, given: str, layers: int) -> list[str]:
+def cycle_over_layers(flag: str, given: str, num_layers: int) -> list[str]:
     """Return one value per layer from values separated by commas.
 
     Raises:
         UserInputError: if there are more values than layers.
     """
     values = [value.strip() for value in given.split(",")]
-    if len(values) > layers:
+    if len(values) > num_layers:
         raise UserInputError(
-            f"{flag} {given} names {len(values)} layers, but the model has {layers}. "
+            f"{flag} {given} names {len(values)} layers, but the model has {num_layers}. "
             "Drop some values."
         )
-    return [values[layer % len(values)] for layer in range(layers)]
+    return [values[layer % len(values)] for layer in range(num_layers)]
 
 
-def layer_windows(given: str | int, layers: int) -> list[int]:
+def layer_windows(given: str | int, num_layers: int) -> list[int]:
     """Return the attention window of each layer in tokens, 0 where there is no limit.
 
     Args:
@@ -346,7 +346,7 @@ def layer_windows(given: str | int, layers: int) -> list[int]:
     Raises:
         UserInputError: if one is not an integer of at least 0, or there are more than layers.
     """
-    windows = cycle_over_layers("--attention-window", str(given), layers)
+    windows = cycle_over_layers("--attention-window", str(given), num_layers)
     if not all(window.isdecimal() for window in windows):
         raise UserInputError(
             f"--attention-window must be a number of tokens of at least 0, or several separated by "

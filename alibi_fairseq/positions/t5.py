@@ -29,7 +29,7 @@ NUM_BUCKETS = 32
 MAX_DISTANCE = 128
 
 
-def bucket_of(distance: Tensor, max_distance: int = MAX_DISTANCE) -> Tensor:
+def find_bucket(distance: Tensor, max_distance: int = MAX_DISTANCE) -> Tensor:
     """Return the bucket, 0 … 31, of each distance (integers ≥ 0 of any shape)."""
     exact = NUM_BUCKETS // 2
     # In fp32 and in this order, so that the bucket boundaries equal T5's.
@@ -48,7 +48,7 @@ class BucketBias(RelativeBias):
     needs_grad = True
 
     def at(self, distance: Tensor) -> Tensor:
-        buckets = bucket_of(distance, self.max_distance)
+        buckets = find_bucket(distance, self.max_distance)
         return self.table(buckets).movedim(-1, 0).float()  # (H, *distance.shape)
 
 
@@ -81,5 +81,5 @@ class T5(PositionMethod):
         self.relative_attention_bias = nn.Embedding(NUM_BUCKETS, config.num_heads)
         nn.init.normal_(self.relative_attention_bias.weight, std=config.embed_dim**-0.5)
 
-    def bias(self, layer: int, keys: int) -> BucketBias:
+    def bias(self, layer: int, num_keys: int) -> BucketBias:
         return BucketBias(self.relative_attention_bias, self.options.t5_max_distance)

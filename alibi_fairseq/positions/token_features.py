@@ -62,11 +62,11 @@ def rotate_by_features(
     if rotation is None:
         return q, k
     if q.shape[2] < k.shape[2]:
-        rotation = rotation_of_last(rotation)
+        rotation = rotate_last_queries(rotation)
     return rotation(q, k)
 
 
-def rotation_of_last(rotation: Rotation) -> Rotation:
+def rotate_last_queries(rotation: Rotation) -> Rotation:
     """Adapt a rotation of T queries and keys to the last few queries.
 
     The result pads the queries (B, H, last, D) to T, so that each is rotated by its own position.

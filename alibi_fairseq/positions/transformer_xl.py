@@ -70,12 +70,12 @@ class RelativeTerms(ScoreBias):
 
     needs_grad = True
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        keys = k.shape[2]
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
+        num_keys = k.shape[2]
         scale = q.shape[-1] ** -0.5
         precise = torch.promote_types(q.dtype, torch.float32)
         shifted = (q + self.v[:, None].to(q.dtype)) * scale  # (B, H, n, D)
-        near = self.r[:, self.r.shape[1] - keys :].to(q.dtype)  # (H, K, D)
+        near = self.r[:, self.r.shape[1] - num_keys :].to(q.dtype)  # (H, K, D)
         distance_terms = by_key(shifted @ near.transpose(1, 2)).to(precise)  # (B, H, n, K)
         content = (self.u[:, None].to(k.dtype) * scale) @ k.transpose(2, 3)  # (B, H, 1, K)
         return distance_terms + content.to(precise)
@@ -111,9 +111,10 @@ class TransformerXL(PositionMethod):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)  # as the authors' code
 
-    def bias(self, layer: int, keys: int) -> RelativeTerms:
+    def bias(self, layer: int, num_keys: int) -> RelativeTerms:
         projection = self.layers[layer].get_parameter("weight")  # W_kR, (C, C)
-        sinusoids = distance_sinusoids(keys, self.config.embed_dim, projection.device).flip(0)
+        sinusoids = distance_sinusoids(num_keys, self.config.embed_dim, projection.device).flip(0)
         r = nn.functional.linear(sinusoids.to(projection.dtype), projection)  # (S, C)
-        r = r.view(keys, self.config.num_heads, self.config.head_dim).transpose(0, 1)  # (H, S, D)
+        heads = (self.config.num_heads, self.config.head_dim)
+        r = r.unflatten(-1, heads).transpose(0, 1)  # (H, S, D)
         return RelativeTerms(self.u, self.v, r)

@@ -214,9 +214,9 @@ def test_skipping_with_flash_attention(flash_calls):
 
 
 def test_heads_with_similar_windows_share_call():
-    groups = flash.group_heads([60, 120, 500, 2000, 2100, 4000], keys=4000)
+    groups = flash.group_heads([60, 120, 500, 2000, 2100, 4000], num_keys=4000)
     assert groups == [(0, 3, 512), (3, 6, -1)]
-    assert flash.group_heads([4000, 60], keys=4000) == [(0, 1, -1), (1, 2, 128)]
+    assert flash.group_heads([4000, 60], num_keys=4000) == [(0, 1, -1), (1, 2, 128)]
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_adjacent_heads_with_equal_windows_share_call():
     windows = torch.tensor([64.0, 1, 65, 100, 128, 900, 301])
     rise = torch.tensor([0.0, 0, 0, 0, math.nan, 0, 0])
     order = [1, 0, 2, 3, 4, 6, 5]
-    groups = group_heads(windows, rise, order, keys=301)
+    groups = group_heads(windows, rise, order, num_keys=301)
     assert groups == [(0, 2, 64, False), (2, 4, 128, False), (4, 5, 128, True), (5, 7, 301, False)]
 
 

@@ -40,7 +40,7 @@ def attention_in_float64(kind, q, k, v, factors):
 @pytest.mark.parametrize("heads", [1, 6, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_values_and_gradients_match_formula(kind, heads, dtype):
-    score_scale = ScoreScale(kind, heads, layers=2, train_length=TRAIN_LENGTH)
+    score_scale = ScoreScale(kind, heads, num_layers=2, train_length=TRAIN_LENGTH)
     q = torch.randn(2, heads, QUERIES, HEAD_DIM).to(dtype).requires_grad_()
     k = torch.randn(2, heads, KEYS, HEAD_DIM).to(dtype)
     v = torch.randn(2, heads, KEYS, HEAD_DIM).to(dtype)

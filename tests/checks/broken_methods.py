@@ -22,14 +22,14 @@ class DistanceBias(ScoreBias):
 
     num_heads: int
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        queries = torch.arange(first, first + q.shape[2])
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
+        queries = first_position + torch.arange(q.shape[2])
         distance = queries[:, None] - torch.arange(k.shape[2])
         return -slopes_of(self.num_heads) * distance
 
 
 class Working(PositionMethod):
-    def bias(self, layer: int, keys: int) -> ScoreBias:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias:
         return DistanceBias(self.config.num_heads)
 
 
@@ -75,12 +75,12 @@ class ForgetsCachedTokens(PositionMethod):
 class PromptBias(DistanceBias):
     """Bias that takes several queries for a prompt, which begins at position 0."""
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
-        return super().block(q, k, first if q.shape[2] == 1 else 0)
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
+        return super().block(q, k, first_position if q.shape[2] == 1 else 0)
 
 
 class IgnoresFirstQuery(PositionMethod):
-    def bias(self, layer: int, keys: int) -> ScoreBias:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias:
         return PromptBias(self.config.num_heads)
 
 
@@ -88,14 +88,14 @@ class IgnoresFirstQuery(PositionMethod):
 class CoarseBias(DistanceBias):
     """Bias from positions in the precision of the model."""
 
-    def block(self, q: Tensor, k: Tensor, first: int) -> Tensor:
+    def block(self, q: Tensor, k: Tensor, first_position: int) -> Tensor:
         positions = torch.arange(k.shape[2], dtype=q.dtype)
-        distance = positions[first : first + q.shape[2], None] - positions
+        distance = positions[first_position : first_position + q.shape[2], None] - positions
         return -slopes_of(self.num_heads) * distance
 
 
 class RoundsPositions(PositionMethod):
-    def bias(self, layer: int, keys: int) -> ScoreBias:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias:
         return CoarseBias(self.config.num_heads)
 
 
@@ -115,7 +115,7 @@ class RootOfLearnedSlope(PositionMethod):
         super().__init__(config)
         self.slopes = nn.Parameter(torch.ones(config.num_heads))
 
-    def bias(self, layer: int, keys: int) -> ScoreBias:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias:
         return RootBias(self)
 
 
@@ -134,7 +134,7 @@ class ForgetsNeedsGrad(PositionMethod):
         super().__init__(config)
         self.slopes = nn.Parameter(slopes_of(config.num_heads).flatten())
 
-    def bias(self, layer: int, keys: int) -> ScoreBias:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias:
         return LearnedBias(self)
 
 
@@ -189,7 +189,7 @@ class Overflows(PositionMethod):
 class ForgetsTheScaleInEvaluation(PositionMethod):
     """Slopes that are half as large in evaluation as in training."""
 
-    def bias(self, layer: int, keys: int) -> ScoreBias:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias:
         divisor = 1.0 if torch.is_grad_enabled() else 2.0
         return LinearBias(self.config.num_heads, divisor)
 
@@ -211,7 +211,7 @@ class FeaturesOfTheCall(SelectiveRotation):
 class LayersDiffer(PositionMethod):
     """Bias of the second layer only, which is correct."""
 
-    def bias(self, layer: int, keys: int) -> ScoreBias | None:
+    def bias(self, layer: int, num_keys: int) -> ScoreBias | None:
         return DistanceBias(self.config.num_heads) if layer == 1 else None
 
 

@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils
 from alibi_fairseq.evaluation.loss_by_position import LossByPosition, bucket_end
 from alibi_fairseq.evaluation.scoring import SplitTensors, sum_losses
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
-from alibi_fairseq.evaluation.windows import make_batches, plan_windows, spans_of
+from alibi_fairseq.evaluation.windows import make_batches, plan_windows, select_spans
 
 #: Powers of two, and the numbers halfway between them.
 BUCKET_ENDS = sorted({2**n for n in range(14)} | {3 * 2**n for n in range(13)})
@@ -124,7 +124,7 @@ def test_standard_errors_do_not_depend_on_the_batch(batch_size):
     losses = (waves + torch.rand(3200, generator=random).double()).abs()
     stream = SplitTensors(torch.arange(3200), torch.arange(3200), "valid")
     starts = [0, 210, 577, 801, 1130, 1402, 1777, 2090, 2391, 2802, 3001]
-    spans = spans_of(3200, starts, None, None)
+    spans = select_spans(3200, starts, None, None)
     length = 128
     batches = make_batches(plan_windows(3200, length, length), batch_size)
     by_position = LossByPosition()

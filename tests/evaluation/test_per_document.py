@@ -17,7 +17,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import Split, find_document_starts
 from alibi_fairseq.evaluation.text_size import TextSize
-from alibi_fairseq.evaluation.windows import plan_windows, share_start, spans_of
+from alibi_fairseq.evaluation.windows import plan_windows, select_spans, share_start
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.files import load_results_file
 
@@ -64,9 +64,9 @@ def test_spans_score_same_tokens_at_every_window(sizes, first, second, score_fro
             expected[start + position] = start
     if not expected:
         with pytest.raises(UserInputError, match="--score-from"):
-            spans_of(sum(sizes), starts, score_from, score_to)
+            select_spans(sum(sizes), starts, score_from, score_to)
         return
-    spans = spans_of(sum(sizes), starts, score_from, score_to)
+    spans = select_spans(sum(sizes), starts, score_from, score_to)
     windows = plan_windows(sum(sizes), length, stride, spans)
     for plan in (windows, share_start(windows)):
         scored = []

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from alibi_fairseq.evaluation.windows import (
     Span,
-    context_of,
+    measure_context,
     plan_key,
     plan_windows,
     share_start,
@@ -49,7 +49,7 @@ def test_plan_scores_every_token_once_with_context(sizes):
             scored.append(position)
             contexts.append(context)
     assert scored == list(range(tokens))
-    least, mean = context_of(windows)
+    least, mean = measure_context(windows)
     assert least == min(contexts)
     assert mean == pytest.approx(sum(contexts) / tokens, rel=1e-12)
 

@@ -197,7 +197,7 @@ def test_scored_bytes_are_those_of_the_tokens(text, tmp_path):
         assert all(parts)
         words = sum(count_words_and_bytes(part).words for part in parts)
         size = sum(count_words_and_bytes(part).bytes for part in parts)
-        assert file.text_size_of(spans) == (words, size)
+        assert file.scored_text_size(spans) == (words, size)
 
 
 @pytest.mark.parametrize("name", ["alibi", "alibi-adaptive", "rotary", "learned", "sinusoidal"])

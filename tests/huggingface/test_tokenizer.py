@@ -143,7 +143,7 @@ def test_text_with_unknown_piece_has_no_bytes(tmp_path, text, size):
     )
     (tmp_path / "text.txt").write_text(text)
     file = read_text_file(tmp_path / "text.txt", folder)
-    assert file.text_size_of([Span(0, 0, len(file.tokens))]) == size
+    assert file.scored_text_size([Span(0, 0, len(file.tokens))]) == size
 
 
 def test_dictionary_may_overwrite_special_symbols(tmp_path):

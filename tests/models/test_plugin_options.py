@@ -46,7 +46,7 @@ class Power(PositionMethod):
     Options = PowerOptions
     display_name = "Power of the distance"
 
-    def bias(self, layer, keys):
+    def bias(self, layer, num_keys):
         return PowerBias(self.options.exponent, self.options.reversed)
 
 

@@ -97,9 +97,9 @@ def test_display_name_is_not_inherited(monkeypatch):
 
 
 class TwoBiases(METHODS["fox"]):
-    def bias(self, layer, keys):
+    def bias(self, layer, num_keys):
         return build_position_method("alibi", dataclasses.replace(self.config, options=None)).bias(
-            layer, keys
+            layer, num_keys
         )
 
 

@@ -9,7 +9,7 @@ from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from alibi_fairseq.attention import FutureMask, attend
-from alibi_fairseq.positions.t5 import BucketBias, bucket_of
+from alibi_fairseq.positions.t5 import BucketBias, find_bucket
 
 BATCH = 2
 LENGTH = 300
@@ -20,7 +20,7 @@ HEAD_DIM = 4
 def test_buckets_match_hugging_face(max_distance):
     distance = torch.arange(3000)
     expected = T5Attention._relative_position_bucket(-distance, False, 32, max_distance)
-    assert torch.equal(bucket_of(distance, max_distance), expected)
+    assert torch.equal(find_bucket(distance, max_distance), expected)
     assert expected.max() == 31
 
 

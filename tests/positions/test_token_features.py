@@ -113,7 +113,7 @@ def test_cached_tokens_and_memory_change_nothing(method):
     third, _ = attention(x[:, 15:], cache)
     parts = torch.cat([first, second, third], dim=1)
     torch.testing.assert_close(parts, expected, rtol=0, atol=1e-6)
-    last, _ = attention(x[:, 15:], memory=x[:, :15])
+    last, _ = attention(x[:, 15:], earlier=x[:, :15])
     torch.testing.assert_close(last, expected[:, 15:], rtol=0, atol=1e-6)
 
 

@@ -110,9 +110,9 @@ def test_bias_is_computed_per_query_block(monkeypatch):
     sizes = []
     block = RelativeTerms.block
 
-    def recorded(self, q, k, first):
+    def recorded(self, q, k, first_position):
         sizes.append(q.shape[2])
-        return block(self, q, k, first)
+        return block(self, q, k, first_position)
 
     monkeypatch.setattr(RelativeTerms, "block", recorded)
     xl_model("--attention-backend", "sdpa")(random_tokens(1, 900))
