@@ -17,6 +17,7 @@ from results_documents import document, evaluation_record, validation_record
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.option_types import find_device
+from alibi_fairseq.evaluation.wanted import text_identity
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.data_hashes import data_sha256
 from alibi_fairseq.results.files import load_results_file, save_results_file
@@ -80,6 +81,8 @@ class Commands:
     def prepare(self, words: list[str]) -> int:
         data = Path(value(words, "--out")) / "data-bin"
         data.mkdir(parents=True)
+        for split in ("train", "valid", "test"):
+            (data / f"{split}.bin").write_text(split)
         counts = {"lines": 1, "words": 1, "bytes": 1, "tokens": 1}
         manifest = {
             "format": "alibi_fairseq/corpus",
@@ -101,7 +104,7 @@ class Commands:
     def write_excerpt(source: Path, out: Path, lines_by_split: dict, entries: int) -> None:
         """Replace ``data.truncation.write_excerpt``."""
         out.mkdir(parents=True)
-        for name in ("train.bin", "valid.bin", "dict.txt"):
+        for name in ("train.bin", "valid.bin", "test.bin", "dict.txt"):
             (out / name).write_text(out.name)
 
     def train(self, words: list[str], log, watch) -> int:
@@ -141,6 +144,15 @@ class Commands:
         model = Path(value(words, "--path"))
         out = Path(value(words, "--out"))
         records = load_results_file(out).records if out.exists() else []
+        subset = value(words, "--subset")
+        settings = eval_settings(words)
+        text = text_identity(words[0], subset, settings.get("documents"))
+        settings["data_sha256"] = text.sha256
+        if text.documents_sha256:
+            # As if the text were one document
+            settings["documents_sha256"] = text.documents_sha256
+            settings["document_tokens"] = [1000]
+            settings["document_bits"] = [4000.0]
         method, train_length = model.parent.name.split("-")[:2]
         lengths = value(words, "--lengths").split(",")
         strides = value(words, "--strides").split(",")
@@ -153,12 +165,12 @@ class Commands:
                     length=int(length),
                     stride=int(length if stride == "full" else stride),
                     longest_window=int(length),  # as if the text were longer
-                    subset=value(words, "--subset"),
+                    subset=subset,
                     checkpoint=str(model),
                     checkpoint_sha256=sha256_file(model),
                     precision="fp32",
                     device=find_device("auto").type,
-                    **eval_settings(words),
+                    **settings,
                 )
             )
         unique = {record.key: record for record in records}

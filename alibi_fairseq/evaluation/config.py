@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..data.probes import DEPTHS
 from ..options import option
-from ..results.record import Measurement, ProbeMeasurement
 from .option_types import (
-    device_type,
     format_stride,
     parse_count,
     parse_device,
@@ -34,8 +32,6 @@ DOCUMENT_BOUNDARIES = {
     ),
     "titles": "a line of the form ' = Title = ' begins a document, as in WikiText",
 }
-#: Splits of a probe whose hash identifies its data. Test sequences are drawn at evaluation.
-PROBE_SUBSETS = ("train",)
 #: Headings of the options in the help.
 MODELS_AND_DATA = "models and data"
 MEASUREMENT = "measurement"
@@ -57,13 +53,6 @@ class TextCase(NamedTuple):
     subset: str
     length: int
     stride: int
-
-    @classmethod
-    def of(cls, record: Measurement | ProbeMeasurement) -> TextCase:
-        """Return the case of a record. Probes have no split or stride, so both are fixed."""
-        if isinstance(record, ProbeMeasurement):
-            return cls("valid", record.length, record.length)
-        return cls(record.subset, record.length, record.stride)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,17 +204,3 @@ class SweepConfig:
         if not self.overrides:
             return []
         return ["--model-overrides", json.dumps(self.overrides)]
-
-    def applies_to(self, record: Measurement | ProbeMeasurement) -> bool:
-        """Return True if a record was measured with these settings, at any length and stride."""
-        return self.measures(record) and record.device == device_type(self.device)
-
-    def measures(self, record: Measurement | ProbeMeasurement) -> bool:
-        """Return True if a record has what these settings measure, on any device."""
-        settings = (self.precision, self.overrides or None)
-        if (record.model.precision, record.model.overrides) != settings:
-            return False
-        if isinstance(record, ProbeMeasurement):
-            return True
-        documents = (self.per_document, self.score_from, self.score_to)
-        return (record.documents, record.score_from, record.score_to) == documents

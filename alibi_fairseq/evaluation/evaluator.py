@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..results.record import AnyMeasurement
+from ..results.result import Result, Wanted
 
 if TYPE_CHECKING:
     from .checkpoint import LoadedModel
@@ -21,14 +22,19 @@ class Evaluator(Protocol):
         subsets: splits whose hash the results file records.
         corpus: name of the corpus in the results file.
         cases: settings of each measurement, by their keys in its record.
-        settings: settings that all records share, by their keys.
     """
 
     kind: str
     subsets: Sequence[str]
     corpus: str
     cases: list[dict]
-    settings: dict[str, Any]
+
+    def wanted(self, case: dict, trained: Result) -> Wanted:
+        """Return the result of a case that a checkpoint should have.
+
+        Args:
+            trained: any result of the checkpoint, which says how it was trained.
+        """
 
     def num_inputs(self, case: dict) -> int:
         """Return the number of inputs of a case, for the progress bar."""
@@ -52,7 +58,7 @@ class Evaluator(Protocol):
         Args:
             model: the model.
             case: an entry of ``cases``.
-            earlier: records of the model.
+            earlier: records of the model on the same text, in windows of any length and stride.
             progress: called with the number of inputs computed since its last call.
 
         Raises:

@@ -87,11 +87,6 @@ def parse_device(name: str) -> str:
     return name
 
 
-def device_type(name: str) -> str:
-    """Return the type of a device of this machine, ``cpu`` or ``cuda``."""
-    return find_device(name).type if name == "auto" else name.partition(":")[0]
-
-
 def find_device(name: str) -> torch.device:
     """Return a device of this machine. ``auto`` is a GPU if there is one.
 

@@ -18,11 +18,13 @@ from ..data import probes
 from ..data.probe_data import load_probe
 from ..results.data_folder import DataFolder
 from ..results.record import ProbeMeasurement
+from ..results.result import Result, Wanted
 from .checkpoint import LoadedModel
-from .config import PROBE_SUBSETS, SweepConfig
+from .config import SweepConfig
 from .evaluator import Evaluator
 from .option_types import find_device
 from .scoring import not_finite
+from .wanted import probe_case, probe_sha256, probe_subsets, wanted_result
 
 #: Random seed of the test sequences.
 SEED = 20_220_425
@@ -38,17 +40,21 @@ class ProbeEvaluator(Evaluator):
     """
 
     kind = "probe"
-    subsets = PROBE_SUBSETS
 
     def __init__(self, config: SweepConfig, folder: DataFolder):
+        self._config = config
         self._device = find_device(config.device)
         self._memory_budget = config.memory_budget
         self._probe, self._marker, self._text = load_probe(folder.path)
         self.corpus = self._probe.name
         for length in config.lengths:
             self._probe.check(length)
-        self.settings = {"corpus": self.corpus, "device": self._device.type}
+        self.subsets = probe_subsets(folder.path)
+        self._sha256 = probe_sha256(str(folder.path))
         self.cases = config.probe_cases()
+
+    def wanted(self, case: dict, trained: Result) -> Wanted:
+        return wanted_result(self._config, probe_case(self._sha256, **case), trained)
 
     def num_inputs(self, case: dict) -> int:
         return probes.SEQUENCES_PER_CASE * case["length"]
@@ -81,7 +87,9 @@ class ProbeEvaluator(Evaluator):
         progress(sequences.size)
         return ProbeMeasurement(
             model=model.model,
-            **self.settings,
+            corpus=self.corpus,
+            data_sha256=self._sha256,
+            device=self._device.type,
             length=length,
             depth=depth,
             gap=self._probe.gap(length, depth),

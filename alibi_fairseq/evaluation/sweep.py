@@ -115,7 +115,7 @@ def measure_missing(
             for case in missing_cases:
                 settings = ", ".join(f"{key} {value}" for key, value in case.items())
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {settings}")
-                earlier = results.of_checkpoint(checkpoint)
+                earlier = results.on_same_text(checkpoint, case)
                 results.add(checkpoint, evaluator.measure(model, case, earlier, bar.update))
     records = []
     for checkpoint in dict.fromkeys(checkpoints):

@@ -1,21 +1,58 @@
-"""Results file of a sweep, which is valid after every measurement."""
+"""Results file of a sweep, which is valid after every measurement.
+
+The file may have other results, which are kept. A new result replaces the one with its identity.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import UserInputError
-from ..positions.plugin_sources import plugin_sha256
-from ..results.files import load_results_file, merge_results_files, save_results_file
-from ..results.model import Model
+from ..results.files import load_results_file, merge_results_files, merge_series, save_results_file
 from ..results.provenance import utc_time
 from ..results.record import AnyMeasurement
-from ..results.results_file import FILE_CLASSES, Provenance
+from ..results.result import Result, Wanted, is_wanted, replaces
+from ..results.results_file import FILE_CLASSES, Provenance, ResultsFile
 from ..results.series import Series
+from ..results.upgrade import upgraded
 from .config import SweepConfig
 from .evaluator import Evaluator
+
+
+class Known(NamedTuple):
+    """Record of a measurement, and the result that it is."""
+
+    record: AnyMeasurement
+    result: Result
+
+
+def known_results(results: ResultsFile, folder: Path) -> list[Known]:
+    """Return the records of a results file as results.
+
+    Args:
+        folder: folder of the file.
+    """
+    return list(map(Known, results.records, upgraded(results, folder)))
+
+
+def of_checkpoint(known: list[Known], checkpoint: Path, sha256: str | None) -> list[Known]:
+    """Return the results of a checkpoint, the oldest first.
+
+    Args:
+        checkpoint: path of the checkpoint. Its folder may have been moved.
+        sha256: hash of its present contents; None if they are unknown, and do not matter.
+    """
+    found = []
+    for entry in known:
+        model = entry.record.model
+        if model.checkpoint_name != checkpoint.name:
+            continue
+        if sha256 in (None, model.checkpoint_sha256):
+            found.append(entry)
+    return found
 
 
 class SweepResults:
@@ -30,7 +67,7 @@ class SweepResults:
         provenance: provenance of new results.
 
     Raises:
-        UserInputError: the file is not a results file, or was measured with other settings.
+        UserInputError: the file is not a results file, or has results of another kind.
     """
 
     def __init__(
@@ -43,50 +80,61 @@ class SweepResults:
     ):
         self._path = path
         self._config = config
-        self._settings = evaluator.settings
+        self._evaluator = evaluator
         self._began = time.monotonic()
         self._hashes = hashes
         self._new = FILE_CLASSES[evaluator.kind](
             corpus=evaluator.corpus, provenance=Provenance(**provenance), records=[]
         )
-        self._files = [self._new]
+        self._existing: Any = None
         if path.exists():
-            existing = load_results_file(path)
-            self._check_settings(existing)
-            self._files.insert(0, existing)
+            self._existing = load_results_file(path)
+            if self._existing.kind != self._new.kind:
+                raise UserInputError(
+                    f"'{path}' contains results of kind {self._existing.kind}, not "
+                    f"{self._new.kind}. Choose another --out, or remove the file."
+                )
+        self._known = self._read_known()
 
     def find(self, checkpoint: Path, case: dict) -> AnyMeasurement | None:
-        """Return the record of a measurement, or None if it has not been made yet.
-
-        Raises:
-            UserInputError: the record belongs to another checkpoint of the same name.
-        """
-        for record in self._records():
-            if not has_case(record, case) or is_of_another_plugin(record.model):
-                continue
-            if self._is_of(checkpoint, record.model):
+        """Return the record of a measurement, or None if it has not been made yet."""
+        known = self._of_checkpoint(checkpoint)
+        if not known:
+            return None
+        wanted = self._evaluator.wanted(case, known[-1].result)
+        for record, result in known:
+            if is_wanted(result, wanted):
                 return record
-            if record.model.checkpoint == str(checkpoint):
-                raise UserInputError(
-                    f"'{self._path}' contains results of another checkpoint with the name "
-                    f"'{checkpoint}'. Choose another --out, or remove the file."
-                )
         return None
 
-    def _is_of(self, checkpoint: Path, model: Model) -> bool:
-        """Return True if a record belongs to a checkpoint with its present contents."""
-        return is_of_checkpoint(model, checkpoint, self._hashes[checkpoint]["checkpoint_sha256"])
-
-    def of_checkpoint(self, checkpoint: Path) -> list[AnyMeasurement]:
-        """Return all records of a checkpoint with its contents, from this and earlier sweeps.
-
-        Records of another version of its plugin are left out.
-        """
+    def on_same_text(self, checkpoint: Path, case: dict) -> list[AnyMeasurement]:
+        """Return the records of a checkpoint that differ from a case in the windows at most."""
+        known = self._of_checkpoint(checkpoint)
+        if not known:
+            return []
+        wanted = self._evaluator.wanted(case, known[-1].result)
         records = []
-        for record in self._records():
-            if self._is_of(checkpoint, record.model) and not is_of_another_plugin(record.model):
+        for record, result in known:
+            if is_wanted(result, _in_windows_of(wanted, result)):
                 records.append(record)
         return records
+
+    def _of_checkpoint(self, checkpoint: Path) -> list[Known]:
+        """Return the results of a checkpoint with its present contents."""
+        return of_checkpoint(self._known, checkpoint, self._hashes[checkpoint]["checkpoint_sha256"])
+
+    def _read_known(self) -> list[Known]:
+        """Return all results, the existing ones first."""
+        files = self._files()
+        records = [record for file in files for record in file.records]
+        together = {"records": records, "series": merge_series(files)}
+        combined = self._new.model_copy(update=together)
+        return known_results(combined, self._path.parent)
+
+    def _files(self) -> list[Any]:
+        """Return the existing results and the new ones, as far as there are any."""
+        files = [file for file in (self._existing, self._new) if file is not None]
+        return [file for file in files if file.records]
 
     def check_unchanged(self, checkpoint: Path, hashes: dict[str, str]) -> None:
         """Check that a checkpoint still has the contents under whose hashes it is recorded.
@@ -118,53 +166,26 @@ class SweepResults:
         if record.data_sha256 is None:
             record.data_sha256 = self._new.provenance.data_sha256
         self._new.records.append(record)
+        self._known = self._read_known()
+        self._remove_replaced()
         self._new.provenance.date = utc_time()
         self._new.provenance.seconds = round(time.monotonic() - self._began, 3)
-        save_results_file(merge_results_files(self._files), self._path)
+        save_results_file(merge_results_files(self._files()), self._path)
 
-    def _records(self) -> list[Any]:
-        """Return the existing records, then the new ones."""
-        return [record for results in self._files for record in results.records]
+    def _remove_replaced(self) -> None:
+        """Remove the records that the last one replaces."""
+        *earlier, last = self._known
+        kept = [known for known in earlier if not replaces(last.result, known.result)]
+        self._known = [*kept, last]
+        for file in self._files():
+            file.records = [record for record in file.records if self._is_known(record)]
 
-    def _check_settings(self, existing: Any) -> None:
-        """Check that existing results were measured with the settings of this sweep."""
-        self._check_setting("kind", existing.kind, self._new.kind)
-        self._check_setting("corpus", existing.corpus, self._new.corpus)
-        for key in ("data_sha256", "dictionary_sha256"):
-            actual = getattr(existing.provenance, key)
-            self._check_setting(key, actual, getattr(self._new.provenance, key))
-        for record in existing.records:
-            self._check_setting("precision", record.model.precision, self._config.precision)
-            overrides = self._config.overrides or None
-            self._check_setting("overrides", record.model.overrides, overrides)
-            for key, value in self._settings.items():
-                self._check_setting(key, getattr(record, key), value)
-
-    def _check_setting(self, key: str, actual: Any, expected: Any) -> None:
-        """Check one setting of existing results."""
-        if actual != expected:
-            raise UserInputError(
-                f"'{self._path}' contains results of another sweep, with {key} {actual} instead "
-                f"of {expected}. Choose another --out, or remove the file."
-            )
+    def _is_known(self, record: AnyMeasurement) -> bool:
+        """Return True if a record is among the known ones; equal records are not the same."""
+        return any(known.record is record for known in self._known)
 
 
-def is_of_checkpoint(model: Model, checkpoint: Path, sha256: str) -> bool:
-    """Return True if the record of a model has the name and the contents of a checkpoint.
-
-    Args:
-        model: the record.
-        checkpoint: path of the checkpoint. Its folder may have been moved.
-        sha256: hash of its present contents.
-    """
-    return model.checkpoint_sha256 == sha256 and model.checkpoint_name == checkpoint.name
-
-
-def has_case(record: AnyMeasurement, case: dict) -> bool:
-    """Return True if a record has the settings of a case, by their keys."""
-    return all(getattr(record, key) == value for key, value in case.items())
-
-
-def is_of_another_plugin(model: Model) -> bool:
-    """Return True if a model was measured with another version of its plugin."""
-    return plugin_sha256(model.method.names) != model.plugin_sha256
+def _in_windows_of(wanted: Wanted, result: Result) -> Wanted:
+    """Return a wanted result at the length and stride of another one."""
+    case = replace(wanted.case, length=result.case.length, stride=result.case.stride)
+    return replace(wanted, case=case)

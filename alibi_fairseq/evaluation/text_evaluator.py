@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -15,14 +14,23 @@ import torch
 
 from ..results.data_folder import DataFolder
 from ..results.record import Measurement, TextSummary
+from ..results.result import Result, Wanted
 from .checkpoint import LoadedModel
-from .config import SweepConfig
+from .config import SweepConfig, TextCase
 from .evaluator import Evaluator
 from .loss_by_position import LossByPosition
 from .option_types import find_device
 from .scoring import PeakMemory, Scorer, SplitTensors, score_batches, sum_losses
 from .split import find_document_starts, load_dictionary, load_split
 from .text_size import TextSize
+from .wanted import (
+    TextIdentity,
+    boundaries_of,
+    starts_sha256,
+    text_case,
+    text_identity,
+    wanted_result,
+)
 from .windows import (
     Span,
     Window,
@@ -57,6 +65,7 @@ class TextEvaluator(Evaluator):
         corpus: name of the corpus.
         splits: each split of the settings.
         starts: first position of each document of each split.
+        identities: what identifies each split.
         text: tokenizer and sizes of the data, if known.
 
     Raises:
@@ -71,6 +80,7 @@ class TextEvaluator(Evaluator):
         corpus: str,
         splits: Mapping[str, EvaluatedSplit],
         starts: Mapping[str, Sequence[int]],
+        identities: Mapping[str, TextIdentity],
         text: TextSummary | None = None,
     ):
         self._config = config
@@ -78,14 +88,8 @@ class TextEvaluator(Evaluator):
         self.subsets = sorted(config.subsets)
         self.corpus = corpus
         self.cases = [case._asdict() for case in config.cases()]
-        self.settings = {
-            "corpus": corpus,
-            "device": self._device.type,
-            "documents": config.per_document,
-            "score_from": config.score_from,
-            "score_to": config.score_to,
-        }
         self._splits = splits
+        self._identities = identities
         self._text = text
         self._spans: dict[str, list[Span]] = {}
         self._unigram_bits: dict[str, float] = {}
@@ -101,16 +105,21 @@ class TextEvaluator(Evaluator):
         dictionary = load_dictionary(folder.path)
         splits = {}
         starts = {}
+        identities = {}
         for name in config.subsets:
             splits[name] = load_split(folder, name, dictionary)
             starts[name] = [0]
+            identities[name] = text_identity(str(folder.path), name, None)
             if config.per_document is not None:
                 starts[name] = find_document_starts(folder, splits[name], config.per_document)
-        evaluator = cls(config, folder.corpus, splits, starts, folder.text_summary)
-        if config.per_document is not None:
-            content = json.dumps(starts, sort_keys=True)
-            evaluator.settings["documents_sha256"] = hashlib.sha256(content.encode()).hexdigest()
-        return evaluator
+                documents = starts_sha256(name, starts[name])
+                identities[name] = replace(identities[name], documents_sha256=documents)
+        return cls(config, folder.corpus, splits, starts, identities, folder.text_summary)
+
+    def wanted(self, case: dict, trained: Result) -> Wanted:
+        text = self._identities[case["subset"]]
+        identity = text_case(self._config, TextCase(**case), text)
+        return wanted_result(self._config, identity, trained, boundaries_of(self._config, text))
 
     def num_inputs(self, case: dict) -> int:
         subset = case["subset"]
@@ -142,7 +151,7 @@ class TextEvaluator(Evaluator):
         Args:
             model: the model.
             case: ``subset``, ``length``, and ``stride``.
-            earlier: measurements of the same checkpoint.
+            earlier: measurements of the same checkpoint on the same text.
             progress: called with the number of inputs after each batch.
 
         Raises:
@@ -189,8 +198,10 @@ class TextEvaluator(Evaluator):
             measured["tokens_per_second_batch_1"] = speed_1
         return Measurement(
             model=model.model,
+            corpus=self.corpus,
             text=self._text,
-            **self.settings,
+            device=self._device.type,
+            **self._text_fields(case["subset"]),
             **case,
             **measured,
             unigram_bits=self._unigram_bits[case["subset"]],
@@ -200,6 +211,22 @@ class TextEvaluator(Evaluator):
             tokens_per_second=speed,
             peak_memory_mb=round(peak.mb(), 1),
         )
+
+    def _text_fields(self, subset: str) -> dict:
+        """Return the fields of a record that identify the scored tokens of a split."""
+        text = self._identities[subset]
+        key = "data_sha256"
+        if len(self.subsets) > 1 and text.tokens_sha256 is None:
+            # The splits of a data folder that are evaluated together share ``data_sha256``.
+            key = "split_sha256"
+        return {
+            key: text.sha256,
+            "tokens_sha256": text.tokens_sha256,
+            "documents": self._config.per_document,
+            "documents_sha256": text.documents_sha256,
+            "score_from": self._config.score_from,
+            "score_to": self._config.score_to,
+        }
 
     def _parts(self, subset: str, in_order: bool = False) -> list[Span]:
         """Return the parts of a split whose windows start again: the documents of a scored range.

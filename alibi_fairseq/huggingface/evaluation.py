@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from ..evaluation.option_types import find_device
 from ..evaluation.sweep import measure_missing
 from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_evaluator import TextEvaluator
+from ..evaluation.wanted import TextIdentity
 from ..files import locked, sha256_files
 from ..results.files import lock_path
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, version_of
-from ..results.record import AnyMeasurement, Measurement, TextSummary
+from ..results.record import AnyMeasurement, TextSummary
 from .model_folder import ModelFolder
 from .text_file import TextFile, read_text_file
 from .transformers_model import load_transformers_model
@@ -42,31 +42,17 @@ class FolderOptions:
 
 
 class TextFileEvaluator(TextEvaluator):
-    """Evaluator of text files, each of which is a split.
-
-    Attributes:
-        texts: text files by split.
-    """
+    """Evaluator of text files, each of which is a split."""
 
     def __init__(
         self, config: SweepConfig, corpus: str, texts: dict[str, TextFile], summary: TextSummary
     ):
-        starts = {name: text.document_starts for name, text in texts.items()}
-        super().__init__(config, corpus, texts, starts, summary)
-        self.texts = texts
-
-    def measure(
-        self,
-        model: LoadedModel,
-        case: dict,
-        earlier: list[Measurement],
-        progress: Callable[[int], object],
-    ) -> Measurement:
-        """Measure a case, and add the hashes of the text and of its tokens."""
-        text = self.texts[case["subset"]]
-        measured = super().measure(model, case, earlier, progress)
-        hashes = {"data_sha256": text.sha256, "tokens_sha256": text.tokens_sha256}
-        return measured.model_copy(update=hashes)
+        starts = {}
+        identities = {}
+        for name, text in texts.items():
+            starts[name] = text.document_starts
+            identities[name] = TextIdentity(text.sha256, tokens_sha256=text.tokens_sha256)
+        super().__init__(config, corpus, texts, starts, identities, summary)
 
 
 def evaluate_folders(

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
-from ..results.files import TRAINING_FILE, load_evaluation
+from ..results.files import TRAINING_FILE
 from ..results.model import BEST_CHECKPOINT
 from ..results.record import Measurement
 from ..runs import nodes, torchrun
@@ -284,19 +284,17 @@ class ReproductionExperiment(Experiment):
         self, training: PaperTraining, evaluation: PaperEvaluation
     ) -> Iterator[Measurement]:
         """Yield our measurements of one evaluation; none if there are no results yet."""
-        results_path = self.results_path(training, evaluation.subset)
-        if not results_path.is_file():
+        if not self.results_path(training, evaluation.subset).is_file():
             return
-        updates = self.scale.scale_updates(training.recipe, evaluation.updates)
-        checkpoint = self.build_run(training).checkpoint_path(updates)
-        for measurement in load_evaluation(results_path).records:
+        run = self.build_run(training)
+        step = self._eval_step(training, evaluation, self._devices_of(training.recipe))
+        for measurement in step.load_results(run.model_of(step)).records:
             assert isinstance(measurement, Measurement), "the paper has no probes"
-            if measurement.model.checkpoint_name == checkpoint.name:
-                yield measurement.with_model(
-                    method=MethodSpec.plain(training.recipe.position_method),
-                    train_length=training.recipe.train_length,
-                    updates=evaluation.updates,
-                )
+            yield measurement.with_model(
+                method=MethodSpec.plain(training.recipe.position_method),
+                train_length=training.recipe.train_length,
+                updates=evaluation.updates,
+            )
 
     @property
     def page(self) -> Path:

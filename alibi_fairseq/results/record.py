@@ -100,6 +100,7 @@ class Measurement(ModelRecord):
         corpus: name of the text.
         text: tokenizer and sizes of the data.
         data_sha256: hash of the evaluated splits, or of the text file.
+        split_sha256: hash of the split, if several were evaluated together.
         stride: tokens scored per window.
         tokens: number of scored tokens.
         loss_bits: mean of −log₂ p over the scored tokens.
@@ -123,6 +124,7 @@ class Measurement(ModelRecord):
     corpus: NonEmptyStr | None = None
     text: TextSummary | None = None
     data_sha256: Sha256 | None = None
+    split_sha256: Sha256 | None = None
     subset: str
     length: PositiveCount
     stride: PositiveCount

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal, NamedTuple
 
 from ..errors import UserInputError
@@ -33,6 +34,7 @@ class TextValues:
         loss_bits: mean of −log₂ p over the scored tokens.
         words, bytes: size of the scored text, newlines included.
         unigram_bits: entropy of the token frequencies of the split.
+        documents: boundaries of the documents whose losses are known, as in :class:`.Case`.
         document_tokens, document_bits: number of tokens and total loss of each document.
         position_ends: last position of each bucket of the loss by position.
         position_tokens, position_bits: number of tokens and total loss of each bucket.
@@ -48,6 +50,7 @@ class TextValues:
     words: PositiveCount | None = None
     bytes: PositiveCount | None = None
     unigram_bits: Bits | None = None
+    documents: NonEmptyStr | None = None
     document_tokens: tuple[NonNegativeInt, ...] = ()
     document_bits: tuple[TotalBits, ...] = ()
     position_ends: tuple[PositiveCount, ...] = ()
@@ -90,6 +93,10 @@ class ProbeValues:
     gap: NonNegativeInt
     trials: PositiveCount
     chance: Fraction
+
+    @property
+    def documents(self) -> None:
+        """A probe has no documents."""
 
     @property
     def outcome(self) -> float:
@@ -276,15 +283,17 @@ class Wanted:
 
     Attributes:
         details: parts of the text whose losses are needed: ``documents``, ``positions``.
+        documents: boundaries of these documents; None if any will do.
         checkpoint_sha256: hash of the checkpoint if the folder of the run has it; None without one.
             A result of another checkpoint is then out of date.
     """
 
     series: Series
-    seed: int
+    seed: int | None
     reading: Reading
     case: Case
     details: frozenset[str] = frozenset()
+    documents: str | None = None
     checkpoint_sha256: str | None = None
 
 
@@ -305,15 +314,36 @@ def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
         if (want.series.id, want.seed) in diverged:
             continue
         results = by_identity[(want.series.id, want.reading, want.case), want.seed]
-        if not any(_satisfies(result, want) for result in results):
+        if not any(is_wanted(result, want) for result in results):
             left.append(want)
     return left
 
 
-def _satisfies(result: Result, want: Wanted) -> bool:
-    """Return True if a result of the wanted case has the wanted details and checkpoint."""
-    if result.values is None or not want.details <= result.values.details:
+def is_wanted(result: Result, want: Wanted) -> bool:
+    """Return True if a result is the wanted one, with its details and of its checkpoint."""
+    if _identity(result) != (want.series.id, want.reading, want.case) or result.seed != want.seed:
         return False
-    if want.case.text is None:
+    if want.case.text is None or result.values is None:
+        return False
+    if not want.details <= result.values.details:
+        return False
+    if want.documents not in (None, result.values.documents):
         return False
     return want.checkpoint_sha256 in (None, result.checkpoint_sha256)
+
+
+def replaces(new: Result, old: Result) -> bool:
+    """Return True if a results file has a new result in place of an old one.
+
+    They have the same identity, and are of one checkpoint or of two that had the same path.
+    """
+    if _identity(new) != _identity(old) or new.seed != old.seed:
+        return False
+    if new.checkpoint == old.checkpoint:
+        return True
+    return new.checkpoint_sha256 == old.checkpoint_sha256 and _name_of(new) == _name_of(old)
+
+
+def _name_of(result: Result) -> str:
+    """Return the file name of the checkpoint, whose folder may have been moved."""
+    return PurePath(result.checkpoint or "").name

@@ -87,16 +87,30 @@ def upgraded(results: ResultsFile, folder: Path) -> list[Result]:
     if not isinstance(results, EvaluationFile | ProbeFile | TrainingFile):
         return []
     training = _training_in(folder, results)
-    methods = _methods_as_trained(results)
+    series_of_checkpoints = _series_of_checkpoints(results, training)
     upgraded_results = []
     for record in results.records:
         model = record.model
-        known = training
-        if known.method is None:
-            known = replace(known, method=methods.get(model.checkpoint_sha256))
-        series = _recorded_series(results, model, training) or _series_of(model, known)
-        upgraded_results.append(_result_of(record, series, known))
+        series = series_of_checkpoints.get(model.checkpoint_sha256)
+        if series is None:
+            series = _recorded_series(results, model, training) or _series_of(model, training)
+        upgraded_results.append(_result_of(record, series, training))
     return upgraded_results
+
+
+def _series_of_checkpoints(results: ResultsFile, training: _Training) -> dict[str | None, Series]:
+    """Return the series of each checkpoint whose hash is known, which all of its records share.
+
+    A record without overrides describes the method as trained.
+    """
+    series: dict[str | None, Series] = {}
+    for record in sorted(results.records, key=lambda record: bool(record.model.overrides)):
+        model = record.model
+        sha256 = model.checkpoint_sha256
+        if sha256 is not None and sha256 not in series:
+            recorded = _recorded_series(results, model, training)
+            series[sha256] = recorded or _series_of(model, training)
+    return series
 
 
 def _recorded_series(results: ResultsFile, model: Model, training: _Training) -> Series | None:
@@ -164,15 +178,6 @@ def options_of_words(words: Iterable[str]) -> dict[str, str]:
     return options
 
 
-def _methods_as_trained(results: ResultsFile) -> dict[str | None, dict[str, Any]]:
-    """Return the position method of each checkpoint that was also evaluated without overrides."""
-    methods = {}
-    for record in results.records:
-        if record.model.checkpoint_sha256 is not None and not record.model.overrides:
-            methods[record.model.checkpoint_sha256] = method_json(record.model.method)
-    return methods
-
-
 def _series_of(model: Model, training: _Training) -> Series:
     """Return the series of a model of version 3."""
     facts = Facts(
@@ -185,7 +190,7 @@ def _series_of(model: Model, training: _Training) -> Series:
     )
     settings: dict[str, Any] = {"task.tokens_per_sample": model.train_length}
     if model.options is None:
-        settings["method"] = method_json(model.method)
+        settings["method"] = _without_overrides(model)
         settings["weights"] = model.weights_sha256 or model.checkpoint_sha256 or model.checkpoint
         return Series(settings, facts=facts)
     options = {**(training.options or {}), **model.options}
@@ -350,10 +355,10 @@ def _case_of(record: Measurement) -> Case:
     """
     documents = None
     if record.text_key.has_range or record.is_raw_text:
-        documents = record.documents_sha256 or record.documents
+        documents = _boundaries(record)
     return Case(
         kind="text",
-        text=record.data_sha256,
+        text=record.split_sha256 or record.data_sha256,
         split=record.subset,
         length=record.length,
         stride=record.stride,
@@ -363,6 +368,11 @@ def _case_of(record: Measurement) -> Case:
         tokens=record.tokens_sha256,
         corpus=record.corpus or "",
     )
+
+
+def _boundaries(record: Measurement) -> str | None:
+    """Return the boundaries of the documents, as in :class:`.Case`."""
+    return record.documents_sha256 or record.documents
 
 
 def _validation_case(record: Validation, training: _Training) -> Case:
@@ -382,6 +392,7 @@ def _text_values(record: Measurement) -> TextValues | None:
         words=record.words,
         bytes=record.bytes,
         unigram_bits=record.unigram_bits,
+        documents=_boundaries(record) if record.document_bits else None,
         document_tokens=tuple(record.document_tokens),
         document_bits=tuple(record.document_bits),
         position_ends=tuple(record.position_ends),

@@ -1,7 +1,7 @@
 """Evaluation step of a run: one evaluation of the trained model.
 
-A step is complete if a completion marker in the folder of the run holds and the results file has a
-record of each case.
+A step is complete if the results file has the wanted result of each case: none is missing by the
+rule of :func:`..results.result.missing`. Other results in the file are kept, and not reported.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from statistics import mean
 
 from tqdm import tqdm
 
-from ..completion_marker import CompletionMarker
-from ..data.probe_data import PROBE_FILE
 from ..evaluation.config import SweepConfig, TextCase
-from ..evaluation.option_types import format_stride
+from ..evaluation.sweep_results import Known, known_results, of_checkpoint
+from ..evaluation.wanted import (
+    boundaries_of,
+    probe_case,
+    probe_sha256,
+    text_case,
+    text_identity,
+    wanted_result,
+)
 from ..reporting import markdown
-from ..results.data_folder import DOCUMENTS_FILE
-from ..results.data_hashes import data_folders
 from ..results.files import load_evaluation
 from ..results.record import AnyMeasurement, ProbeMeasurement
+from ..results.result import Result, Wanted, is_wanted, missing
 from ..results.results_file import EvaluationFile, ProbeFile
 from .child_process import ALIBI, ChildProcess
 from .execution import Slot
@@ -107,37 +112,11 @@ class EvalStep:
         return ChildProcess(title, argv, model.folder / "evaluate.log")
 
     def is_complete(self, model: TrainedModel) -> bool:
-        """Return True if all results exist and belong to the model's checkpoint and data.
-
-        The marker does not show that another step has replaced the results since.
-        """
-        records = self._load_records(model)
-        if not self._are_of_checkpoint(model, records):
+        """Return True if no result is missing that belongs to the model's checkpoint and data."""
+        if model.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
-        if not all(self.config.measures(record) for record in records):
-            return False
-        if not self._marker(model).holds():
-            return False
-        measured = {TextCase.of(record) for record in records}
-        return measured.issuperset(self.cases)
-
-    def is_outdated(self, model: TrainedModel) -> bool:
-        """Return True if results exist with other settings, other data, or another checkpoint."""
-        marker = self._marker(model)
-        if marker.path.is_file() and not marker.holds():
-            return True
-        records = self._load_records(model)
-        splits = {TextCase.of(record).subset for record in records}
-        if not splits.issubset(self.config.subsets):
-            return True
-        if not all(self.config.applies_to(record) for record in records):
-            return True
-        return not self._are_of_checkpoint(model, records)
-
-    def delete_results(self, model: TrainedModel) -> None:
-        """Delete the results file, and the marker that the step is complete."""
-        self._marker(model).path.unlink(missing_ok=True)
-        self.results_path.unlink(missing_ok=True)
+        results = [known.result for known in self._known(model, self._load())]
+        return bool(results) and not missing(self._wanted(model, results[-1]), results)
 
     def execute(self, model: TrainedModel, slot: Slot) -> None:
         """Evaluate a model.
@@ -146,53 +125,31 @@ class EvalStep:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
         self.command(model).run(slot)
-        self._marker(model).write()
         summary = _summary(self.load_results(model).records)
         tqdm.write(f"{model.name}: {summary}", file=sys.stdout)
 
-    def _marker(self, model: TrainedModel) -> CompletionMarker:
-        """Return the marker that the step is complete for a model's checkpoint and data."""
-        splits = ",".join(self.config.subsets)
-        strides = ",".join(map(format_stride, self.config.strides))
-        name = f"evaluated-{model.checkpoint.stem}-{splits}-{strides}"
-        if self.name:
-            name += f"-{self.name}"
-        sources = [model.checkpoint, *self._data_files(model)]
-        return CompletionMarker(model.folder / f"{name}.json", self.settings, sources)
+    def _wanted(self, model: TrainedModel, trained: Result) -> list[Wanted]:
+        """Return the results that the step should have.
 
-    def _data_files(self, model: TrainedModel) -> list[Path]:
-        """Return the files of the splits, which may be in any of several data folders.
-
-        These are the ``.bin`` files, and ``documents.json`` if documents count.
+        Args:
+            trained: any result of the model, which says how it was trained.
         """
-        names = [f"{subset}.bin" for subset in self.config.subsets]
-        if self.config.per_document is not None:
-            names.append(DOCUMENTS_FILE)
-        files = []
-        for folder in data_folders(self.data_of(model)):
-            for name in names:
-                file = Path(folder) / name
-                if file.is_file():
-                    files.append(file)
-        return files
+        wanted = []
+        for case in self.config.cases():
+            text = text_identity(self.data_of(model), case.subset, self.config.per_document)
+            identity = text_case(self.config, case, text)
+            documents = boundaries_of(self.config, text)
+            wanted.append(wanted_result(self.config, identity, trained, documents))
+        return wanted
 
-    def _are_of_checkpoint(self, model: TrainedModel, records: list[AnyMeasurement]) -> bool:
-        """Return True if all records were measured with the checkpoint that training wrote."""
-        sha256 = model.checkpoint_sha256
-        return all(record.model.checkpoint_sha256 == sha256 for record in records)
+    def _load(self) -> EvaluationFile | ProbeFile:
+        """Return the results file."""
+        return load_evaluation(self.results_path)
 
-    def _load_records(self, model: TrainedModel) -> list[AnyMeasurement]:
-        """Return the records of the model's checkpoint in the results file."""
-        if not self.results_path.is_file():
-            return []
-        return self._select_records(model, load_evaluation(self.results_path))
-
-    def _select_records(
-        self, model: TrainedModel, results: EvaluationFile | ProbeFile
-    ) -> list[AnyMeasurement]:
-        """Return the records of the model's checkpoint. A results file belongs to one run."""
-        name = model.checkpoint.name
-        return [record for record in results.records if record.model.checkpoint_name == name]
+    def _known(self, model: TrainedModel, file: EvaluationFile | ProbeFile) -> list[Known]:
+        """Return the results of the model's checkpoint in the results file."""
+        known = known_results(file, self.results_path.parent)
+        return of_checkpoint(known, model.checkpoint, model.checkpoint_sha256)
 
     @property
     def cases(self) -> set[TextCase]:
@@ -200,31 +157,35 @@ class EvalStep:
         return set(self.config.cases())
 
     def load_results(self, model: TrainedModel) -> EvaluationFile | ProbeFile:
-        """Return the results file without the records of other steps.
+        """Return the results file with the results of the step only.
 
         The data folder in the records is the current one, because it may have been moved. The name
         of a step with overridden options is the label of its models.
         """
-        results = load_evaluation(self.results_path)
+        file = self._load()
+        known = self._known(model, file)
+        wanted = self._wanted(model, known[-1].result) if known else []
         records = []
-        for record in self._select_records(model, results):
-            if TextCase.of(record) in self.cases:
+        for record, result in known:
+            if any(is_wanted(result, want) for want in wanted):
                 options = {**(record.model.options or {}), "data": model.data}
                 label = self.name if self.is_variant else None
                 records.append(record.with_model(options=options, label=label))
-        return results.model_copy(update={"records": records})
+        checkpoints = {record.model.checkpoint_sha256 for record in records}
+        series = {key: value for key, value in file.series.items() if key in checkpoints}
+        return file.model_copy(update={"records": records, "series": series})
 
 
 class ProbeEvalStep(EvalStep):
     """Evaluation of a probe, with test sequences of the given lengths."""
 
-    def _marker(self, model: TrainedModel) -> CompletionMarker:
-        """Return the marker, which depends on the probe's settings instead of a split."""
-        path = model.folder / "probed.json"
-        flags = [*self.config.override_flags(), *self.flags]
-        settings = {"lengths": self.config.lengths, "flags": flags}
-        probe = Path(model.data) / PROBE_FILE
-        return CompletionMarker(path, settings, [model.checkpoint, probe], [self.results_path])
+    def _wanted(self, model: TrainedModel, trained: Result) -> list[Wanted]:
+        """Return the results that the step should have, one per length and depth."""
+        sha256 = probe_sha256(self.data_of(model))
+        wanted = []
+        for case in self.config.probe_cases():
+            wanted.append(wanted_result(self.config, probe_case(sha256, **case), trained))
+        return wanted
 
 
 def _summary(records: Iterable[AnyMeasurement]) -> str:

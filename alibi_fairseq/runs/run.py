@@ -6,9 +6,8 @@ An experiment lists runs, and :mod:`.runner` executes them. A run trains its mod
 - checkpoints and logs
 - ``settings.json``, written before the first update, with the settings that determine the weights
 - a completion marker for each update count that the training has reached, if it keeps a checkpoint
-- a completion marker for each finished evaluation step
 
-Completed steps are not repeated.
+An evaluation is complete once its results exist. Completed steps are not repeated.
 """
 
 from __future__ import annotations
@@ -208,23 +207,9 @@ class Run:
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
-        self._delete_outdated_results()
         for step in self.eval_steps:
             if not step.is_complete(self.model_of(step)):
                 step.execute(self.model_of(step), slot)
-
-    def _delete_outdated_results(self) -> None:
-        """Delete each results file that has outdated results of a step.
-
-        All steps that share the file are then repeated. None of them may delete it later, when it
-        has new results of another step.
-        """
-        outdated_files = {
-            step.results_path for step in self.eval_steps if step.is_outdated(self.model_of(step))
-        }
-        for step in self.eval_steps:
-            if step.results_path in outdated_files:
-                step.delete_results(self.model_of(step))
 
     @property
     def _update_counts(self) -> tuple[int, ...]:

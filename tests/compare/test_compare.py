@@ -249,9 +249,6 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     trained = json.loads((folder / "trained-60.json").read_text())
     assert trained["settings"] == settings
     assert [*trained["outputs"]] == ["0 checkpoint_last.pt"]
-    evaluated = (folder / "evaluated-checkpoint_last-valid-full.json").read_text()
-    assert json.loads(evaluated)["settings"] == {"score_from": 3}
-    assert [*json.loads(evaluated)["sources"]] == ["0 checkpoint_last.pt", "1 valid.bin"]
 
 
 def test_users_options_come_last(data_bin, tmp_path):

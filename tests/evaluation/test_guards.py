@@ -13,6 +13,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.files import locked
 from alibi_fairseq.results import manifest
+from alibi_fairseq.results.files import load_results_file
 
 
 @pytest.mark.parametrize(
@@ -47,31 +48,45 @@ def test_bad_request_writes_nothing(sweep, tmp_path, changes, message):
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    "changes",
     [
-        ({"precision": "bf16"}, "precision"),
-        ({"overrides": {"attention_backend": "eager"}}, "overrides"),
-        ({"subsets": ["test"]}, "data_sha256"),
-        ({"score_to": 9}, "score_to"),
-        ({"out": "other"}, "is not a results file"),
+        {"precision": "bf16"},
+        {"overrides": {"attention_window": 8}},
+        {"subsets": ["test"]},
+        {"score_to": 9},
+        {"strides": [4]},
     ],
+    ids=str,
 )
-def test_output_of_another_sweep_is_rejected(sweep, tmp_path, changes, named):
-    sweep()
-    (tmp_path / "other.json").write_text(json.dumps({"results": [1, 2]}))
-    before = {path: path.read_text() for path in tmp_path.iterdir()}
-    with pytest.raises(UserInputError, match=named):
-        sweep(**changes)
-    assert {path: path.read_text() for path in tmp_path.iterdir()} == before
+def test_results_of_another_sweep_are_kept(sweep, tmp_path, changes):
+    (first,) = sweep()
+    (other,) = sweep(**changes)
+    assert other.loss_bits != first.loss_bits
+    assert load_results_file(tmp_path / "results.json").records == [first, other]
+    assert sweep(**changes) == [other]
+    assert sweep() == [first]
 
 
-def test_another_checkpoint_of_same_name_is_rejected(sweep, trained, tmp_path):
+def test_backend_of_attention_makes_no_other_result(sweep):
+    assert sweep(overrides={"attention_backend": "eager"}) == sweep()
+
+
+def test_other_json_file_is_not_an_output(sweep, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"results": [1, 2]}))
+    with pytest.raises(UserInputError, match="is not a results file"):
+        sweep(out="other")
+    assert path.read_text() == json.dumps({"results": [1, 2]})
+
+
+def test_results_of_another_model_of_same_name_are_kept(sweep, trained, tmp_path):
     path = tmp_path / "model.pt"
     shutil.copy(trained("alibi"), path)
-    sweep(path)
+    (first,) = sweep(path)
     shutil.copy(trained("sinusoidal"), path)
-    with pytest.raises(UserInputError, match="another checkpoint"):
-        sweep(path)
+    (second,) = sweep(path)
+    assert second.loss_bits != first.loss_bits
+    assert load_results_file(tmp_path / "results.json").records == [first, second]
 
 
 def test_checkpoint_replaced_during_the_evaluation_is_rejected(

@@ -168,7 +168,7 @@ def test_document_starts_of_lines_and_titles(tmp_path, kind, lines, starts):
     assert find_document_starts(DataFolder.open(tmp_path), split, kind) == starts
 
 
-def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
+def test_eval_per_document_on_command_line(trained, data, tmp_path):
     out = tmp_path / "out.json"
     command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16,32"]
     command += ["--out", str(out)]
@@ -176,16 +176,22 @@ def test_eval_per_document_on_command_line(trained, data, tmp_path, refuse):
     for cell in load_results_file(out).records:
         assert (cell.documents, cell.score_from) == ("empty-lines", 32)
     assert f'"document_tokens": [{", ".join(map(str, cell.document_tokens))}]' in out.read_text()
-    assert "score_from" in refuse(*command, "--per-document", "--score-from", "16")
+    in_range = load_results_file(out).records
+    assert main([*command, "--per-document", "--score-from", "16"]) == 0
+    records = load_results_file(out).records
+    assert records[:2] == in_range
+    assert [cell.score_from for cell in records] == [32, 32, 16, 16]
 
 
-def test_changed_boundaries_need_another_output(documents, data, tmp_path):
+def test_changed_boundaries_replace_the_losses_of_documents(documents, data, tmp_path):
     folder = shutil.copytree(data, tmp_path / "data")
     records = documents(data=folder)
     assert documents(data=folder) == records
     (folder / "documents.json").write_text(json.dumps({"valid": [0, 50]}))
-    with pytest.raises(UserInputError, match="documents_sha256"):
-        documents(data=folder)
+    changed = documents(data=folder)
+    assert [record.loss_bits for record in changed] == [record.loss_bits for record in records]
+    assert all(record.document_tokens[0] == 50 for record in changed)
+    assert load_results_file(tmp_path / "results.json").records == changed
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from commands import SHORT, in_process
 from results_documents import document, evaluation_record
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation import sweep_results
+from alibi_fairseq.evaluation import wanted
 from alibi_fairseq.models import description
 from alibi_fairseq.results.files import load_results_file
 from alibi_fairseq.results.groups import average_by_model
@@ -22,7 +22,7 @@ def plugin(monkeypatch):
     """Return a function that makes ``alibi`` a method of a plugin of a version."""
 
     def set_version(version):
-        for module in (description, training_record, sweep_results):
+        for module in (description, training_record, wanted):
             monkeypatch.setattr(module, "plugin_sha256", lambda names: version)
 
     return set_version

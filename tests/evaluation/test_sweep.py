@@ -128,6 +128,18 @@ def test_sweep_returns_records_of_results_file(sweep):
     assert short == records[0]
 
 
+def test_split_is_known_from_an_evaluation_of_two(sweep, scored, tmp_path):
+    test, valid = sweep(subsets=("test", "valid"))
+    assert test.data_sha256 == valid.data_sha256
+    scored.clear()
+    assert sweep(subsets=("valid",)) == [valid]
+    assert not scored
+    (half,) = sweep(subsets=("valid",), precision="bf16")
+    assert half.data_sha256 == valid.split_sha256 != test.split_sha256
+    assert load_results_file(tmp_path / "results.json").records == [test, valid, half]
+    assert sweep(subsets=("test", "valid")) == [test, valid]
+
+
 @pytest.fixture
 def scored(monkeypatch):
     """Record the arguments of each scoring of a text."""
@@ -170,15 +182,18 @@ def test_length_past_the_end_is_not_measured_again(sweep, scored):
     assert not scored
 
 
-def test_probe_sweep_resumes(sweep, probe, monkeypatch):
+def test_probe_sweep_resumes(sweep, probe, monkeypatch, tmp_path):
     data, checkpoint = probe
     case = {"data": data, "lengths": [TRAIN_LENGTH]}
     records = sweep(checkpoint, **case)
     assert [record.depth for record in records] == list(probes.DEPTHS)
     monkeypatch.setattr(ProbeEvaluator, "measure", pytest.fail)
     assert sweep(checkpoint, **case) == records
-    with pytest.raises(UserInputError, match="precision"):
-        sweep(checkpoint, **case, precision="bf16")
+    with pytest.raises(UserInputError, match="results of kind probe, not evaluation"):
+        sweep(checkpoint)
+    monkeypatch.undo()
+    in_half = sweep(checkpoint, **case, precision="bf16")
+    assert load_results_file(tmp_path / "results.json").records == records + in_half
 
 
 def test_probe_rejects_scores_that_are_not_finite(sweep, probe, tmp_path):

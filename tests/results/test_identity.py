@@ -21,6 +21,7 @@ from alibi_fairseq.results.result import (
     Wanted,
     are_seeds,
     missing,
+    replaces,
     seeds,
 )
 from alibi_fairseq.results.series import Reading, Series
@@ -427,6 +428,34 @@ def test_details_that_are_added_are_missing():
     assert missing([wanted], [replace(without, values=values)]) == []
     both = replace(wanted, details=frozenset({"documents", "positions"}))
     assert missing([both], [replace(without, values=values)]) == [both]
+
+
+def test_losses_of_other_documents_are_missing():
+    series = Series(settings_with())
+    wanted = Wanted(series, 1, READING, CASE, frozenset({"documents"}), documents="2" * 64)
+    values = TextValues(3.0, documents="1" * 64, document_tokens=(4, 5), document_bits=(12.0, 15.0))
+    other = replace(result_of(series), values=values)
+    assert missing([wanted], [other]) == [wanted]
+    same = replace(other, values=replace(values, documents="2" * 64))
+    assert missing([wanted], [other, same]) == []
+    assert missing([replace(wanted, documents=None)], [other]) == []
+
+
+def test_new_result_replaces_that_of_its_identity():
+    series = Series(settings_with())
+    old = replace(result_of(series), checkpoint="run/checkpoint_last.pt")
+    assert replaces(old, old)
+    assert replaces(replace(old, checkpoint="moved/checkpoint_last.pt"), old)
+    assert replaces(replace(old, checkpoint_sha256="f" * 64), old)  # trained again
+    for other in (
+        replace(old, checkpoint="other/checkpoint_last.pt", checkpoint_sha256="f" * 64),
+        replace(old, checkpoint="run/checkpoint_500.pt"),
+        replace(old, seed=2),
+        replace(old, reading=Reading(400)),
+        replace(old, case=replace(CASE, length=512)),
+        replace(old, series=Series(settings_with("--dropout", "0.2"))),
+    ):
+        assert not replaces(other, old)
 
 
 def test_checkpoint_of_the_folder_decides():

@@ -1,138 +1,229 @@
-"""Results of an evaluation step that exist already."""
+"""Results of a run that are missing, after real trainings and evaluations of a small model."""
 
+from __future__ import annotations
+
+import json
 import shutil
 from pathlib import Path
 
 import pytest
-import yaml
-from fakes import Commands
-from results_documents import document, evaluation_record
+import torch
+from fakes import TINY, Commands, in_this_process
 
-from alibi_fairseq.cli import main
 from alibi_fairseq.compare.comparison_runs import list_runs
 from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.evaluation.option_types import find_device
-from alibi_fairseq.results.files import save_results_file
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.config import TextCase
+from alibi_fairseq.results.files import load_evaluation
 from alibi_fairseq.runs import child_process
+from alibi_fairseq.runs.run import Run
+
+CASE = TextCase("valid", 16, 16)
 
 
-def values_of(data) -> dict:
-    """Return the configuration of a comparison of one model on prepared data."""
-    return {
-        "corpora": [{"name": "mine", "data": str(data)}],
-        "methods": "alibi",
-        "train_lengths": 64,
-        "eval_lengths": 64,
-    }
+@pytest.fixture(scope="module")
+def finished(data_bin, tmp_path_factory):
+    """Return a folder with data, and a run of two updates that was evaluated on it."""
+    folder = tmp_path_factory.mktemp("finished")
+    shutil.copytree(data_bin, folder / "data-bin")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child_process, "execute_command", in_this_process)
+        (run,) = runs_in(folder)
+        run.execute()
+    return folder
 
 
-def evaluated(values: dict, folder: Path, **fields):
-    """Return the run of a comparison after its evaluation, and the step of the evaluation."""
-    (model,) = list_runs(from_mapping(values), folder)
-    run = model.run
-    (step,) = run.eval_steps
-    run.folder.mkdir(parents=True, exist_ok=True)
-    run.checkpoint_path(run.updates).write_bytes(b"weights")
-    run.training_marker(run.updates).write()
-    records = []
-    for case in step.cases:
-        record = evaluation_record(
-            **case._asdict(),
-            checkpoint=str(run.checkpoint_path(run.updates)),
-            checkpoint_sha256=run.training_marker(run.updates).output_sha256,
-            precision="fp32",
-            device=find_device("auto").type,
-            **fields,
-        )
-        records.append(record)
-    save_results_file(document(*records), run.folder / "results.json")
-    step._marker(run.model_of(step)).write()
-    return run, step
+@pytest.fixture
+def folder(finished, tmp_path):
+    """Return a copy of the folder, which a test may change."""
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
 
 
-def test_edited_documents_are_evaluated_again(data_bin, tmp_path):
-    data = Path(shutil.copytree(data_bin, tmp_path / "data-bin"))
-    (data / "documents.json").write_text('{"valid": [0, 20]}')
-    by_document = {"per_document": "empty-lines"}
-    run, step = evaluated(
-        values_of(data) | by_document, tmp_path / "documents", documents="empty-lines"
-    )
-    plain_run, plain_step = evaluated(values_of(data), tmp_path / "plain")
-    assert step.is_complete(run.model_of(step))
-    (data / "documents.json").write_text('{"valid": [0, 30]}')
-    assert not step.is_complete(run.model_of(step))
-    assert step.is_outdated(run.model_of(step))
-    assert plain_step.is_complete(plain_run.model_of(plain_step))
+@pytest.fixture
+def commands(monkeypatch):
+    """Return the names of the commands of runs, which are executed in this process."""
+    names = []
+
+    def execute(words, *arguments, **keywords):
+        names.append(words[words.index("alibi_fairseq") + 1])
+        return in_this_process(words, *arguments, **keywords)
+
+    monkeypatch.setattr(child_process, "execute_command", execute)
+    return names
 
 
-@pytest.mark.parametrize(
-    ("settings", "fields"),
-    [
-        ({"score_from": 32}, {"score_from": 32}),
-        ({"per_document": "titles"}, {"documents": "titles"}),
-    ],
-)
-def test_results_that_another_step_replaced_are_not_complete(data_bin, tmp_path, settings, fields):
-    """Its marker has another name, because the order of the strides differs."""
-    values = values_of(data_bin)
-    run, step = evaluated(values | {"strides": ["full", 8]}, tmp_path)
-    assert step.is_complete(run.model_of(step))
-    _, other_step = evaluated(values | settings | {"strides": [8, "full"]}, tmp_path, **fields)
-    assert other_step.is_complete(run.model_of(other_step))
-    assert not step.is_complete(run.model_of(step))
-    assert step.is_outdated(run.model_of(step))
-
-
-def test_results_of_another_device_are_complete(data_bin, tmp_path, monkeypatch):
-    run, step = evaluated(values_of(data_bin), tmp_path)
-    monkeypatch.setattr("alibi_fairseq.evaluation.config.device_type", lambda name: "elsewhere")
-    assert step.is_complete(run.model_of(step))
-
-
-def test_results_of_other_split_or_tokens_are_outdated(data_bin, tmp_path):
-    values = values_of(data_bin)
-    (on_valid,) = list_runs(from_mapping({**values, "subset": "valid"}), tmp_path)
-    (on_test,) = list_runs(from_mapping({**values, "subset": "test"}), tmp_path)
-    run = on_valid.run
-    run.folder.mkdir(parents=True)
-    run.checkpoint_path(run.updates).write_bytes(b"weights")
-    run.training_marker(run.updates).write()
-    measured = evaluation_record(
-        length=64,
-        subset="valid",
-        checkpoint=str(run.checkpoint_path(run.updates)),
-        checkpoint_sha256=run.training_marker(run.updates).output_sha256,
-        precision="fp32",
-        device=find_device("auto").type,
-    )
-    save_results_file(document(measured), run.folder / "results.json")
-    settings = {**values, "subset": "valid", "score_from": 32, "strides": 8}
-    (on_other_tokens,) = list_runs(from_mapping(settings), tmp_path)
-    (valid_step,) = run.eval_steps
-    (test_step,) = on_test.run.eval_steps
-    assert not valid_step.is_outdated(run.model_of(valid_step))
-    assert test_step.is_outdated(on_test.run.model_of(test_step))
-    (other_step,) = on_other_tokens.run.eval_steps
-    assert other_step.is_outdated(run.model_of(other_step))
-
-
-def test_evaluations_as_trained_and_as_variant_are_both_kept(data_bin, tmp_path, monkeypatch):
-    """They have the same checkpoint, splits, and strides."""
-    commands = Commands()
-    monkeypatch.setattr(child_process, "execute_command", commands)
-    config = {
-        "corpora": [{"name": "mine", "data": str(data_bin)}],
+def runs_in(folder: Path, **changes) -> list[Run]:
+    """Return the runs of a comparison on the data in a folder."""
+    values = {
+        "corpora": [{"name": "mine", "data": str(folder / "data-bin")}],
         "methods": "alibi",
         "train_lengths": 16,
         "eval_lengths": 16,
-        "updates": 4,
+        "updates": 2,
         "tokens_per_update": 128,
-        "variants": {"alibi": {"limited": {"attention_window": 8}}},
+        "train_flags": TINY,
     }
-    path = tmp_path / "comparison.yaml"
-    path.write_text(yaml.safe_dump(config))
-    command = ["compare", str(path), "--out", str(tmp_path / "out"), "--parallel", "1"]
-    assert main(command) == 0
-    assert commands.ran == ["train", "eval", "eval"]
-    assert main(command) == 0
-    assert commands.ran == ["train", "eval", "eval"]
+    config = from_mapping(values | changes)
+    return [model.run for model in list_runs(config, folder / "out")]
+
+
+def run_in(folder: Path, **changes) -> Run:
+    (run,) = runs_in(folder, **changes)
+    return run
+
+
+def records_of(run: Run) -> list:
+    """Return what the steps of a run report."""
+    records = []
+    for step in run.eval_steps:
+        records += step.load_results(run.model_of(step)).records
+    return records
+
+
+def change_weights(run: Run) -> None:
+    """Replace the checkpoint of a run, as if it had been trained again."""
+    path = run.checkpoint_path(run.updates)
+    state = torch.load(path, weights_only=False)
+    state["model"]["decoder.layers.0.fc1.bias"] += 1
+    torch.save(state, path)
+
+
+def cases_of(run: Run) -> list[TextCase]:
+    return [TextCase(record.subset, record.length, record.stride) for record in records_of(run)]
+
+
+CHANGES = {
+    "length": ({"eval_lengths": [16, 24]}, [CASE, TextCase("valid", 24, 24)]),
+    "stride": ({"strides": ["full", 8]}, [CASE, TextCase("valid", 16, 8)]),
+    "only another stride": ({"strides": 8}, [TextCase("valid", 16, 8)]),
+    "sliding": ({"sliding": {4: "1x"}}, [CASE, TextCase("valid", 16, 4)]),
+    "split": ({"subset": "test"}, [TextCase("test", 16, 16)]),
+    "score range": ({"score_from": 8}, [CASE]),
+    "documents": ({"per_document": "empty-lines"}, [CASE]),
+    "variant": ({"variants": {"alibi": {"limited": {"attention_window": 8}}}}, [CASE, CASE]),
+}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("change", CHANGES)
+def test_only_what_is_new_is_evaluated(folder, commands, change):
+    first = run_in(folder)
+    before = records_of(first)
+    assert first.is_complete
+    changes, cases = CHANGES[change]
+    (folder / "data-bin" / "documents.json").write_text('{"valid": [0, 20]}')
+    run = run_in(folder, **changes)
+    assert not run.is_complete
+    run.execute()
+    assert commands == ["eval"]
+    assert run.is_complete
+    assert cases_of(run) == cases
+    # Going back needs nothing, because no result was deleted.
+    assert first.is_complete
+    if change == "documents":
+        assert records_of(first)[0].loss_bits == before[0].loss_bits
+    else:
+        assert records_of(first) == before
+    run.execute()
+    first.execute()
+    assert commands == ["eval"]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("options", [{}, {"score_from": 8}], ids=["whole text", "range"])
+def test_edited_documents_are_evaluated_again(folder, commands, options):
+    documents = folder / "data-bin" / "documents.json"
+    documents.write_text('{"valid": [0, 20]}')
+    run = run_in(folder, per_document="empty-lines", **options)
+    run.execute()
+    assert run.is_complete
+    documents.write_text('{"valid": [0, 30]}')
+    assert not run.is_complete
+    assert run_in(folder).is_complete
+    run.execute()
+    assert commands == ["eval", "eval"]
+    (record,) = records_of(run)
+    assert record.document_tokens[0] == 30 - options.get("score_from", 0)
+    assert run.is_complete
+    documents.write_text(json.dumps({"valid": [0, 20], "test": [0, 9]}))
+    assert run.is_complete == bool(options)  # losses of other documents are other results
+
+
+@pytest.mark.ci
+def test_documents_that_follow_from_the_text_are_known(folder, commands):
+    run = run_in(folder, per_document="empty-lines")
+    with pytest.raises(UserInputError, match="finds one document"):
+        run.is_complete  # noqa: B018
+
+
+@pytest.mark.ci
+def test_changed_split_is_evaluated_again(folder, commands):
+    run = run_in(folder)
+    (before,) = records_of(run)
+    for suffix in ("idx", "bin"):
+        shutil.copyfile(
+            folder / "data-bin" / f"test.{suffix}", folder / "data-bin" / f"valid.{suffix}"
+        )
+    assert not run.is_complete
+    run.execute()
+    assert commands == ["eval"]
+    (after,) = records_of(run)
+    assert after.data_sha256 != before.data_sha256
+    # The former text may come back.
+    assert len(load_evaluation(run.folder / "results.json").records) == 2
+
+
+@pytest.mark.ci
+def test_checkpoint_of_another_training_is_rejected(folder, commands):
+    run = run_in(folder)
+    change_weights(run)
+    assert not run.is_complete
+    with pytest.raises(UserInputError, match="was changed after the training"):
+        run.execute()
+    assert commands == []
+
+
+@pytest.mark.ci
+def test_training_again_replaces_the_results(folder, commands):
+    """The results of the earlier weights are out of date, although all settings are the same."""
+    run = run_in(folder)
+    records = records_of(run)
+    for times in (1, 2):
+        change_weights(run)
+        run.training_marker(run.updates).write()
+        assert not run.is_complete
+        run.execute()
+        assert commands == ["eval"] * times
+        assert run.is_complete
+        records += records_of(run)
+    moved, _, second = records
+    assert len({record.loss_bits for record in records}) == 3
+    # The weights in another folder may still exist there.
+    hashes = {moved.model.checkpoint_sha256, second.model.checkpoint_sha256}
+    in_file = load_evaluation(run.folder / "results.json").records
+    assert {record.model.checkpoint_sha256 for record in in_file} == hashes
+
+
+def test_diverged_trial_is_complete_and_not_evaluated(folder, monkeypatch):
+    fake = Commands()
+    fake.validation = {"alibi": {"0.5": None}}
+    monkeypatch.setattr(child_process, "execute_command", fake)
+    run = run_in(folder, lr=[0.5, 0.001])
+    trial, other = run.trials
+    trial.execute()
+    assert fake.ran == ["train"]
+    assert trial.diverged
+    assert trial.is_complete
+    assert not other.is_complete
+    assert not run.is_complete
+
+
+def test_results_of_another_device_are_complete(finished, tmp_path):
+    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
+    path = run_in(folder).folder / "results.json"
+    path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda"'))
+    assert run_in(folder).is_complete
+
+
+def test_results_are_complete_in_a_moved_folder(finished, tmp_path):
+    assert run_in(Path(shutil.copytree(finished, tmp_path / "moved"))).is_complete
