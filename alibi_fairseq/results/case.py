@@ -37,6 +37,7 @@ class Case:
         tokens: SHA-256 of the token IDs of a raw text.
         depth: depth of the repeated block of a probe.
         corpus: name of the text, which does not count.
+        separator: what separates the documents, which does not count.
     """
 
     __pydantic_config__ = STORED
@@ -52,6 +53,22 @@ class Case:
     tokens: Sha256 | None = None
     depth: Fraction | None = None
     corpus: str = field(default="", compare=False)
+    separator: str = field(default="", compare=False)
+
+    @property
+    def nonoverlapping(self) -> bool:
+        """True if every window scores all of its tokens."""
+        return self.stride == self.length
+
+    @property
+    def has_range(self) -> bool:
+        """True if only a range of the tokens is scored."""
+        return self.score_from > 0 or self.score_to is not None
+
+    @property
+    def is_raw_text(self) -> bool:
+        """True if the text was tokenized for the evaluation."""
+        return self.tokens is not None
 
     @property
     def same_text(self) -> SameText:

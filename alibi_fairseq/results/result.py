@@ -67,6 +67,18 @@ class TextValues:
         return self.loss_bits
 
     @property
+    def perplexity(self) -> float:
+        """Perplexity per token."""
+        return 2.0**self.loss_bits
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Bits per byte of the text; None if its size is unknown."""
+        if self.tokens is None or self.bytes is None:
+            return None
+        return self.loss_bits * self.tokens / self.bytes
+
+    @property
     def details(self) -> frozenset[str]:
         """Parts of the text whose losses are known: ``documents``, ``positions``."""
         details = set()
@@ -159,6 +171,7 @@ class Result:
         checkpoint_sha256: hash of the checkpoint, or of all parts of a Hugging Face folder; None
             for a validation during the training.
         status: ``diverged`` if the training ended with a loss that is not finite.
+        updates: update count of the checkpoint; those of the best checkpoints differ between seeds.
         cost: time and memory.
         text: tokenizer and sizes of the text.
     """
@@ -173,6 +186,7 @@ class Result:
     checkpoint: NonEmptyStr | None = None
     checkpoint_sha256: Sha256 | None = None
     status: Literal["", "diverged"] = ""
+    updates: NonNegativeInt | None = None
     cost: Cost = Cost()
     text: TextSize = TextSize()
 
@@ -263,7 +277,7 @@ def _run_group(result: Result) -> tuple:
 
     The losses of validations tell trainings apart in one case only.
     """
-    case = result.case if result.checkpoint_sha256 is None else None
+    case = result.case if result.case.kind == "validation" else None
     return (result.series.id, result.reading, result.seed, case)
 
 
@@ -272,9 +286,11 @@ def _checkpoint_of(result: Result) -> str:
     if result.checkpoint_sha256 is not None:
         return result.checkpoint_sha256
     if result.checkpoint is not None:
-        return result.checkpoint
+        return f"{result.checkpoint} after {result.updates} updates"
+    if result.values is None or result.case.kind != "validation":
+        return ""
     # Two validations with the same loss are those of one training.
-    return "" if result.values is None else str(result.values.outcome)
+    return str(result.values.outcome)
 
 
 @dataclass(frozen=True)

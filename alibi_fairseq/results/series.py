@@ -129,8 +129,19 @@ class Series:
     @property
     def train_length(self) -> int:
         """Training length in tokens."""
-        default = defaults_of(self.settings)["task.tokens_per_sample"]
-        return self.settings.get("task.tokens_per_sample", default)
+        length = self.settings.get("task.tokens_per_sample")
+        return defaults_of(self.settings)["task.tokens_per_sample"] if length is None else length
+
+    @property
+    def tokens_per_update(self) -> int | None:
+        """Requested tokens per update. The last update of an epoch may have fewer.
+
+        None without a number of processes, which early results lack.
+        """
+        if "processes" not in self.settings:
+            return None
+        sequences = canonical(self.settings).get("sequences_per_update")
+        return sequences * self.train_length if isinstance(sequences, int) else None
 
     def resumed(self, updates: int, settings: Settings) -> Series:
         """Return the series of the training after it was resumed.

@@ -21,6 +21,8 @@ def settings_of(
 ) -> dict[str, Any]:
     """Return the settings of a training, without those that have their default.
 
+    The number of processes is always there, because results of version 3 may lack it.
+
     Args:
         cfg: fairseq's configuration of the training.
         processes: number of processes of the run, which the configuration need not have.
@@ -38,9 +40,8 @@ def settings_of(
         values |= _fields_of(group, component)
         if component.get("_name") is not None:
             values[group] = str(component.get("_name"))
-    values["processes"] = processes
     defaults = defaults_of(values)
-    written = {}
+    written: dict[str, Any] = {"processes": processes}
     for name, value in values.items():
         if not is_default(name, values, defaults):
             written[name] = value

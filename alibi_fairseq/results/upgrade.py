@@ -314,6 +314,7 @@ def _result_of(
         "seed": model.seed,
         "checkpoint": model.checkpoint,
         "checkpoint_sha256": model.checkpoint_sha256,
+        "updates": model.updates,
     }
     if isinstance(record, Measurement):
         return Result(
@@ -351,11 +352,14 @@ def _case_of(record: Measurement) -> Case:
     """Return the case of an evaluation on a text.
 
     Boundaries of documents matter only if a range of each document is scored, or if the documents
-    of a raw text were tokenized one by one.
+    of a raw text were tokenized one by one. Those of a raw text are recorded as positions in its
+    tokens, which differ between tokenizers, so their rule counts instead.
     """
     documents = None
-    if record.text_key.has_range or record.is_raw_text:
-        documents = _boundaries(record)
+    if record.is_raw_text:
+        documents = record.documents
+    elif record.text_key.has_range:
+        documents = record.documents_sha256 or record.documents
     return Case(
         kind="text",
         text=record.split_sha256 or record.data_sha256,
@@ -367,6 +371,7 @@ def _case_of(record: Measurement) -> Case:
         score_to=record.score_to,
         tokens=record.tokens_sha256,
         corpus=record.corpus or "",
+        separator=record.documents or "",
     )
 
 
