@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -12,7 +13,9 @@ from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.results.json_types import StrictObject
 from alibi_fairseq.results.model import Model
 from alibi_fairseq.results.record import Measurement, ModelRecord, ProbeMeasurement, Validation
+from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.results_file import FILE_CLASSES, Provenance, ResultsFile
+from alibi_fairseq.results.upgrade import upgraded
 
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",
@@ -46,6 +49,7 @@ def evaluation_record(perplexity: float = 16.0, **changes) -> Measurement:
         "subset": "valid",
         "tokens": 1000,
         "loss_bits": math.log2(perplexity),
+        "options": {},
     }
     return make_record(Measurement, **values | changes)
 
@@ -121,6 +125,11 @@ def document(
             record = record.model_copy(update=text)
         complete.append(record)
     return FILE_CLASSES[kind](corpus=corpus, provenance=origin, records=complete)
+
+
+def results_of(*records: StrictObject, **values) -> list[Result]:
+    """Return the results of a results file; see :func:`document`."""
+    return upgraded(document(*records, **values), Path("folder without other files"))
 
 
 def cells_of(text: str) -> list[list[str]]:

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
-from ..reporting.table import Table
+from ..reporting.table import Column, Table
 from .candidate import HEAD_DIM, HEADS, LONG, TRAIN_LENGTH
 from .checks import BF16_LENGTH, CHECKS, Outcome
 
 CAPTION = "Checks of position methods on models with random weights"
 
 
-def outcomes_table(outcomes: dict[str, dict[str, Outcome]], device: torch.device) -> Table:
+def outcomes_table(outcomes: dict[str, dict[str, Outcome]], device: torch.device) -> Table[str]:
     """Return a table with a row per method.
 
     Args:
         outcomes: outcome by method and by check.
         device: device of the models.
     """
-    rows = []
-    for method, by_check in outcomes.items():
-        rows.append([method, *(by_check[check].cell for check in CHECKS)])
+    columns = [Column[str]("method", str)]
+    for check in CHECKS:
+        columns.append(Column(check, _cell_of(outcomes, check)))
     return Table(
-        headers=["method", *CHECKS],
-        rows=rows,
+        columns,
+        list(outcomes),
         left=1 + len(CHECKS),
         caption=CAPTION,
         notes=[legend(device), *method_notes(outcomes)],
     )
+
+
+def _cell_of(outcomes: dict[str, dict[str, Outcome]], check: str) -> Callable[[str], str]:
+    """Return the function that formats the outcome of a check of a method."""
+    return lambda method: outcomes[method][check].cell
 
 
 def legend(device: torch.device) -> str:

@@ -23,12 +23,15 @@ from ..evaluation.config import (
 from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
-from ..reporting.caption import conditions
+from ..reporting.caption import conditions, conditions_table
 from ..reporting.loss_by_position import position_tables
 from ..reporting.probes import accuracy_table
+from ..reporting.rows import rows_of
+from ..reporting.texts import group_by_text
 from ..reporting.undertrained import undertrained_warning
-from ..results.groups import average_by_model, group_by_evaluation
-from ..results.record import AnyMeasurement, Measurement, ProbeMeasurement
+from ..results.file import load
+from ..results.record import AnyMeasurement, Measurement
+from ..results.result import ProbeValues, Result
 from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
 
 FOLDERS = "only for Hugging Face folders"
@@ -137,22 +140,24 @@ class Eval(CliCommand):
             records = self._evaluate_folders()
         else:
             records = self._evaluate_checkpoints()
-        accuracies = [record for record in records if isinstance(record, ProbeMeasurement)]
-        if accuracies:
-            print(f"{accuracy_table(accuracies)}\nResults: {self.out}")
+        results = load(self.out).results
+        if any(isinstance(result.values, ProbeValues) for result in results):
+            print(f"{markdown.to_markdown([accuracy_table(results)])}\nResults: {self.out}")
             return
         measurements = [record for record in records if isinstance(record, Measurement)]
         print(evaluation_table(measurements))
         if self.effective_context is not None:
             print(context_table(measurements, self.effective_context, self.config.strides))
         if self.by_position:
-            self._print_loss_by_position(measurements)
-        _print_notes(measurements)
+            self._print_loss_by_position(results)
+        _print_notes(results)
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
 
-    def _print_loss_by_position(self, measurements: list[Measurement]) -> None:
+    def _print_loss_by_position(self, results: Sequence[Result]) -> None:
         # The notes below state the conditions once for all tables.
-        tables = [replace(table, conditions="") for table in position_tables(measurements)]
+        tables = []
+        for table in position_tables(results):
+            tables.append(replace(table, conditions="", different=None))
         print(markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
 
     def _check_probe(self) -> None:
@@ -227,22 +232,22 @@ class Eval(CliCommand):
         return evaluate_folders(texts, self.checkpoints, self.config, self.out, options)
 
 
-def _print_notes(measurements: list[Measurement]) -> None:
+def _print_notes(results: Sequence[Result]) -> None:
     """Print what the models have in common, and notes on what makes perplexities unusable."""
-    texts = [conditions(average_by_model(measurements))]
-    for group in group_by_evaluation(measurements).values():
-        texts.append(undertrained_warning(average_by_model(group)))
-    for text in dict.fromkeys(texts):
-        if text:
-            print(f"{text}.")
-    longest_windows = []
-    for measurement in measurements:
-        if measurement.is_past_end and measurement.longest_window is not None:
-            longest_windows.append(measurement.longest_window)
+    rows = rows_of(results)
+    texts = [markdown.sentence(conditions(rows))]
+    different = conditions_table(rows)
+    if different is not None:
+        texts.append(f"\n{markdown.to_markdown([different])}")
+    for group in group_by_text(results).values():
+        texts.append(markdown.sentence(undertrained_warning(rows_of(group))))
+    print("".join(dict.fromkeys(texts)), end="")
+    points = [point for row in rows for point in row.points]
+    longest_windows = [point.longest_window or 0 for point in points if point.is_past_end]
     if longest_windows:
         longest = max(longest_windows)
         print(f"Some lengths exceed the text: the longest window has {longest:,} tokens.")
-    if any(measurement.is_near_chance for measurement in measurements):
+    if any(point.is_near_chance for point in points):
         print(f"Some perplexities are near or above {markdown.CHANCE_NOTE}")
 
 

@@ -15,6 +15,14 @@ from ..reporting.perplexity_by_length import MODEL_COLUMNS, available_columns
 from .options import CliCommand, names, option
 
 
+def file_and_text(text: str) -> tuple[Path, str]:
+    """Return the file and the text of ``FILE=TEXT``."""
+    file, _, label = text.partition("=")
+    if not label or not Path(file).is_file():
+        raise ValueError("must be FILE=TEXT, a results file and the name of its models")
+    return Path(file).resolve(), label
+
+
 @dataclass
 class ReportCommand(CliCommand):
     """Options of ``alibi-fairseq report``."""
@@ -38,6 +46,14 @@ class ReportCommand(CliCommand):
         None,
         metavar="TEXT",
     )
+    label: list[tuple[Path, str]] = option(
+        "name of the models of a results file in tables and figures, in place of position method "
+        "and training length; can be repeated",
+        (),
+        action="append",
+        type=file_and_text,
+        metavar="FILE=TEXT",
+    )
     columns: list[str] = option(
         "columns of the tables of your own results, in this order, for example "
         f"parameters,512,3072: evaluation lengths, and {', '.join(MODEL_COLUMNS)} (default: all "
@@ -58,16 +74,14 @@ class ReportCommand(CliCommand):
         """
         from ..paper.report import write_report  # imports matplotlib
 
-        report_data = collect(self.results)
+        report_data = collect(self.results, dict(self.label))
         self.check_columns(report_data)
         with_paper = self.paper or not self.results
         page = write_report(
             report_data, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
         measured = sum(len(results_file.records) for _, results_file in report_data.files)
-        comparable = sum(
-            incomparability_reason(measurement) is None for measurement in report_data.measurements
-        )
+        comparable = sum(incomparability_reason(result) is None for result in report_data.results)
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")
 
@@ -77,7 +91,7 @@ class ReportCommand(CliCommand):
         Raises:
             UserInputError: no results have a column.
         """
-        available = available_columns(report_data.measurements)
+        available = available_columns(report_data.results)
         for name in self.columns:
             if name not in available:
                 raise UserInputError(

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from ..files import sha256_if_present
 from ..positions.plugin_sources import plugin_sha256
+from ..reporting.rows import model_label
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256
-from ..results.names import model_label
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, ModelSpec
 from .config_values import at_length

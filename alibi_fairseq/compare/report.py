@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ..files import atomic_write
+from ..reporting import markdown
 from ..reporting.differences import difference_sections
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, probe_columns
+from ..reporting.rows import model_label
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.files import (
     REPORT_FILES,
@@ -26,9 +28,10 @@ from ..results.files import (
     read_report_files,
     save_results_file,
 )
-from ..results.names import model_label
 from ..results.provenance import own_command
+from ..results.result import ProbeValues, Result
 from ..results.results_file import EvaluationFile, ProbeFile
+from ..results.upgrade import upgraded
 from ..runs.run import Run
 from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
@@ -59,10 +62,10 @@ class ComparisonReport:
         columns: dict = {}
         results_by_corpus = {}
         for corpus, runs in runs_by_corpus(self.models).items():
-            results = self._save_results(corpus, runs)
+            results = upgraded(self._save_results(corpus, runs), self.folder)
             results_by_corpus[corpus] = results
-            if isinstance(results, ProbeFile):
-                columns.update(probe_columns(corpus, results.records))
+            if is_probe(results):
+                columns.update(probe_columns(corpus, results))
 
         summary = training_summary(self.comparison, [model.run for model in self.models])
         sections = [f"# {self.comparison.title}", summary]
@@ -93,7 +96,7 @@ class ComparisonReport:
         with atomic_write(self.folder / REPORT_FILES) as file:
             json.dump(names, file, indent=1)
 
-    def _draw_figures(self, corpus: str, results: EvaluationFile | ProbeFile) -> list[Path]:
+    def _draw_figures(self, corpus: str, results: list[Result]) -> list[Path]:
         """Draw the figures of a corpus.
 
         Returns:
@@ -101,21 +104,20 @@ class ComparisonReport:
         """
         figures = self._figure_paths(corpus, "figure")
         files = [*figures, self._path(corpus, "results.json")]
-        if isinstance(results, ProbeFile):
-            draw_heat_maps(results.records, f"Accuracy of the probe: {corpus}", *figures)
+        if is_probe(results):
+            draw_heat_maps(results, f"Accuracy of the probe: {corpus}", *figures)
             return files
-        measurements = results.records
         title = self.comparison.title
         if self._has_several_corpora:
             title += f": {corpus}"
-        draw_lengths(measurements, title, *figures)
-        if drawable(measurements):
+        draw_lengths(results, title, *figures)
+        if drawable(results):
             position_figures = self._figure_paths(corpus, "loss-by-position")
             # The default title names the other figure.
             position_title = title.replace(DEFAULT_TITLE, "Loss by position")
             if position_title == title:
                 position_title = f"{title}: loss by position"
-            draw_positions(measurements, position_title, *position_figures)
+            draw_positions(results, position_title, *position_figures)
             files += position_figures
         return files
 
@@ -152,16 +154,21 @@ class ComparisonReport:
         return results
 
 
-def tables_of(results: EvaluationFile | ProbeFile, columns: dict) -> list[str]:
+def is_probe(results: Sequence[Result]) -> bool:
+    """Return True if results are accuracies of a probe."""
+    return isinstance(results[0].values, ProbeValues)
+
+
+def tables_of(results: Sequence[Result], columns: dict) -> list[str]:
     """Return the tables of a corpus.
 
     Args:
+        results: results of all models on a text or a probe.
         columns: additional columns of the table of perplexities.
     """
-    if isinstance(results, ProbeFile):
-        return [accuracy_table(results.records).rstrip()]
-    perplexities = length_table(results.records, columns).rstrip()
-    return [perplexities, *difference_sections(results.records)]
+    if is_probe(results):
+        return [markdown.to_markdown([accuracy_table(results)]).rstrip()]
+    return [length_table(results, columns).rstrip(), *difference_sections(results)]
 
 
 def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:

@@ -25,7 +25,7 @@ from ..positions.registry import UnknownMethodError
 from ..results.data_folder import DataFolder
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import Converted, convert_decoder
-from .model_card import measurements_of_checkpoint, model_card
+from .model_card import model_card, results_of_checkpoint
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
 from .unsupported import not_in_transformers
@@ -51,13 +51,13 @@ def export_checkpoint(
         data: data folder with its dictionary.
         out: folder to write; it must be missing or empty.
         tokenizer_files: files of the tokenizer, if they are not next to the data.
-        results_paths: results files whose measurements of the checkpoint the model card shows.
+        results_paths: results files whose perplexities of the checkpoint the model card shows.
         license_identifier: license for the model card; None: no license is stated.
 
     Raises:
         UserInputError: if a file is missing or invalid. Nothing is written then.
     """
-    measurements = measurements_of_checkpoint(checkpoint, results_paths)
+    results = results_of_checkpoint(checkpoint, results_paths)
     with atomic_folder(out) as folder:
         data_folder = DataFolder.open(data)
         dictionary = load_dictionary(data)
@@ -89,7 +89,7 @@ def export_checkpoint(
             converted,
             data_folder,
             checkpoint,
-            measurements,
+            results,
             license_identifier,
             name=out.name,
             for_model=trust_argument if is_custom_model else "",

@@ -13,10 +13,10 @@ from ..files import sha256_file
 from ..reporting.markdown import literal
 from ..reporting.perplexity_by_length import length_table
 from ..results.data_folder import DataFolder
-from ..results.files import TRAINING_FILE, load_results_file, load_training
+from ..results.file import load
+from ..results.files import TRAINING_FILE, load_training
 from ..results.model import Model
-from ..results.record import Measurement
-from ..results.results_file import EvaluationFile
+from ..results.result import Result, TextValues, distinct
 from .conversion import Converted
 
 #: Template of the model card, below the metadata block.
@@ -24,31 +24,27 @@ TEMPLATE = Path(__file__).with_name("card.md")
 UNKNOWN = "not recorded"
 
 
-def measurements_of_checkpoint(
-    checkpoint: Path, results_paths: Sequence[Path]
-) -> list[Measurement]:
-    """Return the measurements of a checkpoint in results files, each once.
+def results_of_checkpoint(checkpoint: Path, results_paths: Sequence[Path]) -> list[Result]:
+    """Return the perplexities of a checkpoint in results files, each once.
 
     Raises:
         UserInputError: a file is invalid, or has no perplexity of the checkpoint.
     """
     sha256 = sha256_file(checkpoint) if results_paths else ""
-    measurements: dict[tuple, Measurement] = {}
+    results: list[Result] = []
     for path in results_paths:
-        results = load_results_file(path)
-        records: list[Measurement] = []
-        if isinstance(results, EvaluationFile):
-            records = [
-                record for record in results.records if record.model.checkpoint_sha256 == sha256
-            ]
-        if not records:
+        found = []
+        for result in load(path).results:
+            is_perplexity = isinstance(result.values, TextValues) and result.case.kind == "text"
+            if is_perplexity and result.checkpoint_sha256 == sha256:
+                found.append(result)
+        if not found:
             raise UserInputError(
                 f"--results {path} has no perplexity of {checkpoint}. "
                 "Pass results that `alibi-fairseq eval` wrote for this checkpoint."
             )
-        for record in records:
-            measurements.setdefault(record.key, record)
-    return list(measurements.values())
+        results += found
+    return distinct(results)
 
 
 def trained_tokens(checkpoint: Path, updates: int | None) -> int | None:
@@ -75,17 +71,17 @@ def describe_data(data: DataFolder) -> str:
     return ", ".join(parts)
 
 
-def perplexity_section(measurements: Sequence[Measurement]) -> str:
+def perplexity_section(results: Sequence[Result]) -> str:
     """Format perplexities by evaluation length, with a table per corpus.
 
-    The text is empty without measurements.
+    The text is empty without results.
     """
-    by_corpus: dict[str | None, list[Measurement]] = defaultdict(list)
-    for measurement in measurements:
-        by_corpus[measurement.corpus].append(measurement)
+    by_corpus: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        by_corpus[result.case.corpus].append(result)
     parts = []
     for corpus, of_corpus in by_corpus.items():
-        parts.append(f"## Perplexity on {literal(str(corpus))}\n\n{length_table(of_corpus)}")
+        parts.append(f"## Perplexity on {literal(corpus)}\n\n{length_table(of_corpus)}")
     return "\n".join(parts)
 
 
@@ -94,7 +90,7 @@ def model_card(
     converted: Converted,
     data: DataFolder,
     checkpoint: Path,
-    measurements: Sequence[Measurement],
+    results: Sequence[Result],
     license_identifier: str | None,
     name: str,
     for_model: str,
@@ -107,7 +103,7 @@ def model_card(
         converted: the converted model.
         data: data folder with the dictionary of the checkpoint.
         checkpoint: the exported checkpoint.
-        measurements: measurements of the checkpoint.
+        results: perplexities of the checkpoint.
         license_identifier: license for the metadata; None: no license is stated.
         name: name of the exported folder.
         for_model: further arguments in the call that loads the model.
@@ -135,6 +131,6 @@ def model_card(
         for_tokenizer=for_tokenizer,
     )
     card = f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n{body}"
-    if measurements:
-        card += f"\n{perplexity_section(measurements)}"
+    if results:
+        card += f"\n{perplexity_section(results)}"
     return card

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from ..results.model import Model
-from ..results.record import Measurement
+from ..results.result import Result
+from ..results.series import Series
 from . import published
 from .recipe import RECIPES, recipe_name
 
@@ -25,25 +25,22 @@ _SIZES = {
     "train_bytes": ("bytes of text", 0.1),
 }
 
-# Options that do not change the model.
-_HARMLESS_OVERRIDES = {"attention_backend"}
-
 # Options of a position method that a model of the paper has.
 _PAPER_METHOD_OPTIONS = {"mem_len"}
 
 
-def different_units_reason(measurement: Measurement) -> str | None:
+def different_units_reason(result: Result) -> str | None:
     """Return why a perplexity is in different units from the paper's, or None."""
-    setting = published.setting_of(measurement.corpus)
+    setting = published.setting_of(result.case.corpus)
     if setting is None or setting["vocabulary"] is None:
         return None
-    if measurement.text is None:
+    tokenizer = result.text.tokenizer
+    if tokenizer is None:
         return "the results do not record the tokenizer of the text"
-    tokenizer = measurement.text.tokenizer
     if tokenizer != setting["tokenizer"]:
         return f"the tokenizer is {tokenizer}, the paper's {setting['tokenizer']}"
     for key, (name, tolerance) in _SIZES.items():
-        size = getattr(measurement.text, key)
+        size = getattr(result.text, key)
         if size is None:
             return f"the results do not record the number of {name}"
         if abs(size - setting[key]) > tolerance * setting[key]:
@@ -51,78 +48,82 @@ def different_units_reason(measurement: Measurement) -> str | None:
     return None
 
 
-def incomparability_reason(measurement: Measurement) -> str | None:
-    """Return why a measurement is not comparable with the paper's, or None."""
-    corpus = str(measurement.corpus)
-    model = measurement.model
+def incomparability_reason(result: Result) -> str | None:
+    """Return why a result is not comparable with the paper's, or None."""
+    corpus = result.case.corpus
+    series = result.series
     setting = published.setting_of(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
-    if model.architecture != setting["model"]:
+    if series.facts.architecture != setting["model"]:
         return f"the paper's model on {corpus} is {setting['model']}"
-    other_model = different_model_reason(setting, model)
+    other_model = different_model_reason(setting, series)
     if other_model is not None:
         return other_model
-    other_batch = different_batch_reason(corpus, model, model.tokens_per_update)
+    other_batch = different_batch_reason(corpus, series)
     if other_batch is not None:
         return other_batch
-    if set(model.overrides or {}) - _HARMLESS_OVERRIDES:
+    if result.reading.overrides:
         return "options of the model were changed for the evaluation"
-    if measurement.score_from is not None or measurement.score_to is not None:
+    if result.case.has_range:
         return "only a part of the tokens was scored"
     if setting["updates"] is None:
         return None
-    if model.updates is None:
+    if result.updates is None:
         return "the number of updates is not recorded"
-    if model.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
+    if result.updates < _MIN_UPDATES_FRACTION * setting["updates"]:
         return f"the paper trains for {setting['updates']:,} updates"
     return None
 
 
-def different_model_reason(setting: dict, model: Model) -> str | None:
+def different_model_reason(setting: dict, series: Series) -> str | None:
     """Return why a model differs from the paper's, or None. Unknown values are equal.
 
     Args:
         setting: the paper's setting.
-        model: the model.
+        series: how the model was trained.
     """
     paper_size = (setting["layers"], setting["width"])
-    size = (model.layers or setting["layers"], model.width or setting["width"])
+    facts = series.facts
+    size = (facts.layers or setting["layers"], facts.width or setting["width"])
     if size != paper_size:
         return (
             f"the model has {size[0]} layers of width {size[1]}, the paper's {paper_size[0]} of "
             f"width {paper_size[1]}"
         )
-    for option, value in model.method.option_texts.items():  # without those with their default
+    for option, value in series.method.option_texts.items():  # without those with their default
         if option in _PAPER_METHOD_OPTIONS:
             continue
         return f"the paper trains without --{option.replace('_', '-')} {value}"
-    values = model.options or {}
+    values = series.settings
     paper_options = {**block_options(), **size_options(setting)}
     for option, paper_value in paper_options.items():
         name = option.replace("_", "-")
-        if paper_value == "true" and f"no_{option}" in values:
+        value = _text(values.get(f"model.{option}", paper_value))
+        is_off = value == "false" or f"model.no_{option}" in values
+        if paper_value == "true" and is_off:
             return f"the paper trains without --no-{name}"
-        value = values.get(option, paper_value)
         if not _are_equal(value, paper_value):
+            if value == "true":
+                return f"the paper trains without --{name}"
             return f"the paper trains without --{name} {value}".strip()
     return None
 
 
-def different_batch_reason(corpus: str, model: Model, tokens: float | None) -> str | None:
+def different_batch_reason(corpus: str, series: Series) -> str | None:
     """Return why the updates of a training differ from the paper's, or None.
 
     Args:
         corpus: corpus of the training.
-        model: the model.
-        tokens: number of tokens per update, or None if unknown.
+        series: how the model was trained.
     """
-    recipe = RECIPES.get(recipe_name(corpus, model))
+    recipe = RECIPES.get(recipe_name(corpus, series.method, series.train_length))
     if recipe is None:
         return None
-    break_mode = (model.options or {}).get("sample_break_mode", "none")
+    break_mode = series.settings.get("task.sample_break_mode", "none")
     if break_mode != "none":
         return f"the paper trains without --sample-break-mode {break_mode}"
+    tokens = series.tokens_per_update
     if tokens is None:
         return None
     paper_tokens = recipe.batch.tokens_per_update
@@ -152,6 +153,11 @@ def size_options(setting: dict) -> dict[str, str]:
         "decoder_input_dim": str(width),
         "decoder_output_dim": str(width),
     }
+
+
+def _text(value: object) -> str:
+    """Return the value of an option as text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _are_equal(value: str, default: str) -> bool:

@@ -11,9 +11,9 @@ from functools import partial
 
 from ..positions.spec import MethodSpec
 from ..reporting.markdown import NOTHING
+from ..reporting.rows import model_label
 from ..results.model import Model
-from ..results.names import model_label
-from ..results.record import Measurement
+from ..results.result import Result
 from .datasets import PaperDataset
 from .perplexity_grid import perplexity_grid
 from .published import PrintedMeasurement
@@ -22,14 +22,14 @@ from .table_rows import table_rows
 from .trainings import curve_evaluations, evaluations_of, recipes_and_measurements, title_of
 
 
-def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: PaperDataset) -> str:
+def item_table(item: str, ours: Iterable[Result], scale: Scale, dataset: PaperDataset) -> str:
     """Format an item as Markdown, one table per split and stride.
 
     A warning precedes the tables unless they are a replication of the paper.
 
     Args:
         item: table or figure, such as ``table05``.
-        ours: our measurements, labeled as the paper's.
+        ours: our results, labeled as the paper's.
         scale: scale of our runs.
         dataset: data of our runs.
     """
@@ -56,23 +56,23 @@ def item_table(item: str, ours: Iterable[Measurement], scale: Scale, dataset: Pa
 
 
 def _by_split_and_stride(
-    measurements: Iterable[Measurement],
-) -> dict[tuple[str, int | None], list[Measurement]]:
+    measurements: Iterable[PrintedMeasurement],
+) -> dict[tuple[str, int | None], list[PrintedMeasurement]]:
     """Group measurements by split and stride, which is None for non-overlapping windows."""
-    groups: dict[tuple[str, int | None], list[Measurement]] = defaultdict(list)
+    groups: dict[tuple[str, int | None], list[PrintedMeasurement]] = defaultdict(list)
     for measurement in measurements:
         stride = None if measurement.nonoverlapping else measurement.stride
         groups[measurement.subset, stride].append(measurement)
     return groups
 
 
-def measurements_with_updates(item: str) -> list[Measurement]:
+def measurements_with_updates(item: str) -> list[PrintedMeasurement]:
     """Return the paper's measurements of an item, all with an update count.
 
     Figure 5's curves are included at :data:`.trainings.CURVE_UPDATES`. The paper does not print
     these perplexities, so they are None, with a dash as their status.
     """
-    measurements: list[Measurement] = []
+    measurements: list[PrintedMeasurement] = []
     for recipe, measurement in recipes_and_measurements(item):
         updates = measurement.model.updates or recipe.updates
         measurements.append(measurement.with_model(updates=updates))
@@ -99,7 +99,7 @@ def measurements_with_updates(item: str) -> list[Measurement]:
     return measurements
 
 
-def row_label(recipe_updates: int, measurement: Measurement) -> str:
+def row_label(recipe_updates: int, measurement: PrintedMeasurement) -> str:
     """Return ``ALiBi, L=512``, or ``ALiBi, L=512, 20.0% trained`` before the recipe's end.
 
     Args:

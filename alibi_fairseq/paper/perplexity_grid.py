@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..reporting import markdown
-from ..results.groups import ModelMeasurements
-from ..results.record import Measurement
+from ..reporting.rows import Point, Row
 from .seed_noise import marked_difference
-from .table_rows import Row
+from .table_rows import PaperRow
 
 #: Largest number of columns. Grids with more are transposed.
 _MAX_COLUMNS = 8
@@ -65,13 +64,13 @@ class Side(NamedTuple):
 
     Attributes:
         source: ``paper``, or the name of our numbers.
-        model: measurements of this side.
-        printed: the paper's measurements of the model.
+        model: numbers of this side.
+        printed: the paper's numbers of the model.
     """
 
     source: str
-    model: ModelMeasurements
-    printed: ModelMeasurements
+    model: Row
+    printed: Row
 
     @property
     def is_printed(self) -> bool:
@@ -79,7 +78,7 @@ class Side(NamedTuple):
         return self.model is self.printed
 
 
-def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
+def sides_of(rows: Iterable[PaperRow], name: str = "ours") -> Iterator[Side]:
     """Yield the paper's side of each row, then ours, one per variant of the model.
 
     Our side is empty if nothing has been measured. Models by other authors have only the paper's.
@@ -88,7 +87,7 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
         rows: the models.
         name: source of our numbers.
     """
-    nothing_measured: ModelMeasurements[Measurement] = ModelMeasurements("", None, ())
+    nothing_measured = Row("", "", None, ())
     for row in rows:
         yield Side("paper", row.printed, row.printed)
         is_by_other_authors = not row.printed.method_name
@@ -99,23 +98,23 @@ def sides_of(rows: Iterable[Row], name: str = "ours") -> Iterator[Side]:
             yield Side(source, model, row.printed)
 
 
-def by_column(model: ModelMeasurements, columns: Sequence) -> list[Measurement | None]:
-    """Return the measurement of each column, or None.
+def by_column(row: Row, columns: Sequence) -> list[Point | None]:
+    """Return the point of each column, or None.
 
     Args:
-        model: measurements of one model.
+        row: numbers of one model.
         columns: evaluation lengths or splits.
     """
     # Lengths are integers and splits are strings, so one dict can have both as keys.
-    measurements: dict[int | str, Measurement] = {}
-    for measurement in model.measurements:
-        measurements[measurement.length] = measurement
-        measurements[measurement.subset] = measurement
-    return [measurements.get(column) for column in columns]
+    points: dict[int | str, Point] = {}
+    for point in row.points:
+        points[point.case.length] = point
+        points[point.case.split] = point
+    return [points.get(column) for column in columns]
 
 
 def perplexity_grid(
-    rows: Iterable[Row], columns: Sequence, name: str = "ours", corpus: str | None = None
+    rows: Iterable[PaperRow], columns: Sequence, name: str = "ours", corpus: str | None = None
 ) -> str:
     """Format the paper's perplexities and ours.
 
@@ -128,27 +127,26 @@ def perplexity_grid(
         corpus: corpus of the paper, which adds lines of differences (default: no such lines).
     """
     lines: list[GridLine] = []
-    our_measurements: list[Measurement] = []
+    our_points: list[Point] = []
     for side in sides_of(rows, name):
-        measurements = by_column(side.model, columns)
         printed = by_column(side.printed, columns)
         cells = []
         differences = []
-        for measurement, printed_measurement in zip(measurements, printed, strict=True):
-            if measurement is None and printed_measurement is None:
+        for point, printed_point in zip(by_column(side.model, columns), printed, strict=True):
+            if point is None and printed_point is None:
                 cells.append(markdown.NOTHING)
             else:
-                cells.append(markdown.measurement(measurement))
+                cells.append(markdown.point(point))
             if corpus:
-                differences.append(marked_difference(corpus, measurement, printed_measurement))
+                differences.append(marked_difference(corpus, point, printed_point))
         lines.append(GridLine(side.printed.name, side.source, cells))
         if side.is_printed:
             continue
-        our_measurements += side.model.measurements
-        if corpus and side.model.measurements:
+        our_points += side.model.points
+        if corpus and side.model.points:
             lines.append(GridLine(side.printed.name, "difference", differences))
     grid = format_grid(lines, columns)
-    note = markdown.past_end_note(our_measurements)
+    note = markdown.past_end_note(our_points)
     if note:
         grid += f"\n{note}"
     return grid

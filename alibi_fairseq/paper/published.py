@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..positions.spec import MethodSpec
+from ..reporting.rows import Point
+from ..results.case import Case
 from ..results.model import Model
 from ..results.record import Measurement
 from . import packaged_folder
@@ -37,6 +40,54 @@ class PrintedMeasurement(Measurement):
     def status(self) -> str:
         """Reason why there is no perplexity."""
         return self.failure
+
+
+@dataclass(frozen=True)
+class PrintedPoint(Point):
+    """Number of the paper in a table or figure.
+
+    Attributes:
+        train_length: training length of the model.
+        printed: perplexity as printed. None: the paper's run failed.
+        words_per_second: speed of the evaluation.
+    """
+
+    train_length: int = 0
+    printed: float | None = None
+    words_per_second: float | None = None
+
+    @property
+    def perplexity(self) -> float | None:
+        """Perplexity as printed."""
+        return self.printed
+
+    @property
+    def longest_window(self) -> None:
+        """Unknown."""
+        return None
+
+    @property
+    def is_past_end(self) -> bool:
+        """False: the paper's texts are long."""
+        return False
+
+    @property
+    def is_near_chance(self) -> bool:
+        """False: a published model is trained."""
+        return False
+
+
+def point_of(measurement: PrintedMeasurement) -> PrintedPoint:
+    """Return a measurement of the paper as a point of a row."""
+    case = Case("text", None, measurement.subset, measurement.length, measurement.stride)
+    return PrintedPoint(
+        case,
+        (),
+        measurement.status,
+        train_length=measurement.model.train_length,
+        printed=measurement.perplexity,
+        words_per_second=measurement.tokens_per_second_batch_1,
+    )
 
 
 @cache

@@ -18,7 +18,7 @@ import yaml
 
 from ..errors import UserInputError, did_you_mean
 from ..files import read_yaml
-from ..results.model import Model
+from ..positions.spec import MethodSpec
 from . import packaged_folder, published
 
 Settings = dict[str, dict[str, object]]
@@ -238,10 +238,10 @@ def _read_all() -> dict[str, Recipe]:
 RECIPES = _read_all()
 
 
-def recipe_name(corpus: str, model: Model) -> str:
+def recipe_name(corpus: str, method: MethodSpec, train_length: int) -> str:
     """Return the name that a recipe of a model has, such as ``wikitext-103/alibi-512``."""
-    method = "+".join(dict.fromkeys(model.method.names)).replace("_", "-")
-    return f"{corpus}/{method}-{model.train_length}"
+    names = "+".join(dict.fromkeys(method.names)).replace("_", "-")
+    return f"{corpus}/{names}-{train_length}"
 
 
 def find_recipe(path: str) -> Recipe:

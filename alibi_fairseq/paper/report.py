@@ -10,14 +10,15 @@ from pathlib import Path
 
 from ..files import atomic_write
 from ..reporting import latex, loss_by_position, markdown, perplexity_by_length
+from ..reporting.conditions import size_text
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
-from ..results.names import machine_of, size_text
-from ..results.record import Measurement
-from ..results.results_file import ProbeFile
+from ..results.result import Result
+from ..results.results_file import ProbeFile, ResultsFile
+from ..results.upgrade import upgraded
 from . import published, report_tables
 from .comparability import incomparability_reason
 from .report_data import ReportData
@@ -103,6 +104,25 @@ def source_table(report_data: ReportData, out: Path) -> str:
     return markdown.table(headers, rows, left=6)
 
 
+def machine_of(results_file: ResultsFile) -> str:
+    """Describe the machine of a results file: GPU, or processor and threads, and precision.
+
+    If all records were computed on the CPU, the machine's GPU is left out.
+    """
+    provenance = results_file.provenance
+    hardware = provenance.hardware
+    threads = provenance.threads
+    devices = {getattr(record, "device", None) for record in results_file.records}
+    gpu = None if devices == {"cpu"} else hardware.gpu
+    parts = [gpu or hardware.cpu or "an unknown machine"]
+    if gpu is None and threads:
+        unit = "thread" if threads == 1 else "threads"
+        parts.append(f"{threads} {unit}")
+    if provenance.precision:
+        parts.append(provenance.precision)
+    return ", ".join(parts)
+
+
 def add_perplexities(
     report: ReportWriter,
     report_data: ReportData,
@@ -121,68 +141,69 @@ def add_perplexities(
         columns: columns of the tables, as in :func:`.perplexity_by_length.length_tables`.
         with_latex: True to write the tables in LaTeX, too.
     """
-    groups = _by_corpus_and_model(report_data.measurements)
+    groups = _by_corpus_and_model(report_data.results)
     for corpus, model in sorted(groups, key=str):
-        measurements = groups[corpus, model]
-        title = _section_title(corpus, model, measurements)
+        results = groups[corpus, model]
+        title = _section_title(corpus, model, results)
         report.page.append(f"## {literal(title)}\n")
         if page_title:
             title = page_title if len(groups) == 1 else f"{page_title}: {title}"
-        caveat = _caveat(corpus, measurements)
+        caveat = _caveat(corpus, results)
         if caveat:
             report.page.append(caveat)
-        _add_lengths(report, title, measurements, columns, with_latex)
-        _add_positions(report, title, measurements, with_latex)
+        _add_lengths(report, title, results, columns, with_latex)
+        _add_positions(report, title, results, with_latex)
 
 
 def _by_corpus_and_model(
-    measurements: Iterable[Measurement],
-) -> dict[tuple[str | None, str | None], list[Measurement]]:
-    """Group measurements by corpus and model.
+    results: Iterable[Result],
+) -> dict[tuple[str, str | None], list[Result]]:
+    """Group results by corpus and model.
 
-    Measurements on one raw text form a single group. It has no model, and its corpus is the one
-    that the first of them names.
+    Results on one raw text form a single group. It has no model, and its corpus is the one that the
+    first of them names.
     """
-    groups: dict[tuple[str | None, str | None], list[Measurement]] = defaultdict(list)
-    first_names: dict[str | None, str | None] = {}
-    for measurement in measurements:
-        if measurement.is_raw_text:
-            corpus = first_names.setdefault(measurement.data_sha256, measurement.corpus)
-            groups[corpus, None].append(measurement)
+    groups: dict[tuple[str, str | None], list[Result]] = defaultdict(list)
+    first_names: dict[str | None, str] = {}
+    for result in results:
+        case = result.case
+        if case.is_raw_text:
+            corpus = first_names.setdefault(case.text, case.corpus)
+            groups[corpus, None].append(result)
         else:
-            groups[measurement.corpus, measurement.model.architecture].append(measurement)
+            groups[case.corpus, result.series.facts.architecture].append(result)
     return groups
 
 
 def _add_lengths(
     report: ReportWriter,
     title: str,
-    measurements: list[Measurement],
+    results: list[Result],
     columns: Sequence[str],
     with_latex: bool,
 ) -> None:
     """Add tables of perplexity by length, and a figure if there are several lengths."""
     name = f"{title} lengths"
-    tables = perplexity_by_length.length_tables(measurements, columns=columns)
+    tables = perplexity_by_length.length_tables(results, columns=columns)
     add_tables(report, name, "Perplexity", title, tables, with_latex)
-    if len({measurement.length for measurement in measurements}) > 1:
+    if len({result.case.length for result in results}) > 1:
         paths = report.figure_paths(name)
-        draw_lengths(measurements, title, *paths)
+        draw_lengths(results, title, *paths)
         report.add_figure(paths, "Perplexity by evaluation length")
 
 
 def _add_positions(
-    report: ReportWriter, title: str, measurements: list[Measurement], with_latex: bool
+    report: ReportWriter, title: str, results: list[Result], with_latex: bool
 ) -> None:
     """Add tables and a figure of the loss by position, as far as there are such losses."""
     name = f"{title} loss by position"
     heading = "Loss by position"
-    tables = loss_by_position.position_tables(measurements)
+    tables = loss_by_position.position_tables(results)
     if tables:
         add_tables(report, name, heading, title, tables, with_latex)
-    if drawable(measurements):
+    if drawable(results):
         paths = report.figure_paths(name)
-        draw_positions(measurements, f"{title}: loss by position", *paths)
+        draw_positions(results, f"{title}: loss by position", *paths)
         report.add_figure(paths, heading)
 
 
@@ -225,30 +246,30 @@ def add_probes(report: ReportWriter, report_data: ReportData) -> None:
         corpus = results_file.corpus
         report.page.append(f"## {literal(corpus)}\n")
         title = f"{corpus}: accuracy ({os.path.join(*path.parts[-2:])})"
-        report.add_table(f"{corpus} accuracy", title, accuracy_table(results_file.records))
+        table = accuracy_table(upgraded(results_file, path.parent))
+        report.add_table(f"{corpus} accuracy", title, markdown.to_markdown([table]))
 
 
-def _section_title(corpus: str | None, model: str | None, measurements: list[Measurement]) -> str:
+def _section_title(corpus: str, model: str | None, results: list[Result]) -> str:
     """Return a title of corpus, model, and size. Unknown parts and differing sizes are left out."""
     parts = [corpus, model]
-    sizes = {(measurement.model.layers, measurement.model.width) for measurement in measurements}
+    sizes = {size_text(result.series.facts) for result in results}
     if len(sizes) == 1:
-        layers, width = sizes.pop()
-        parts.append(size_text(layers, width))
+        parts.append(sizes.pop())
     return ", ".join(part for part in parts if part)
 
 
-def _caveat(corpus: str | None, measurements: list[Measurement]) -> str:
-    """Return why measurements are not comparable with the paper's, or an empty string."""
-    if corpus is None or published.setting_of(corpus) is None:
-        name = literal(str(corpus))
+def _caveat(corpus: str, results: list[Result]) -> str:
+    """Return why results are not comparable with the paper's, or an empty string."""
+    if published.setting_of(corpus) is None:
+        name = literal(corpus)
         return (
             f"{name} is not a text of the paper, so these numbers are not compared with the "
             "paper's.\n"
         )
     reasons: list[str] = []
-    for measurement in measurements:
-        reason = incomparability_reason(measurement)
+    for result in results:
+        reason = incomparability_reason(result)
         if reason and reason not in reasons:
             reasons.append(reason)
     if not reasons:

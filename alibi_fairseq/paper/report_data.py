@@ -1,19 +1,20 @@
-"""Results files loaded for a report, with the measurements that are comparable with the paper's."""
+"""Results files loaded for a report, with the results that are comparable with the paper's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserInputError
+from ..reporting.texts import Text, names_across_splits, text_of
 from ..results.files import find_results_files, load_results_file
-from ..results.names import names_across_splits
-from ..results.record import Measurement
-from ..results.results_file import EvaluationFile, ResultsFile
+from ..results.result import Result, TextValues
+from ..results.results_file import ResultsFile
+from ..results.upgrade import upgraded
 from . import comparability, published
 
-# Largest relative difference between two perplexities of one measurement in two files.
+# Largest relative difference between two perplexities of one checkpoint and case in two files.
 _PERPLEXITY_TOLERANCE = 1e-3
 
 
@@ -23,20 +24,21 @@ class ReportData:
 
     Attributes:
         files: path and content of each results file.
-        measurements: every measurement of perplexity once.
+        results: every perplexity once.
     """
 
     files: list[tuple[Path, ResultsFile]] = field(default_factory=list)
-    measurements: list[Measurement] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
 
-    def comparable(self, corpus: str) -> list[Measurement]:
-        """Return the measurements on a corpus in the paper's setting."""
-        return [
-            measurement
-            for measurement in self.measurements
-            if measurement.corpus == corpus
-            and comparability.incomparability_reason(measurement) is None
-        ]
+    def comparable(self, corpus: str) -> list[Result]:
+        """Return the results on a corpus in the paper's setting."""
+        comparable = []
+        for result in self.results:
+            if result.case.corpus != corpus:
+                continue
+            if comparability.incomparability_reason(result) is None:
+                comparable.append(result)
+        return comparable
 
     def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
         """Yield the name of each text of a corpus and the results on it.
@@ -44,69 +46,87 @@ class ReportData:
         The name distinguishes the texts. It is empty if there is only one.
         """
         model = published.model(corpus)
-        texts = []
-        for measurement in self.measurements:
-            if measurement.corpus == corpus and measurement.model.architecture == model:
-                texts.append(measurement.text_key)
+        texts: list[Text] = []
+        for result in self.results:
+            if result.case.corpus == corpus and result.series.facts.architecture == model:
+                texts.append(text_of(result))
         name_by_text = names_across_splits(texts)
         names = sorted(set(name_by_text.values()) - {""})
         for name in names or [""]:
-            measurements = []
-            for measurement in self.measurements:
+            results = []
+            for result in self.results:
                 # A text without a name, such as the only one of a split, is part of all results.
-                if name_by_text.get(measurement.text_key, "") in ("", name):
-                    measurements.append(measurement)
-            yield name, replace(self, measurements=measurements)
+                if name_by_text.get(text_of(result), "") in ("", name):
+                    results.append(result)
+            yield name, replace(self, results=results)
 
 
-def collect(paths: Iterable[Path]) -> ReportData:
+def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> ReportData:
     """Load results files and folders of them (:func:`.find_results_files`).
+
+    Args:
+        paths: the files and folders.
+        labels: names of the models of a results file, by its resolved path.
 
     Raises:
         UserInputError: A path does not exist, a file violates the schema, or two files contradict
             each other.
     """
+    labels = labels or {}
+    files = _files(paths)
+    for path in labels:
+        if path not in files:
+            raise UserInputError(f"--label {path} is not among the results. Pass it as well.")
     report_data = ReportData()
-    first_occurrences: dict[tuple, tuple[Path, Measurement]] = {}
-    for path in _files(paths):
+    first_occurrences: dict[tuple, tuple[Path, Result]] = {}
+    for path in files:
         results_file = load_results_file(path)
         report_data.files.append((path, results_file))
-        if not isinstance(results_file, EvaluationFile):
-            continue
-        for measurement in results_file.records:
-            if measurement.key in first_occurrences:
-                first_path, first = first_occurrences[measurement.key]
-                _check_agreement(path, measurement, first_path, first)
+        label = labels.get(path)
+        for result in upgraded(results_file, path.parent):
+            if result.case.kind != "text" or not isinstance(result.values, TextValues):
+                continue
+            if label is not None:
+                result = replace(result, series=replace(result.series, label=label))
+            model = (result.series.id, result.reading, result.seed, _weights_of(result))
+            key = (*model, result.case, text_of(result))
+            if key in first_occurrences:
+                _check_agreement(path, result, *first_occurrences[key])
             else:
-                first_occurrences[measurement.key] = (path, measurement)
-                report_data.measurements.append(measurement)
+                first_occurrences[key] = (path, result)
+                report_data.results.append(result)
     return report_data
 
 
-def _check_agreement(
-    path: Path, measurement: Measurement, first_path: Path, first: Measurement
-) -> None:
-    """Check that two files have the same perplexity of one measurement, within the tolerance.
+def _weights_of(result: Result) -> str | None:
+    """Return what identifies the weights of a result."""
+    return result.checkpoint_sha256 or result.checkpoint
+
+
+def _check_agreement(path: Path, result: Result, first_path: Path, first: Result) -> None:
+    """Check that two files have the same perplexity of one checkpoint, within the tolerance.
 
     Args:
-        path: file of ``measurement``.
-        measurement: measurement in an evaluation.
+        path: file of ``result``.
+        result: result in an evaluation.
         first_path: file of ``first``.
-        first: the same measurement in another evaluation.
+        first: the same result in another evaluation.
 
     Raises:
         UserInputError: the perplexities differ.
     """
-    assert measurement.perplexity is not None
-    assert first.perplexity is not None
-    relative_difference = abs(first.perplexity / measurement.perplexity - 1)
+    assert isinstance(result.values, TextValues)
+    assert isinstance(first.values, TextValues)
+    perplexity = result.values.perplexity
+    relative_difference = abs(first.values.perplexity / perplexity - 1)
     if relative_difference <= _PERPLEXITY_TOLERANCE:
         return
+    windows = "non-overlapping" if result.case.nonoverlapping else f"S={result.case.stride}"
     raise UserInputError(
-        f"{path} and {first_path} contain different perplexities ({measurement.perplexity:.4f} "
-        f"and {first.perplexity:.4f}) of one measurement: {measurement.model.method_name}, "
-        f"trained at {measurement.model.train_length}, evaluated at {measurement.length}, "
-        f"{measurement.window_kind}, {measurement.subset}. Leave one file out."
+        f"{path} and {first_path} contain different perplexities ({perplexity:.4f} "
+        f"and {first.values.perplexity:.4f}) of one measurement: {result.series.method.label}, "
+        f"trained at {result.series.train_length}, evaluated at {result.case.length}, "
+        f"{windows}, {result.case.split}. Leave one file out."
     )
 
 

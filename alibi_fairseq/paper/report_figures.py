@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ..reporting.figures_by_length import draw_panels, without_length
-from ..results.groups import ModelMeasurements
+from ..reporting.figures_by_length import draw_panels
+from ..reporting.rows import Row, without_length
 from . import published
 from .report_data import ReportData
 from .report_tables import JOINED
@@ -97,16 +97,16 @@ def draw_figure(figure: PaperFigure, report_data: ReportData, *paths: str | os.P
 
     Args:
         figure: one of :data:`FIGURES`.
-        report_data: our measurements.
+        report_data: our results.
         paths: files to write.
     """
     drawn = {panel.title: _panel_models(panel, report_data) for panel in figure.panels}
     draw_panels(figure.title, drawn, *paths)
 
 
-def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[ModelMeasurements]:
+def _panel_models(panel: LengthPanel, report_data: ReportData) -> list[Row]:
     """Return the lines of a panel, for each item the paper's and then ours."""
-    models: list[ModelMeasurements] = []
+    models: list[Row] = []
     for item in panel.items:
         ours = report_data.comparable(published.corpus_of(item))
         rows = table_rows(published.measurements(item), ours, joined=item in JOINED)

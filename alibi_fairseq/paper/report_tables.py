@@ -5,13 +5,13 @@ A table of the paper becomes rows (:mod:`.table_rows`), one per model, and grids
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
-from ..positions.spec import MethodSpec
 from ..reporting import markdown
-from ..results.groups import ModelMeasurements
-from ..results.model import Model
-from ..results.record import Measurement
+from ..reporting.rows import Point, Row
+from ..results.case import Case
+from ..results.result import Result
 from . import published
 from .comparability import different_units_reason
 from .perplexity_grid import (
@@ -23,7 +23,7 @@ from .perplexity_grid import (
 )
 from .report_data import ReportData
 from .seed_noise import legend
-from .table_rows import Row, table_rows
+from .table_rows import PaperRow, measurement_label, table_rows
 
 #: Tables of perplexity and evaluation speed by evaluation length.
 SWEEPS = ("table02", "table03", "table04")
@@ -35,7 +35,7 @@ JOINED = ("table05", "table08")
 #: Tables of perplexities: all of the paper's but Table 1, which has speed and memory.
 TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
 
-#: Attribute of a measurement by kind of evaluation speed. The paper has only the first.
+#: Attribute of a result's cost by kind of evaluation speed. The paper has only the first.
 _SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
 
 
@@ -73,11 +73,11 @@ def table(item: str, report_data: ReportData) -> str:
     return "\n".join(parts)
 
 
-def _other_text_note(ours: list[Measurement]) -> str:
+def _other_text_note(ours: list[Result]) -> str:
     """Return the reasons for which differences have no mark, or an empty string."""
     reasons: list[str] = []
-    for measurement in ours:
-        reason = different_units_reason(measurement)
+    for result in ours:
+        reason = different_units_reason(result)
         if reason and reason not in reasons:
             reasons.append(reason)
     if not reasons:
@@ -88,12 +88,13 @@ def _other_text_note(ours: list[Measurement]) -> str:
     )
 
 
-def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
+def _with_other_authors(item: str, rows: list[PaperRow]) -> list[PaperRow]:
     """Insert the rows of models by other authors, in the paper's order."""
+    row_by_name = {row.printed.name: row for row in rows}
     row_by_model = {}
-    for row in rows:
-        for measurement in row.printed.measurements:
-            row_by_model[measurement.model.method.notation, measurement.model.train_length] = row
+    for measurement in published.measurements(item):
+        model = (measurement.model.method.notation, measurement.model.train_length)
+        row_by_model[model] = row_by_name[measurement_label(measurement)]
     all_rows = []
     for printed in published.rows(item):
         model = (printed["position_method"], printed["train_length"])
@@ -104,22 +105,18 @@ def _with_other_authors(item: str, rows: list[Row]) -> list[Row]:
     return all_rows
 
 
-def _row_as_printed(printed: dict) -> Row:
+def _row_as_printed(printed: dict) -> PaperRow:
     """Create the row of a model by other authors."""
-    measurements = []
-    for subset in published.SPLITS:
-        perplexity = printed[f"{subset}_perplexity"]
+    points = []
+    for split in published.SPLITS:
+        perplexity = printed[f"{split}_perplexity"]
         if perplexity:
-            model = Model(method=MethodSpec.plain("other"), train_length=1)
-            measurements.append(
-                published.PrintedMeasurement(
-                    model=model, length=1, stride=1, subset=subset, printed=perplexity
-                )
-            )
-    return Row(ModelMeasurements("", None, measurements, f"{printed['model']} (as printed)"))
+            case = Case("text", None, split, 1, 1)
+            points.append(published.PrintedPoint(case, (), printed=perplexity))
+    return PaperRow(Row(f"{printed['model']} (as printed)", "", None, points))
 
 
-def _speed_grid(rows: list[Row], columns: Sequence) -> str:
+def _speed_grid(rows: list[PaperRow], columns: Sequence) -> str:
     """Format evaluation speeds; the paper's are at batch size 1.
 
     Args:
@@ -128,27 +125,31 @@ def _speed_grid(rows: list[Row], columns: Sequence) -> str:
     """
     lines: list[GridLine] = []
     for side in sides_of(rows):
-        measurements = by_column(side.model, columns)
+        points = by_column(side.model, columns)
         missing = markdown.NOTHING if side.is_printed else markdown.MISSING
         for batch, attribute in _SPEED_ATTRIBUTES.items():
             if side.is_printed and batch != "batch 1":
                 continue
-            cells = [_speed(measurement, attribute, missing) for measurement in measurements]
+            cells = [_speed(point, attribute, missing) for point in points]
             lines.append(GridLine(side.printed.name, f"{side.source}, {batch}", cells))
     return format_grid(lines, columns)
 
 
-def _speed(measurement: Measurement | None, attribute: str, missing: str) -> str:
-    """Format a speed of a measurement, or the reason why there is none.
+def _speed(point: Point | None, attribute: str, missing: str) -> str:
+    """Format a speed, the mean over seeds, or the reason why there is none.
 
     Args:
-        measurement: the measurement, or None if it has not been made.
-        attribute: attribute of the measurement with the speed.
+        point: the point, or None if it has not been measured.
+        attribute: attribute of :class:`.Cost` with the speed.
         missing: text if the reason is unknown.
     """
-    if measurement is None:
+    if point is None:
         return missing
-    speed = getattr(measurement, attribute)
-    if speed is None:
-        return measurement.status or missing
-    return f"{speed:.0f}"
+    if isinstance(point, published.PrintedPoint):
+        speeds = [point.words_per_second]
+    else:
+        speeds = [getattr(result.cost, attribute) for result in point.results]
+    known = [speed for speed in speeds if speed is not None]
+    if not known:
+        return point.status or missing
+    return f"{statistics.fmean(known):.0f}"

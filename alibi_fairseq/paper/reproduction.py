@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ..errors import UserInputError
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
+from ..results.file import load
 from ..results.files import TRAINING_FILE
 from ..results.model import BEST_CHECKPOINT
-from ..results.record import Measurement
+from ..results.result import Result
+from ..results.training_settings import method_json
 from ..runs import nodes, torchrun
 from ..runs.eval_step import EvalStep
 from ..runs.run import Run
@@ -145,7 +147,7 @@ class ReproductionExperiment(Experiment):
             path = self.page.with_name(f"{self.scale.name}-{item}.md")
             recipe = evaluations_of(item)[0].recipe
             dataset = self.data[recipe.corpus]
-            text = item_table(item, self.measurements(item), self.scale, dataset)
+            text = item_table(item, self.results_of(item), self.scale, dataset)
             with atomic_write(path) as stream:
                 stream.write(text)
             print(f"\n{text}\n({path})")
@@ -268,33 +270,35 @@ class ReproductionExperiment(Experiment):
         name = f"{training.recipe.name}-{subset}.json"
         return self.folder / "results" / dataset.folder.name / name
 
-    def measurements(self, item: str) -> list[Measurement]:
-        """Return our measurements of an item, labeled as the paper's.
+    def results_of(self, item: str) -> list[Result]:
+        """Return our results of an item, labeled as the paper's.
 
         They have the method, length, and update counts of the paper's recipes, whatever the scale.
         """
         training_by_recipe = {training.recipe.path: training for training in self.trainings}
-        measurements: list[Measurement] = []
+        results: list[Result] = []
         for evaluation in evaluations_of(item):
             training = training_by_recipe[evaluation.recipe.path]
-            measurements += self._measurements_of(training, evaluation)
-        return measurements
+            results += self._results_of_evaluation(training, evaluation)
+        return results
 
-    def _measurements_of(
+    def _results_of_evaluation(
         self, training: PaperTraining, evaluation: PaperEvaluation
-    ) -> Iterator[Measurement]:
-        """Yield our measurements of one evaluation; none if there are no results yet."""
-        if not self.results_path(training, evaluation.subset).is_file():
+    ) -> Iterator[Result]:
+        """Yield our results of one evaluation; none if there are none yet."""
+        results_path = self.results_path(training, evaluation.subset)
+        if not results_path.is_file():
             return
-        run = self.build_run(training)
-        step = self._eval_step(training, evaluation, self._devices_of(training.recipe))
-        for measurement in step.load_results(run.model_of(step)).records:
-            assert isinstance(measurement, Measurement), "the paper has no probes"
-            yield measurement.with_model(
-                method=MethodSpec.plain(training.recipe.position_method),
-                train_length=training.recipe.train_length,
-                updates=evaluation.updates,
-            )
+        updates = self.scale.scale_updates(training.recipe, evaluation.updates)
+        checkpoint = self.build_run(training).checkpoint_path(updates)
+        of_paper = {
+            "method": method_json(MethodSpec.plain(training.recipe.position_method)),
+            "task.tokens_per_sample": training.recipe.train_length,
+        }
+        for result in load(results_path).results:
+            if PurePath(result.checkpoint or "").name == checkpoint.name:
+                series = replace(result.series, settings={**result.series.settings, **of_paper})
+                yield replace(result, series=series, updates=evaluation.updates)
 
     @property
     def page(self) -> Path:

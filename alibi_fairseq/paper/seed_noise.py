@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..reporting import markdown
-from ..results.record import Measurement
+from ..reporting.rows import Point
 from . import published
 from .comparability import different_units_reason
+from .published import PrintedPoint
 
 
 @dataclass(frozen=True)
@@ -67,21 +68,21 @@ def noise_of(corpus: str, train_length: int | None = None) -> Noise | None:
     )
 
 
-def marked_difference(corpus: str, ours: Measurement | None, printed: Measurement | None) -> str:
+def marked_difference(corpus: str, ours: Point | None, printed: Point | None) -> str:
     """Format our perplexity minus the paper's, with a mark if the text is the paper's.
 
     Args:
         corpus: corpus of the paper.
-        ours: our measurement, or None if it has not been made.
-        printed: the paper's measurement, or None if it has none.
+        ours: our point, or None if it has not been measured.
+        printed: the paper's point, or None if it has none.
     """
-    if ours is None or printed is None:
+    if ours is None or not isinstance(printed, PrintedPoint):
         return markdown.NOTHING
     if ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
     gap = markdown.difference(ours.perplexity - printed.perplexity)
-    noise = noise_of(corpus, printed.model.train_length)
-    if noise is None or different_units_reason(ours):
+    noise = noise_of(corpus, printed.train_length)
+    if noise is None or any(different_units_reason(result) for result in ours.results):
         return gap
     return f"{gap} {noise.mark(ours.perplexity, printed.perplexity)}".rstrip()
 

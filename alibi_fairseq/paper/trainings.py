@@ -13,6 +13,7 @@ from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
 from ..results.record import Measurement
 from . import published
+from .published import PrintedMeasurement
 from .recipe import RECIPES, Recipe, recipe_name
 
 
@@ -161,7 +162,7 @@ def title_of(item: str) -> str:
     return f"{row['name']}. {row['corpus']}: {row['content']}"
 
 
-def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, Measurement]]:
+def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, PrintedMeasurement]]:
     """Return the perplexities of a table or figure, each with the recipe of its model."""
     source = DRAWN.get(item, FigureSource((item,)))
     measurements = []
@@ -175,7 +176,7 @@ def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, Measurement]]:
 def recipe_of(item: str, measurement: Measurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
     corpus = published.corpus_of(item)
-    return RECIPES[recipe_name(corpus, measurement.model)]
+    return RECIPES[recipe_name(corpus, measurement.model.method, measurement.model.train_length)]
 
 
 @cache

@@ -1,55 +1,82 @@
-"""Conditions of measurements: what readers need to know to compare them with others."""
+"""Conditions of results as text: what readers need to know to compare them with others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..results.groups import ModelMeasurements
-from ..results.names import model_facts
-from ..results.record import AnyMeasurement, ProbeMeasurement
+from .conditions import FACTS, differences, fact_text, facts_of
+from .rows import Row
+from .table import Column, Table
 
 #: Largest number of values that a caption lists.
 MAX_LISTED = 4
-#: Learning rate of a model without recorded options.
-UNKNOWN_RATE = "unknown"
 
 
-def conditions(models: Sequence[ModelMeasurements]) -> str:
-    """Return what all models of a table have in common, and the learning rate of each if unequal.
+def conditions(rows: Sequence[Row]) -> str:
+    """Return what all rows have in common, as a sentence without a period.
 
-    The names of the models state the rest (:class:`~alibi_fairseq.results.names.TableNames`). The
-    paper's measurements, which have no corpus, are left out.
+    :func:`conditions_table` has the rest. The paper's numbers are left out.
     """
-    measurements = _ours(models)
-    parts = [_listed({measurement.corpus for measurement in measurements})]
-    for values in _facts(measurements):
+    rows = _ours(rows)
+    parts = [_listed(_corpora(rows))]
+    for values in _facts(rows):
         if len(values) == 1:
             parts.append(_listed(values))
-    rates = [_learning_rate(model) for model in models]
-    have_one_rate = len(set(rates)) == 1
-    if have_one_rate and rates[0] != UNKNOWN_RATE:
-        parts.append(f"learning rate {rates[0]}")
-    parts += _seeds_texts(models)
+    rates = _learning_rates(rows)
+    if len(rates) == 1:
+        parts.append(f"learning rate {rates.pop()}")
+    parts += _seeds_texts(rows)
     common = "; ".join(part for part in parts if part)
-    if not common:
-        return ""
-    text = f"All models: {common}"
-    if not have_one_rate:
-        named = [f"{model.label}: {rate}" for model, rate in zip(models, rates, strict=True)]
-        text += f". Learning rates: {'; '.join(named)}"
-    return text
+    return f"All models: {common}" if common else ""
 
 
-def caption(models: Sequence[ModelMeasurements]) -> str:
-    """Return the caption of a figure of models: its conditions, and models near chance.
+def conditions_table(rows: Sequence[Row]) -> Table[int] | None:
+    """Return the conditions that differ between rows; None if there are none.
+
+    The table has a row for each model, whose variants share it, and a column for each condition
+    that differs, unless the labels of all rows state it.
+    """
+    by_model: dict[tuple, Row] = {}
+    for row in _ours(rows):
+        assert row.model is not None
+        reading = row.model.reading
+        by_model.setdefault((row.model.series.id, reading.at, reading.precision, row.name), row)
+    models = list(by_model.values())
+    different = _different_conditions(models)
+    if not different:
+        return None
+    columns = [Column[int]("", lambda index: models[index].label)]
+    for name, texts in different.items():
+        columns.append(Column(name, texts.__getitem__))
+    caption = "Models differ in these conditions"
+    return Table(columns, range(len(models)), left=len(columns), caption=caption)
+
+
+def _different_conditions(models: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the conditions that differ between the models, or those of one name."""
+    different = differences([row.model for row in models if row.model is not None])
+    for name in {row.name for row in models}:
+        same_name = [row for row in models if row.name == name]
+        found = differences([row.model for row in same_name if row.model], of_one_method=True)
+        for condition, texts in found.items():
+            if condition in different:
+                continue
+            text_of = {id(row): text for row, text in zip(same_name, texts, strict=True)}
+            different[condition] = [text_of.get(id(row), "") for row in models]
+    stated = frozenset.intersection(*(row.stated for row in models)) if models else frozenset()
+    return {name: texts for name, texts in different.items() if name not in stated}
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """Return the caption of a figure: the conditions of its lines, and those near chance.
 
     Its panels may have different models, so the caption lists the values of each condition.
     """
-    measurements = _ours(models)
-    parts = [_listed({measurement.corpus for measurement in measurements})]
-    parts += [_listed(values) for values in _facts(measurements)]
-    parts += _seeds_texts(models)
-    near_chance = {model.label for model in models if _has_chance(model)}
+    ours = _ours(rows)
+    parts = [_listed(_corpora(ours))]
+    parts += [_listed(values) for values in _facts(ours)]
+    parts += _seeds_texts(ours)
+    near_chance = {row.label for row in ours if any(point.is_near_chance for point in row.points)}
     if len(near_chance) > MAX_LISTED:
         parts.append(f"near chance: {len(near_chance)} models")
     elif near_chance:
@@ -57,41 +84,36 @@ def caption(models: Sequence[ModelMeasurements]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _has_chance(model: ModelMeasurements) -> bool:
-    """Return True if a measurement of a model is near chance."""
-    return any(measurement.is_near_chance for measurement in model.measurements)
+def _ours(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows without the paper's."""
+    return [row for row in rows if row.model is not None]
 
 
-def _ours(models: Iterable[ModelMeasurements]) -> list[AnyMeasurement]:
-    """Return the measurements of models, without the paper's."""
-    measurements: list[AnyMeasurement] = []
-    for model in models:
-        measurements += [m for m in model.measurements if m.corpus is not None]
-    return measurements
+def _corpora(rows: Iterable[Row]) -> set[str]:
+    """Return the names of the texts of rows."""
+    return {point.case.corpus for row in rows for point in row.points}
 
 
-def _facts(measurements: Iterable[AnyMeasurement]) -> list[set[str]]:
-    """Return the values of each fact of the measured models."""
-    facts = [model_facts(measurement.model).values() for measurement in measurements]
-    return [set(values) for values in zip(*facts)]
+def _facts(rows: Iterable[Row]) -> list[set[str]]:
+    """Return the values of each fact of the models, as parts of a sentence."""
+    facts = [facts_of(row.model) for row in rows if row.model is not None]
+    return [{fact_text(name, of_model[name]) for of_model in facts} for name in FACTS]
 
 
-def _learning_rate(model: ModelMeasurements) -> str:
-    """Return the learning rate of a model, as text, or :data:`UNKNOWN_RATE`."""
-    options = model.measurements[0].model.options or {}
-    return options.get("lr", UNKNOWN_RATE)
+def _learning_rates(rows: Iterable[Row]) -> set[str]:
+    """Return the learning rates of the models; an unknown one is left out."""
+    rates = set()
+    for row in rows:
+        if row.model is not None and row.model.is_known:
+            rates.add(str(row.model.series.settings.get("optimization.lr", "")))
+    return rates - {""}
 
 
-def _seeds_texts(models: Iterable[ModelMeasurements]) -> list[str]:
+def _seeds_texts(rows: Iterable[Row]) -> list[str]:
     """Return the parts about numbers of seeds that were averaged."""
-    counts = set()
-    for model in models:
-        runs = {measurement.model.checkpoint_key for measurement in model.measurements}
-        for measurement in _ours([model]):
-            if isinstance(measurement, ProbeMeasurement):
-                counts.add(len(runs))
-            else:
-                counts.add(measurement.seeds)
+    counts: set[int] = set()
+    for row in rows:
+        counts.update(point.seeds for point in row.points)
     several = [str(count) for count in sorted(counts) if count > 1]
     if not several:
         return ["a single seed"] if counts else []
@@ -101,8 +123,8 @@ def _seeds_texts(models: Iterable[ModelMeasurements]) -> list[str]:
     return texts
 
 
-def _listed(names: set[str] | set[str | None]) -> str:
-    """Return the known names, or their number if it is above ``MAX_LISTED``."""
+def _listed(names: set[str]) -> str:
+    """Return the names, or their number if it is above ``MAX_LISTED``."""
     known = sorted(name for name in names if name)
     if len(known) > MAX_LISTED:
         return f"{len(known)} different"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from ..results.estimates import Difference, difference
-from ..results.groups import ModelMeasurements, group_by_evaluation, group_by_model
-from ..results.record import Measurement
+from ..results.result import Result, TextValues
 from . import markdown
+from .rows import Row, rows_of
+from .table import Column, Table
+from .texts import group_by_text
 
 #: Method that others are compared with, if it is among them; otherwise the first one.
 REFERENCE = "ALiBi"
@@ -59,24 +62,24 @@ class _Losses(NamedTuple):
         return self._replace(nats=self.nats[rows], checkpoints=checkpoints)
 
 
-def difference_sections(measurements: Sequence[Measurement]) -> list[str]:
+def difference_sections(results: Sequence[Result]) -> list[str]:
     """Return how far models are from a reference at each length, or why this is not known.
 
     Models are compared with the reference of the same training length, on windows that do not
     overlap. With one seed per model, the section states which differences mean nothing.
 
     Args:
-        measurements: measurements of an evaluation.
+        results: results of an evaluation.
     """
     sections = []
-    for name, group in group_by_evaluation(measurements).items():
-        without_overlap = [measured for measured in group if measured.nonoverlapping]
-        models = group_by_model(without_overlap)
+    for name, group in group_by_text(results).items():
+        models = rows_of(result for result in group if result.case.nonoverlapping)
         if len(models) < 2:
             continue
         if all(_num_seeds(model) < 2 for model in models):
             return [one_seed_note()]
-        sections += _group_sections(name, models)
+        tables = _difference_tables(name, models)
+        sections += [markdown.to_markdown([table]).rstrip() for table in tables]
     return sections
 
 
@@ -95,98 +98,117 @@ def seed_limit(spread: float) -> float:
     return 100 * math.expm1(1.96 * math.sqrt(2) * spread)
 
 
-def _num_seeds(model: ModelMeasurements) -> int:
-    return len({measured.model.seed for measured in model.measurements})
+def _num_seeds(model: Row) -> int:
+    return len({result.seed for result in model.results})
 
 
-def _group_sections(name: str, models: Sequence[ModelMeasurements]) -> list[str]:
-    """Return the table of the models that are evaluated alike, and its notes.
+class _Pair(NamedTuple):
+    """Model, and the one that it is compared with."""
+
+    model: Row
+    reference: Row
+
+    @property
+    def label(self) -> str:
+        """Names of both."""
+        return f"{self.model.label} vs. {self.reference.label}"
+
+    def losses(self, length: int) -> tuple[_Losses | None, _Losses | None]:
+        """Return the losses of both at a length, by document if both have the same documents."""
+        by_document = _have_same_documents(self.model, self.reference, length)
+        first = _losses(self.model.results, length, by_document)
+        second = _losses(self.reference.results, length, by_document)
+        return first, second
+
+
+def _difference_tables(name: str, models: Sequence[Row]) -> list[Table[_Pair]]:
+    """Return the table of the models that are evaluated alike, if two have one training length.
 
     Models of the same training length are compared with ALiBi, or with the first of them.
 
     Args:
         name: name of the evaluation, such as ``valid, non-overlapping``.
         models: models with several seeds.
-
-    Returns:
-        Caption, table, and note; empty if no two models have the same training length.
     """
     distinct_lengths: set[int] = set()
-    by_train_length: dict[int, list[ModelMeasurements]] = defaultdict(list)
+    by_train_length: dict[int, list[Row]] = defaultdict(list)
     for model in models:
-        distinct_lengths.update(measured.length for measured in model.measurements)
+        distinct_lengths.update(point.case.length for point in model.points)
         by_train_length[model.train_length or 0].append(model)
-    lengths = sorted(distinct_lengths)
-    rows = []
-    num_documents = []
+    pairs = []
     for train_length in sorted(by_train_length):
-        same_length = by_train_length[train_length]
-        reference = _reference(same_length)
-        for model in same_length:
-            if model is reference:
-                continue
-            row = [f"{model.label} vs. {reference.label}"]
-            for length in lengths:
-                by_document = _have_same_documents(model, reference, length)
-                first = _losses(model.measurements, length, by_document)
-                second = _losses(reference.measurements, length, by_document)
-                row.append(_difference_text(first, second))
-                if first is not None:
-                    num_documents.append(len(first.tokens))
-            rows.append(row)
-    if not rows:
+        reference = _reference(by_train_length[train_length])
+        for model in by_train_length[train_length]:
+            if model is not reference:
+                pairs.append(_Pair(model, reference))
+    if not pairs:
         return []
-    by_document = bool(num_documents) and min(num_documents) > 1
-    if by_document:
+    columns = [Column[_Pair]("evaluated at →", lambda pair: pair.label)]
+    num_documents = []
+    for length in sorted(distinct_lengths):
+        columns.append(Column(str(length), partial(_cell, length)))
+        for pair in pairs:
+            first, _ = pair.losses(length)
+            if first is not None:
+                num_documents.append(len(first.tokens))
+    if num_documents and min(num_documents) > 1:
         note = SEVERAL_SEEDS.format(what="seeds and documents")
     else:
         note = SEVERAL_SEEDS.format(what="seeds") + DOCUMENTS_ADVICE
     caption = f"Difference in perplexity on {name}"
-    table = markdown.table(["evaluated at →", *map(str, lengths)], rows)
-    return [f"{markdown.literal(caption)}:", table.rstrip(), note]
+    return [Table(columns, pairs, caption=caption, notes=[note])]
 
 
-def _reference(models: Sequence[ModelMeasurements]) -> ModelMeasurements:
+def _cell(length: int, pair: _Pair) -> str:
+    """Return the difference of a pair at a length."""
+    return _difference_text(*pair.losses(length))
+
+
+def _reference(models: Sequence[Row]) -> Row:
     """Return the model that others are compared with: ALiBi as trained, or the first model."""
     for model in models:
-        if model.method_name == REFERENCE and not model.measurements[0].model.label:
+        assert model.model is not None
+        if model.method_name == REFERENCE and not model.model.reading.overrides:
             return model
     return models[0]
 
 
-def _have_same_documents(first: ModelMeasurements, second: ModelMeasurements, length: int) -> bool:
+def _have_same_documents(first: Row, second: Row, length: int) -> bool:
     """Return True if all seeds of two models have losses of the same documents at a length."""
     documents = set()
-    for measured in (*first.measurements, *second.measurements):
-        if measured.length == length:
-            documents.add((measured.documents_sha256, tuple(measured.document_tokens)))
+    for result in (*first.results, *second.results):
+        if result.case.length == length:
+            assert isinstance(result.values, TextValues)
+            documents.add((result.case.documents, result.values.document_tokens))
     return len(documents) == 1
 
 
-def _losses(measurements: Iterable[Measurement], length: int, by_document: bool) -> _Losses | None:
+def _losses(results: Iterable[Result], length: int, by_document: bool) -> _Losses | None:
     """Return the losses of a model's seeds at a length, or None if it was not evaluated there.
 
     Args:
-        measurements: measurements of the model, one for each seed and length.
+        results: results of the model, one for each seed and length.
         length: evaluation length in tokens.
         by_document: True to return the losses of each document, if they are known.
     """
     nats = []
     tokens: list[int] = []
     checkpoints = []
-    for measured in measurements:
-        if measured.length != length:
+    for result in results:
+        if result.case.length != length:
             continue
-        if by_document and measured.document_bits:
-            counts = np.array(measured.document_tokens)
+        values = result.values
+        assert isinstance(values, TextValues)
+        if by_document and values.document_bits:
+            counts = np.array(values.document_tokens)
             scored = counts > 0  # a document may end before the scored range
             tokens = counts[scored].tolist()
-            bits = np.array(measured.document_bits)[scored] / tokens  # (K,)
+            bits = np.array(values.document_bits)[scored] / tokens  # (K,)
         else:
-            tokens = [measured.tokens or 1]
-            bits = np.array([measured.loss_bits])
+            tokens = [values.tokens or 1]
+            bits = np.array([values.loss_bits])
         nats.append(bits * math.log(2))
-        checkpoints.append(measured.model.checkpoint_sha256)
+        checkpoints.append(result.checkpoint_sha256)
     if not nats:
         return None
     return _Losses(np.stack(nats), np.array(tokens, dtype=float), checkpoints)

@@ -5,60 +5,55 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
-from ..results.groups import (
-    ModelMeasurements,
-    average_by_model,
-    group_by_evaluation,
-    group_by_raw_text,
-)
-from ..results.record import Measurement
+from ..results.result import Result, TextValues
 from . import plots
 from .caption import caption
 from .line_styles import method_style
+from .rows import Row, rows_of, without_length
+from .texts import group_by_raw_text, group_by_text, raw_text_of, text_of
 from .undertrained import undertrained_warning
 
 
-def perplexity_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
+def perplexity_line(model: Row, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """Create the line of a model's perplexity by evaluation length; see :func:`_length_line`."""
     return _length_line(model, lengths, "perplexity")
 
 
-def bits_per_byte_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> plots.PlotLine:
+def bits_per_byte_line(model: Row, lengths: Sequence[int] = ()) -> plots.PlotLine:
     """Create the line of a model's bits per byte by evaluation length, without a spread."""
     return _length_line(model, lengths, "bits_per_byte")
 
 
-def _length_line(model: ModelMeasurements, lengths: Sequence[int], quantity: str) -> plots.PlotLine:
+def _length_line(model: Row, lengths: Sequence[int], quantity: str) -> plots.PlotLine:
     """Create the line of a quantity by evaluation length.
 
     A failed evaluation is noted at the end of the line. If the text is shorter than the evaluation
     lengths of windows that do not overlap, the line ends at the longest window.
 
     Args:
-        model: measurements of the model, by length.
+        model: points of the model, by length.
         lengths: training lengths of the position method to distinguish.
-        quantity: attribute of a measurement. The spread over seeds is known only of ``perplexity``.
+        quantity: attribute of a point. The spread over seeds is known only of ``perplexity``.
     """
     # All lengths beyond the end of the text have the same longest window.
     windows: list[int] = []
     values: list[float] = []
     spread: list[float] = []
     failures = []
-    for measurement in model.measurements:
-        value = getattr(measurement, quantity)
+    for point in model.points:
+        value = getattr(point, quantity)
         if value is None:
-            failures.append(measurement.status)
+            failures.append(point.status)
             continue
-        window = measurement.length
-        if measurement.is_past_end and measurement.longest_window is not None:
-            window = measurement.longest_window
+        window = point.case.length
+        if point.is_past_end and point.longest_window is not None:
+            window = point.longest_window
         if window in windows:
             continue
         windows.append(window)
         values.append(value)
-        spread.append(measurement.spread or 0.0)
+        spread.append(point.spread or 0.0)
     notes = []
     if failures and windows:
         notes.append((-1, failures[0]))
@@ -75,9 +70,9 @@ def _length_line(model: ModelMeasurements, lengths: Sequence[int], quantity: str
 
 def draw_panels(
     title: str,
-    panels: dict[str, list[ModelMeasurements]],
+    panels: dict[str, list[Row]],
     *paths: str | os.PathLike,
-    make_line: Callable[[ModelMeasurements, Sequence[int]], plots.PlotLine] = perplexity_line,
+    make_line: Callable[[Row, Sequence[int]], plots.PlotLine] = perplexity_line,
     x: str = plots.EVALUATION_LENGTH,
     y: str = plots.PERPLEXITY,
     explanation: str = "",
@@ -94,7 +89,7 @@ def draw_panels(
         make_line: function that creates the line of a model (default: perplexity by length).
         x: title of the x axis, whose unit is tokens.
         y: title of the y axis.
-        explanation: sentences below the figure, after the caption of the measurements.
+        explanation: sentences below the figure, after the caption of the models.
     """
     train_lengths = _train_lengths_to_distinguish(panels)
     drawn = []
@@ -114,7 +109,7 @@ def draw_panels(
 
 
 def _train_lengths_to_distinguish(
-    panels: Mapping[str, list[ModelMeasurements]],
+    panels: Mapping[str, list[Row]],
 ) -> dict[str, list[int]]:
     """Return the training lengths of each position method; empty if no panel has several."""
     lengths_by_method: dict[str, set[int]] = defaultdict(set)
@@ -130,27 +125,27 @@ def _train_lengths_to_distinguish(
     return {method: sorted(lengths) for method, lengths in lengths_by_method.items()}
 
 
-def draw_lengths(measurements: list[Measurement], title: str, *paths: str | os.PathLike) -> None:
+def draw_lengths(results: list[Result], title: str, *paths: str | os.PathLike) -> None:
     """Draw perplexity against length, one line per model, in the panels of :func:`model_panels`.
 
     Panels with a single evaluation length show no trend and are omitted if there are other panels.
     Models with different tokenizers are compared in bits per byte.
 
     Args:
-        measurements: the measurements.
+        results: results on texts.
         title: title of the figure.
         paths: files to write.
     """
-    if has_several_tokenizers(measurements):
-        panels = _informative(model_panels(group_by_raw_text(measurements)))
+    if has_several_tokenizers(results):
+        panels = _informative(model_panels(group_by_raw_text(results)))
         y = "Bits per byte"
         draw_panels(title, panels, *paths, make_line=bits_per_byte_line, y=y)
     else:
-        panels = _informative(model_panels(group_by_evaluation(measurements)))
+        panels = _informative(model_panels(group_by_text(results)))
         draw_panels(title, panels, *paths)
 
 
-def _informative(panels: dict[str, list[ModelMeasurements]]) -> dict[str, list[ModelMeasurements]]:
+def _informative(panels: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Return the panels with several evaluation lengths, or all if there are none."""
     informative = {}
     for name, models in panels.items():
@@ -159,30 +154,32 @@ def _informative(panels: dict[str, list[ModelMeasurements]]) -> dict[str, list[M
     return informative or panels
 
 
-def has_several_tokenizers(measurements: list[Measurement]) -> bool:
+def has_several_tokenizers(results: list[Result]) -> bool:
     """Return True if bits per byte of different tokenizers are known for a raw text."""
     texts = set()
     tokenizations = set()
-    for measurement in measurements:
-        texts.add(measurement.raw_text_key)
-        tokenizations.add((measurement.raw_text_key, measurement.text_key))
-    is_measured = all(measurement.bits_per_byte is not None for measurement in measurements)
+    is_measured = True
+    for result in results:
+        texts.add(raw_text_of(result))
+        tokenizations.add((raw_text_of(result), text_of(result)))
+        assert isinstance(result.values, TextValues)
+        is_measured = is_measured and result.values.bits_per_byte is not None
     return len(tokenizations) > len(texts) and is_measured
 
 
-def model_panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[ModelMeasurements]]:
-    """Return the models of each panel of a figure, given groups of comparable measurements.
+def model_panels(groups: Mapping[str, list[Result]]) -> dict[str, list[Row]]:
+    """Return the models of each panel of a figure, given groups of comparable results.
 
     Several methods at several training lengths get a panel per training length. Models on a raw
     text share a panel.
     """
     panels = {}
     for name, group in groups.items():
-        models = average_by_model(group)
-        train_lengths = sorted({measurement.model.train_length for measurement in group})
-        methods = {measurement.model.method.name_key for measurement in group}
+        models = rows_of(group)
+        train_lengths = sorted({result.series.train_length for result in group})
+        methods = {result.series.method.name_key for result in group}
         has_one_kind = len(train_lengths) == 1 or len(methods) == 1
-        if has_one_kind or group[0].is_raw_text:
+        if has_one_kind or group[0].case.is_raw_text:
             panels[name] = models
             continue
         for train_length in train_lengths:
@@ -191,19 +188,10 @@ def model_panels(groups: Mapping[str, list[Measurement]]) -> dict[str, list[Mode
     return panels
 
 
-def _has_several_lengths(models: Iterable[ModelMeasurements]) -> bool:
-    """Return True if any model has measurements at more than one evaluation length."""
+def _has_several_lengths(models: Iterable[Row]) -> bool:
+    """Return True if any model has points at more than one evaluation length."""
     for model in models:
-        lengths = {measurement.length for measurement in model.measurements}
+        lengths = {point.case.length for point in model.points}
         if len(lengths) > 1:
             return True
     return False
-
-
-def without_length(models: Iterable[ModelMeasurements]) -> list[ModelMeasurements]:
-    """Remove the training length from labels, for a panel whose title contains it."""
-    renamed = []
-    for model in models:
-        name = model.name.replace(f", L={model.train_length}", "")
-        renamed.append(replace(model, name=name))
-    return renamed

@@ -6,12 +6,12 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 
-from ..results.groups import ModelMeasurements
-from ..results.record import Measurement
+from ..results.result import Result, TextValues
 from .figures_by_length import draw_panels, model_panels
 from .line_styles import method_style
 from .loss_by_position import bucket_ranges, group_by_windows, longest_windows
 from .plots import PlotLine
+from .rows import Row
 
 #: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
 MIN_TOKENS = 100
@@ -25,26 +25,25 @@ EXPLANATION = (
 ERRORS = " Vertical bars: ± one standard error of the mean over the windows of the text."
 
 
-def drawable(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurements of :func:`longest_windows` that have enough tokens for a figure."""
-    drawable_measurements = []
-    for measurement in longest_windows(measurements):
-        if max(measurement.position_tokens) >= MIN_TOKENS:
-            drawable_measurements.append(measurement)
-    return drawable_measurements
+def drawable(results: Iterable[Result]) -> list[Result]:
+    """Return the results of :func:`longest_windows` that have enough tokens for a figure."""
+    drawable_results = []
+    for result in longest_windows(results):
+        assert isinstance(result.values, TextValues)
+        if max(result.values.position_tokens) >= MIN_TOKENS:
+            drawable_results.append(result)
+    return drawable_results
 
 
-def draw_positions(
-    measurements: Iterable[Measurement], title: str, *paths: str | os.PathLike
-) -> None:
+def draw_positions(results: Iterable[Result], title: str, *paths: str | os.PathLike) -> None:
     """Draw loss against position, one line per model, and one panel per text and length of windows.
 
     Args:
-        measurements: measurements, at least one of them :func:`drawable`.
+        results: results on texts, at least one of them :func:`drawable`.
         title: title of the figure.
         paths: files to write.
     """
-    drawn = drawable(measurements)
+    drawn = drawable(results)
     panels = model_panels(group_by_windows(drawn))
     draw_panels(
         title,
@@ -57,9 +56,12 @@ def draw_positions(
     )
 
 
-def error_explanation(measurements: Sequence[Measurement]) -> str:
+def error_explanation(results: Sequence[Result]) -> str:
     """Return a sentence on the vertical bars, if there are any, and on results without them."""
-    with_errors = [bool(measurement.position_errors) for measurement in measurements]
+    with_errors = []
+    for result in results:
+        assert isinstance(result.values, TextValues)
+        with_errors.append(bool(result.values.position_errors))
     if all(with_errors):
         return ERRORS
     if any(with_errors):
@@ -67,32 +69,32 @@ def error_explanation(measurements: Sequence[Measurement]) -> str:
     return ""
 
 
-def position_line(model: ModelMeasurements, lengths: Sequence[int] = ()) -> PlotLine:
+def position_line(model: Row, lengths: Sequence[int] = ()) -> PlotLine:
     """Create the line of a model's loss by position, with a point and a bar for each bucket.
 
     Args:
-        model: measurements of the model; the last one, of the longest length, is drawn.
+        model: points of the model; the last one, of the longest length, is drawn.
         lengths: training lengths of the position method to distinguish.
     """
-    measurement = model.measurements[-1]
+    point = model.points[-1]
     x = []
     y = []
     spread = []
     ranges = []
     uncertain = []
     errors = []
-    for index, (first, last) in enumerate(bucket_ranges(measurement.position_ends)):
-        tokens = measurement.position_tokens[index]
+    for index, (first, last) in enumerate(bucket_ranges(point.position_ends)):
+        tokens = point.position_tokens[index]
         if tokens < MIN_TOKENS:
             continue
         x.append(math.sqrt(first * last))  # the middle on the logarithmic axis
         ranges.append((first, last))
         uncertain.append(tokens < FEW_TOKENS)
-        y.append(measurement.position_bits[index] / tokens)
-        if measurement.position_spread:
-            spread.append(measurement.position_spread[index] / tokens)
-        if measurement.position_errors:
-            errors.append(measurement.position_errors[index])
+        y.append(point.position_bits[index] / tokens)
+        if point.position_spread:
+            spread.append(point.position_spread[index] / tokens)
+        if point.position_errors:
+            errors.append(point.position_errors[index])
     return PlotLine(
         label=model.label,
         x=x,

@@ -15,25 +15,22 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from ..results.groups import group_by_model
-from ..results.record import ProbeMeasurement
+from ..results.result import ProbeValues, Result
 from . import plots
 from .caption import conditions
 from .probes import ProbedModel, probed_models
 
 
-def draw_heat_maps(
-    measurements: Sequence[ProbeMeasurement], title: str, *paths: str | os.PathLike
-) -> None:
+def draw_heat_maps(results: Sequence[Result], title: str, *paths: str | os.PathLike) -> None:
     """Draw one heat map per model of the accuracy by length and depth, averaged over seeds.
 
     Args:
-        measurements: measurements of a probe.
+        results: results of a probe.
         title: title of the figure.
         paths: files to write.
     """
-    models = probed_models(measurements)
-    all_depths = sorted({measurement.depth for measurement in measurements})
+    models = probed_models(results)
+    all_depths = sorted({depth_of(result) for result in results})
     columns = min(len(models), 3)
     rows = math.ceil(len(models) / columns)
     with matplotlib.rc_context({**plots.SETTINGS, "axes.grid": False}):
@@ -47,9 +44,15 @@ def draw_heat_maps(
             image = _draw_heat_map(axes, model, all_depths)
         figure.colorbar(image, ax=used, label="Accuracy", shrink=0.9)
         figure.suptitle(textwrap.fill(title, 36 * columns))
-        below = textwrap.fill(conditions(group_by_model(measurements)), 60 * columns)
+        below = textwrap.fill(conditions([model.row for model in models]), 60 * columns)
         figure.supxlabel(below, fontsize=8)
         plots.save(figure, *paths)
+
+
+def depth_of(result: Result) -> float:
+    """Return the depth of the repeated block of a probe's sequences."""
+    assert result.case.depth is not None
+    return result.case.depth
 
 
 def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> AxesImage:
@@ -60,7 +63,7 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
         model: the model.
         depths: depths of all models.
     """
-    lengths = sorted({measurement.length for measurement in model.measurements})
+    lengths = sorted({point.case.length for point in model.row.points})
     grid = _accuracy_grid(model, depths, lengths)
     image = axes.imshow(grid, vmin=0, vmax=1, aspect="auto", cmap="viridis")
     for y, row in enumerate(grid):
@@ -86,8 +89,9 @@ def _accuracy_grid(
         lengths: lengths of the columns in tokens.
     """
     over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
-    for measurement in model.measurements:
-        over_seeds[measurement.depth, measurement.length].append(measurement.accuracy)
+    for result in model.row.results:
+        assert isinstance(result.values, ProbeValues)
+        over_seeds[depth_of(result), result.case.length].append(result.values.accuracy)
     grid = []
     for depth in depths:
         row = []

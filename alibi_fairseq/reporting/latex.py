@@ -58,7 +58,7 @@ def _row(cells: Sequence[str]) -> str:
 def tabular(table: Table) -> str:
     """Format a table as a ``tabular`` environment, without caption and notes."""
     alignment = "l" * table.left + "r" * (len(table.headers) - table.left)
-    rows = "".join(_row(row) for row in table.rows)
+    rows = "".join(_row(row) for row in table.cells)
     return (
         f"\\begin{{tabular}}{{{alignment}}}\n"
         f"\\toprule\n{_row(table.headers)}\\midrule\n{rows}\\bottomrule\n"
@@ -68,11 +68,23 @@ def tabular(table: Table) -> str:
 
 def _has_chance(table: Table) -> bool:
     """Return True if a table has cells marked :data:`.markdown.CHANCE`."""
-    for row in table.rows:
+    for row in table.cells:
         for cell in row:
             if markdown.CHANCE in cell:
                 return True
     return False
+
+
+def _with_conditions(tables: Iterable[Table]) -> list[Table]:
+    """Return tables, each after that of the conditions in which its rows differ."""
+    all_tables: list[Table] = []
+    shown = ""
+    for table in tables:
+        if table.different is not None and tabular(table.different) != shown:
+            all_tables.append(table.different)
+            shown = tabular(table.different)
+        all_tables.append(table)
+    return all_tables
 
 
 def document_part(tables: Iterable[Table], command: str = "report --latex") -> str:
@@ -83,7 +95,7 @@ def document_part(tables: Iterable[Table], command: str = "report --latex") -> s
         command: command that makes them, which the file names.
     """
     parts = [HEADER.format(command=command)]
-    for table in tables:
+    for table in _with_conditions(tables):
         sentences = [f"{table.caption}."]
         sentences += [f"{text}." for text in (table.conditions, table.warning) if text]
         sentences += table.notes

@@ -8,86 +8,98 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 
-from ..results.groups import average_by_model, group_by_evaluation
-from ..results.record import Measurement
-from .caption import conditions
-from .table import Table
+from ..results.result import Result, TextValues
+from .caption import conditions, conditions_table
+from .rows import Point, Row, is_past_end, rows_of
+from .table import Column, Table
+from .texts import group_by_text, text_of
 
 
-def longest_windows(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurement with the longest windows of each run and text.
+def longest_windows(results: Iterable[Result]) -> list[Result]:
+    """Return the result with the longest windows of each run and text.
 
     Sliding windows, lengths beyond the end of the text, and results of earlier versions without
     losses by position are left out.
     """
-    longest: dict[tuple, Measurement] = {}
-    for measurement in measurements:
-        has_losses = bool(measurement.position_ends)
-        if not has_losses or measurement.is_past_end or not measurement.nonoverlapping:
+    longest: dict[tuple, Result] = {}
+    for result in results:
+        assert isinstance(result.values, TextValues)
+        has_losses = bool(result.values.position_ends)
+        if not has_losses or is_past_end(result) or not result.case.nonoverlapping:
             continue
-        model = measurement.model
-        run_and_text = (model.key, model.checkpoint_key, measurement.text_key)
-        if run_and_text in longest and longest[run_and_text].length >= measurement.length:
+        checkpoint = result.checkpoint_sha256 or result.checkpoint
+        model = (result.series.id, result.reading, result.seed, checkpoint)
+        run_and_text = (*model, text_of(result))
+        if run_and_text in longest and longest[run_and_text].case.length >= result.case.length:
             continue
-        longest[run_and_text] = measurement
+        longest[run_and_text] = result
     return list(longest.values())
 
 
-def group_by_windows(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
-    """Group the measurements of :func:`longest_windows` that are comparable.
+def group_by_windows(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Group the results of :func:`longest_windows` that are comparable.
 
-    Each group of :func:`.group_by_evaluation` is divided by the length of windows.
+    Each group of :func:`.texts.group_by_text` is divided by the length of windows.
     """
-    groups: dict[str, list[Measurement]] = defaultdict(list)
-    for name, group in group_by_evaluation(longest_windows(measurements)).items():
-        for measurement in group:
-            groups[f"{name}, windows of {measurement.length:,}"].append(measurement)
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for name, group in group_by_text(longest_windows(results)).items():
+        for result in group:
+            groups[f"{name}, windows of {result.case.length:,}"].append(result)
     return groups
 
 
-def position_tables(measurements: Iterable[Measurement]) -> list[Table]:
+def position_tables(results: Iterable[Result]) -> list[Table]:
     """Return the losses by position, one table per split, text, and evaluation length.
 
     Tables have a row per bucket and a column per model. Without losses by position, there are no
     tables.
     """
     tables = []
-    for name, group in group_by_windows(measurements).items():
-        by_buckets: dict[tuple, list[Measurement]] = defaultdict(list)
-        for measurement in group:
-            buckets = (tuple(measurement.position_ends), tuple(measurement.position_tokens))
-            by_buckets[buckets].append(measurement)
+    for name, group in group_by_windows(results).items():
+        by_buckets: dict[tuple, list[Result]] = defaultdict(list)
+        for result in group:
+            assert isinstance(result.values, TextValues)
+            buckets = (result.values.position_ends, result.values.position_tokens)
+            by_buckets[buckets].append(result)
         caption = f"Bits per token by position on {name}"
         for same_buckets in by_buckets.values():
-            tables.append(_position_table(same_buckets, caption))
+            tables.append(_position_table(rows_of(same_buckets), caption))
     return tables
 
 
-def _position_table(measurements: list[Measurement], caption: str) -> Table:
+def _position_table(models: Sequence[Row], caption: str) -> Table[int]:
     """Create the table of models with the same evaluation length and the same buckets.
 
+    Its rows are the numbers of the buckets.
+
     Args:
-        measurements: measurements of the models, with losses by position.
+        models: models with losses by position, each with one point.
         caption: caption of the table.
     """
-    models = average_by_model(measurements)
-    ranges = bucket_ranges(measurements[0].position_ends)
-    rows = []
-    for index, tokens in enumerate(measurements[0].position_tokens):
-        if tokens == 0:
-            continue
-        first, last = ranges[index]
-        positions = f"{first}–{last}"
-        if first == last:
-            positions = str(last)
-        row = [positions, f"{tokens:,}"]
-        for model in models:
-            row.append(_loss_text(model.measurements[0], index))
-        rows.append(row)
-    headers = ["position", "tokens"]
-    headers += [model.label for model in models]
-    return Table(headers, rows, caption=caption, conditions=conditions(models))
+    first = models[0].points[0]
+    ranges = bucket_ranges(first.position_ends)
+    tokens = first.position_tokens
+    columns = [
+        Column[int]("position", lambda bucket: _positions_text(*ranges[bucket])),
+        Column[int]("tokens", lambda bucket: f"{tokens[bucket]:,}"),
+    ]
+    for model in models:
+        (point,) = model.points
+        columns.append(Column(model.label, partial(_loss_text, point)))
+    return Table(
+        columns,
+        [bucket for bucket, count in enumerate(tokens) if count > 0],
+        caption=caption,
+        conditions=conditions(models),
+        different=conditions_table(models),
+    )
+
+
+def _positions_text(first: int, last: int) -> str:
+    """Return the range of positions of a bucket."""
+    return str(last) if first == last else f"{first}–{last}"
 
 
 def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
@@ -102,16 +114,16 @@ def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(firsts, ends, strict=True))
 
 
-def _loss_text(measurement: Measurement, index: int) -> str:
+def _loss_text(point: Point, bucket: int) -> str:
     """Format the mean loss of a bucket in bits per token, with the spread of averaged seeds.
 
     Args:
-        measurement: a measurement with losses by position.
-        index: number of the bucket, which has tokens.
+        point: a point with losses by position.
+        bucket: number of the bucket, which has tokens.
     """
-    tokens = measurement.position_tokens[index]
-    text = f"{measurement.position_bits[index] / tokens:.3f}"
-    if measurement.position_spread:
-        spread = measurement.position_spread[index] / tokens
-        text += f" ± {spread:.3f} ({measurement.seeds} seeds)"
+    tokens = point.position_tokens[bucket]
+    text = f"{point.position_bits[bucket] / tokens:.3f}"
+    if point.position_spread:
+        spread = point.position_spread[bucket] / tokens
+        text += f" ± {spread:.3f} ({point.seeds} seeds)"
     return text

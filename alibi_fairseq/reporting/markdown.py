@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from ..results.record import Measurement
+from .rows import Point
 from .table import Table
 
 #: Table cell of a measurement that is possible but has not been made.
@@ -26,12 +26,12 @@ CHANCE_NOTE = (
 PAST_END = "†"
 
 
-def past_end_note(measurements: Iterable[Measurement]) -> str:
+def past_end_note(points: Iterable[Point]) -> str:
     """Return the note on values marked :data:`PAST_END`; empty if there are none."""
     longest = set()
-    for measurement in measurements:
-        if measurement.is_past_end:
-            longest.add(measurement.longest_window or 0)
+    for point in points:
+        if point.is_past_end:
+            longest.add(point.longest_window or 0)
     if not longest:
         return ""
     tokens = " or ".join(f"{length:,}" for length in sorted(longest))
@@ -91,21 +91,29 @@ def to_markdown(tables: Iterable[Table]) -> str:
     Consecutive tables with the same conditions, or the same warning, state them once.
     """
     parts = []
-    stated = ("", "")
+    stated = ("", "", "")
     for captioned in tables:
-        above = (captioned.conditions, captioned.warning)
+        different = ""
+        if captioned.different is not None:
+            different = to_markdown([captioned.different])
+        above = (sentence(captioned.conditions), different, sentence(captioned.warning))
         for text, earlier in zip(above, stated, strict=True):
             if text and text != earlier:
-                parts.append(f"{literal(text)}.\n")
+                parts.append(text)
         stated = above
-        body = table(captioned.headers, captioned.rows, captioned.left)
-        parts.append(f"{literal(captioned.caption)}:\n\n{body}")
+        body = table(captioned.headers, captioned.cells, captioned.left)
+        parts.append(f"{literal(captioned.caption)}:\n\n{body}" if captioned.caption else body)
         for note in captioned.notes:
             parts.append(f"{note}\n")
     text = "\n".join(parts)
     if CHANCE in text:
         text += f"\n{CHANCE_NOTE}\n"
     return text
+
+
+def sentence(text: str) -> str:
+    """Escape a sentence and add its period and a line break; an empty one stays empty."""
+    return f"{literal(text)}.\n" if text else ""
 
 
 def perplexity(value: float) -> str:
@@ -117,22 +125,22 @@ def perplexity(value: float) -> str:
     return f"{value:.2f}"
 
 
-def measurement(measured: Measurement | None) -> str:
+def point(shown: Point | None) -> str:
     """Format a perplexity, with the spread of averaged seeds.
 
     Args:
-        measured: the measurement; None for one that has not been made, which is ``missing``.
+        shown: the point; None for one that has not been measured, which is ``missing``.
     """
-    if measured is None:
+    if shown is None:
         return MISSING
-    if measured.perplexity is None:
-        return measured.status
-    text = perplexity(measured.perplexity)
-    if measured.spread is not None:
-        text += f" ± {perplexity(measured.spread)} ({measured.seeds} seeds)"
-    if measured.is_past_end:
+    if shown.perplexity is None:
+        return shown.status
+    text = perplexity(shown.perplexity)
+    if shown.spread is not None:
+        text += f" ± {perplexity(shown.spread)} ({shown.seeds} seeds)"
+    if shown.is_past_end:
         text += f" {PAST_END}"
-    if measured.is_near_chance:
+    if shown.is_near_chance:
         text += f" {CHANCE}"
     return text
 

@@ -5,194 +5,184 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..results.groups import (
-    ModelMeasurements,
-    average_by_model,
-    group_by_evaluation,
-    group_by_raw_text,
-)
-from ..results.model import ModelKey
-from ..results.record import Measurement
+from ..results.result import Result
 from . import markdown
-from .caption import conditions
-from .table import Table
+from .caption import conditions, conditions_table
+from .probes import AnyCorpusKey, any_corpus_key
+from .rows import Point, Row, rows_of
+from .table import Column, Table
+from .texts import group_by_raw_text, group_by_text
 from .undertrained import undertrained_warning
 
 #: Additional columns of a table: header → model → text.
-Columns = Mapping[str, Mapping[ModelKey, str]]
+ExtraColumns = Mapping[str, Mapping[AnyCorpusKey, str]]
 
 
-def length_table(measurements: Iterable[Measurement], extra_columns: Columns | None = None) -> str:
+def length_table(results: Iterable[Result], extra_columns: ExtraColumns | None = None) -> str:
     """Format the tables of :func:`length_tables` in Markdown."""
-    tables = length_tables(measurements, extra_columns)
-    return markdown.to_markdown(tables)
+    return markdown.to_markdown(length_tables(results, extra_columns))
 
 
 def length_tables(
-    measurements: Iterable[Measurement],
-    extra_columns: Columns | None = None,
+    results: Iterable[Result],
+    extra_columns: ExtraColumns | None = None,
     columns: Sequence[str] = (),
-) -> list[Table]:
-    """Return the perplexities by model and length, one table per group of comparable measurements.
+) -> list[Table[Row]]:
+    """Return the perplexities by model and length, one table per group of comparable results.
 
-    :func:`.group_by_evaluation` makes these groups.
+    :func:`.texts.group_by_text` makes these groups.
 
     Bits per byte, which are comparable across tokenizers, have separate tables. On binary data, the
     table follows the perplexities of the same group. On raw text, models with different tokenizers
     share one table, and these tables come last.
 
     Args:
-        measurements: measurements of any models.
+        results: results of any models on texts.
         extra_columns: additional columns about the models as trained. They are empty for
             variants, whose evaluation has overridden options.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
     """
-    measurements = list(measurements)
+    results = list(results)
     tables = []
-    for name, group in group_by_evaluation(measurements).items():
+    for name, group in group_by_text(results).items():
+        rows = rows_of(group)
         caption = f"Perplexity on {name}"
-        tables.append(_length_table(caption, group, markdown.measurement, extra_columns, columns))
-        has_bits_per_byte = any(measurement.bits_per_byte is not None for measurement in group)
-        if has_bits_per_byte and not group[0].is_raw_text:
-            tables.append(_bits_per_byte_table(name, group, columns))
-        note = markdown.past_end_note(group).strip()
+        tables.append(_length_table(caption, rows, markdown.point, extra_columns, columns))
+        points = [point for row in rows for point in row.points]
+        has_bits_per_byte = any(point.bits_per_byte is not None for point in points)
+        if has_bits_per_byte and not group[0].case.is_raw_text:
+            tables.append(_bits_per_byte_table(name, rows, columns))
+        note = markdown.past_end_note(points).strip()
         if note:
             # One note for all tables of the group, below the last.
             tables[-1] = replace(tables[-1], notes=[note])
-    for name, group in group_by_raw_text(measurements).items():
-        tables.append(_bits_per_byte_table(name, group, columns))
+    for name, group in group_by_raw_text(results).items():
+        tables.append(_bits_per_byte_table(name, rows_of(group), columns))
     return tables
 
 
-def _bits_per_byte_table(
-    name: str, measurements: list[Measurement], columns: Sequence[str]
-) -> Table:
+def _bits_per_byte_table(name: str, rows: Sequence[Row], columns: Sequence[str]) -> Table[Row]:
     """Create a table of bits per byte.
 
     Args:
-        name: name of the group of measurements.
-        measurements: comparable measurements.
+        name: name of the group of results.
+        rows: comparable results.
         columns: see :func:`length_tables`.
     """
-    caption = f"Bits per byte on {name}"
-    return _length_table(caption, measurements, _bits_per_byte, None, columns)
+    return _length_table(f"Bits per byte on {name}", rows, _bits_per_byte, None, columns)
 
 
-def available_columns(measurements: Iterable[Measurement]) -> list[str]:
+def available_columns(results: Iterable[Result]) -> list[str]:
     """Return the names that :func:`length_tables` accepts as columns."""
-    return _length_names(measurements) + list(MODEL_COLUMNS)
-
-
-def _length_names(measurements: Iterable[Measurement]) -> list[str]:
-    """Return the evaluation lengths, ascending, as names of columns."""
-    lengths = sorted({measurement.length for measurement in measurements})
-    return [str(length) for length in lengths]
+    lengths = sorted({result.case.length for result in results})
+    return [*map(str, lengths), *MODEL_COLUMNS]
 
 
 def _length_table(
     caption: str,
-    measurements: list[Measurement],
-    show: Callable[[Measurement | None], str],
-    extra_columns: Columns | None,
-    columns: Sequence[str],
-) -> Table:
+    rows: Sequence[Row],
+    show: Callable[[Point | None], str],
+    extra_columns: ExtraColumns | None,
+    chosen: Sequence[str],
+) -> Table[Row]:
     """Create a table with a row per model and a column per evaluation length.
 
     Args:
         caption: caption of the table.
-        measurements: comparable measurements.
-        show: function that formats a measurement, or None for a missing one.
+        rows: the models.
+        show: function that formats a point, or None for a missing one.
         extra_columns: additional columns.
-        columns: see :func:`length_tables`.
+        chosen: names of the columns; see :func:`length_tables`.
     """
-    extra_columns = extra_columns or {}
-    names = _length_names(measurements)
-    if columns:
-        names = [name for name in columns if name in names or name in MODEL_COLUMNS]
-    rows = []
-    models = average_by_model(measurements)
-    for model in models:
-        row = [model.label]
-        for name in names:
-            if name in MODEL_COLUMNS:
-                row.append(MODEL_COLUMNS[name](model))
-            else:
-                row.append(_at_length(model, int(name), show))
-        is_variant = model.measurements[0].model.label is not None
-        for texts in extra_columns.values():
-            text = markdown.NOTHING if is_variant else texts.get(model.key, markdown.NOTHING)
-            row.append(text)
-        rows.append(row)
-    headers = [markdown.CORNER, *names, *extra_columns]
+    lengths = sorted({point.case.length for row in rows for point in row.points})
+    names = [str(length) for length in lengths]
+    if chosen:
+        names = [name for name in chosen if name in names or name in MODEL_COLUMNS]
+    columns = [Column[Row](markdown.CORNER, lambda row: row.label)]
+    for name in names:
+        cell = MODEL_COLUMNS.get(name) or _length_cell(int(name), show)
+        columns.append(Column(name, cell))
+    for header, texts in (extra_columns or {}).items():
+        columns.append(Column(header, _extra_cell(texts)))
     return Table(
-        headers,
+        columns,
         rows,
         caption=caption,
-        conditions=conditions(models),
-        warning=undertrained_warning(models),
+        conditions=conditions(rows),
+        different=conditions_table(rows),
+        warning=undertrained_warning(rows),
     )
 
 
-def _at_length(
-    model: ModelMeasurements, length: int, show: Callable[[Measurement | None], str]
-) -> str:
-    """Format the measurement of a model at a length.
+def _length_cell(length: int, show: Callable[[Point | None], str]) -> Callable[[Row], str]:
+    """Return the function that formats the point of a row at a length.
 
-    A measurement below the training length is not missing, because models are usually evaluated at
-    their training length and beyond.
+    A point below the training length is not missing, because models are usually evaluated at their
+    training length and beyond.
 
     Args:
-        model: measurements of the model.
         length: evaluation length.
-        show: function that formats a measurement, or None for a missing one.
+        show: function that formats a point, or None for a missing one.
     """
-    for measurement in model.measurements:
-        if measurement.length == length:
-            return show(measurement)
-    if model.train_length is not None and length < model.train_length:
-        return markdown.NOTHING
-    return show(None)
+
+    def cell(row: Row) -> str:
+        for point in row.points:
+            if point.case.length == length:
+                return show(point)
+        if row.train_length is not None and length < row.train_length:
+            return markdown.NOTHING
+        return show(None)
+
+    return cell
 
 
-def _parameters(model: ModelMeasurements) -> str:
+def _extra_cell(texts: Mapping[AnyCorpusKey, str]) -> Callable[[Row], str]:
+    """Return the function that looks up the text of a model as trained."""
+
+    def cell(row: Row) -> str:
+        if row.model is None or row.model.reading.overrides:
+            return markdown.NOTHING
+        return texts.get(any_corpus_key(row.model.series), markdown.NOTHING)
+
+    return cell
+
+
+def _parameters(row: Row) -> str:
     """Format the number of parameters of a model."""
-    count = model.measurements[0].model.parameters
+    count = row.results[0].series.facts.parameters
     if count is None:
         return markdown.NOTHING
     return f"{count / 1e6:.1f}M"
 
 
-def _updates(model: ModelMeasurements) -> str:
-    """Format the update counts of a model's checkpoints."""
-    counts = set()
-    for measurement in model.measurements:
-        if measurement.model.updates is not None:
-            counts.add(measurement.model.updates)
-    if not counts:
+def _updates(row: Row) -> str:
+    """Format the update count of a model's checkpoint."""
+    at = row.results[0].reading.at
+    if at is None:
         return markdown.NOTHING
-    return ", ".join(f"{count:,}" for count in sorted(counts))
+    return at if isinstance(at, str) else f"{at:,}"
 
 
-def _seeds(model: ModelMeasurements) -> str:
+def _seeds(row: Row) -> str:
     """Format the number of averaged seeds."""
-    counts = {measurement.seeds for measurement in model.measurements}
+    counts = {point.seeds for point in row.points}
     return ", ".join(str(count) for count in sorted(counts))
 
 
 #: Columns that describe the model, by header.
-MODEL_COLUMNS: dict[str, Callable[[ModelMeasurements], str]] = {
+MODEL_COLUMNS: dict[str, Callable[[Row], str]] = {
     "parameters": _parameters,
     "updates": _updates,
     "seeds": _seeds,
 }
 
 
-def _bits_per_byte(measurement: Measurement | None) -> str:
+def _bits_per_byte(point: Point | None) -> str:
     """Format bits per byte, or ``missing`` for None."""
-    if measurement is None or measurement.bits_per_byte is None:
+    if point is None or point.bits_per_byte is None:
         return markdown.MISSING
-    text = f"{measurement.bits_per_byte:.4f}"
-    if measurement.is_past_end:
+    text = f"{point.bits_per_byte:.4f}"
+    if point.is_past_end:
         text += f" {markdown.PAST_END}"
     return text

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..results.groups import ModelMeasurements, group_by_model
-from ..results.model import ModelKey
-from ..results.record import ProbeMeasurement
+from ..results.result import ProbeValues, Result
+from ..results.series import Series
+from ..results.settings import canonical
 from . import markdown
-from .caption import conditions
+from .caption import conditions, conditions_table
+from .rows import Row, rows_of
+from .table import Column, Table
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
 #: repeats the symbols of a string, or the values of pairs, in any order stays far below it.
 MIN_LEARNED_ACCURACY = 0.5
 #: Multiples of the training length in tables of models.
 COLUMN_MULTIPLES = (1, 4)
+#: Key of models that were trained alike on any corpora.
+AnyCorpusKey = str
+
+
+def any_corpus_key(series: Series) -> AnyCorpusKey:
+    """Return the settings of a series without its data, and its learning rate, tuned on them."""
+    settings = {}
+    for name, value in canonical(series.settings).items():
+        if not name.startswith("data") and name != "optimization.lr":
+            settings[name] = value
+    return json.dumps(settings, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -25,46 +39,44 @@ class ProbedModel:
     """Model tested on a probe, with one or several seeds.
 
     Attributes:
-        key: key of the model in tables of perplexity.
-        label: name in tables and figures.
-        measurements: accuracies by run, length, and depth.
+        row: accuracies by length and depth.
         accuracies: accuracies of the seeds, averaged over depths, by multiple of the training
             length, ascending.
     """
 
-    key: ModelKey
-    label: str
-    measurements: Sequence[ProbeMeasurement]
+    row: Row
     accuracies: dict[float, list[float]]
 
+    @property
+    def label(self) -> str:
+        """Name in tables and figures."""
+        return self.row.label
 
-def probed_models(measurements: Iterable[ProbeMeasurement]) -> list[ProbedModel]:
-    """Return the models of measurements of a probe, in table order.
+
+def probed_models(results: Iterable[Result]) -> list[ProbedModel]:
+    """Return the models of the results of a probe, in table order.
 
     As in tables of perplexity, only seeds of the same model share a row.
     """
-    models = []
-    for model in group_by_model(measurements):
-        accuracies = _accuracies(model)
-        models.append(ProbedModel(model.key, model.label, model.measurements, accuracies))
-    return models
+    return [ProbedModel(row, _accuracies(row)) for row in rows_of(results)]
 
 
-def _accuracies(model: ModelMeasurements[ProbeMeasurement]) -> dict[float, list[float]]:
+def _accuracies(row: Row) -> dict[float, list[float]]:
     """Return the accuracies of each seed by multiple of the training length.
 
     They are averaged over depths.
     """
-    over_depths: dict[tuple[int, tuple], list[float]] = defaultdict(list)  # by length and run
-    for measurement in model.measurements:
-        length_and_run = (measurement.length, measurement.model.checkpoint_key)
-        over_depths[length_and_run].append(measurement.accuracy)
+    over_depths: dict[tuple, list[float]] = defaultdict(list)  # by length and run
+    for result in row.results:
+        assert isinstance(result.values, ProbeValues)
+        length_and_run = (result.case.length, result.seed, result.checkpoint_sha256)
+        over_depths[length_and_run].append(result.values.accuracy)
     by_length: dict[int, list[float]] = defaultdict(list)
-    for (length, _), accuracies in over_depths.items():
+    for (length, *_), accuracies in over_depths.items():
         by_length[length].append(statistics.fmean(accuracies))
     by_multiple = {}
     for length in sorted(by_length):
-        multiple = length / (model.train_length or length)
+        multiple = length / (row.train_length or length)
         by_multiple[multiple] = by_length[length]
     return by_multiple
 
@@ -94,9 +106,7 @@ def is_learned(models: Sequence[ProbedModel]) -> bool:
     return max(at_train_length) >= MIN_LEARNED_ACCURACY
 
 
-def probe_columns(
-    name: str, measurements: Iterable[ProbeMeasurement]
-) -> dict[str, Mapping[ModelKey, str]]:
+def probe_columns(name: str, results: Iterable[Result]) -> dict[str, Mapping[AnyCorpusKey, str]]:
     """Return columns for a table of models: header → model → text.
 
     There are no columns if no model has learned the task. A cell for several models with the same
@@ -104,68 +114,72 @@ def probe_columns(
 
     Args:
         name: name of the probe.
-        measurements: measurements of the probe.
+        results: results of the probe.
     """
-    models = probed_models(measurements)
+    models = probed_models(results)
     if not models or not is_learned(models):
         return {}
-    columns: dict[str, Mapping[ModelKey, str]] = {}
+    columns: dict[str, Mapping[AnyCorpusKey, str]] = {}
     for multiple in COLUMN_MULTIPLES:
-        texts: dict[ModelKey, str] = {}
+        texts: dict[AnyCorpusKey, str] = {}
         for model in models:
+            key = any_corpus_key(model.row.results[0].series)
             text = format_accuracy(model.accuracies.get(multiple))
-            if model.key in texts:
-                text = f"{texts[model.key]} / {text}"
-            texts[model.key] = text
+            if key in texts:
+                text = f"{texts[key]} / {text}"
+            texts[key] = text
         columns[f"{name} at {multiple} L"] = texts
     return columns
 
 
-def accuracy_table(measurements: Sequence[ProbeMeasurement]) -> str:
-    """Format the accuracies of a probe in Markdown, below the conditions and above a note.
+def accuracy_table(results: Sequence[Result]) -> Table[ProbedModel]:
+    """Return the accuracies of a probe.
 
     The table has a row per model and a column per multiple of the training length L.
 
     Args:
-        measurements: measurements of a probe.
+        results: results of the probe.
     """
-    models = probed_models(measurements)
+    models = probed_models(results)
+    rows = [model.row for model in models]
     distinct_multiples: set[float] = set()
     for model in models:
         distinct_multiples.update(model.accuracies)
-    multiples = sorted(distinct_multiples)
-    headers = ["trained ↓ tested at →"]
-    for multiple in multiples:
-        headers.append(f"{multiple:g} L")
-    rows = []
-    for model in models:
-        row = [model.label]
-        for multiple in multiples:
-            row.append(format_accuracy(model.accuracies.get(multiple)))
-        rows.append(row)
-    table = markdown.table(headers, rows)
-    above = markdown.literal(conditions(group_by_model(measurements)))
-    return f"{above}.\n\n{table}\n{_task_note(measurements, models)}"
+    columns = [Column[ProbedModel]("trained ↓ tested at →", lambda model: model.label)]
+    for multiple in sorted(distinct_multiples):
+        columns.append(Column(f"{multiple:g} L", _accuracy_cell(multiple)))
+    return Table(
+        columns,
+        models,
+        conditions=conditions(rows),
+        different=conditions_table(rows),
+        notes=_task_notes(results, models),
+    )
 
 
-def _task_note(measurements: Sequence[ProbeMeasurement], models: Sequence[ProbedModel]) -> str:
+def _accuracy_cell(multiple: float) -> Callable[[ProbedModel], str]:
+    """Return the function that formats the accuracy at a multiple of the training length."""
+    return lambda model: format_accuracy(model.accuracies.get(multiple))
+
+
+def _task_notes(results: Sequence[Result], models: Sequence[ProbedModel]) -> list[str]:
     """Describe the test sequences of a probe, and state whether no model has learned the task.
 
     Args:
-        measurements: measurements of the probe.
-        models: models of these measurements.
+        results: results of the probe.
+        models: models of these results.
     """
-    sequences = measurements[0].trials
-    chance = measurements[0].chance
-    depths = len({measurement.depth for measurement in measurements})
-    note = (
-        f"Symbols predicted correctly, over {depths} depths of {sequences} sequences "
-        f"each; guessing: {100 * chance:.0f}%, which is no lower limit: a model that predicts "
-        "other symbols is below it.\n"
-    )
+    values = results[0].values
+    assert isinstance(values, ProbeValues)
+    depths = len({result.case.depth for result in results})
+    notes = [
+        f"Symbols predicted correctly, over {depths} depths of {values.trials} sequences "
+        f"each; guessing: {100 * values.chance:.0f}%, which is no lower limit: a model that "
+        "predicts other symbols is below it."
+    ]
     if not is_learned(models):
-        note += (
-            f"\nNo model predicts {MIN_LEARNED_ACCURACY:.0%} of them at its training length: "
-            "none has learned the task, so the table says nothing about position methods.\n"
+        notes.append(
+            f"No model predicts {MIN_LEARNED_ACCURACY:.0%} of them at its training length: "
+            "none has learned the task, so the table says nothing about position methods."
         )
-    return note
+    return notes

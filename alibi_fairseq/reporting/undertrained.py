@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..results.groups import MeanMeasurement, ModelMeasurements
-from ..results.record import Measurement
+from ..results.result import TextValues
+from .rows import Row
 
 #: Smallest gain of a trained model over token frequencies, as a fraction of their entropy.
 MIN_GAIN = 0.1
 
 
-def undertrained_warning(models: Iterable[ModelMeasurements]) -> str:
+def undertrained_warning(rows: Iterable[Row]) -> str:
     """Return a warning about models whose loss is near the entropy of token frequencies, or "".
 
     The lowest loss of each seed over all rows counts, also of evaluations with overridden options,
@@ -19,13 +19,15 @@ def undertrained_warning(models: Iterable[ModelMeasurements]) -> str:
     """
     labels: dict[tuple, str] = {}
     lowest: dict[tuple, tuple[float, float]] = {}  # loss and entropy in bits
-    for model in models:
-        for measured in _seeds_of(model):
-            if measured.loss_bits is None or measured.unigram_bits is None:
+    for row in rows:
+        for result in row.results:
+            values = result.values
+            if not isinstance(values, TextValues) or values.unigram_bits is None:
                 continue
-            seed = (measured.model.training_key, measured.model.checkpoint_key)
-            labels.setdefault(seed, model.label)
-            bits = (measured.loss_bits, measured.unigram_bits)
+            checkpoint = result.checkpoint_sha256 or result.checkpoint
+            seed = (result.series.id, result.reading.at, result.seed, checkpoint)
+            labels.setdefault(seed, row.label)
+            bits = (values.loss_bits, values.unigram_bits)
             lowest[seed] = min(bits, lowest.get(seed, bits))
     worse = []
     near = []
@@ -58,14 +60,3 @@ def undertrained_warning(models: Iterable[ModelMeasurements]) -> str:
 def _distinct(texts: Iterable[str]) -> list[str]:
     """Return the texts without repetitions, in order."""
     return list(dict.fromkeys(texts))
-
-
-def _seeds_of(model: ModelMeasurements) -> list[Measurement]:
-    """Return the measurements of each seed."""
-    seeds: list[Measurement] = []
-    for measured in model.measurements:
-        if isinstance(measured, MeanMeasurement):
-            seeds += measured.repeats
-        else:
-            seeds.append(measured)
-    return seeds

@@ -26,8 +26,6 @@ BATCH_OPTIONS = {
 #: Options with which the same training can resume: where its data is, when it ends, and how often
 #: it is saved.
 OPTIONS_OF_A_SESSION = {"data", "max_update", "save_interval_updates", "validate_interval_updates"}
-#: Position method, training length, and training options that are the same for all corpora.
-ModelKey = tuple[MethodSpec, int, tuple[tuple[str, str], ...]]
 
 
 _METHOD_TYPE = TypeAdapter(MethodSpec)
@@ -84,14 +82,6 @@ class Model(StrictObject):
     def method_name(self) -> str:
         """Name of the position method in tables."""
         return self.method.label
-
-    @property
-    def method_and_training_options(self) -> dict[str, str]:
-        """Options of the method and of the training, without those that were overridden."""
-        texts = {**self.method.option_texts, **(self.options or {})}
-        for name in self.overrides or {}:
-            texts.pop(name, None)
-        return texts
 
     @property
     def key(self) -> tuple:
@@ -155,11 +145,6 @@ class Model(StrictObject):
         return json.dumps(self.overrides, sort_keys=True) if self.overrides else None
 
     @property
-    def planned_updates(self) -> int | None:
-        """Number of updates that the training was asked for."""
-        return _whole_number((self.options or {}).get("max_update", ""))
-
-    @property
     def tokens_per_update(self) -> int | None:
         """Requested tokens per update. The last update of an epoch may have fewer.
 
@@ -185,23 +170,6 @@ class Model(StrictObject):
         if sequences > multiple:
             sequences -= sequences % multiple
         return processes * batches * sequences * self.train_length
-
-    @property
-    def key_of_any_corpus(self) -> ModelKey:
-        """Key of the model, which is the same for models trained on any corpus."""
-        return self.method, self.train_length, self.options_of_any_corpus
-
-    @property
-    def options_of_any_corpus(self) -> tuple[tuple[str, str], ...]:
-        """Options of the training without those that depend on the data.
-
-        The learning rate is tuned on the data, and the size of the validation split determines how
-        often a run is saved.
-        """
-        options = dict(self.options or {})
-        for name in ("data", "lr", "save_interval_updates"):
-            options.pop(name, None)
-        return tuple(sorted(options.items()))
 
 
 def _whole_number(text: str) -> int | None:

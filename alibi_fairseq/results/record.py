@@ -45,12 +45,9 @@ class TextKey(NamedTuple):
     """Identity of the predicted tokens. None means unknown, or no limit of the scored range.
 
     Attributes:
-        documents: how documents are separated, if a range of each document is scored. A
-            ``raw_text_key`` has it in any case, because its tokens do not span documents.
+        documents: how documents are separated, if a range of each document is scored.
         documents_sha256: hash of the positions where documents begin, if ``documents`` is known.
         tokens_sha256: hash of the token IDs of a raw text.
-        bytes: size of a raw text. It replaces ``tokens`` and ``tokens_sha256`` where tokenizers may
-            differ (:attr:`Measurement.raw_text_key`).
     """
 
     subset: str
@@ -61,7 +58,6 @@ class TextKey(NamedTuple):
     score_to: int | None
     documents_sha256: str | None = None
     tokens_sha256: str | None = None
-    bytes: int | None = None
 
     @property
     def has_range(self) -> bool:
@@ -190,29 +186,9 @@ class Measurement(ModelRecord):
         return 2.0**bits_per_word if bits_per_word <= MAX_BITS else None
 
     @property
-    def seeds(self) -> int:
-        """Number of averaged seeds."""
-        return 1
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation of the perplexity over averaged seeds."""
-        return None
-
-    @property
-    def position_spread(self) -> list[float]:
-        """Standard deviation of ``position_bits`` over averaged seeds."""
-        return []
-
-    @property
     def status(self) -> str:
         """Reason why there is no perplexity, which only numbers of the paper have."""
         return ""
-
-    @property
-    def is_near_chance(self) -> bool:
-        """True if the perplexity is about as good as guessing (:func:`is_chance`)."""
-        return is_chance(self.perplexity, self.model.vocabulary)
 
     @property
     def text_key(self) -> TextKey:
@@ -238,40 +214,9 @@ class Measurement(ModelRecord):
         return self.tokens_sha256 is not None
 
     @property
-    def raw_text_key(self) -> TextKey:
-        """Key of the predicted text, whatever its tokenizer.
-
-        Bits per byte of the same text are comparable between tokenizers. A tokenizer gives other
-        tokens to a whole text than to its documents, so these are different texts.
-        """
-        return self.text_key._replace(
-            tokens=None,
-            tokens_sha256=None,
-            bytes=self.bytes,
-            documents=self.documents,
-            documents_sha256=None,  # positions in tokens
-        )
-
-    @property
-    def is_past_end(self) -> bool:
-        """True if one window has the whole text, which is shorter than the evaluation length.
-
-        Longer windows repeat its measurement. Sliding windows may be short near the end of a longer
-        text, too, and then have other measurements at other lengths.
-        """
-        if self.longest_window is None or not self.nonoverlapping:
-            return False
-        return self.longest_window < self.length
-
-    @property
     def nonoverlapping(self) -> bool:
         """True if every window scores all of its tokens."""
         return self.stride == self.length
-
-    @property
-    def window_kind(self) -> str:
-        """The kind of windows, which distinguishes two measurements at one length."""
-        return "non-overlapping" if self.nonoverlapping else f"S={self.stride}"
 
 
 class ProbeMeasurement(ModelRecord):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.figures_by_position import position_line
 from alibi_fairseq.reporting.loss_by_position import longest_windows
 from alibi_fairseq.reporting.plots import Panel
-from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.groups import MeanMeasurement, ModelMeasurements
-from alibi_fairseq.results.record import Measurement
-from alibi_fairseq.results.results_file import EvaluationFile
+from alibi_fairseq.reporting.rows import rows_of
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.result import Result
 
 from ..experiment import EVALUATION_FILE
 from ..losses import FinishedModel, finished_models
@@ -38,10 +37,9 @@ def draw_position_loss(results: Path, *paths: str | os.PathLike) -> None:
         for seed in finished_models(results):
             if (seed.corpus, seed.method, seed.train_length) == (CORPUS, method, LENGTH):
                 seeds.append(_longest_windows(seed))
-        mean = MeanMeasurement.of(seeds)
-        windows = mean.length
-        model = ModelMeasurements(method_name(method), LENGTH, [mean], name=known_name(method))
-        lines.append(position_line(model))
+        (row,) = rows_of(seeds)
+        windows = row.points[-1].case.length
+        lines.append(position_line(replace(row, name=known_name(method))))
     panel = Panel(
         f"Trained at L = {LENGTH}, evaluated at {windows:,}",
         lines,
@@ -53,10 +51,9 @@ def draw_position_loss(results: Path, *paths: str | os.PathLike) -> None:
     plots.draw("", [panel], *paths)
 
 
-def _longest_windows(model: FinishedModel) -> Measurement:
+def _longest_windows(model: FinishedModel) -> Result:
     """Return the evaluation of a model, as trained, in the longest windows without overlap."""
-    results = load_results_file(model.folder / EVALUATION_FILE)
-    assert isinstance(results, EvaluationFile), "a study evaluates its models on text"
-    as_trained = [record for record in results.records if record.model.label is None]
-    (measurement,) = longest_windows(as_trained)
-    return measurement
+    results = load(model.folder / EVALUATION_FILE).results
+    as_trained = [result for result in results if not result.reading.overrides]
+    (longest,) = longest_windows(as_trained)
+    return longest

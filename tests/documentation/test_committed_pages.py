@@ -16,6 +16,7 @@ from alibi_fairseq.compare.report import tables_of
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_table, length_tables
+from alibi_fairseq.results.file import load
 from alibi_fairseq.results.files import load_results_file, save_results_file
 from benchmarks import table
 from studies.__main__ import main
@@ -58,7 +59,7 @@ def test_page_of_benchmarks(tmp_path, monkeypatch):
 def test_tables_of_comparison(name):
     """All tables but those of trials and of costs, which are not in the results file."""
     folder = RESULTS / "examples" / name
-    tables = tables_of(load_results_file(folder / "results.json"), {})
+    tables = tables_of(load(folder / "results.json").results, {})
     page = (folder / "table.md").read_text(encoding="utf-8")
     title, summary, *sections = page.rstrip("\n").split("\n\n")
     assert title.startswith("# ")
@@ -82,7 +83,7 @@ def test_tables_of_removed_positions():
     folder = RESULTS / "examples/removed-positions"
     records = []
     for name in ("kept", "removed", "rotary"):
-        records += load_results_file(folder / f"{name}.json").records
+        records += load(folder / f"{name}.json").results
     page = (folder / "table.md").read_text(encoding="utf-8")
     title, _, tables = page.partition("\n\n")
     assert title.startswith("# ")
@@ -90,9 +91,9 @@ def test_tables_of_removed_positions():
 
 
 def test_readme_shows_table_of_demonstration():
-    results = load_results_file(RESULTS / "examples/demo/results.json")
-    (per_token, _) = length_tables(results.records)  # the other one is per byte
-    printed = markdown.table(per_token.headers, per_token.rows).strip()
+    results = load(RESULTS / "examples/demo/results.json").results
+    (per_token, _) = length_tables(results)  # the other one is per byte
+    printed = markdown.table(per_token.headers, per_token.cells).strip()
     assert printed in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -101,14 +102,14 @@ def test_evaluation_page_shows_part_of_loss_by_position_of_primary_models():
     for method in ("alibi", "sinusoidal"):
         pattern = f"wikipedia-{method}-128-seed*/evaluation.json"
         for path in sorted((RESULTS / "small_models/primary/cells").glob(pattern)):
-            results += load_results_file(path).records
+            results += load(path).results
     (by_position,) = position_tables(results)
     columns = [
         by_position.headers.index(name)
         for name in ("position", "ALiBi, L=128", "Sinusoidal, L=128")
     ]
     rows = []
-    for row in by_position.rows:
+    for row in by_position.cells:
         if row[0] in ("1", "9–12", "97–128", "129–192", "385–512", "1537–2048"):
             rows.append([row[column].removesuffix(" (3 seeds)") for column in columns])
     printed = markdown.table([by_position.headers[column] for column in columns], rows)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from commands import SHORT, in_process
-from results_documents import document, evaluation_record
+from results_documents import evaluation_record, results_of
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import wanted
 from alibi_fairseq.models import description
+from alibi_fairseq.reporting.rows import rows_of
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.groups import average_by_model
 from alibi_fairseq.training import training_record
 
 FIRST = "a" * 64
@@ -51,16 +51,15 @@ def seed(number, version=None, **changes):
 
 
 def test_versions_are_not_averaged_as_seeds():
-    measurements = document(seed(1, FIRST), seed(2, FIRST), seed(3, SECOND)).records
-    models = average_by_model(measurements)
+    models = rows_of(results_of(seed(1, FIRST), seed(2, FIRST), seed(3, SECOND)))
     assert [model.variant for model in models] == ["plugin aaaaaaaa", "plugin bbbbbbbb"]
-    assert [model.measurements[0].seeds for model in models] == [2, 1]
+    assert [model.points[0].seeds for model in models] == [2, 1]
 
 
 def test_unknown_version_is_averaged_with_none_of_several():
-    measurements = document(seed(1, FIRST), seed(2, SECOND), seed(3)).records
-    variants = [model.variant for model in average_by_model(measurements)]
-    assert variants == ["plugin aaaaaaaa", "plugin bbbbbbbb", "plugin of unknown version"]
+    results = results_of(seed(1, FIRST), seed(2, SECOND), seed(3))
+    variants = [model.variant for model in rows_of(results)]
+    assert variants == ["plugin aaaaaaaa", "plugin bbbbbbbb", "plugin none"]
 
 
 def train(data_bin, folder, updates):

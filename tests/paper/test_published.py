@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fairseq_runs import training_config
-from results_documents import changed, parse_flags
+from results_documents import changed, parse_flags, results_of
 
 import alibi_fairseq.paper
 from alibi_fairseq.models.config import (
@@ -258,7 +258,8 @@ def test_models_that_fail_have_no_mark():
 
 def trained_with(flags: str, method: str = "alibi") -> dict:
     """Return the options of the training of a model, and its position method as in ``compare``."""
-    return {"options": parse_flags(flags), "method": MethodSpec.parse(method)}
+    options = {"task": "language_modeling", **parse_flags(flags)}
+    return {"options": options, "method": MethodSpec.parse(method)}
 
 
 def with_method(method: str) -> dict:
@@ -338,7 +339,8 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
     settings = {"architecture": "alibi_lm_wiki103", "updates": 286000, "corpus": corpus}
     ours = changed(paper.measurements("table05")[0], **settings | changes)
-    reason = incomparability_reason(ours)
+    (result,) = results_of(ours)
+    reason = incomparability_reason(result)
     if why is None:
         assert reason is None
     else:
@@ -361,7 +363,8 @@ def test_recipes_of_paper_are_comparable(recipe):
     )
     for gpus in (recipe.batch.gpus, 1):
         config = training_config(*flags(recipe.settings(gpus)))
-        reason = incomparability_reason(ours.with_model(options=training_options(config)))
+        (result,) = results_of(ours.with_model(options=training_options(config)))
+        reason = incomparability_reason(result)
         if recipe.name.endswith("-corrected"):
             assert reason == "73,728 tokens per update, the paper 65,536"
         else:

@@ -17,9 +17,9 @@ from results_documents import (
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published
+from alibi_fairseq.paper.report import machine_of
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.results.files import save_results_file
-from alibi_fairseq.results.names import machine_of
 from alibi_fairseq.results.record import ProbeMeasurement
 from alibi_fairseq.results.results_file import ResultsFile
 
@@ -117,7 +117,7 @@ def test_collect_compares_checkpoints_of_two_paths(tmp_path):
         run = {"checkpoint": f"{name}/last.pt", "checkpoint_sha256": "d" * 64}
         save_results_file(document(evaluation_record(perplexity, **run)), tmp_path / f"{name}.json")
     results = collect([tmp_path / "a.json", tmp_path / "b.json"])
-    assert [measurement.model.checkpoint for measurement in results.measurements] == ["a/last.pt"]
+    assert [result.checkpoint for result in results.results] == ["a/last.pt"]
     with pytest.raises(UserInputError, match="contain different perplexities"):
         collect([tmp_path])
 
@@ -212,6 +212,7 @@ def test_report_titles_include_model_size(tmp_path):
             "layers": layers,
             "width": 64,
             "checkpoint": "best.pt",
+            "options": {"decoder_layers": str(layers)},
         }
         records = [evaluation_record(10.0 + layers, length=length, **model) for length in (64, 128)]
         save_results_file(document(*records), tmp_path / "in" / f"{name}.json")

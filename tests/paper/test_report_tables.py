@@ -1,7 +1,7 @@
 """Tables of the paper with our numbers."""
 
 import pytest
-from results_documents import cells_of, changed
+from results_documents import cells_of, changed, results_of
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
@@ -41,7 +41,7 @@ def ours(item, shift=0.0, **settings):
 
 def table(item, measurements):
     """Format a table from measurements in the paper's setting."""
-    return report_tables.table(item, ReportData(measurements=list(measurements)))
+    return report_tables.table(item, ReportData(results=results_of(*measurements)))
 
 
 def test_table_5_has_rows_and_columns_of_the_paper():
@@ -157,7 +157,7 @@ def test_splits_of_one_evaluation_share_a_table():
             text["architecture"] = "alibi_lm_bookcorpus"
             measurements.append(changed(measurement, **text))
     shown = {}
-    for name, results in ReportData(measurements=measurements).by_text("bookcorpus"):
+    for name, results in ReportData(results=results_of(*measurements)).by_text("bookcorpus"):
         shown[name] = cells_of(report_tables.table("table09", results))[-2]
     assert shown == {
         "data aaaaaaaa": ["", "ours", "13.15", "10.73"],

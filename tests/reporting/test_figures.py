@@ -1,25 +1,27 @@
 """Figures: reproducible files, styles, axes, and annotations."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 from figure_texts import figure_texts
-from results_documents import document, evaluation_record
+from results_documents import document, evaluation_record, results_of
 
-from alibi_fairseq.paper.published import PrintedMeasurement
+from alibi_fairseq.paper.published import PrintedMeasurement, point_of
 from alibi_fairseq.positions.spec import KNOWN_LABELS, MethodSpec
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
 from alibi_fairseq.reporting.line_styles import method_style, variant_style
-from alibi_fairseq.results.groups import MeanMeasurement, ModelMeasurements, average_by_model
+from alibi_fairseq.reporting.rows import Row, rows_of
 from alibi_fairseq.results.model import Model
+from alibi_fairseq.results.upgrade import upgraded
 
 
 def draw(measured, path):
     """Draw a results file."""
-    draw_lengths(measured.records, "demo", path)
+    draw_lengths(upgraded(measured, Path("none")), "demo", path)
 
 
 def axes_of(*lines):
@@ -30,9 +32,10 @@ def axes_of(*lines):
 
 def axes_of_results(*results_files):
     """Return the axes of a figure with a line per model of results files."""
-    measurements = [record for results in results_files for record in results.records]
-    models = average_by_model(measurements)
-    return axes_of(*[perplexity_line(model) for model in models])
+    results = []
+    for results_file in results_files:
+        results += upgraded(results_file, Path("none"))
+    return axes_of(*[perplexity_line(row) for row in rows_of(results)])
 
 
 def two_methods(**perplexities):
@@ -167,7 +170,8 @@ def test_failed_evaluation_is_noted_at_line_end():
         printed(length=512, printed=19.65),
         printed(length=13512, printed=None, failure="OOM"),
     ]
-    axes = axes_of(perplexity_line(ModelMeasurements("T5 bias", 512, measurements)))
+    points = [point_of(measurement) for measurement in measurements]
+    axes = axes_of(perplexity_line(Row("T5 bias, L=512", "T5 bias", 512, points)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 
@@ -189,13 +193,12 @@ def test_seeds_have_one_line_with_standard_deviation_band():
 
 
 def test_caption_lists_numbers_of_seeds():
-    models = []
+    records = []
     for method, seeds in (("alibi", 3), ("rotary", 2), ("t5", 1)):
-        repeats = [evaluation_record(20.0, method=method) for _ in range(seeds)]
-        mean = MeanMeasurement.of(document(*repeats).records)
-        models.append(ModelMeasurements(method, 64, [mean]))
+        for seed in range(seeds):
+            records.append(evaluation_record(20.0, method=method, seed=seed))
     text = "mean and standard deviation of 2 or 3 seeds; a single seed for some models"
-    assert caption(models).endswith(text)
+    assert caption(rows_of(results_of(*records))).endswith(text)
 
 
 def test_diverged_model_is_cut_off():

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from operator import itemgetter
 
 import pytest
-from results_documents import cells_of, document, evaluation_record, figures_as_svg
+from figure_texts import figure_texts
+from results_documents import cells_of, document, evaluation_record, figures_as_svg, results_of
 
 from alibi_fairseq import cli
 from alibi_fairseq.reporting import latex
-from alibi_fairseq.reporting.table import Table
+from alibi_fairseq.reporting.perplexity_by_length import length_tables
+from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.results.files import save_results_file
+
+
+def table_of(headers, rows, **texts) -> Table:
+    """Return a table of texts."""
+    columns = [Column(header, itemgetter(index)) for index, header in enumerate(headers)]
+    return Table(columns, rows, **texts)
 
 
 def test_tabular_matches_pandas():
@@ -21,7 +30,7 @@ def test_tabular_matches_pandas():
     rows = [["ALiBi, L=64", "$1", "{2}"], ["a_b", "18.40", "missing"]]
     frame = pandas.DataFrame(rows, columns=headers)
     expected = frame.to_latex(index=False, escape=True, column_format="lrr")
-    assert latex.tabular(Table(headers, rows)) == expected
+    assert latex.tabular(table_of(headers, rows)) == expected
 
 
 def test_special_characters_are_escaped():
@@ -38,7 +47,7 @@ def test_special_characters_are_escaped():
 def test_latex_compiles(tmp_path):
     rows = [["ALiBi, L=64", "--lr"], ["[3] 50%", ""], ["*", "(chance)"]]
     rows.append([" ".join(latex.ESCAPES), "é"])
-    table = Table(["model_name", "#1"], rows, caption="a_b", notes=["A note."])
+    table = table_of(["model_name", "#1"], rows, caption="a_b", notes=["A note."])
     (tmp_path / "tables.tex").write_text(latex.document_part([table]), encoding="utf-8")
     (tmp_path / "page.tex").write_text(
         "\\documentclass{article}\n\\usepackage{booktabs}\n"
@@ -96,3 +105,36 @@ def test_unknown_column_is_rejected(report, tmp_path, capsys):
     assert "no column 'parameter'. Did you mean 'parameters'?" in line
     assert "Choose from 64, 256, 512, parameters, updates, seeds." in line
     assert not (tmp_path / "out").exists()
+
+
+def test_label_of_a_file_replaces_method_and_length(report, tmp_path):
+    assert report("--label", f"{tmp_path / 'mine.json'}=Half off") == 0
+    (_, row) = cells_of((tmp_path / "out/tables/demo-lengths.md").read_text())
+    assert row[0] == "Half off"
+    texts = figure_texts(tmp_path / "out/figures/demo-lengths.svg")
+    assert "Half off" in " ".join(texts)
+
+
+@pytest.mark.parametrize("label", ["missing.json=A", "mine.json", "mine.json="])
+def test_label_needs_a_results_file_and_a_text(report, tmp_path, monkeypatch, capsys, label):
+    monkeypatch.chdir(tmp_path)
+    assert report("--label", label) == 2
+    assert "must be FILE=TEXT" in capsys.readouterr().err
+
+
+def test_label_of_a_file_that_is_not_reported_is_rejected(report, tmp_path, capsys):
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    assert report("--label", f"{other}=A") == 2
+    assert "is not among the results" in capsys.readouterr().err
+
+
+def test_conditions_have_a_table_of_their_own():
+    records = []
+    for method, rate in (("alibi", "0.001"), ("rotary", "0.002")):
+        records.append(evaluation_record(10.0, method=method, options={"lr": rate}))
+    text = latex.document_part(length_tables(results_of(*records)))
+    conditions, table = re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.DOTALL)
+    assert r"\caption{Models differ in these conditions.}" in conditions
+    assert r"ALiBi, L=64 & 0.001 \\" in conditions
+    assert "Perplexity on valid" in table

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from figure_texts import figure_texts
-from results_documents import cells_of, document, evaluation_record
+from results_documents import cells_of, evaluation_record, results_of
 
 from alibi_fairseq.reporting.figures_by_position import (
     ERRORS,
@@ -18,7 +18,7 @@ from alibi_fairseq.reporting.figures_by_position import (
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
-from alibi_fairseq.results.groups import average_by_model
+from alibi_fairseq.reporting.rows import rows_of
 from alibi_fairseq.results.record import Measurement
 
 ENDS = [1, 2, 3, 4, 6]
@@ -41,14 +41,9 @@ def record_of(*losses: float, length: int = 6, **changes) -> Measurement:
     return evaluation_record(2**loss_bits, **{**values, **changes})
 
 
-def measurements_in(*records: Measurement) -> list[Measurement]:
-    """Return the measurements of a results file."""
-    return document(*records).records
-
-
-def position_table(measurements) -> str:
+def position_table(results) -> str:
     """Format the tables of the loss by position."""
-    return to_markdown(position_tables(measurements))
+    return to_markdown(position_tables(results))
 
 
 ALIBI = record_of(9, 8, 7, 6, 5)
@@ -56,7 +51,7 @@ ALIBI = record_of(9, 8, 7, 6, 5)
 
 def test_table_has_row_per_bucket_and_column_per_model():
     sinusoidal = record_of(9, 8, 7, 6.25, 11, method="sinusoidal")
-    table = position_table(measurements_in(sinusoidal, ALIBI))
+    table = position_table(results_of(sinusoidal, ALIBI))
     assert table.startswith(
         "All models: demo; fp32; a single seed.\n\n"
         "Bits per token by position on valid, non-overlapping, windows of 6:\n"
@@ -76,26 +71,26 @@ def test_table_has_longest_non_overlapping_windows_only():
     sliding = record_of(9, 8, 7, 6, 2, length=12, stride=1)
     past_end = record_of(9, 8, 7, 6, 3, length=24, longest_window=12)
     earlier_version = evaluation_record(length=48, tokens=1050)
-    measurements = measurements_in(shorter, sliding, ALIBI, past_end, earlier_version)
-    assert [measurement.length for measurement in longest_windows(measurements)] == [6]
-    assert position_table(measurements) == position_table(measurements_in(ALIBI))
-    assert position_table(measurements_in(earlier_version)) == ""
+    results = results_of(shorter, sliding, ALIBI, past_end, earlier_version)
+    assert [result.case.length for result in longest_windows(results)] == [6]
+    assert position_table(results) == position_table(results_of(ALIBI))
+    assert position_table(results_of(earlier_version)) == ""
 
 
 def test_moved_checkpoint_has_one_table():
     shorter = record_of(9, 8, 7, 6, 1, length=4, checkpoint="runs/last.pt")
     longer = record_of(9, 8, 7, 6, 5, checkpoint="/moved/runs/last.pt")
     sha256 = "d" * 64
-    measurements = measurements_in(
+    results = results_of(
         *[record.with_model(checkpoint_sha256=sha256) for record in (shorter, longer)]
     )
-    assert [measurement.length for measurement in longest_windows(measurements)] == [6]
+    assert [result.case.length for result in longest_windows(results)] == [6]
 
 
 def test_lengths_and_splits_have_separate_tables():
     longer = record_of(9, 8, 7, 6, 5, length=12, train_length=6)
     test = record_of(9, 8, 7, 6, 4, subset="test")
-    table = position_table(measurements_in(ALIBI, longer, test))
+    table = position_table(results_of(ALIBI, longer, test))
     titles = [line.split(" on ")[1] for line in table.splitlines() if line.startswith("Bits")]
     assert titles == [
         "valid, non-overlapping, windows of 6:",
@@ -106,7 +101,7 @@ def test_lengths_and_splits_have_separate_tables():
 
 def test_lengths_of_windows_have_separate_panels(tmp_path):
     longer = record_of(9, 8, 7, 6, 5, length=12, train_length=6)
-    draw_positions(measurements_in(ALIBI, longer), "Loss", tmp_path / "figure.svg")
+    draw_positions(results_of(ALIBI, longer), "Loss", tmp_path / "figure.svg")
     texts = figure_texts(tmp_path / "figure.svg")
     for length in (6, 12):
         assert texts.count(f"valid, non-overlapping, windows of {length}") == 1
@@ -115,26 +110,26 @@ def test_lengths_of_windows_have_separate_panels(tmp_path):
 def test_buckets_without_tokens_are_omitted():
     tokens = [0, 0, 0, 650, 400]
     record = record_of(0, 0, 0, 78, 5, position_tokens=tokens)
-    assert [row[0] for row in cells_of(position_table(measurements_in(record)))[1:]] == ["4", "5–6"]
+    assert [row[0] for row in cells_of(position_table(results_of(record)))[1:]] == ["4", "5–6"]
 
 
 def test_seeds_are_averaged_with_spread():
     seeds = [record_of(9, 8, 7, 6, 5.0, seed=1), record_of(9, 8, 7, 6, 5.5, seed=2)]
-    measurements = measurements_in(*seeds)
+    results = results_of(*seeds)
     spread = math.sqrt(0.125)
-    assert cells_of(position_table(measurements))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
-    (model,) = average_by_model(measurements)
+    assert cells_of(position_table(results))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
+    (model,) = rows_of(results)
     line = position_line(model)
     assert line.y == pytest.approx([9, 8, 7, 5.25])
     assert line.spread == pytest.approx([0, 0, 0, spread])
     lacking = {"position_ends": [], "position_tokens": [], "position_bits": []}
     seeds[1] = seeds[1].model_copy(update=lacking)
-    (model,) = average_by_model(measurements_in(*seeds))
-    assert model.measurements[0].position_ends == []
+    (model,) = rows_of(results_of(*seeds))
+    assert model.points[0].position_ends == ()
 
 
 def test_line_has_positions_of_buckets_with_enough_tokens():
-    (model,) = average_by_model(measurements_in(ALIBI))
+    (model,) = rows_of(results_of(ALIBI))
     line = position_line(model)
     assert line.x == pytest.approx([1, 2, 3, math.sqrt(5 * 6)])
     assert line.y == [9, 8, 7, 5]
@@ -145,29 +140,29 @@ def test_line_has_positions_of_buckets_with_enough_tokens():
     bits = [bits / 5 for bits in ALIBI.position_bits]
     changes = {"position_tokens": few, "position_bits": bits, "tokens": sum(few)}
     short_text = ALIBI.model_copy(update=changes)
-    assert drawable(measurements_in(ALIBI))
-    assert not drawable(measurements_in(short_text))
+    assert drawable(results_of(ALIBI))
+    assert not drawable(results_of(short_text))
 
 
 def test_points_have_standard_errors():
     """Seeds share the windows, so the error of the mean is the mean of the errors."""
     errors = [0.5, 0.25, None, 0.125, 0.125]
     seed1 = record_of(9, 8, 7, 6, 5, seed=1, position_errors=errors)
-    (model,) = average_by_model(measurements_in(seed1))
+    (model,) = rows_of(results_of(seed1))
     assert position_line(model).errors == [0.5, 0.25, None, 0.125]
     seed2 = record_of(9, 8, 7, 6, 5, seed=2, position_errors=[0.25, 0.25, None, 0.125, 0.375])
-    (model,) = average_by_model(measurements_in(seed1, seed2))
+    (model,) = rows_of(results_of(seed1, seed2))
     assert position_line(model).errors == [0.375, 0.25, None, 0.25]
     earlier_version = record_of(9, 8, 7, 6, 5, seed=3)
-    (model,) = average_by_model(measurements_in(seed1, earlier_version))
+    (model,) = rows_of(results_of(seed1, earlier_version))
     assert position_line(model).errors == []
 
 
 def test_caption_explains_standard_errors_only_if_there_are_any():
     with_errors = record_of(9, 8, 7, 6, 5, position_errors=[0.5] * 5)
-    assert error_explanation([ALIBI]) == ""
-    assert error_explanation([with_errors]) == ERRORS
-    mixed = error_explanation([with_errors, ALIBI])
+    assert error_explanation(results_of(ALIBI)) == ""
+    assert error_explanation(results_of(with_errors)) == ERRORS
+    mixed = error_explanation(results_of(with_errors, ALIBI))
     assert mixed == f"{ERRORS} Results of earlier versions have none."
 
 
@@ -176,7 +171,7 @@ def test_points_of_many_tokens_are_certain():
     bits = [10 * bits for bits in ALIBI.position_bits]
     changes = {"position_tokens": many, "position_bits": bits, "tokens": sum(many)}
     record = ALIBI.model_copy(update=changes)
-    (model,) = average_by_model(measurements_in(record))
+    (model,) = rows_of(results_of(record))
     line = position_line(model)
     assert line.uncertain == [10 * tokens < 1000 for tokens in TOKENS]
     assert not line.uncertain[-1]
@@ -186,7 +181,7 @@ def test_figure_has_line_per_model_and_units(tmp_path):
     errors = [0.5] * 5
     sinusoidal = record_of(9, 8, 7, 6, 11, method="sinusoidal", position_errors=errors)
     path = tmp_path / "figure.svg"
-    draw_positions(measurements_in(ALIBI, sinusoidal), "Loss by position", path)
+    draw_positions(results_of(ALIBI, sinusoidal), "Loss by position", path)
     texts = figure_texts(path)
     for text in ("ALiBi, L=3", "Sinusoidal, L=3", "training length", "Loss by position"):
         assert text in texts

@@ -1,24 +1,41 @@
 """Tables of perplexity by evaluation length."""
 
+from dataclasses import replace
+
 import pytest
-from results_documents import cells_of, document, evaluation_record
+from results_documents import cells_of, evaluation_record, results_of
 
 from alibi_fairseq.paper.perplexity_grid import perplexity_grid
+from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
-from alibi_fairseq.results.groups import average_by_model
+from alibi_fairseq.reporting.rows import rows_of as models_of
 from alibi_fairseq.results.record import Measurement, TextSummary
 
 
 def length_table(*records):
-    return perplexity_by_length.length_table(document(*records).records)
+    return perplexity_by_length.length_table(results_of(*records))
 
 
 def rows_of(*records):
-    return cells_of(length_table(*records))[1:]
+    """Return the rows of the tables of perplexity and bits per byte."""
+    _, _, tables = length_table(*records).partition("Perplexity on ")
+    return cells_of(tables)[1:]
+
+
+def names_of(*records):
+    """Return the names of the rows of the table of perplexity."""
+    return [row[0] for row in rows_of(*records)]
+
+
+def conditions_of(*records):
+    """Return the headers of the table of conditions, and its rows by the name of the model."""
+    above, _, _ = length_table(*records).partition("Perplexity on ")
+    headers, *rows = cells_of(above) or [[""]]
+    return headers[1:], {row[0]: row[1:] for row in rows}
 
 
 def test_numbers_have_the_papers_format():
@@ -62,14 +79,16 @@ def test_tables_mark_lengths_past_the_end():
     assert "†: no window is this long" in shown
     assert "has 1,548 tokens" in shown
     assert "†" not in length_table(SHORT_TEXT[0])
-    measurements = document(*SHORT_TEXT).records
-    grid = perplexity_grid(table_rows(measurements, measurements), [1024, 4096])
+    printed = []
+    for record in SHORT_TEXT:
+        printed.append(PrintedMeasurement(**dict(record), printed=record.perplexity))
+    grid = perplexity_grid(table_rows(printed, results_of(*SHORT_TEXT)), [1024, 4096])
     assert cells_of(grid)[2][2:] == ["60.00", "59.00 †"]
     assert "has 1,548 tokens" in grid
 
 
 def test_lines_end_where_the_text_ends():
-    (line,) = average_by_model(document(*SHORT_TEXT).records)
+    (line,) = models_of(results_of(*SHORT_TEXT))
     drawn = perplexity_line(line)
     assert drawn.x == [1024, 1548]
     assert drawn.y == pytest.approx([60.0, 59.0])
@@ -81,7 +100,7 @@ def test_sliding_windows_near_the_end_are_separate_measurements():
         windows = {"length": length, "stride": 64, "longest_window": window}
         records.append(evaluation_record(perplexity, **windows))
     assert "†" not in length_table(*records)
-    (line,) = average_by_model(document(*records).records)
+    (line,) = models_of(results_of(*records))
     drawn = perplexity_line(line)
     assert drawn.x == [960, 976, 1000]
     assert drawn.y == pytest.approx([62.0, 61.0, 60.0])
@@ -133,7 +152,7 @@ def test_bits_per_byte_by_document_are_shown_separately():
         "valid, non-overlapping, all scored",
         "valid, non-overlapping, all scored, tokenized by document (empty-lines)",
     ]
-    assert not has_several_tokenizers(document(*records).records)
+    assert not has_several_tokenizers(results_of(*records))
 
 
 @pytest.mark.parametrize(
@@ -145,12 +164,19 @@ def test_bits_per_byte_by_document_are_shown_separately():
                 {"updates": 900, "checkpoint": "b"},
                 {"updates": 900, "checkpoint": "c"},
             ],
-            ["100 updates", "900 updates, b", "900 updates, c"],
+            ["100 updates", "900 updates", "900 updates, 2nd run"],
         ),
         ([{}, {"overrides": {"x": 2}}], ["", "x=2"]),
         (
-            [{"checkpoint": "a/best.pt"}, {"checkpoint": "b/best.pt"}, {}],
-            ["a/best.pt", "b/best.pt", "unnamed"],
+            [{"checkpoint": "a/last.pt"}, {"checkpoint": "b/last.pt"}, {}],
+            ["", "2nd run", "3rd run"],
+        ),
+        (
+            [
+                {"options": None, "checkpoint": "models/a"},
+                {"options": None, "checkpoint": "models/b"},
+            ],
+            ["models/a", "models/b"],
         ),
     ],
 )
@@ -171,20 +197,18 @@ def test_different_runs_have_separate_rows(runs, variants):
             [{"checkpoint": "checkpoint_1000.pt"}, {"checkpoint": "averaged.pt"}],
             ["averaged.pt", "checkpoint_1000.pt"],
         ),
-        ([{"seed": 1}, {"seed": 2, "data": None}], ["seed 1", "seed 2"]),
-        ([{"seed": 1}, {"seed": 2, "data": "c" * 64}], ["seed 1", "seed 2"]),
-        ([{"seed": None}, {"seed": 2}], ["seed 2", "unknown seed"]),
+        ([{"seed": 1}, {"seed": 2, "data": None}], ["", "seed 2"]),
+        ([{"seed": None}, {"seed": 2}], ["", "unknown seed"]),
     ],
-    ids=["same seed", "unknown data", "other data", "unknown seed"],
+    ids=["unknown seeds", "unknown data", "unknown seed"],
 )
 def test_runs_at_different_lengths_have_separate_rows(runs, variants):
-    measurements = []
+    results = []
     for length, run in zip((512, 2048), runs, strict=True):
         data = run.pop("data", "a" * 64)
         record = evaluation_record(length=length, **run)
-        measurements += document(record, seed=None, data_sha256=data).records
-    models = average_by_model(measurements)
-    assert [model.variant for model in models] == variants
+        results += results_of(record, seed=None, data_sha256=data)
+    assert [model.variant for model in models_of(results)] == variants
 
 
 def test_seeds_at_different_lengths_share_a_row():
@@ -207,8 +231,8 @@ def test_checkpoints_of_one_path_are_distinguished_by_hash():
     records = []
     for length, sha256 in ((128, "d" * 64), (256, "e" * 64)):
         run = {"checkpoint": "hf", "checkpoint_sha256": sha256}
-        records.append(evaluation_record(length=length, seed=None, **run))
-    names = [row[0] for row in rows_of(*records)]
+        records.append(evaluation_record(length=length, seed=None, options=None, **run))
+    names = names_of(*records)
     assert names == [f"ALiBi, L=64 (checkpoint hash {letter * 8})" for letter in "de"]
 
 
@@ -217,18 +241,17 @@ def test_updates_distinguish_best_checkpoints_of_one_path():
     for length, updates in ((128, 900), (256, 1000)):
         run = {"checkpoint": "runs/1/checkpoint_best.pt", "updates": updates}
         records.append(evaluation_record(length=length, **run))
-    names = [row[0] for row in rows_of(*records)]
-    assert names == ["ALiBi, L=64 (1,000 updates)", "ALiBi, L=64 (900 updates)"]
+    assert names_of(*records) == ["ALiBi, L=64", "ALiBi, L=64 (2nd run)"]
 
 
 def test_splits_evaluated_one_by_one_share_a_row():
-    measurements = []
+    results = []
     for seed in (1, 2):
         for subset, data in (("valid", "a" * 64), ("test", "b" * 64)):
             record = evaluation_record(10.0, subset=subset)
-            measurements += document(record, seed=seed, data_sha256=data).records
-    (model,) = average_by_model(measurements)
-    assert [measurement.seeds for measurement in model.measurements] == [2, 2]
+            results += results_of(record, seed=seed, data_sha256=data)
+    (model,) = models_of(results)
+    assert [point.seeds for point in model.points] == [2, 2]
 
 
 def seeds(first: dict, second: dict):
@@ -242,57 +265,97 @@ def seeds(first: dict, second: dict):
 @pytest.mark.parametrize(
     ("first", "second", "names"),
     [
-        ({"options": {"lr": "0.1"}}, {"options": {"lr": "0.2"}}, ["--lr 0.1", "--lr 0.2"]),
+        ({"options": {"lr": "0.1"}}, {"options": {"lr": "0.2"}}, ["(lr 0.1)", "(lr 0.2)"]),
         (
             {"options": {"dropout": "0", "fp16": ""}},
             {"options": {"dropout": "0.1"}},
-            ["(--dropout 0, --fp16)", "(--dropout 0.1)"],
+            ["(dropout 0, fp16)", "(dropout 0.1, no fp16)"],
         ),
+        ({"options": {"dropout": "0"}}, {}, ["(dropout 0)", "(dropout 0.1)"]),
         (
             {"options": {"dropout": "0"}},
-            {},
-            ["--dropout 0", "trained with unknown options"],
+            {"options": None},
+            ["ALiBi, L=64", "(unknown training options)"],
         ),
         (
             {"options": {"data": "a", "dropout": "0"}},
             {"options": {"data": "b", "dropout": "0"}},
             ["(trained on a)", "(trained on b)"],
         ),
-        ({"seed": None}, {}, ["seed 2", "unknown seed"]),
-        ({"vocabulary": 100}, {"vocabulary": 200}, ["dictionary of 100", "dictionary of 200"]),
+        (
+            {"options": {"data": "x/a/data-bin"}},
+            {"options": {"data": "y/a/data-bin"}},
+            ["(trained on x/a/data-bin)", "(trained on y/a/data-bin)"],
+        ),
+        ({"seed": None}, {}, ["ALiBi, L=64", "(unknown seed)"]),
         ({"updates": 100}, {"updates": 200}, ["100 updates", "200 updates"]),
         ({"precision": "bf16"}, {"precision": "fp32"}, ["bf16", "fp32"]),
-        ({"memory_length": 16}, {"memory_length": 64}, ["memory of 16", "memory of 64"]),
         (
             {"architecture": "alibi_lm"},
             {"architecture": "alibi_lm_tiny"},
             ["(alibi_lm)", "(alibi_lm_tiny)"],
         ),
+        ({"plugin_sha256": "c" * 64}, {"plugin_sha256": "d" * 64}, ["plugin cc", "plugin dd"]),
         (
-            {"parameters": 100_000_000},
-            {"parameters": 100_040_000},
-            ["(100,000,000 parameters)", "(100,040,000 parameters)"],
+            {"options": {"lr": "0.1", "dropout": "0", "clip_norm": "1"}},
+            {"options": {"lr": "0.2", "dropout": "0.2", "clip_norm": "2"}},
+            ["(A)", "(B)"],
         ),
     ],
 )
 def test_different_training_has_separate_rows(first, second, names):
-    measured = document(*seeds(first, second), seed=None).records
-    rows = cells_of(perplexity_by_length.length_table(measured))[1:]
+    measured = results_of(*seeds(first, second), seed=None)
+    _, _, table = perplexity_by_length.length_table(measured).partition("Perplexity on ")
+    rows = cells_of(table)[1:]
     assert len(rows) == 2
     assert {row[1] for row in rows} == {"10.00", "12.00"}
-    assert all(name in row[0] for name, row in zip(names, rows))
+    for name in names:
+        assert any(name in row[0] for row in rows)
+
+
+def test_letters_lead_to_the_table_of_conditions():
+    many = {"lr": "0.1", "dropout": "0", "clip_norm": "1"}
+    records = [
+        evaluation_record(10.0, options=many),
+        evaluation_record(12.0, options={**many, "lr": "0.2", "dropout": "0.2"}),
+        evaluation_record(12.0, options={**many, "clip_norm": "2"}),
+        evaluation_record(14.0, method="none", options=many),
+    ]
+    headers, rows = conditions_of(*records)
+    assert headers == ["lr", "dropout", "clip-norm"]
+    assert rows == {
+        "ALiBi, L=64 (A)": ["0.1", "0", "1"],
+        "ALiBi, L=64 (B)": ["0.2", "0.2", "1"],
+        "ALiBi, L=64 (C)": ["0.1", "0", "2"],
+        "No positions, L=64": ["0.1", "0", "1"],
+    }
+    assert names_of(*records) == list(rows)
+
+
+def test_conditions_that_all_labels_state_have_no_table():
+    records = seeds({"options": {"lr": "0.1"}}, {"options": {"lr": "0.2"}})
+    assert conditions_of(*records) == ([], {})
+
+
+def test_label_of_user_replaces_method_and_length():
+    named = []
+    for result in results_of(*seeds({"options": {"lr": "0.1"}}, {"options": {"lr": "0.2"}})):
+        series = replace(result.series, label=f"Run {result.seed}")
+        named.append(replace(result, series=series))
+    assert [model.label for model in models_of(named)] == ["Run 1", "Run 2"]
 
 
 def test_unknown_training_text_does_not_hide_the_learning_rate():
     """Seed 1 was evaluated on a copy of the data that lacks its manifest."""
     text = TextSummary(tokenizer=None, vocabulary=None, train_tokens=5000)
-    rows = rows_of(
+    assert rows_of(
         evaluation_record(10.0, seed=1, options={"lr": "0.001"}),
         evaluation_record(11.0, seed=2, options={"lr": "0.001"}, text=text),
         evaluation_record(90.0, seed=3, options={"lr": "0.002"}, text=text),
-    )
-    assert {row[1] for row in rows} == {"10.00", "11.00", "90.00"}
-    assert sum("--lr 0.002" in row[0] for row in rows) == 1
+    ) == [
+        ["ALiBi, L=64 (lr 0.001)", "10.50 ± 0.71 (2 seeds)"],
+        ["ALiBi, L=64 (lr 0.002)", "90.00"],
+    ]
 
 
 def test_models_that_share_a_name_are_not_averaged():
@@ -319,8 +382,8 @@ def checkpoints_of_seeds(name: str, *updates: int) -> list[Measurement]:
 def test_best_checkpoints_of_seeds_are_averaged():
     best = checkpoints_of_seeds("checkpoint_best", 900, 1000)
     assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71 (2 seeds)"]]
-    (model,) = average_by_model(document(*best).records)
-    assert model.measurements[0].model.updates is None
+    (model,) = models_of(results_of(*best))
+    assert model.model.reading.at == "best"
     last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
     assert rows_of(*best, *last) == [
         ["ALiBi, L=64 (1,000 updates)", "10.50 ± 0.71 (2 seeds)"],
@@ -332,7 +395,7 @@ def test_best_checkpoints_of_two_models_have_separate_rows():
     records = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
     records[2:] = [record.with_model(options={"lr": "0.5"}) for record in records[2:]]
     rows = rows_of(*records)
-    assert [row[1] for row in rows] == ["12.50 ± 0.71 (2 seeds)", "10.50 ± 0.71 (2 seeds)"]
+    assert sorted(row[1] for row in rows) == ["10.50 ± 0.71 (2 seeds)", "12.50 ± 0.71 (2 seeds)"]
 
 
 def test_checkpoints_with_different_updates_are_not_averaged():
@@ -341,7 +404,7 @@ def test_checkpoints_with_different_updates_are_not_averaged():
 
 
 def test_seeds_on_unknown_data_are_not_averaged():
-    measured = document(*seeds({}, {}), data_sha256=None).records
+    measured = results_of(*seeds({}, {}), data_sha256=None)
     rows = cells_of(perplexity_by_length.length_table(measured))[1:]
     assert rows == [["ALiBi, L=64 (seed 1)", "10.00"], ["ALiBi, L=64 (seed 2)", "12.00"]]
 
@@ -353,8 +416,8 @@ def test_score_ranges_are_different_texts():
     assert "seeds" not in shown
     assert "valid, non-overlapping, tokens 0 to 500:" in shown
     assert "valid, non-overlapping, tokens 500 to the end:" in shown
-    (model,) = average_by_model(document(*seeds(first, last)).records)
-    perplexities = [measurement.perplexity for measurement in model.measurements]
+    (model,) = models_of(results_of(*seeds(first, last)))
+    perplexities = [point.perplexity for point in model.points]
     assert sorted(perplexities) == pytest.approx([10.0, 12.0])
 
 
@@ -405,122 +468,104 @@ LONG = {
 SHORT = {**LONG, "max_tokens": "2048", "max_update": "8", "warmup_updates": "1"}
 
 
-def test_every_row_names_the_budget_if_budgets_differ():
-    shown = length_table(
+def test_budgets_are_in_the_table_of_conditions():
+    records = [
         evaluation_record(370.0, updates=40, options=LONG),
         evaluation_record(1088.0, updates=8, options=SHORT),
         evaluation_record(378.0, method="sinusoidal", updates=40, options=LONG),
         evaluation_record(1102.0, method="root", updates=8, options=SHORT),
-    )
-    assert [row[0] for row in cells_of(shown)[1:]] == [
+    ]
+    assert names_of(*records) == [
         "ALiBi, L=64 (40 updates, 4,096 tokens per update)",
         "ALiBi, L=64 (8 updates, 2,048 tokens per update)",
-        "Sinusoidal, L=64 (40 updates, 4,096 tokens per update)",
-        "root, L=64 (8 updates, 2,048 tokens per update)",
+        "Sinusoidal, L=64",
+        "root, L=64",
     ]
+    headers, rows = conditions_of(*records)
+    assert headers == ["updates", "tokens per update"]
+    assert rows["Sinusoidal, L=64"] == ["40", "4,096"]
+    assert rows["root, L=64"] == ["8", "2,048"]
     conditions = "All models: demo; fp32; trained on texts/data-bin; learning rate 0.001;"
-    assert shown.startswith(conditions)
+    assert length_table(*records).startswith(conditions)
 
 
-def test_schedules_are_named_that_do_not_follow_from_the_updates():
+def test_schedules_are_shown_that_do_not_follow_from_the_updates():
     """ALiBi and Rotary have another warm-up for the same number of updates."""
-    shown = length_table(
+    other = {**LONG, "warmup_updates": "9"}
+    headers, rows = conditions_of(
         evaluation_record(370.0, updates=40, options=LONG),
-        evaluation_record(1088.0, updates=8, options=SHORT),
-        evaluation_record(
-            378.0, method="rotary", updates=40, options={**LONG, "warmup_updates": "9"}
-        ),
+        evaluation_record(1088.0, method="none", updates=8, options=SHORT),
+        evaluation_record(378.0, method="rotary", updates=40, options=other),
     )
-    names = [row[0] for row in cells_of(shown)[1:]]
-    assert [name.partition("--")[2] for name in names] == [
-        "warmup-updates 4)",
-        "warmup-updates 1)",
-        "warmup-updates 9)",
-    ]
+    assert headers == ["updates", "tokens per update", "warmup-updates"]
+    assert [row[2] for row in rows.values()] == ["4", "9", "1"]
 
 
 @pytest.mark.parametrize("mode", ["eos", "complete", "complete_doc"])
 def test_tokens_per_update_are_unknown_if_samples_end_with_lines(mode):
-    """An update has fewer tokens than --max-tokens, and the batch is stated as flags."""
+    """An update has fewer tokens than --max-tokens, so the option is shown."""
     broken = {**LONG, "sample_break_mode": mode}
     records = [
         evaluation_record(370.0, options=broken),
         evaluation_record(390.0, method="rotary", options={**broken, "max_tokens": "2048"}),
     ]
-    shown = length_table(*records)
-    assert "tokens per update" not in shown
-    assert [row[0] for row in cells_of(shown)[1:]] == [
-        "ALiBi, L=64 (--max-tokens 4096)",
-        "Rotary, L=64 (--max-tokens 2048)",
-    ]
+    assert "tokens per update" not in length_table(*records)
+    headers, rows = conditions_of(*records)
+    assert headers == ["max-tokens"]
+    assert rows == {"Rotary, L=64": ["2048"], "ALiBi, L=64": ["4096"]}
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "names"),
+    ("first", "second", "header", "cells"),
     [
         (
             {"layers": 3, "width": 128},
             {"layers": 6, "width": 128},
+            "size",
             ["3 layers of width 128", "6 layers of width 128"],
         ),
-        ({"updates": 40}, {"options": None}, ["40 updates", "unknown number of updates"]),
+        ({"updates": 40}, {"options": None}, "updates", ["40", "unknown"]),
         (
             {"options": LONG, "updates": 40},
             {"options": LONG, "updates": 20},
-            ["40 updates", "20 of 40 updates"],
+            "updates",
+            ["40", "20 of 40"],
         ),
         (
             {"options": LONG},
             {"options": {**LONG, "max_tokens": "2048"}},
-            ["4,096 tokens per update", "2,048 tokens per update"],
+            "tokens per update",
+            ["4,096", "2,048"],
         ),
-        (
-            {"options": {"max_tokens": "4096"}},  # unknown processes
-            {"options": {"max_tokens": "2048"}},
-            ["--max-tokens 4096", "--max-tokens 2048"],
-        ),
-        ({"precision": "bf16"}, {"precision": "fp32"}, ["bf16", "fp32"]),
-        (
-            {"vocabulary": 1000},
-            {"vocabulary": 2000},
-            ["dictionary of 1,000", "dictionary of 2,000"],
-        ),
+        ({"precision": "bf16"}, {"precision": "fp32"}, "precision", ["bf16", "fp32"]),
+        ({"vocabulary": 1000}, {"vocabulary": 2000}, "dictionary", ["1,000", "2,000"]),
         (
             {"architecture": "alibi_lm_tiny"},
             {"architecture": "alibi_lm_modern_tiny"},
+            "architecture",
             ["alibi_lm_tiny", "alibi_lm_modern_tiny"],
         ),
         (
             {"options": LONG},
             {"options": {**LONG, "data": "books/data-bin"}},
-            ["trained on texts/data-bin", "trained on books/data-bin"],
+            "training data",
+            ["texts/data-bin", "books/data-bin"],
         ),
-        ({"options": {"ffn": "swiglu"}}, {"options": {}}, ["--ffn swiglu", ""]),
-        ({}, {"memory_length": 64}, ["", "memory of 64"]),
-        ({}, {"overrides": {"attention_window": 64}}, ["", "attention_window=64"]),
+        ({"options": {"ffn": "swiglu"}}, {"options": {}}, "ffn", ["swiglu", "mlp"]),
+        ({"options": {"lr": "0.001"}}, {"options": {"lr": "0.002"}}, "lr", ["0.001", "0.002"]),
     ],
 )
-def test_rows_of_different_methods_name_what_makes_them_unequal(first, second, names):
-    rows = rows_of(
-        evaluation_record(**first),
-        evaluation_record(method="sinusoidal", **second),
-    )
-    expected = []
-    for method, name in zip(("ALiBi", "Sinusoidal"), names):
-        expected.append(f"{method}, L=64 ({name})" if name else f"{method}, L=64")
-    assert [row[0] for row in rows] == expected
+def test_conditions_of_different_methods_are_in_their_table(first, second, header, cells):
+    records = [evaluation_record(**first), evaluation_record(method="sinusoidal", **second)]
+    assert names_of(*records) == ["ALiBi, L=64", "Sinusoidal, L=64"]
+    headers, rows = conditions_of(*records)
+    assert headers == [header]
+    assert rows == {"ALiBi, L=64": [cells[0]], "Sinusoidal, L=64": [cells[1]]}
 
 
-def test_rows_name_training_texts_of_different_sizes():
-    texts = [TextSummary(tokenizer="bpe", vocabulary=9, train_tokens=n) for n in (5000, 6000)]
-    rows = rows_of(
-        evaluation_record(text=texts[0]),
-        evaluation_record(text=texts[1], method="none"),
-    )
-    assert [row[0] for row in rows] == [
-        "ALiBi, L=64 (5,000 tokens of training text)",
-        "No positions, L=64 (6,000 tokens of training text)",
-    ]
+def test_overrides_are_named_in_any_case():
+    record = evaluation_record(method="sinusoidal", overrides={"attention_window": 64})
+    assert names_of(record) == ["Sinusoidal, L=64 (attention_window=64)"]
 
 
 def test_best_checkpoints_are_not_named_by_their_updates():
@@ -529,16 +574,6 @@ def test_best_checkpoints_are_not_named_by_their_updates():
         best = {"updates": updates, "checkpoint": f"{method}/checkpoint_best.pt"}
         records.append(evaluation_record(method=method, **best))
     assert [row[0] for row in rows_of(*records)] == ["ALiBi, L=64", "No positions, L=64"]
-
-
-def test_unequal_learning_rates_are_above_the_rows_by_name():
-    shown = length_table(
-        evaluation_record(options={"lr": "0.001"}),
-        evaluation_record(options={"lr": "0.002"}, method="none"),
-    )
-    assert [row[0] for row in cells_of(shown)[1:]] == ["ALiBi, L=64", "No positions, L=64"]
-    rates = "Learning rates: ALiBi, L=64: 0.001; No positions, L=64: 0.002.\n\nPerplexity"
-    assert f"; a single seed. {rates}" in shown
 
 
 @pytest.mark.parametrize(
@@ -553,8 +588,8 @@ def test_unequal_learning_rates_are_above_the_rows_by_name():
 )
 def test_rows_do_not_repeat_options_in_the_name_of_the_method(notation, options):
     spec = MethodSpec.parse(notation)
-    rows = rows_of(
+    names = names_of(
         evaluation_record(options={}),
         evaluation_record(options=options, method=spec),
     )
-    assert [row[0] for row in rows] == ["ALiBi, L=64", f"{spec.label}, L=64"]
+    assert names == ["ALiBi, L=64", f"{spec.label}, L=64"]

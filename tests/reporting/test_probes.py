@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from results_documents import cells_of, document, make_record
+from dataclasses import replace
 
-from alibi_fairseq.positions.spec import MethodSpec
-from alibi_fairseq.reporting.probes import accuracy_table, probe_columns
+import pytest
+from results_documents import cells_of, make_record, results_of
+
+from alibi_fairseq.reporting.markdown import to_markdown
+from alibi_fairseq.reporting.probes import accuracy_table, any_corpus_key, probe_columns
 from alibi_fairseq.results.record import ProbeMeasurement
+from alibi_fairseq.results.result import Result
 
 
 def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> ProbeMeasurement:
@@ -22,13 +25,29 @@ def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> 
         "trials": 64,
         "chance": 0.1,
         "accuracy": accuracy,
+        "options": {},
     }
     return make_record(ProbeMeasurement, **values | changes)
 
 
-def probe_records(*records: ProbeMeasurement) -> list[ProbeMeasurement]:
-    """Return the measurements of a results file of a probe."""
-    return document(*records, kind="probe", corpus="copy", seed=None).records
+def probe_results(*records: ProbeMeasurement) -> list[Result]:
+    """Return the results of a results file of a probe."""
+    return results_of(*records, kind="probe", corpus="copy", seed=None)
+
+
+def accuracies(results: list[Result]) -> str:
+    """Format the table of accuracies, without that of conditions."""
+    table = accuracy_table(results)
+    return to_markdown([replace(table, different=None)])
+
+
+def column_of(results: list[Result], header: str, method: str) -> str:
+    """Return the cell of a method in a column for other tables."""
+    (column,) = [
+        column for name, column in probe_columns("copy", results).items() if name == header
+    ]
+    series = [result.series for result in results if result.series.method.notation == method]
+    return column[any_corpus_key(series[0])]
 
 
 def test_table_averages_depths_then_seeds():
@@ -37,8 +56,8 @@ def test_table_averages_depths_then_seeds():
         records.append(record("alibi", 64, 0.0, accuracy, seed))
         records.append(record("alibi", 64, 1.0, 1.0, seed))
         records.append(record("alibi", 256, 0.0, 0.25, seed))
-    results = probe_records(*records)
-    text = accuracy_table(results)
+    results = probe_results(*records)
+    text = accuracies(results)
     assert text.startswith(
         "All models: copy; fp32; mean and standard deviation of 2 seeds; a single"
     )
@@ -48,7 +67,7 @@ def test_table_averages_depths_then_seeds():
     ]
     assert "guessing: 10%" in text
     assert "none has learned" not in text
-    assert probe_columns("copy", results)["copy at 4 L"][MethodSpec.plain("none"), 64, ()] == "–"
+    assert column_of(results, "copy at 4 L", "none") == "–"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +76,7 @@ def test_table_averages_depths_then_seeds():
         (
             {"options": {"lr": "0.001"}},
             {"options": {"lr": "0.002"}},
-            ["--lr 0.001", "--lr 0.002"],
+            ["lr 0.001", "lr 0.002"],
         ),
         (
             {"options": {"data": "data-1"}},
@@ -65,23 +84,21 @@ def test_table_averages_depths_then_seeds():
             ["trained on data-1", "trained on data-2"],
         ),
         ({"updates": 10}, {"updates": 20}, ["10 updates", "20 updates"]),
-        ({"seed": None}, {"seed": 1}, ["seed 1", "unknown seed"]),
+        ({"seed": None}, {"seed": 1}, ["", "unknown seed"]),
     ],
     ids=["learning rate", "training data", "updates", "unknown seed"],
 )
 def test_different_models_are_not_averaged(first, second, names):
-    results = probe_records(
+    results = probe_results(
         record("alibi", 64, 0.0, 0.5, **{"seed": 1, **first}),
         record("alibi", 64, 0.0, 0.9, **{"seed": 2, **second}),
     )
-    rows = cells_of(accuracy_table(results))[1:]
-    assert [row[0] for row in rows] == [f"ALiBi, L=64 ({name})" for name in names]
+    rows = cells_of(accuracies(results))[1:]
+    labels = [f"ALiBi, L=64 ({name})" if name else "ALiBi, L=64" for name in names]
+    assert [row[0] for row in rows] == labels
     assert {row[1] for row in rows} == {"50%", "90%"}
-    columns = probe_columns("copy", results)
-    assert sorted(columns["copy at 1 L"][MethodSpec.plain("alibi"), 64, ()].split(" / ")) == [
-        "50%",
-        "90%",
-    ]
+    shown = column_of(results, "copy at 1 L", "alibi")
+    assert sorted(shown.split(" / ")) == ["50%", "90%"]
 
 
 def test_moved_checkpoint_is_one_run():
@@ -89,11 +106,22 @@ def test_moved_checkpoint_is_one_run():
     for depth, folder in ((0.0, "runs"), (1.0, "/moved/runs")):
         checkpoint = {"checkpoint": f"{folder}/1/last.pt", "checkpoint_sha256": "d" * 64}
         records.append(record("alibi", 64, depth, 0.5 + depth / 2, **checkpoint))
-    assert cells_of(accuracy_table(probe_records(*records)))[1:] == [["ALiBi, L=64", "75%"]]
+    assert cells_of(accuracies(probe_results(*records)))[1:] == [["ALiBi, L=64", "75%"]]
 
 
 def test_unlearned_probe_is_reported_and_dropped():
     """Repeating the symbols in any order is above chance but is not copying."""
-    results = probe_records(record("none", 64, 0.0, 0.49), record("none", 256, 0.0, 0.9))
-    assert "none has learned" in accuracy_table(results)
+    results = probe_results(record("none", 64, 0.0, 0.49), record("none", 256, 0.0, 0.9))
+    assert "none has learned" in accuracies(results)
     assert probe_columns("copy", results) == {}
+
+
+def test_models_of_any_corpus_differ_in_no_option_that_depends_on_the_text():
+    first = {"data": "a", "lr": "0.1", "save_interval_updates": "100", "dropout": "0.0"}
+    second = {"data": "b", "lr": "0.2", "save_interval_updates": "500", "dropout": "0.0"}
+    other = {**first, "dropout": "0.1"}
+    keys = []
+    for options in (first, second, other):
+        (result,) = probe_results(record("alibi", 64, 0.0, 0.5, options=options))
+        keys.append(any_corpus_key(result.series))
+    assert keys[0] == keys[1] != keys[2]

@@ -7,22 +7,23 @@ import torch
 from fairseq_runs import write_corpus
 from fakes import TINY, in_this_process
 from figure_texts import figure_texts
-from results_documents import document, evaluation_record, figures_as_svg
+from results_documents import document, evaluation_record, figures_as_svg, results_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import _print_notes, evaluation_table
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_evaluator import unigram_entropy
 from alibi_fairseq.huggingface.model_card import perplexity_section
+from alibi_fairseq.reporting.rows import rows_of
 from alibi_fairseq.reporting.undertrained import undertrained_warning
 from alibi_fairseq.results.data_folder import DataFolder
+from alibi_fairseq.results.file import load
 from alibi_fairseq.results.files import load_results_file, save_results_file
-from alibi_fairseq.results.groups import average_by_model
 from alibi_fairseq.runs import child_process
 
 
 def warning_of(*records) -> str:
-    return undertrained_warning(average_by_model(document(*records).records))
+    return undertrained_warning(rows_of(results_of(*records)))
 
 
 def test_recorded_entropy_matches_torch(data_bin, tmp_path):
@@ -109,7 +110,7 @@ def test_report_states_warning_and_scored_range_in_all_outputs(undertrained, tmp
 
 
 def test_model_card_states_warning_and_scored_range(undertrained):
-    section = perplexity_section(load_results_file(undertrained).records)
+    section = perplexity_section(load(undertrained).results)
     assert "These models are worse: ALiBi, L=64." in section
     assert "Perplexity on valid, non-overlapping, tokens 0 to 4,000:" in section
 
@@ -117,7 +118,7 @@ def test_model_card_states_warning_and_scored_range(undertrained):
 def test_evaluation_prints_warning_and_scored_range(undertrained, capsys):
     records = load_results_file(undertrained).records
     assert "| tokens 0 to 4,000 |" in evaluation_table(records)
-    _print_notes(records)
+    _print_notes(load(undertrained).results)
     assert "These models are worse: ALiBi, L=64." in capsys.readouterr().out
 
 

@@ -191,15 +191,3 @@ def test_json_text_writes_number_lists_on_one_line():
     text = json_text(content)
     assert json.loads(text) == content
     assert text.splitlines()[1] == '  "numbers": [1, -2.5, 1e-07, 3e+22],'
-
-
-def test_model_of_any_corpus_has_no_options_that_depend_on_the_text():
-    first = {"data": "a", "lr": "0.1", "save_interval_updates": "100", "dropout": "0.0"}
-    second = {"data": "b", "lr": "0.2", "save_interval_updates": "500", "dropout": "0.0"}
-    other = {**first, "dropout": "0.1"}
-    keys = [
-        evaluation_record(options=options).model.options_of_any_corpus
-        for options in (first, second, other)
-    ]
-    assert keys[0] == keys[1] == (("dropout", "0.0"),)
-    assert keys[2] != keys[0]
