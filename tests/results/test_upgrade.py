@@ -28,7 +28,11 @@ from alibi_fairseq.results.upgrade import (
 )
 
 RESULTS = ROOT / "results"
-CELLS = sorted(path.parent for path in RESULTS.glob(f"**/{MODEL_FILE}"))
+#: Results of a study that is still running, whose models do not have all seeds yet.
+RUNNING = RESULTS / "title"
+CELLS = sorted(
+    path.parent for path in RESULTS.glob(f"**/{MODEL_FILE}") if RUNNING not in path.parents
+)
 #: Folder of a study that was moved between the training of its models.
 MOVED = "runs/small_models/primary/wikipedia/data-bin"
 MOVED_TO = "runs/studies/primary/wikipedia/data-bin"
@@ -120,7 +124,9 @@ def test_committed_results_are_averaged_over_three_seeds(records):
     """Two results of one checkpoint agree, and no seed has two checkpoints."""
     studied = []
     for record, result in records:
-        is_study = str(result.checkpoint).startswith("runs/") and "demo" not in result.checkpoint
+        checkpoint = str(result.checkpoint)
+        is_running = checkpoint.startswith("runs/studies/3M/")
+        is_study = checkpoint.startswith("runs/") and "demo" not in checkpoint and not is_running
         if isinstance(record, Measurement) and is_study:
             studied.append(result)
     groups = seeds(studied)
