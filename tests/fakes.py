@@ -19,6 +19,7 @@ from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.evaluation.wanted import text_identity
 from alibi_fairseq.files import sha256_file
+from alibi_fairseq.positions.plugin_sources import plugin_sha256
 from alibi_fairseq.results.data_hashes import data_sha256
 from alibi_fairseq.results.files import load_results_file, save_results_file
 from alibi_fairseq.runs import torchrun
@@ -144,16 +145,17 @@ class Commands:
         model = Path(value(words, "--path"))
         out = Path(value(words, "--out"))
         records = load_results_file(out).records if out.exists() else []
+        method, train_length = model.parent.name.split("-")[:2]
         subset = value(words, "--subset")
         settings = eval_settings(words)
         text = text_identity(words[0], subset, settings.get("documents"))
         settings["data_sha256"] = text.sha256
+        settings["plugin_sha256"] = plugin_sha256([method])
         if text.documents_sha256:
             # As if the text were one document
             settings["documents_sha256"] = text.documents_sha256
             settings["document_tokens"] = [1000]
             settings["document_bits"] = [4000.0]
-        method, train_length = model.parent.name.split("-")[:2]
         lengths = value(words, "--lengths").split(",")
         strides = value(words, "--strides").split(",")
         for length, stride in itertools.product(lengths, strides):
