@@ -202,8 +202,10 @@ def _series_of(model: Model, training: _Training) -> Series:
         settings["plugin"] = model.plugin_sha256
     if training.processes is not None:
         settings["processes"] = training.processes
-    data = options.get("data", "")
-    settings |= _data_settings(training, data)
+    settings |= _data_settings(training, options.get("data", ""))
+    if training.train is None and model.parameters is not None:
+        # Data that was prepared again at the same path, with another dictionary.
+        settings["parameters"] = model.parameters
     return Series(settings, facts=facts)
 
 
