@@ -334,7 +334,7 @@ def _run_name(group: _Group, alike: Sequence[_Group]) -> str:
         return ""
     is_repeated = all(other.model == group.model for other in alike)
     if is_repeated and not group.alone:
-        return "" if group.run == 0 else f"{_ordinal(group.run + 1)} run"
+        return "" if group.run == 0 else f"run {group.run + 1}"
     for facts_of in (_checkpoint_name, _seed_name, _checkpoint_hash):
         facts = [facts_of(other) for other in alike]
         if len(set(facts)) == len(alike):
@@ -356,13 +356,6 @@ def _seed_name(group: _Group) -> str:
 def _checkpoint_hash(group: _Group) -> str:
     """Return the first digits of the hash of the checkpoint of a group of one run."""
     return f"checkpoint hash {(group.points[0].results[0].checkpoint_sha256 or 'unknown')[:8]}"
-
-
-def _ordinal(number: int) -> str:
-    """Return a number as ``2nd``."""
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    is_teen = 10 < number % 100 < 20
-    return f"{number}{'th' if is_teen else endings.get(number % 10, 'th')}"
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -164,12 +164,12 @@ def test_bits_per_byte_by_document_are_shown_separately():
                 {"updates": 900, "checkpoint": "b"},
                 {"updates": 900, "checkpoint": "c"},
             ],
-            ["100 updates", "900 updates", "900 updates, 2nd run"],
+            ["100 updates", "900 updates", "900 updates, run 2"],
         ),
         ([{}, {"overrides": {"x": 2}}], ["", "x=2"]),
         (
             [{"checkpoint": "a/last.pt"}, {"checkpoint": "b/last.pt"}, {}],
-            ["", "2nd run", "3rd run"],
+            ["", "run 2", "run 3"],
         ),
         (
             [
@@ -241,7 +241,7 @@ def test_updates_distinguish_best_checkpoints_of_one_path():
     for length, updates in ((128, 900), (256, 1000)):
         run = {"checkpoint": "runs/1/checkpoint_best.pt", "updates": updates}
         records.append(evaluation_record(length=length, **run))
-    assert names_of(*records) == ["ALiBi, L=64", "ALiBi, L=64 (2nd run)"]
+    assert names_of(*records) == ["ALiBi, L=64", "ALiBi, L=64 (run 2)"]
 
 
 def test_splits_evaluated_one_by_one_share_a_row():
