@@ -26,7 +26,8 @@ def losses():
 
 def test_changes_are_sorted_means_over_seeds_and_articles(losses):
     changes = length_changes(losses, MODELS, 16)
-    assert {change.method for change in changes} == set(METHOD_NAMES)
+    # The newest methods are not among the models of the study.
+    assert {change.method for change in changes} == {*METHOD_NAMES} - {"grape_a_qk", "inkling"}
     values = []
     for method, estimate in changes:
         nats = []
