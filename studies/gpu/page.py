@@ -112,10 +112,5 @@ def _perplexity_sections(losses: Losses, folder: Path) -> list[str]:
     return sections
 
 
-def figure_name(models: StudiedModels) -> str:
-    """Return the name of the figure of the models of the tests."""
-    return f"{_figure_stem(models.corpus, models.train_length, models.corpus)}.svg"
-
-
 def _figure_stem(corpus: str, train_length: int, tested_on: str) -> str:
     return f"{corpus}-{train_length}-on-{tested_on}"
