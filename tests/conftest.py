@@ -10,6 +10,7 @@ import pytest
 import torch
 from cached_hydra import cache_hydra
 from commands import SHORT, in_process, make_data
+from registered_options import remove_options_of_removed_methods
 from torch.nn.attention.flex_attention import flex_attention
 from trained import TRAIN_LENGTH, Trained, train
 
@@ -58,6 +59,14 @@ def _cached_hydra():
 @pytest.fixture(autouse=True)
 def _same_random_numbers():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _options_of_registered_methods_only(monkeypatch):
+    """Remove the options of a method that a test registered and removed again."""
+    yield
+    monkeypatch.undo()  # tests remove methods with it
+    remove_options_of_removed_methods()
 
 
 @pytest.fixture(scope="session")
