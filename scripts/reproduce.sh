@@ -8,7 +8,7 @@
 #                                                       study of small models (studies/README.md)
 #
 # Rerun the same command to resume. SIGTERM, SIGUSR1, and Ctrl-C save a checkpoint and exit with code
-# 75. --help lists the options, and docs/experiments.md the cost of each table.
+# 75. --help lists the options, and docs/reproduce.md the tables.
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh

@@ -70,7 +70,7 @@ class CompareCommand(ExperimentOptions):
 
     sources: list[str] = option(
         "text files or folders; or a data folder (data-bin); or a YAML file that describes the "
-        "comparison (docs/experiments.md); or nothing, with --probes copy",
+        "comparison (docs/compare.md); or nothing, with --probes copy",
         nargs="*",
         metavar="TEXT|DATA|YAML",
         group="text",

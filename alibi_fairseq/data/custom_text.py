@@ -1,7 +1,7 @@
 """Text of the user, tokenized into words or sentencepiece pieces, with whole documents held out.
 
 A document is a file or a member of an archive. Whitespace is normalized to single spaces, and
-empty lines are dropped, except one at the end of each document. See docs/experiments.md.
+empty lines are dropped, except one at the end of each document. See docs/preparing-text.md.
 """
 
 from __future__ import annotations

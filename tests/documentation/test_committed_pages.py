@@ -15,7 +15,7 @@ from commands import ROOT
 from alibi_fairseq.compare.report import tables_of
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
-from alibi_fairseq.reporting.perplexity_by_length import length_table, length_tables
+from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results.file import load
 from alibi_fairseq.results.files import load_results_file, save_results_file
 from benchmarks import table
@@ -90,11 +90,20 @@ def test_tables_of_removed_positions():
     assert tables == length_table(records)
 
 
-def test_readme_shows_table_of_demonstration():
-    results = load(RESULTS / "examples/demo/results.json").results
-    (per_token, _) = length_tables(results)  # the other one is per byte
-    printed = markdown.table(per_token.headers, per_token.cells).strip()
-    assert printed in (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("page", "example", "count"),
+    [
+        ("README.md", "demo", 1),
+        ("docs/reports.md", "demo", 1),
+        ("docs/compare.md", "modern-block", 2),  # perplexities and differences
+        ("docs/probes.md", "recall", 1),
+    ],
+)
+def test_pages_show_tables_of_examples(page, example, count):
+    table = (RESULTS / "examples" / example / "table.md").read_text(encoding="utf-8")
+    blocks = [block.strip() for block in table.split("\n\n") if block.startswith("|")]
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert sum(block in text for block in blocks) == count
 
 
 def test_evaluation_page_shows_part_of_loss_by_position_of_primary_models():
