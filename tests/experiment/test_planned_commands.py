@@ -20,10 +20,10 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-import studies.__main__
 import yaml
 from commands import ROOT
 
+import studies.__main__
 from alibi_fairseq.cli import main
 
 PLANNED = Path(__file__).with_name("planned")
