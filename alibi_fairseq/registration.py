@@ -106,11 +106,15 @@ def register() -> None:
     with explained_import():
         import fairseq.data.data_utils_fast
         import fairseq.data.token_block_utils_fast  # noqa: F401
-    from .fairseq_patches import apply, startup  # noqa: F401
+    from .plugin.patches import apply, startup  # noqa: F401
 
     startup.reject_plain_hydra_train()
-    from . import criterions, models, tasks  # noqa: F401
-    from .training import fused_adam  # noqa: F401
+    from . import models  # noqa: F401
+    from .plugin import (  # noqa: F401
+        chunked_losses,
+        fused_adam,
+        segment_language_modeling,
+    )
 
 
 def _advice() -> str:

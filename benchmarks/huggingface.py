@@ -16,8 +16,8 @@ from importlib import metadata
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from alibi_fairseq.evaluation.scoring import PeakMemory
 from alibi_fairseq.huggingface import attention
+from alibi_fairseq.peak_memory import PeakMemory
 
 from . import common
 

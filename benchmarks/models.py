@@ -31,7 +31,7 @@ from fairseq.optim.adam import Adam
 from torch import nn
 
 import alibi_fairseq.models  # noqa: F401  (registers the models)
-from alibi_fairseq.evaluation.scoring import PeakMemory
+from alibi_fairseq.peak_memory import PeakMemory
 from alibi_fairseq.positions import METHODS, alibi_slopes
 
 from . import common

@@ -14,7 +14,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import eval_lm, train
 from hydra.core.global_hydra import GlobalHydra
 
-from alibi_fairseq.training import shutdown
+from alibi_fairseq.plugin import shutdown
 
 try:
     from hydra import compose, initialize_config_dir

@@ -85,8 +85,8 @@ class ImportCheckpoint(CliCommand):
     out: Path = option("output folder", required=True, metavar="FOLDER")
 
     def __call__(self) -> None:
-        from ..checkpoints.loading import read_checkpoint
-        from ..checkpoints.released import import_released, read_dictionary, save_checkpoint
+        from ..plugin.loading import read_checkpoint
+        from ..plugin.released import import_released, read_dictionary, save_checkpoint
 
         dictionary = read_dictionary(self.dictionary)
         state = import_released(read_checkpoint(self.checkpoint), dictionary, self.checkpoint)

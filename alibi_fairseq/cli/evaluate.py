@@ -193,7 +193,7 @@ class Eval(CliCommand):
                     f"pass --path models/{checkpoint.name}."
                 )
             if not checkpoint.is_file():
-                from ..checkpoints.loading import require_file
+                from ..plugin.loading import require_file
 
                 require_file(checkpoint)
             open_input(checkpoint).close()

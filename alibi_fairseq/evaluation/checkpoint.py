@@ -21,15 +21,15 @@ from omegaconf import open_dict
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ..checkpoints.loading import check_ties
-from ..checkpoints.option_validation import check_options
-from ..criterions.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
-from ..criterions.linear_cross_entropy import linear_cross_entropy
 from ..errors import UserInputError
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder, State
 from ..models.description import describe_model, recorded_train_length
 from ..models.output_projection import OutputProjection
+from ..plugin.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
+from ..plugin.linear_cross_entropy import linear_cross_entropy
+from ..plugin.loading import check_ties
+from ..plugin.option_validation import check_options
 from ..positions import all_options
 from ..positions.learned import Learned
 from ..results.data_hashes import STATE_KEY, dictionary_digest

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from ..peak_memory import PeakMemory
 from ..results.data_folder import DataFolder
 from ..results.record import Measurement, TextSummary
 from ..results.result import Result, Wanted
@@ -20,7 +21,7 @@ from .config import SweepConfig, TextCase
 from .evaluator import Evaluator
 from .loss_by_position import LossByPosition
 from .option_types import find_device
-from .scoring import PeakMemory, Scorer, SplitTensors, score_batches, sum_losses
+from .scoring import Scorer, SplitTensors, score_batches, sum_losses
 from .split import find_document_starts, load_dictionary, load_split
 from .text_size import TextSize
 from .wanted import (

@@ -27,10 +27,10 @@ from transformers import (
     PreTrainedModel,
 )
 
-from ..checkpoints.released import checkpoint_state, read_dictionary, save_checkpoint
 from ..errors import UserInputError
 from ..files import read_json
 from ..models.config import AlibiLanguageModelConfig
+from ..plugin.released import checkpoint_state, read_dictionary, save_checkpoint
 from .architectures import ACTIVATIONS, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import compare_scores

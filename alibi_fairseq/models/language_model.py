@@ -55,7 +55,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         Args:
             src_tokens: (B, T) token IDs.
             segment: position of these tokens in a longer text
-                (:class:`alibi_fairseq.tasks.segment_memory.Segment`). It provides the state of the
+                (:class:`alibi_fairseq.plugin.segment_memory.Segment`). It provides the state of the
                 previous segment and stores the state of this one. Without it the model is
                 stateless.
         """

@@ -5,7 +5,7 @@ Stopping therefore works as follows:
 
 - A command runs in a separate session, which receives no signal meant for this process.
 - This process records its stop signals (:class:`StopRequest`). It then sends SIGUSR1 to trainings,
-  which save and stop (:mod:`alibi_fairseq.training.shutdown`), and SIGINT to other commands.
+  which save and stop (:mod:`alibi_fairseq.plugin.shutdown`), and SIGINT to other commands.
 - If this process is killed, the kernel sends the commands SIGTERM. Trainings save as well.
 """
 

@@ -132,7 +132,7 @@ class Run:
         path = self.folder / "checkpoint_last.pt"
         if not path.is_file():
             return 0
-        from ..checkpoints.loading import updates_of  # imports PyTorch
+        from ..plugin.loading import updates_of  # imports PyTorch
 
         return updates_of(path)
 

@@ -23,9 +23,9 @@ from fairseq import checkpoint_utils
 from fairseq_runs import run_eval_lm
 from omegaconf import OmegaConf
 
-from alibi_fairseq.checkpoints.loading import read_checkpoint, updates_of
-from alibi_fairseq.checkpoints.released import import_released, read_dictionary
 from alibi_fairseq.cli import main
+from alibi_fairseq.plugin.loading import read_checkpoint, updates_of
+from alibi_fairseq.plugin.released import import_released, read_dictionary
 
 EOS = 2
 

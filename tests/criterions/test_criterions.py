@@ -15,8 +15,8 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq_runs import WORDS as WORDS_OF_RUN
 from fairseq_runs import run_eval_lm, run_train, write_corpus
 
-from alibi_fairseq.criterions import linear_cross_entropy as kernel
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.plugin import linear_cross_entropy as kernel
 
 WORDS = 200
 PAD = 1

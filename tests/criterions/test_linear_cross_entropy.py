@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from alibi_fairseq.criterions import linear_cross_entropy as kernel
+from alibi_fairseq.plugin import linear_cross_entropy as kernel
 
 ROWS = 101
 WIDTH = 24

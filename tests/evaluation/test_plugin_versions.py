@@ -9,9 +9,9 @@ from results_documents import evaluation_record, results_of
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import wanted
 from alibi_fairseq.models import description
+from alibi_fairseq.plugin import training_record
 from alibi_fairseq.reporting.rows import rows_of
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.training import training_record
 
 FIRST = "a" * 64
 SECOND = "b" * 64

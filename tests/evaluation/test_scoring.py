@@ -9,8 +9,8 @@ import torch
 from conftest import build_model, random_tokens, small_model
 
 from alibi_fairseq.evaluation.checkpoint import token_losses
-from alibi_fairseq.evaluation.scoring import PeakMemory
 from alibi_fairseq.models.decoder import AlibiDecoder
+from alibi_fairseq.peak_memory import PeakMemory
 
 CUTOFFS = ["--adaptive-softmax-cutoff", "10,30", "--no-share-decoder-input-output-embed"]
 TIED = ["--adaptive-input", "--adaptive-input-cutoff", "10,30", "--tie-adaptive-weights"]

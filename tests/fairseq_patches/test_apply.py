@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.fairseq_patches import libraries
+from alibi_fairseq.plugin.patches import libraries
 
 
 @pytest.mark.skipif(hasattr(numpy, "compat"), reason="NumPy 1 has it")

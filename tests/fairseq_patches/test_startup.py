@@ -10,8 +10,8 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.fairseq_patches import distributed, startup
-from alibi_fairseq.training import save_dir
+from alibi_fairseq.plugin import save_dir
+from alibi_fairseq.plugin.patches import distributed, startup
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID")
 

@@ -22,9 +22,10 @@ from torch._subclasses.fake_tensor import (
 from torch.nn.attention.flex_attention import flex_attention
 
 from alibi_fairseq.attention import BACKENDS, FutureMask, flex_kernel
-from alibi_fairseq.criterions import linear_cross_entropy
 from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.models.language_model import AdaptiveInput
+from alibi_fairseq.plugin import linear_cross_entropy
+from alibi_fairseq.plugin.segment_memory import Segment, SegmentMemory
 from alibi_fairseq.positions import (
     METHODS,
     PendingBias,
@@ -33,7 +34,6 @@ from alibi_fairseq.positions import (
     build_position_method,
     compute_features,
 )
-from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
 
 BATCH = 2
 LENGTH = 24

@@ -21,12 +21,12 @@ from imported import (
 )
 from transformers import AutoModelForCausalLM
 
-from alibi_fairseq.criterions.chunked_losses import ChunkedCrossEntropy
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import token_losses
 from alibi_fairseq.huggingface.conversion import convert_decoder
 from alibi_fairseq.huggingface.export import save_model
 from alibi_fairseq.models.output_projection import OutputProjection
+from alibi_fairseq.plugin.chunked_losses import ChunkedCrossEntropy
 
 CRITERIA = (CrossEntropyCriterion, ChunkedCrossEntropy)
 

@@ -104,7 +104,7 @@ def process_group(tmp_path):
         "gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1
     )
     yield
-    # A reducer must not outlive its group (alibi_fairseq/fairseq_patches/distributed.py).
+    # A reducer must not outlive its group (alibi_fairseq/plugin/patches/distributed.py).
     gc.collect()
     distributed.destroy_process_group()
 

@@ -16,15 +16,11 @@ FAIRSEQ = {"fairseq", "fairseq_cli", "hydra", "omegaconf"}
 #: Packages and modules that may import fairseq; everything else works without it.
 GLUE = {
     "models",
-    "tasks",
-    "criterions",
-    "checkpoints",
     "checks",
     "huggingface",
     "cli",
     "registration",
-    "fairseq_patches",
-    "training",
+    "plugin",
     "evaluation.checkpoint",
     "evaluation.split",
     "data.binarization",

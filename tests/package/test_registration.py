@@ -109,11 +109,11 @@ class TestFairseq:
         "from fairseq.data import data_utils",
         "import alibi_fairseq.models.language_model",
         "import fairseq",
-        "import alibi_fairseq.fairseq_patches.apply",
+        "import alibi_fairseq.plugin.patches.apply",
         "alibi_fairseq.AlibiLanguageModel",
-        "import alibi_fairseq.training.resume",
-        "import alibi_fairseq.checkpoints.loading",
-        "import alibi_fairseq.criterions",
+        "import alibi_fairseq.plugin.resume",
+        "import alibi_fairseq.plugin.loading",
+        "import alibi_fairseq.plugin",
         "import importlib.util; importlib.util.find_spec('fairseq'); import fairseq",
     ],
 )
@@ -122,7 +122,7 @@ def test_models_register_on_fairseq_import(statement):
     script = "import sys, alibi_fairseq, alibi_fairseq.attention, alibi_fairseq.positions; "
     script += f"assert 'fairseq' not in sys.modules; {statement}; "
     script += "from fairseq.models import ARCH_MODEL_REGISTRY as known; "
-    script += "import alibi_fairseq.fairseq_patches.apply as c; "
+    script += "import alibi_fairseq.plugin.patches.apply as c; "
     script += "print('alibi_lm' in known, c.__spec__.origin == c.__file__)"
     done = as_process("-c", script)
     assert done.stdout.split() == ["True", "True"], done.stderr

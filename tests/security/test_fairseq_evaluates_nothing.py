@@ -15,7 +15,7 @@ from pathlib import Path
 import fairseq
 import pytest
 
-from alibi_fairseq.fairseq_patches.safe_loading import evaluate_literal, replace_eval_in_fairseq
+from alibi_fairseq.plugin.patches.safe_loading import evaluate_literal, replace_eval_in_fairseq
 
 SITE = Path(fairseq.__file__).parent.parent
 

@@ -12,9 +12,9 @@ import torch
 from commands import in_process
 
 from alibi_fairseq import AlibiLanguageModel, cli
-from alibi_fairseq.checkpoints.option_validation import check_options
 from alibi_fairseq.errors import UserInputError, explain
 from alibi_fairseq.models.hub_interface import check_encoder_files
+from alibi_fairseq.plugin.option_validation import check_options
 
 pytestmark = pytest.mark.usefixtures("arguments_of_pytest_stay")
 

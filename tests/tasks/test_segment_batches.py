@@ -12,8 +12,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_runs import write_corpus
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.tasks.segment_language_modeling import rows_per_process
-from alibi_fairseq.tasks.segment_memory import Segment, SegmentMemory
+from alibi_fairseq.plugin.segment_language_modeling import rows_per_process
+from alibi_fairseq.plugin.segment_memory import Segment, SegmentMemory
 
 TOKENS = 211
 EOS = 2

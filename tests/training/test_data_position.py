@@ -8,7 +8,7 @@ from fairseq.data.iterators import EpochBatchIterator, GroupedIterator
 from fairseq_runs import run_train, same_training_state, write_corpus
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.training.data_position import adapt_position
+from alibi_fairseq.plugin.data_position import adapt_position
 
 SEQUENCES = 18
 BATCHES = 82

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import torch
 from fairseq.optim.adam import FairseqAdam
 
-from alibi_fairseq.training.fused_adam import FusedAdam
+from alibi_fairseq.plugin.fused_adam import FusedAdam
 
 OPTIONS = {"lr": [0.01], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_decay": 0.1}
 OPTIONS["fp16_adam_stats"] = False

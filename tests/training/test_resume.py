@@ -13,11 +13,11 @@ from commands import SHORT, in_process, make_data
 from conftest import small_model
 from fairseq.data import Dictionary
 
-from alibi_fairseq.checkpoints.loading import updates_of
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
-from alibi_fairseq.training import save_dir
-from alibi_fairseq.training.resume import check_same_model, compared_options, loading_into
+from alibi_fairseq.plugin import save_dir
+from alibi_fairseq.plugin.loading import updates_of
+from alibi_fairseq.plugin.resume import check_same_model, compared_options, loading_into
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from fairseq.trainer import Trainer
 from fairseq_runs import run_train, same_training_state, write_corpus
 
 from alibi_fairseq.errors import EXIT_CODE_FILE, STOP_SIGNALS, UserInputError
+from alibi_fairseq.plugin import shutdown
+from alibi_fairseq.plugin.hooks import TrainingHooks
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
-from alibi_fairseq.training import shutdown
-from alibi_fairseq.training.hooks import TrainingHooks
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 

@@ -18,10 +18,10 @@ from results_documents import validation_record
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import options_of_training
+from alibi_fairseq.plugin import training_record
+from alibi_fairseq.plugin.training_record import TrainingRecord, precision_of
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.results.record import Validation
-from alibi_fairseq.training import training_record
-from alibi_fairseq.training.training_record import TrainingRecord, precision_of
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),

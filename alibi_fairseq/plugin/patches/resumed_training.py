@@ -8,9 +8,9 @@ from fairseq.optim import AMPOptimizer, FP16Optimizer
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
-from ..errors import UserInputError
-from ..training.progress import is_finished, note_update
-from ..training.resume import loading_into
+from ...errors import UserInputError
+from ..progress import is_finished, note_update
+from ..resume import loading_into
 from . import patch_method
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def make_batches_of_first_epoch(get, task, dataset, *arguments, epoch=1, **keywo
 def check_model_while_loading(load, trainer, path, reset_optimizer=False, *arguments, **keywords):
     """Compare model, dictionary, and batches of the checkpoint and of the command.
 
-    fairseq loads the weights into whatever the command line describes (:mod:`..training.resume`; no
+    fairseq loads the weights into whatever the command line describes (:mod:`..resume`; no
     issue is known). With ``--reset-optimizer`` or ``--finetune-from-model`` a new training starts,
     and the options of the position method may differ.
     """

@@ -19,6 +19,7 @@ import torch
 from fairseq.logging.meters import MetersDict
 
 from ..errors import UserInputError
+from ..peak_memory import PeakMemory
 from ..positions import MethodSpec
 from ..positions.plugin_sources import plugin_sha256
 from ..results.data_folder import DataFolder
@@ -50,8 +51,6 @@ class TrainingRecord:
     """
 
     def __init__(self, trainer, state: dict | None):
-        from ..evaluation.scoring import PeakMemory
-
         self.trainer = trainer
         self.cfg = trainer.cfg
         self.validations: list[Validation] = []

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ..checkpoints.loading import check_ties
 from ..errors import UserInputError
 from ..positions import all_options
 from ..positions.options import with_length
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from .data_position import adapt_position
+from .loading import check_ties
 
 logger = logging.getLogger(__name__)
 

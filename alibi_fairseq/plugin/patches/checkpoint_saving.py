@@ -10,8 +10,8 @@ import torch
 from fairseq import checkpoint_utils, file_io
 from fairseq.trainer import Trainer
 
-from ..errors import UserInputError
-from ..training.save_dir import replacement_of
+from ...errors import UserInputError
+from ..save_dir import replacement_of
 from . import patch_method
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ import fairseq
 from fairseq import checkpoint_utils, file_utils
 from fairseq.logging import meters
 
-from ..checkpoints.loading import check_finite, reading_checkpoint, safe_types_allowed
-from ..checkpoints.option_validation import check_options, plain_values
-from ..errors import UserInputError
-from ..training.resume import adapt_data_position, check_same_model
+from ...errors import UserInputError
+from ..loading import check_finite, reading_checkpoint, safe_types_allowed
+from ..option_validation import check_options, plain_values
+from ..resume import adapt_data_position, check_same_model
 from . import patch_method
 
 #: Longest text of an option.

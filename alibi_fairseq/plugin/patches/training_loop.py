@@ -9,9 +9,9 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
-from ..training import progress, save_dir, shutdown
-from ..training.hooks import TrainingHooks
-from ..training.training_record import start_record
+from .. import progress, save_dir, shutdown
+from ..hooks import TrainingHooks
+from ..training_record import start_record
 from . import distributed, patch_method, startup
 from .resumed_training import skip_finished_training, warn_of_mixed_precision
 from .safe_loading import replace_eval_in_fairseq
@@ -21,8 +21,8 @@ from .safe_loading import replace_eval_in_fairseq
 def check_and_call_main(call_main, cfg, main, **keywords):
     """Check what fairseq does not, between reading the options and starting the command.
 
-    A training that ends without an update is an error (:mod:`..training.progress`). One that saved
-    and stopped because of a signal exits with code 75 (:mod:`..training.shutdown`).
+    A training that ends without an update is an error (:mod:`..progress`). One that saved
+    and stopped because of a signal exits with code 75 (:mod:`..shutdown`).
     """
     replace_eval_in_fairseq()  # in modules imported since
     program = Path(inspect.getfile(main)).stem

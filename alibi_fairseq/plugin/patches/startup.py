@@ -11,9 +11,9 @@ from fairseq import options, utils
 from fairseq.utils import safe_getattr
 from omegaconf import DictConfig, OmegaConf
 
-from ..checkpoints.option_validation import check_values, plain_values
-from ..errors import FOLDER, PACKAGE, UserInputError, usage_error
-from ..positions import MethodSpec
+from ...errors import FOLDER, PACKAGE, UserInputError, usage_error
+from ...positions import MethodSpec
+from ..option_validation import check_values, plain_values
 from . import distributed, patch_method
 
 logger = logging.getLogger(__name__)

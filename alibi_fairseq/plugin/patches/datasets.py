@@ -8,7 +8,7 @@ import numpy as np
 from fairseq.data import data_utils, indexed_dataset
 from fairseq.data.plasma_utils import PlasmaStore, PlasmaView
 
-from ..errors import UserInputError
+from ...errors import UserInputError
 from . import patch_method
 
 

@@ -14,8 +14,8 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import DictConfig
 from torch import distributed
 
-from ..checkpoints.loading import safe_types_allowed
-from ..errors import UserInputError
+from ...errors import UserInputError
+from ..loading import safe_types_allowed
 from . import patch_method
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from ..checkpoints.loading import read_checkpoint, require_safe_loader
 from ..errors import UserInputError
 from ..files import locked, write_failure
+from .loading import read_checkpoint, require_safe_loader
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy
 import omegaconf
 from fairseq.data import language_pair_dataset, token_block_dataset
 
-from ..errors import is_command
+from ...errors import is_command
 from . import patch_method
 
 
