@@ -129,7 +129,7 @@ TABLES = {
     "huggingface": Table(
         "ALiBi in transformers' models",
         "This table compares transformers' attention with "
-        "[ours](../docs/checkpoints.md#alibi-in-other-hugging-face-models). For each length, it "
+        "[ours](../docs/hugging-face-alibi.md). For each length, it "
         "has the memory of a pass beyond the weights, as a ratio to transformers' and in MB. "
         "`train` is a forward and a backward pass.",
         ("phase", "model", "variant"),

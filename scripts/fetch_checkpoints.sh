@@ -5,7 +5,7 @@
 #   scripts/fetch_checkpoints.sh --to FOLDER           download all (checkpoints and logs)
 #   scripts/fetch_checkpoints.sh --to FOLDER 512 3072  download those trained at these lengths
 #
-# Rerun to resume an interrupted download. docs/checkpoints.md describes the use of the files. The
+# Rerun to resume an interrupted download. docs/authors-commands.md describes the use of the files. The
 # logs give details missing from the paper, such as the tokens per update at L = 2048.
 set -euo pipefail
 

@@ -53,7 +53,7 @@ class ExperimentOptions(CliCommand):
     )
     dry_run: bool = option("print the commands of all runs, and execute none", False, group=RUNNING)
     slurm: bool = option(
-        "submit the work as SLURM jobs and exit (docs/cluster.md)", False, group=RUNNING
+        "submit the work as SLURM jobs and exit (docs/slurm.md)", False, group=RUNNING
     )
     slurm_option: list[str] = option(
         "option of sbatch, such as partition=gpu, time=8:00:00, or mem=64G (repeatable)",

@@ -47,7 +47,7 @@ class Reproduce(ExperimentOptions):
     )
     cpu: int | None = option("CPU processes per run, instead of GPUs", None, metavar="N")
     nodes: int = option(
-        "nodes per run, among which its GPUs are divided (docs/cluster.md)",
+        "nodes per run, among which its GPUs are divided (docs/slurm.md)",
         1,
         type=positive_integer,
         metavar="N",

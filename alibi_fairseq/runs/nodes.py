@@ -17,7 +17,7 @@ from ..errors import STOPPED_EARLY, UserInputError
 from .execution import Slot, execute_command, stop_requests
 
 MODULE = "alibi_fairseq.runs.nodes"
-#: Environment variables that describe a cluster (docs/cluster.md).
+#: Environment variables that describe a cluster (docs/slurm.md).
 NODE_LAUNCHER = "ALIBI_NODE_LAUNCHER"
 CONTAINER = "ALIBI_CONTAINER"
 #: Meeting point in commands that are only printed.
@@ -34,7 +34,7 @@ def check_reaches_other_nodes(nodes: int) -> None:
     if not reaches_other_nodes():
         raise UserInputError(
             f"--nodes {nodes} requires a way to start commands on other nodes. Pass --slurm, run "
-            f"this command in an allocation of SLURM, or set {NODE_LAUNCHER} (docs/cluster.md)."
+            f"this command in an allocation of SLURM, or set {NODE_LAUNCHER} (docs/slurm.md)."
         )
 
 

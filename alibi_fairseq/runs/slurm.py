@@ -42,7 +42,7 @@ CORES_PER_PROCESS = 2
 GPU_OPTION = "gpus-per-node"
 #: Number of jobs of a stage that run at the same time, unless the user sets it.
 MAX_PARALLEL_JOBS = 256
-#: Environment variables that describe the Python environment of a cluster (docs/cluster.md).
+#: Environment variables that describe the Python environment of a cluster (docs/slurm.md).
 MODULES = "ALIBI_MODULES"
 CONDA = "ALIBI_CONDA_ENV"
 

@@ -24,7 +24,7 @@ HIDDEN = (
     "tqdm",
 )
 HIDE = f"import sys; sys.modules.update(dict.fromkeys({HIDDEN}))\n"
-PAGE = (ROOT / "docs" / "attention-and-losses.md").read_text()
+PAGE = (ROOT / "docs" / "alibi-in-pytorch.md").read_text()
 EXAMPLES = [
     (ROOT / "examples" / "torch_layer.py").read_text(),
     *re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from commands import PACKAGE, SHORT, as_process, in_process
+from commands import PACKAGE, ROOT, SHORT, as_process, in_process
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli.models import layer_parameters
@@ -29,7 +29,10 @@ def test_help_and_version_do_not_import_torch(flag):
 
 def test_models_lists_sizes(capsys):
     assert cli.main(["models"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr().out
+    table, _, _ = printed.partition("\n\n")
+    assert table in (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    lines = printed.splitlines()
     assert any(
         line.replace("|", "").split()[:7] == ["alibi_lm_tiny", "3", "128", "8", "8", "512", "mlp"]
         for line in lines

@@ -106,7 +106,7 @@ def test_pages_show_tables_of_examples(page, example, count):
     assert sum(block in text for block in blocks) == count
 
 
-def test_evaluation_page_shows_part_of_loss_by_position_of_primary_models():
+def test_page_of_windows_shows_part_of_loss_by_position_of_primary_models():
     results = []
     for method in ("alibi", "sinusoidal"):
         pattern = f"wikipedia-{method}-128-seed*/evaluation.json"
@@ -123,7 +123,7 @@ def test_evaluation_page_shows_part_of_loss_by_position_of_primary_models():
             rows.append([row[column].removesuffix(" (3 seeds)") for column in columns])
     printed = markdown.table([by_position.headers[column] for column in columns], rows)
     assert len(rows) == 6
-    assert printed.strip() in (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    assert printed.strip() in (ROOT / "docs/windows.md").read_text(encoding="utf-8")
 
 
 def results_files() -> list[Path]:

@@ -28,7 +28,7 @@ from alibi_fairseq.cli import main
 
 PLANNED = Path(__file__).with_name("planned")
 HASHES = PLANNED / "hashes.json"
-#: Commands of docs/experiments.md and docs/cluster.md.
+#: Commands of docs/compare.md and docs/slurm.md.
 COMMANDS = {
     "lengths": "compare texts/ --methods alibi,sinusoidal,rotary --train-lengths 128 "
     "--lengths 128,512,2048 --seeds 1,2 --out runs/lengths",

@@ -359,7 +359,7 @@ def test_static_caches_are_rejected():
 def test_documented_example(tmp_path, monkeypatch):
     _, reference = models_of("bloom")
     reference.save_pretrained(tmp_path / "models" / "bloom-560m")
-    text = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "hugging-face-alibi.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (example,) = [block for block in blocks if "attention.register" in block]
     monkeypatch.chdir(tmp_path)
@@ -369,7 +369,7 @@ def test_documented_example(tmp_path, monkeypatch):
     assert_close(names["model"](tokens).logits, reference(tokens).logits)
 
 
-# What docs/checkpoints.md states about other attention implementations.
+# What docs/hugging-face-alibi.md says about other attention implementations.
 
 
 def with_attention(model, attention):
