@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.files import load_training
 
 from .estimates import Estimate, estimate_change, percent
-from .losses import Losses, finished_models, load_losses
+from .losses import Losses, finished_models, last_validation, load_losses
 from .primary_tests import StudiedModels
 from .tables import estimate_cells
 
@@ -114,10 +113,10 @@ def _describe(folder: Path, models: StudiedModels) -> list[str]:
     """Return the size, tokens, text, and training length of the ALiBi models of a set."""
     wanted = (models.corpus, "alibi", models.train_length)
     for model in finished_models(folder):
-        if (model.corpus, model.method, model.train_length) == wanted:
-            last = load_training(model.folder).records[-1]
-    parameters = f"{(last.model.parameters or 0) / 1e6:.3g}M"
-    tokens = f"{(last.trained_tokens or 0) / 1e6:.3g}M"
+        if model.model == wanted:
+            last = last_validation(model)
+    parameters = f"{(last.series.facts.parameters or 0) / 1e6:.3g}M"
+    tokens = f"{(last.cost.trained_tokens or 0) / 1e6:.3g}M"
     return [parameters, tokens, models.corpus, str(models.train_length)]
 
 

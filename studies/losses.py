@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.files import load_results_file, load_training
-from alibi_fairseq.results.record import Measurement
-from alibi_fairseq.results.results_file import EvaluationFile
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.result import Result, TextValues
+from alibi_fairseq.results.results_file import Provenance
 
 #: File in a model's folder that is written last and has the model's name and settings.
 MODEL_FILE = "cell.json"
@@ -30,6 +31,11 @@ class FinishedModel(NamedTuple):
     method: str
     train_length: int
     settings: Mapping
+
+    @property
+    def model(self) -> tuple[str, str, int]:
+        """Corpus, method, and training length, which the seeds share."""
+        return (self.corpus, self.method, self.train_length)
 
 
 def finished_models(folder: Path) -> list[FinishedModel]:
@@ -110,17 +116,6 @@ class ArticleLosses:
 
 Losses = Mapping[EvaluationKey, ArticleLosses]
 
-#: Keys of results that are equal for models whose articles are paired.
-_EQUAL_KEYS = {
-    "data_sha256": "different test articles",
-    "dictionary_sha256": "different dictionaries",
-    "documents": "different kinds of documents",
-    "documents_sha256": "different beginnings of documents",
-    "score_from": "different scored ranges",
-    "score_to": "different scored ranges",
-}
-
-
 def load_losses(*folders: Path) -> dict[EvaluationKey, ArticleLosses]:
     """Read the losses of all finished models.
 
@@ -132,32 +127,31 @@ def load_losses(*folders: Path) -> dict[EvaluationKey, ArticleLosses]:
             dictionaries, or in different ranges, articles are fewer than two or have different
             numbers of scored tokens, or seeds of a model were trained with different options.
     """
-    records: dict[EvaluationKey, dict[int, Measurement]] = defaultdict(dict)
-    first_seeds: dict[tuple[str, str, int], FinishedModel] = {}
+    results: dict[EvaluationKey, dict[int, Result]] = defaultdict(dict)
+    first_seeds: dict[EvaluationKey, _Evaluation] = {}
     first_evaluations: dict[tuple[str, str], _Evaluation] = {}  # by training corpus and tested text
     for model in itertools.chain(*map(finished_models, folders)):
-        name = (model.corpus, model.method, model.train_length)
-        _check_same_training(first_seeds.setdefault(name, model), model)
         for evaluation in _evaluations_of(model):
-            measurement = evaluation.measurement
-            tested_on = str(measurement.corpus)
+            result = evaluation.result
+            tested_on = result.case.corpus
             texts = (model.corpus, tested_on)
             first = first_evaluations.setdefault(texts, evaluation)
             _check_same_articles(first, evaluation)
-            if first.measurement.documents_sha256 is None:  # as in older results
+            if first.articles["documents_sha256"] is None:  # as in older results
                 first_evaluations[texts] = evaluation
             key = EvaluationKey(
                 corpus=model.corpus,
                 method=model.method,
                 train_length=model.train_length,
-                length=measurement.length,
-                stride=measurement.stride,
-                variant=measurement.model.label or "",
+                length=result.case.length,
+                stride=result.case.stride,
+                variant=result.reading.variant,
                 tested_on=tested_on,
             )
-            assert measurement.model.seed is not None, "a study seeds its models"
-            records[key][measurement.model.seed] = measurement
-    return {key: _article_losses(key, by_seed) for key, by_seed in records.items()}
+            _check_same_training(first_seeds.setdefault(key, evaluation), evaluation)
+            assert result.seed is not None, "a study seeds its models"
+            results[key][result.seed] = result
+    return {key: _article_losses(key, by_seed) for key, by_seed in results.items()}
 
 
 def check_same_tests(folders: Iterable[Path]) -> None:
@@ -169,59 +163,79 @@ def check_same_tests(folders: Iterable[Path]) -> None:
     Raises:
         UserInputError: the test data, the dictionaries, or the scored ranges differ.
     """
-    first_evaluations: dict[str | None, _Evaluation] = {}  # by tested text
+    first_evaluations: dict[str, _Evaluation] = {}  # by tested text
     for folder in folders:
         for model in finished_models(folder):
             for evaluation in _evaluations_of(model):
-                tested_on = evaluation.measurement.corpus
+                tested_on = evaluation.result.case.corpus
                 first = first_evaluations.setdefault(tested_on, evaluation)
                 _check_same_articles(first, evaluation)
 
 
-class _Evaluation(NamedTuple):
+@dataclass(frozen=True)
+class _Evaluation:
     """One evaluation.
 
     Attributes:
         path: its results file.
-        measurement: the measurement.
+        result: the result.
         dictionary_sha256: hash of the dictionary of the data.
     """
 
     path: Path
-    measurement: Measurement
+    result: Result
     dictionary_sha256: str | None
+
+    @property
+    def articles(self) -> dict[str, object]:
+        """What evaluations share whose articles are paired, by key."""
+        case = self.result.case
+        assert self.result.values is not None, "only evaluations with losses are read"
+        boundaries = self.result.values.documents
+        return {
+            "data_sha256": case.text,
+            "dictionary_sha256": self.dictionary_sha256,
+            "documents": case.separator,
+            "documents_sha256": None if boundaries == case.separator else boundaries,
+            "score_from": case.score_from,
+            "score_to": case.score_to,
+        }
+
+
+#: What differs between evaluations with different articles, by key.
+_DIFFERENCES = {
+    "data_sha256": "different test articles",
+    "dictionary_sha256": "different dictionaries",
+    "documents": "different kinds of documents",
+    "documents_sha256": "different beginnings of documents",
+    "score_from": "different scored ranges",
+    "score_to": "different scored ranges",
+}
 
 
 def _evaluations_of(model: FinishedModel) -> Iterator[_Evaluation]:
     """Yield the evaluations of a model that have the losses of each article."""
     for path in sorted(model.folder.glob("evaluation*.json")):
-        results = load_results_file(path)
-        if not isinstance(results, EvaluationFile):
-            continue
-        for measurement in results.records:
-            if measurement.document_bits:
-                yield _Evaluation(path, measurement, results.provenance.dictionary_sha256)
+        file = load(path)
+        dictionary = file.provenance.dictionary_sha256 if file.provenance else None
+        for result in file.results:
+            if isinstance(result.values, TextValues) and result.values.document_bits:
+                yield _Evaluation(path, result, dictionary)
 
 
-def _check_same_training(first: FinishedModel, other: FinishedModel) -> None:
-    """Check that two models differ only in their seed.
+def _check_same_training(first: _Evaluation, other: _Evaluation) -> None:
+    """Check that the models of two evaluations differ only in their seed.
 
     Raises:
-        UserInputError: another option differs, the training data, or the version of the plugin.
+        UserInputError: another setting of the training differs, or its length.
     """
-    if _training_settings(first) != _training_settings(other):
+    same_series = first.result.series == other.result.series
+    if not same_series or first.result.reading != other.result.reading:
         raise UserInputError(
-            f"{first.folder} and {other.folder} were trained with different options or data, or "
-            "with different versions of a plugin, so they are not seeds of one model. Move one of "
-            "them away."
+            f"{first.path.parent} and {other.path.parent} were trained with different options or "
+            "data, or with different versions of a plugin, so they are not seeds of one model. "
+            "Move one of them away."
         )
-
-
-def _training_settings(model: FinishedModel) -> tuple[list[str], str, str | None]:
-    """Return the options but the value of ``--seed``, and hashes of training data and plugin."""
-    options = list(model.settings["options"])
-    options[options.index("--seed") + 1] = ""
-    return options, model.settings["data"]["train.bin"], model.settings.get("plugin")
 
 
 def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
@@ -230,35 +244,33 @@ def _check_same_articles(first: _Evaluation, other: _Evaluation) -> None:
     Raises:
         UserInputError: the test data, the dictionaries, or the scored ranges differ.
     """
-    for key, difference in _EQUAL_KEYS.items():
-        if key == "dictionary_sha256":
-            values = [first.dictionary_sha256, other.dictionary_sha256]
-        else:
-            values = [getattr(first.measurement, key), getattr(other.measurement, key)]
-        if key == "documents_sha256" and None in values:
+    for key, value in first.articles.items():
+        other_value = other.articles[key]
+        if key == "documents_sha256" and None in (value, other_value):
             continue
-        if values[0] != values[1]:
+        if value != other_value:
             raise UserInputError(
-                f"{first.path} and {other.path} have {difference} ({key}). "
+                f"{first.path} and {other.path} have {_DIFFERENCES[key]} ({key}). "
                 "Move the results of one of them to another folder."
             )
 
 
-def _article_losses(key: EvaluationKey, records: Mapping[int, Measurement]) -> ArticleLosses:
+def _article_losses(key: EvaluationKey, results: Mapping[int, Result]) -> ArticleLosses:
     """Return the losses of one evaluation, with a row per seed and a column per article.
 
     Args:
         key: the evaluation.
-        records: measurement of each seed.
+        results: result of each seed.
     """
-    seeds = tuple(sorted(records))
-    tokens = np.array([records[seed].document_tokens for seed in seeds])
+    seeds = tuple(sorted(results))
+    values = [results[seed].values for seed in seeds]
+    tokens = np.array([of_seed.document_tokens for of_seed in values])
     if tokens.shape[1] < 2 or (tokens != tokens[0, 0]).any():
         raise UserInputError(
             f"{key.corpus}: the variance between documents needs at least two, with the same "
             "number of scored tokens. Add 'excerpt' to the corpus."
         )
-    bits = np.array([records[seed].document_bits for seed in seeds])
+    bits = np.array([of_seed.document_bits for of_seed in values])
     return ArticleLosses(
         model=(key.corpus, key.method, key.train_length),
         seeds=seeds,
@@ -279,6 +291,13 @@ class ValidationPoint:
     bits: list[float] = field(default_factory=list)
 
 
+class TrainingOrigin(NamedTuple):
+    """Provenance of a training, and its duration over all sessions."""
+
+    provenance: Provenance
+    hours: float
+
+
 #: Validations by updates, for each corpus, method, and training length.
 ValidationCurves = Mapping[tuple[str, str, int], Mapping[int, ValidationPoint]]
 
@@ -287,30 +306,34 @@ def load_curves(folder: Path) -> ValidationCurves:
     """Read the losses on the split ``valid`` during training."""
     curves: dict[tuple[str, str, int], dict[int, ValidationPoint]] = {}
     for model in finished_models(folder):
-        curve = curves.setdefault((model.corpus, model.method, model.train_length), {})
-        for validation in load_training(model.folder).records:
-            if validation.subset != "valid":  # --valid-subset can name several splits
+        curve = curves.setdefault(model.model, {})
+        for validation in load(model.folder / TRAINING_FILE).results:
+            if validation.case.split != "valid":  # --valid-subset can name several splits
                 continue
-            if validation.loss_bits is None:
+            if validation.values is None:
                 continue
+            assert validation.updates is not None, "a training counts its updates"
             if validation.updates not in curve:
-                curve[validation.updates] = ValidationPoint(validation.trained_tokens or 0)
-            curve[validation.updates].bits.append(validation.loss_bits)
+                tokens = validation.cost.trained_tokens or 0
+                curve[validation.updates] = ValidationPoint(tokens)
+            curve[validation.updates].bits.append(validation.values.loss_bits)
     return curves
 
 
-def load_provenance(folder: Path) -> dict[str, dict]:
-    """Read the provenance of the training of each finished model, by the model's name.
+def last_validation(model: FinishedModel) -> Result:
+    """Read the last validation of a model, which has its size and the cost of its training."""
+    return load(model.folder / TRAINING_FILE).results[-1]
 
-    Its key ``hours`` has the duration of the training over all sessions.
-    """
-    provenance = {}
+
+def load_provenance(folder: Path) -> dict[str, TrainingOrigin]:
+    """Read the origin of the training of each finished model, by the model's name."""
+    origins = {}
     for model in finished_models(folder):
-        training = load_training(model.folder)
-        hours = training.records[-1].hours
-        origin = training.provenance.model_dump(exclude_unset=True)
-        provenance[model.folder.name] = {**origin, "hours": hours}
-    return provenance
+        training = load(model.folder / TRAINING_FILE)
+        assert training.provenance is not None, "a training records it"
+        hours = (training.results[-1].cost.seconds or 0.0) / 3600
+        origins[model.folder.name] = TrainingOrigin(training.provenance, hours)
+    return origins
 
 
 def load_tuning(folder: Path) -> dict[str, dict]:

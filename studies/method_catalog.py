@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.files import load_training
 
 from .changes import changes_alt, length_changes
-from .losses import load_losses
+from .losses import last_validation, load_losses
 from .primary_tests import alibi_model
 from .small_models.groups import MODELS
 from .small_models.page import CHANGES_MULTIPLE, SECONDARY
@@ -67,13 +66,13 @@ def catalog() -> str:
             seeds,
         ]
         lines.append(_line(cells))
-    last = load_training(alibi_model(RESULTS, MODELS).folder).records[-1]
+    last = last_validation(alibi_model(RESULTS, MODELS))
     models = MODELS_SENTENCE.format(
         longer=CHANGES_MULTIPLE * MODELS.train_length,
         multiple=CHANGES_MULTIPLE,
         length=MODELS.train_length,
-        parameters=(last.model.parameters or 0) / 1e6,
-        tokens=(last.trained_tokens or 0) / 1e6,
+        parameters=(last.series.facts.parameters or 0) / 1e6,
+        tokens=(last.cost.trained_tokens or 0) / 1e6,
     )
     figure = f"![{changes_alt(sorted_changes)}]({FIGURE})"
     return "\n".join(["".join(lines), wrap(models), "", figure, ""])

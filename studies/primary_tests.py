@@ -90,7 +90,7 @@ def alibi_model(folder: Path, models: StudiedModels) -> FinishedModel:
     """
     wanted = (models.corpus, "alibi", models.train_length)
     for model in finished_models(folder):
-        if (model.corpus, model.method, model.train_length) == wanted:
+        if model.model == wanted:
             return model
     raise UserInputError(f"{folder} has no finished model of ALiBi. Pass the study's --results.")
 

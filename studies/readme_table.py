@@ -7,12 +7,11 @@ from pathlib import Path
 
 from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.files import load_training
 
 from .config import StudyConfig
 from .cost_and_lead import claim_keys, claim_models, estimate_cost_and_lead, with_interval
 from .estimates import Estimate, estimate_change, percent
-from .losses import Losses, load_losses
+from .losses import Losses, last_validation, load_losses
 from .paper_claim import paper_pairs, table5_pair
 from .primary_tests import StudiedModels, alibi_model
 from .published_gaps import published_gap_range
@@ -96,9 +95,11 @@ def _between(text: str, begin: str, end: str, content: str) -> str:
 
 def _takeaway(losses: Losses) -> str:
     """Return the caption of the README's figure."""
-    last = load_training(alibi_model(SMALL_MODELS, MODELS).folder).records[-1]
-    assert last.model.parameters, "a training records it"
-    assert last.trained_tokens, "a training records it"
+    last = last_validation(alibi_model(SMALL_MODELS, MODELS))
+    parameters = last.series.facts.parameters
+    tokens = last.cost.trained_tokens
+    assert parameters, "a training records it"
+    assert tokens, "a training records it"
     ratios = {}
     for method in ("sinusoidal", "rotary"):
         at_16 = losses[MODELS.key(method, 16)].perplexity
@@ -107,8 +108,8 @@ def _takeaway(losses: Losses) -> str:
         TAKEAWAY,
         length=MODELS.train_length,
         longest=16 * MODELS.train_length,
-        parameters=last.model.parameters / 1e6,
-        tokens=last.trained_tokens / 1e6,
+        parameters=parameters / 1e6,
+        tokens=tokens / 1e6,
         **ratios,
     )
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from alibi_fairseq.results.estimates import t_quantile
-from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.record import Measurement
-from alibi_fairseq.results.results_file import EvaluationFile
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.result import TextValues
 
 from .experiment import EVALUATION_FILE
 from .losses import finished_models
@@ -41,8 +40,8 @@ def t5_context_section(folder: Path, models: StudiedModels) -> list[str]:
     """
     short = models.train_length
     long = 4 * short
-    t5 = _measurements(folder, models, "t5")
-    alibi = _measurements(folder, models, "alibi")
+    t5 = _losses_by_seed(folder, models, "t5")
+    alibi = _losses_by_seed(folder, models, "alibi")
     seeds = sorted({*t5} & {*alibi})
     if len(seeds) < 2:
         return []
@@ -79,34 +78,31 @@ def t5_context_section(folder: Path, models: StudiedModels) -> list[str]:
     ]
 
 
-def _measurements(
+def _losses_by_seed(
     folder: Path, models: StudiedModels, method: str
-) -> dict[int, dict[tuple[int, int], Measurement]]:
-    """Return the evaluations of a method by seed, and then by length and stride."""
-    by_seed: dict[int, dict[tuple[int, int], Measurement]] = {}
+) -> dict[int, dict[tuple[int, int], TextValues]]:
+    """Return the losses of a method as trained by seed, and then by length and stride."""
+    by_seed: dict[int, dict[tuple[int, int], TextValues]] = {}
     wanted = (models.corpus, method, models.train_length)
     for model in finished_models(folder):
-        if (model.corpus, model.method, model.train_length) != wanted:
+        if model.model != wanted:
             continue
-        evaluation = load_results_file(model.folder / EVALUATION_FILE)
-        assert isinstance(evaluation, EvaluationFile), "a study evaluates its models on text"
-        for record in evaluation.records:
-            if not record.model.label:
-                assert record.model.seed is not None, "a study seeds its models"
-                of_seed = by_seed.setdefault(record.model.seed, {})
-                of_seed[record.length, record.stride] = record
+        for result in load(model.folder / EVALUATION_FILE).results:
+            if result.reading.variant:
+                continue
+            assert result.seed is not None, "a study seeds its models"
+            assert isinstance(result.values, TextValues), "a study evaluates its models on text"
+            of_seed = by_seed.setdefault(result.seed, {})
+            of_seed[result.case.length, result.case.stride] = result.values
     return by_seed
 
 
-def _bits(measurement: Measurement, after: int, end: int) -> float:
+def _bits(values: TextValues, after: int, end: int) -> float:
     """Return the mean loss, in bits per token, at the positions from after + 1 to end."""
     bits = 0.0
     tokens = 0
     for position_end, num_tokens, sum_of_bits in zip(
-        measurement.position_ends,
-        measurement.position_tokens,
-        measurement.position_bits,
-        strict=True,
+        values.position_ends, values.position_tokens, values.position_bits, strict=True
     ):
         if after < position_end <= end:
             bits += sum_of_bits

@@ -15,10 +15,9 @@ from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.reporting.training_costs import processor_name
-from alibi_fairseq.results.results_file import Hardware
 
 from .estimates import Estimate, percent
-from .losses import ArticleLosses, Losses, ValidationCurves
+from .losses import ArticleLosses, Losses, TrainingOrigin, ValidationCurves
 from .primary_tests import (
     BASELINE_NOT_TRAINED,
     LARGEST_LEAD,
@@ -327,16 +326,16 @@ def training_gaps_table(curves: ValidationCurves, corpus: str, train_length: int
 # Provenance
 
 
-def origins_table(provenance: Mapping[str, Mapping]) -> str:
+def origins_table(origins: Mapping[str, TrainingOrigin]) -> str:
     """Write which models were trained on each processor at each commit, and their hours."""
     names_by_origin: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, facts in provenance.items():
-        commit = facts["git_commit"] or "unknown"
-        processor = processor_name(Hardware(**facts["hardware"]))
+    for name, origin in origins.items():
+        commit = origin.provenance.git_commit or "unknown"
+        processor = processor_name(origin.provenance.hardware)
         names_by_origin[processor, commit[:7]].append(name)
     rows = []
     for (processor, commit), names in sorted(names_by_origin.items()):
-        hours = sum(provenance[name]["hours"] for name in names)
+        hours = sum(origins[name].hours for name in names)
         rows.append([processor, commit, seeds_by_model(names), str(len(names)), f"{hours:.1f}"])
     headers = ["processor", "commit", "models (seeds)", "number", "hours of training (sum)"]
     return markdown.table(headers, rows, left=3)

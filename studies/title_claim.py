@@ -279,8 +279,7 @@ def load_training_costs(folder: Path) -> list[TrainingCost]:
     """Read the cost of each finished model of a study, in order of name."""
     costs = []
     for model in finished_models(folder):
-        name = (model.corpus, model.method, model.train_length)
-        costs.append(read_training_cost(name, model.folder))
+        costs.append(read_training_cost(model.model, model.folder))
     return costs
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from ..results.files import load_training
+from ..results.file import load
+from ..results.files import TRAINING_FILE
 from ..results.results_file import Hardware
 from . import markdown
 
@@ -46,15 +47,16 @@ class TrainingCost:
 
 def read_training_cost(model: Hashable, folder: Path) -> TrainingCost:
     """Read the cost of a finished training from its save folder."""
-    training = load_training(folder)
-    last = training.records[-1]
-    hours = last.hours or 0.0
+    training = load(folder / TRAINING_FILE)
+    assert training.provenance is not None, "a training records it"
+    cost = training.results[-1].cost
+    hours = (cost.seconds or 0.0) / 3600
     end = datetime.fromisoformat(training.provenance.date.replace("Z", "+00:00"))
     return TrainingCost(
         model=model,
         hours=hours,
-        tokens_per_second=last.tokens_per_second or 0.0,
-        peak_memory_mb=last.peak_memory_mb,
+        tokens_per_second=cost.tokens_per_second or 0.0,
+        peak_memory_mb=cost.peak_memory_mb,
         processor=processor_name(training.provenance.hardware),
         begin=end - timedelta(hours=hours),
         end=end,

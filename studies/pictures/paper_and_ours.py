@@ -10,9 +10,8 @@ from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.results.files import load_training
 
-from ..losses import load_losses
+from ..losses import last_validation, load_losses
 from ..primary_tests import alibi_model
 from ..small_models.groups import CORPUS, MODELS
 from ..tables import at_train_length, known_name, model_line
@@ -57,7 +56,7 @@ def _paper_panel() -> Panel:
 
 def _our_panel(results: Path) -> Panel:
     length = MODELS.train_length
-    parameters = load_training(alibi_model(results, MODELS).folder).records[-1].model.parameters
+    parameters = last_validation(alibi_model(results, MODELS)).series.facts.parameters
     assert parameters is not None, "a training records the number of parameters"
     by_method = at_train_length(load_losses(results), CORPUS, length)
     lines = []

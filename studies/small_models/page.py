@@ -10,8 +10,8 @@ from pathlib import Path
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.results_file import EvaluationFile
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.result import TextValues
 
 from ..changes import changes_alt, draw_length_changes, length_changes
 from ..context_gain import context_gain_sections
@@ -28,6 +28,7 @@ from ..losses import (
     EvaluationKey,
     FinishedModel,
     Losses,
+    TrainingOrigin,
     diverged_models,
     finished_models,
     load_curves,
@@ -258,7 +259,7 @@ def write_small_models_page(folder: Path) -> Path:
     )
     sections.append(scope)
     sections += ["## How to read the tables", f"{NOTATION}\n{METHODS}"]
-    hours = sum(facts["hours"] for facts in primary_origins.values())
+    hours = sum(origin.hours for origin in primary_origins.values())
     sections += ["## The six tests", TESTS_SCOPE.format(hours=hours)]
     sections += _models_not_trained(finished_models(folder / PRIMARY))
     sections += divergence_section(diverged_models(folder / PRIMARY))
@@ -359,16 +360,15 @@ def _test_text(folder: Path) -> list[str]:
     models = finished_models(folder / PRIMARY)
     if not models:
         return []
-    evaluation = load_results_file(models[0].folder / EVALUATION_FILE)
-    assert isinstance(evaluation, EvaluationFile), "a study evaluates its models on text"
-    measurement = evaluation.records[0]
-    assert measurement.score_to is not None, "a study scores a range of each article"
+    result = load(models[0].folder / EVALUATION_FILE).results[0]
+    assert isinstance(result.values, TextValues), "a study evaluates its models on text"
+    assert result.case.score_to is not None, "a study scores a range of each article"
     sentence = TEST_TEXT.format(
-        tokens=measurement.tokens,
-        begin=measurement.score_from,
-        end=measurement.score_to - 1,
-        articles=len(measurement.document_bits),
-        digest=measurement.data_sha256,
+        tokens=result.values.tokens,
+        begin=result.case.score_from,
+        end=result.case.score_to - 1,
+        articles=len(result.values.document_bits),
+        digest=result.case.text,
     )
     return ["### Test text", sentence]
 
@@ -562,12 +562,12 @@ def trials_without_origin(tuning: Mapping[str, dict]) -> list[str]:
     ]
 
 
-def _uncommitted_changes(part: str, provenance: Mapping[str, Mapping]) -> list[str]:
+def _uncommitted_changes(part: str, origins: Mapping[str, TrainingOrigin]) -> list[str]:
     """Return a sentence about the models from a working tree with changes; empty without any."""
-    names = [name for name, facts in provenance.items() if not facts.get("git_clean")]
+    names = [name for name, origin in origins.items() if not origin.provenance.git_clean]
     if not names:
         return []
     return [
-        f"{len(names)} of {len(provenance)} {part} models were trained from a working tree with "
+        f"{len(names)} of {len(origins)} {part} models were trained from a working tree with "
         f"uncommitted changes: {seeds_by_model(names)}."
     ]

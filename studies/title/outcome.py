@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alibi_fairseq.positions.spec import method_name
-from alibi_fairseq.results.files import load_training
 
 from ..cost_and_lead import (
     ClaimKeys,
@@ -20,7 +19,7 @@ from ..cost_and_lead import (
     estimate_cost_and_lead,
 )
 from ..estimates import Estimate, estimate_step, percent_to_nats
-from ..losses import Losses, check_same_tests, finished_models, load_losses
+from ..losses import Losses, check_same_tests, finished_models, last_validation, load_losses
 from ..primary_tests import LARGEST_LEAD, SEEDS, StudiedModels
 
 #: Configurations of the budgets, in ascending order; also the names of their folders of results.
@@ -110,7 +109,7 @@ def load_budgets(folder: Path, models: StudiedModels) -> list[Budget]:
     for name, results in zip(BUDGETS, folders, strict=True):
         tokens = []
         for model in finished_models(results):
-            tokens.append(load_training(model.folder).records[-1].trained_tokens or 0)
+            tokens.append(last_validation(model).cost.trained_tokens or 0)
         budgets.append(
             Budget(
                 name=name,
