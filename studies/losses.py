@@ -116,6 +116,7 @@ class ArticleLosses:
 
 Losses = Mapping[EvaluationKey, ArticleLosses]
 
+
 def load_losses(*folders: Path) -> dict[EvaluationKey, ArticleLosses]:
     """Read the losses of all finished models.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.results.json_types import StrictObject
 from alibi_fairseq.results.model import Model
@@ -80,17 +81,28 @@ def _fields_of_model(values: dict) -> dict:
     return model
 
 
-def changed(record: ModelRecord, **changes) -> ModelRecord:
-    """Return a record with other fields; fields of the model are given like the others.
-
-    A measurement of the paper becomes one of ours.
-    """
+def changed(record: Measurement, **changes) -> Measurement:
+    """Return a measurement with other fields; fields of the model are given like the others."""
     perplexity = changes.pop("perplexity", record.perplexity)
     model = _fields_of_model(changes)
-    ours = {key: getattr(record, key) for key in Measurement.model_fields}
-    if perplexity is not None:
-        ours["loss_bits"] = math.log2(perplexity)
-    return Measurement(**ours).with_model(**model).model_copy(update=changes)
+    changes["loss_bits"] = math.log2(perplexity)
+    return record.with_model(**model).model_copy(update=changes)
+
+
+def as_ours(printed: PrintedMeasurement, **changes) -> Measurement:
+    """Return a measurement of the paper as one of ours, with other fields."""
+    values = {
+        "method": printed.method,
+        "train_length": printed.train_length,
+        "length": printed.length,
+        "stride": printed.stride,
+        "subset": printed.subset,
+        "perplexity": printed.perplexity,
+        "updates": printed.updates,
+        "tokens": None,
+        "options": None,
+    }
+    return evaluation_record(**values | changes)
 
 
 def parse_flags(flags: str) -> dict[str, str]:

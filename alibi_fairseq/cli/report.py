@@ -80,7 +80,7 @@ class ReportCommand(CliCommand):
         page = write_report(
             report_data, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
-        measured = sum(len(results_file.records) for _, results_file in report_data.files)
+        measured = sum(len(file.results) for _, file in report_data.files)
         comparable = sum(incomparability_reason(result) is None for result in report_data.results)
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from ..positions.spec import MethodSpec
 from ..reporting.markdown import NOTHING
 from ..reporting.rows import model_label
-from ..results.model import Model
 from ..results.result import Result
 from .datasets import PaperDataset
 from .perplexity_grid import perplexity_grid
@@ -74,27 +74,25 @@ def measurements_with_updates(item: str) -> list[PrintedMeasurement]:
     """
     measurements: list[PrintedMeasurement] = []
     for recipe, measurement in recipes_and_measurements(item):
-        updates = measurement.model.updates or recipe.updates
-        measurements.append(measurement.with_model(updates=updates))
+        updates = measurement.updates or recipe.updates
+        measurements.append(replace(measurement, updates=updates))
     if item != "figure05":
         return measurements
+    printed = {replace(each, perplexity=None, status=NOTHING) for each in measurements}
     for evaluation in curve_evaluations():
         for length in evaluation.lengths:
-            model = Model(
+            on_curve = PrintedMeasurement(
                 method=MethodSpec.plain(evaluation.recipe.position_method),
                 train_length=evaluation.recipe.train_length,
-                updates=evaluation.updates,
-            )
-            on_curve = PrintedMeasurement(
-                model=model,
                 length=length,
                 stride=length,
                 subset=evaluation.subset,
-                printed=None,
-                failure=NOTHING,
+                perplexity=None,
+                updates=evaluation.updates,
+                status=NOTHING,
             )
             # The end of a curve is printed.
-            if on_curve.key not in {measurement.key for measurement in measurements}:
+            if on_curve not in printed:
                 measurements.append(on_curve)
     return measurements
 
@@ -106,8 +104,8 @@ def row_label(recipe_updates: int, measurement: PrintedMeasurement) -> str:
         recipe_updates: number of updates of the model's recipe.
         measurement: one of :func:`measurements_with_updates`.
     """
-    name = model_label(measurement.model.method_name, measurement.model.train_length)
-    if measurement.model.updates == recipe_updates:
+    name = model_label(measurement.method_name, measurement.train_length)
+    if measurement.updates == recipe_updates:
         return name
-    assert measurement.model.updates is not None  # measurements_with_updates sets it
-    return f"{name}, {measurement.model.updates / recipe_updates:.1%} trained"
+    assert measurement.updates is not None  # measurements_with_updates sets it
+    return f"{name}, {measurement.updates / recipe_updates:.1%} trained"

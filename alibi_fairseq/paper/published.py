@@ -11,8 +11,6 @@ from pathlib import Path
 from ..positions.spec import MethodSpec
 from ..reporting.rows import Point
 from ..results.case import Case
-from ..results.model import Model
-from ..results.record import Measurement
 from . import packaged_folder
 
 FOLDER = packaged_folder("results/paper", "paper_data")
@@ -20,26 +18,37 @@ OUT_OF_MEMORY = "OOM"
 SPLITS = ("valid", "test")
 
 
-class PrintedMeasurement(Measurement):
-    """Measurement of the paper.
+@dataclass(frozen=True)
+class PrintedMeasurement:
+    """Perplexity of one of the paper's models.
 
     Attributes:
-        printed: perplexity as printed. None: the paper's run failed.
-        failure: reason why there is no perplexity.
+        method: position method of the model.
+        updates: update count of the model, where the item gives it.
+        perplexity: perplexity as printed. None: the paper's run failed.
+        status: reason why there is no perplexity.
+        words_per_second: speed of the evaluation.
     """
 
-    printed: float | None
-    failure: str = ""
+    method: MethodSpec
+    train_length: int
+    length: int
+    stride: int
+    subset: str
+    perplexity: float | None
+    updates: int | None = None
+    status: str = ""
+    words_per_second: float | None = None
 
     @property
-    def perplexity(self) -> float | None:
-        """Perplexity as printed."""
-        return self.printed
+    def method_name(self) -> str:
+        """Name of the position method in tables."""
+        return self.method.label
 
     @property
-    def status(self) -> str:
-        """Reason why there is no perplexity."""
-        return self.failure
+    def nonoverlapping(self) -> bool:
+        """True if every window scores all of its tokens."""
+        return self.stride == self.length
 
 
 @dataclass(frozen=True)
@@ -84,9 +93,9 @@ def point_of(measurement: PrintedMeasurement) -> PrintedPoint:
         case,
         (),
         measurement.status,
-        train_length=measurement.model.train_length,
+        train_length=measurement.train_length,
         printed=measurement.perplexity,
-        words_per_second=measurement.tokens_per_second_batch_1,
+        words_per_second=measurement.words_per_second,
     )
 
 
@@ -190,17 +199,14 @@ def _measurement(
     if perplexity == OUT_OF_MEMORY:
         perplexity = None
         status = OUT_OF_MEMORY
-    model = Model(
+    return PrintedMeasurement(
         method=MethodSpec.plain(method),
         train_length=train_length,
-        updates=row.get("updates"),
-    )
-    return PrintedMeasurement(
-        model=model,
         length=row["length"],
         stride=stride,
         subset=subset,
-        printed=perplexity,  # type: ignore[arg-type]
-        failure=status,
-        tokens_per_second_batch_1=speed,
+        perplexity=perplexity,  # type: ignore[arg-type]
+        updates=row.get("updates"),
+        status=status,
+        words_per_second=speed,
     )

@@ -16,14 +16,17 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
+from ..results.file import Results
 from ..results.result import Result
-from ..results.results_file import ProbeFile, ResultsFile
-from ..results.upgrade import upgraded
+from ..results.results_file import Provenance
 from . import published, report_tables
 from .comparability import incomparability_reason
 from .report_data import ReportData
 from .report_figures import FIGURES, draw_figure
 from .report_writer import ReportWriter
+
+#: Names of the kinds of results in the table of sources.
+KINDS = {"text": "evaluation", "probe": "probe", "validation": "training"}
 
 
 def write_report(
@@ -72,7 +75,7 @@ def write_report(
 
 def tables_about(report_data: ReportData) -> list[str]:
     """Return the paper's tables on the corpora of results."""
-    corpora = {results_file.corpus for _, results_file in report_data.files}
+    corpora = {result.case.corpus for result in report_data.results}
     return [table for table in report_tables.TABLES if published.corpus_of(table) in corpora]
 
 
@@ -80,8 +83,10 @@ def source_table(report_data: ReportData, out: Path) -> str:
     """Format the origin of each results file, with paths relative to the output folder."""
     folder = out.resolve()
     rows = []
-    for path, results_file in report_data.files:
-        provenance = results_file.provenance
+    for path, file in report_data.files:
+        provenance = file.provenance
+        if provenance is None:
+            continue
         if path.is_relative_to(folder):
             name = os.fspath(path.relative_to(folder))
         else:
@@ -92,9 +97,9 @@ def source_table(report_data: ReportData, out: Path) -> str:
         rows.append(
             [
                 name,
-                results_file.kind,
-                results_file.corpus,
-                machine_of(results_file),
+                _listed(KINDS[result.case.kind] for result in file.results),
+                _listed(result.case.corpus for result in file.results),
+                machine_of(file, provenance),
                 commit,
                 provenance.date,
                 f"{provenance.seconds:.0f}",
@@ -104,15 +109,19 @@ def source_table(report_data: ReportData, out: Path) -> str:
     return markdown.table(headers, rows, left=6)
 
 
-def machine_of(results_file: ResultsFile) -> str:
+def _listed(texts: Iterable[str]) -> str:
+    """Return the distinct texts that are not empty, in order; a dash without any."""
+    return ", ".join(dict.fromkeys(filter(None, texts))) or markdown.NOTHING
+
+
+def machine_of(file: Results, provenance: Provenance) -> str:
     """Describe the machine of a results file: GPU, or processor and threads, and precision.
 
-    If all records were computed on the CPU, the machine's GPU is left out.
+    If all results were computed on the CPU, the machine's GPU is left out.
     """
-    provenance = results_file.provenance
     hardware = provenance.hardware
     threads = provenance.threads
-    devices = {getattr(record, "device", None) for record in results_file.records}
+    devices = {result.cost.device for result in file.results}
     gpu = None if devices == {"cpu"} else hardware.gpu
     parts = [gpu or hardware.cpu or "an unknown machine"]
     if gpu is None and threads:
@@ -240,13 +249,14 @@ def add_tables(
 
 def add_probes(report: ReportWriter, report_data: ReportData) -> None:
     """Add a section with the accuracies of each results file of a probe."""
-    for path, results_file in report_data.files:
-        if not isinstance(results_file, ProbeFile) or not results_file.records:
+    for path, file in report_data.files:
+        probes = [result for result in file.results if result.case.kind == "probe"]
+        if not probes:
             continue
-        corpus = results_file.corpus
+        corpus = probes[0].case.corpus
         report.page.append(f"## {literal(corpus)}\n")
         title = f"{corpus}: accuracy ({os.path.join(*path.parts[-2:])})"
-        table = accuracy_table(upgraded(results_file, path.parent))
+        table = accuracy_table(probes)
         report.add_table(f"{corpus} accuracy", title, markdown.to_markdown([table]))
 
 

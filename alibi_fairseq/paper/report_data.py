@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ..errors import UserInputError
 from ..reporting.texts import Text, names_across_splits, text_of
-from ..results.files import find_results_files, load_results_file
+from ..results.file import Results, load
+from ..results.files import find_results_files
 from ..results.result import Result, TextValues
-from ..results.results_file import ResultsFile
-from ..results.upgrade import upgraded
 from . import comparability, published
 
 # Largest relative difference between two perplexities of one checkpoint and case in two files.
@@ -27,7 +26,7 @@ class ReportData:
         results: every perplexity once.
     """
 
-    files: list[tuple[Path, ResultsFile]] = field(default_factory=list)
+    files: list[tuple[Path, Results]] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
 
     def comparable(self, corpus: str) -> list[Result]:
@@ -80,10 +79,10 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
     report_data = ReportData()
     first_occurrences: dict[tuple, tuple[Path, Result]] = {}
     for path in files:
-        results_file = load_results_file(path)
-        report_data.files.append((path, results_file))
+        file = load(path)
+        report_data.files.append((path, file))
         label = labels.get(path)
-        for result in upgraded(results_file, path.parent):
+        for result in file.results:
             if result.case.kind != "text" or not isinstance(result.values, TextValues):
                 continue
             if label is not None:

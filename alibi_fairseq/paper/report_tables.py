@@ -93,7 +93,7 @@ def _with_other_authors(item: str, rows: list[PaperRow]) -> list[PaperRow]:
     row_by_name = {row.printed.name: row for row in rows}
     row_by_model = {}
     for measurement in published.measurements(item):
-        model = (measurement.model.method.notation, measurement.model.train_length)
+        model = (measurement.method.notation, measurement.train_length)
         row_by_model[model] = row_by_name[measurement_label(measurement)]
     all_rows = []
     for printed in published.rows(item):

@@ -28,7 +28,7 @@ class PaperRow(NamedTuple):
 
 def measurement_label(measurement: PrintedMeasurement) -> str:
     """Return the name of a measurement's model, ``ALiBi, L=512``."""
-    return model_label(measurement.model.method_name, measurement.model.train_length)
+    return model_label(measurement.method_name, measurement.train_length)
 
 
 def table_rows(
@@ -55,8 +55,8 @@ def table_rows(
             ours_in_table.append(result)
     printed_by_row: dict[str, list[PrintedMeasurement]] = defaultdict(list)
     for measurement in printed:
-        if joined and measurement.model.method_name != "ALiBi":
-            name = f"{measurement.model.method_name}, L = evaluation length"
+        if joined and measurement.method_name != "ALiBi":
+            name = f"{measurement.method_name}, L = evaluation length"
         else:
             name = label(measurement)
         printed_by_row[name].append(measurement)
@@ -71,8 +71,8 @@ def _table_row(name: str, printed: list[PrintedMeasurement], ours: list[Result])
         printed: the paper's measurements in the row. They have one position method.
         ours: our results of any model.
     """
-    method = printed[0].model.method_name
-    train_lengths = {measurement.model.train_length for measurement in printed}
+    method = printed[0].method_name
+    train_lengths = {measurement.train_length for measurement in printed}
     train_length = train_lengths.pop() if len(train_lengths) == 1 else None
     ours_in_row = []
     for result in ours:
@@ -109,9 +109,9 @@ def _is_same_model(result: Result, printed: PrintedMeasurement) -> bool:
         printed: measurement of the paper.
     """
     return (
-        result.series.method.name_key == printed.model.method.name_key
-        and result.series.train_length == printed.model.train_length
-        and _has_update_count(result.updates or 0, printed.model.updates)
+        result.series.method.name_key == printed.method.name_key
+        and result.series.train_length == printed.train_length
+        and _has_update_count(result.updates or 0, printed.updates)
     )
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
-from ..results.record import Measurement
 from . import published
 from .published import PrintedMeasurement
 from .recipe import RECIPES, Recipe, recipe_name
@@ -168,15 +167,15 @@ def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, PrintedMeasure
     measurements = []
     for source_item in source.items:
         for measurement in published.measurements(source_item):
-            if source.methods is None or measurement.model.method_name in source.methods:
+            if source.methods is None or measurement.method_name in source.methods:
                 measurements.append((recipe_of(source_item, measurement), measurement))
     return measurements
 
 
-def recipe_of(item: str, measurement: Measurement) -> Recipe:
+def recipe_of(item: str, measurement: PrintedMeasurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
     corpus = published.corpus_of(item)
-    return RECIPES[recipe_name(corpus, measurement.model.method, measurement.model.train_length)]
+    return RECIPES[recipe_name(corpus, measurement.method, measurement.train_length)]
 
 
 @cache
@@ -184,7 +183,7 @@ def evaluations_of(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
     lengths_by_key: dict[SweepKey, list[int]] = defaultdict(list)
     for recipe, measurement in recipes_and_measurements(item):
-        updates = measurement.model.updates or recipe.updates
+        updates = measurement.updates or recipe.updates
         stride = None if measurement.nonoverlapping else measurement.stride
         lengths = lengths_by_key[SweepKey(recipe.path, updates, measurement.subset, stride)]
         if measurement.length not in lengths:
@@ -199,7 +198,7 @@ def curve_evaluations() -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of Figure 5's curves at lengths other than the training length."""
     curves = []
     for measurement in published.measurements("figure05"):
-        if measurement.length == measurement.model.train_length:
+        if measurement.length == measurement.train_length:
             continue
         recipe = recipe_of("figure05", measurement)
         for updates in CURVE_UPDATES:

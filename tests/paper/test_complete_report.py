@@ -41,12 +41,12 @@ def evaluations(corpus: str) -> ResultsFile:
             continue
         for measurement in paper.measurements(item):
             settings = {
-                "method": measurement.model.method,
-                "train_length": measurement.model.train_length,
+                "method": measurement.method,
+                "train_length": measurement.train_length,
                 "length": measurement.length,
                 "stride": measurement.stride,
                 "subset": measurement.subset,
-                "updates": measurement.model.updates or UPDATES[corpus],
+                "updates": measurement.updates or UPDATES[corpus],
             }
             perplexity = measurement.perplexity or 99.0
             record = evaluation_record(perplexity, **settings, **SPEEDS)

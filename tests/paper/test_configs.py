@@ -134,8 +134,8 @@ def test_expected_perplexities_are_those_of_paper():
             (printed,) = {
                 f"{measurement.perplexity:.2f}"
                 for measurement in published.measurements(f"table{int(row['paper_table']):02d}")
-                if measurement.model.method.names == (recipe.position_method,)
-                and measurement.model.train_length == measurement.length == recipe.train_length
+                if measurement.method.names == (recipe.position_method,)
+                and measurement.train_length == measurement.length == recipe.train_length
             }
             assert row["expected_perplexity"] == printed, path
             checked += 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fairseq_runs import training_config
-from results_documents import changed, parse_flags, results_of
+from results_documents import as_ours, parse_flags, results_of
 
 import alibi_fairseq.paper
 from alibi_fairseq.models.config import (
@@ -30,8 +30,8 @@ SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
 def model_and_evaluation(measurement):
     """Return method, training length, evaluation length, and split of a measurement."""
     return (
-        measurement.model.method.notation,
-        measurement.model.train_length,
+        measurement.method.notation,
+        measurement.train_length,
         measurement.length,
         measurement.subset,
     )
@@ -54,7 +54,7 @@ def by_model(item):
 
 def lengths_of(measurements):
     """Return the pairs of training length and evaluation length."""
-    return {(measurement.model.train_length, measurement.length) for measurement in measurements}
+    return {(measurement.train_length, measurement.length) for measurement in measurements}
 
 
 def longer_pairs(train_lengths, lengths):
@@ -105,12 +105,12 @@ def test_sweeps_state_where_t5_ran_out_of_memory(item, count):
     first = paper.rows(item)[0]["length"]
     for measurement in paper.measurements(item):
         assert measurement.nonoverlapping
-        assert measurement.model.train_length == first
+        assert measurement.train_length == first
         is_long = measurement.length > 13000 and measurement.length != 13072
-        failed = measurement.model.method.notation == "t5" and is_long
+        failed = measurement.method.notation == "t5" and is_long
         assert measurement.status == ("OOM" if failed else "")
         assert (measurement.perplexity is None) == failed
-        assert (measurement.tokens_per_second_batch_1 is None) == failed
+        assert (measurement.words_per_second is None) == failed
 
 
 @SWEEPS
@@ -123,7 +123,7 @@ def test_sweeps_match_table_5(item, count):
 def test_table_5_is_complete():
     measurements = paper.measurements("table05")
     of_alibi = [
-        measurement for measurement in measurements if measurement.model.method.notation == "alibi"
+        measurement for measurement in measurements if measurement.method.notation == "alibi"
     ]
     assert lengths_of(of_alibi) == longer_pairs(GRID, GRID)
     assert len(measurements) == 36 + 8 + 3 + 3
@@ -205,7 +205,7 @@ def test_stride_1_tables_are_complete(item, method):
     train_lengths = (512, 1024, 3072)
     lengths = (512, 1024, 1536, 2048, 3072)
     measurements = paper.measurements(item)
-    assert {measurement.model.method.notation for measurement in measurements} == {method}
+    assert {measurement.method.notation for measurement in measurements} == {method}
     assert {measurement.stride for measurement in measurements} == {1}
     assert lengths_of(measurements) == longer_pairs(train_lengths, lengths)
     for length in train_lengths:
@@ -338,7 +338,7 @@ EIGHT_GPUS = "--max-tokens 9216 --distributed-world-size 8 --required-batch-size
 )
 def test_why_not_comparable_requires_paper_setting(corpus, changes, why):
     settings = {"architecture": "alibi_lm_wiki103", "updates": 286000, "corpus": corpus}
-    ours = changed(paper.measurements("table05")[0], **settings | changes)
+    ours = as_ours(paper.measurements("table05")[0], **settings | changes)
     (result,) = results_of(ours)
     reason = incomparability_reason(result)
     if why is None:
@@ -353,7 +353,7 @@ WIKITEXT = [recipe for recipe in RECIPES.values() if recipe.folder == "wikitext-
 @pytest.mark.ci
 @pytest.mark.parametrize("recipe", WIKITEXT, ids=lambda recipe: recipe.name)
 def test_recipes_of_paper_are_comparable(recipe):
-    ours = changed(
+    ours = as_ours(
         paper.measurements("table05")[0],
         corpus="wikitext-103",
         architecture="alibi_lm_wiki103",

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from figure_texts import figure_texts
 from results_documents import (
+    PROVENANCE,
+    as_ours,
     cells_of,
-    changed,
     document,
     evaluation_record,
     figures_as_svg,
     make_record,
+    results_of,
 )
 
 from alibi_fairseq import cli
@@ -19,9 +21,10 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper import published
 from alibi_fairseq.paper.report import machine_of
 from alibi_fairseq.paper.report_data import collect
+from alibi_fairseq.results.file import Results
 from alibi_fairseq.results.files import save_results_file
 from alibi_fairseq.results.record import ProbeMeasurement
-from alibi_fairseq.results.results_file import ResultsFile
+from alibi_fairseq.results.results_file import Provenance, ResultsFile
 
 TABLES = {f"table{number:02d}.md" for number in range(2, 16)}
 FIGURES = {f"figure{number:02d}" for number in (1, 4, 6, 9, 11)}
@@ -48,9 +51,9 @@ def paper_results(shift: float = 0.1) -> ResultsFile:
     """Return ALiBi's results of Table 5, each perplexity shifted by the same amount."""
     records = []
     for measurement in published.measurements("table05"):
-        if measurement.model.method.notation != "alibi":
+        if measurement.method.notation != "alibi":
             continue
-        record = changed(
+        record = as_ours(
             measurement,
             perplexity=measurement.perplexity + shift,
             architecture="alibi_lm_wiki103",
@@ -161,8 +164,10 @@ def test_machine_is_the_device_of_all_records():
     gpu = {"cpu": "a processor", "cores": 2, "memory_gb": 1.0, "gpu": "a GPU"}
     on_cpu = evaluation_record(device="cpu")
     on_gpu = evaluation_record(length=256, device="cuda")
-    assert machine_of(document(on_cpu, hardware=gpu)) == "a processor, 2 threads, fp32"
-    assert machine_of(document(on_cpu, on_gpu, hardware=gpu)) == "a GPU, fp32"
+    provenance = Provenance(**PROVENANCE | {"hardware": gpu})
+    machine = machine_of(Results(results_of(on_cpu)), provenance)
+    assert machine == "a processor, 2 threads, fp32"
+    assert machine_of(Results(results_of(on_cpu, on_gpu)), provenance) == "a GPU, fp32"
 
 
 def test_collect_follows_linked_folders(tmp_path):

@@ -1,7 +1,7 @@
 """Tables of the paper with our numbers."""
 
 import pytest
-from results_documents import cells_of, changed, results_of
+from results_documents import as_ours, cells_of, changed, results_of
 
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
@@ -27,14 +27,13 @@ def ours(item, shift=0.0, **settings):
     for printed in paper.measurements(item):
         if printed.perplexity is None:
             continue
-        values = {**dict(printed.model), **dict(printed)}
-        if any(values[key] != value for key, value in settings.items()):
+        if any(getattr(printed, key) != value for key, value in settings.items()):
             continue
         perplexity = printed.perplexity + shift
-        updates = printed.model.updates or UPDATES[corpus]
+        updates = printed.updates or UPDATES[corpus]
         settings_of_ours = {"updates": updates, "corpus": corpus}
         settings_of_ours["architecture"] = paper.setting_of(corpus)["model"]
-        measurement = changed(printed, perplexity=perplexity, **settings_of_ours)
+        measurement = as_ours(printed, perplexity=perplexity, **settings_of_ours)
         measurements.append(measurement)
     return measurements
 

@@ -71,7 +71,7 @@ def test_every_printed_perplexity_is_measured():
         printed = set()
         for measurement in paper.measurements(item):
             recipe = recipe_of(item, measurement)
-            updates = measurement.model.updates or recipe.updates
+            updates = measurement.updates or recipe.updates
             evaluation = (measurement.subset, measurement.length, measurement.stride)
             printed.add((recipe.path, updates, *evaluation))
         assert measurements_of(trainings_for((item,))) >= printed, item

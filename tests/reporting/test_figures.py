@@ -15,7 +15,6 @@ from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
 from alibi_fairseq.reporting.line_styles import method_style, variant_style
 from alibi_fairseq.reporting.rows import Row, rows_of
-from alibi_fairseq.results.model import Model
 from alibi_fairseq.results.upgrade import upgraded
 
 
@@ -161,14 +160,13 @@ def test_ticks_are_round():
 
 def printed(length: int, **values) -> PrintedMeasurement:
     """Return a measurement of the paper's T5 bias model."""
-    model = Model(method=MethodSpec.plain("t5"), train_length=512)
-    return PrintedMeasurement(model=model, length=length, stride=length, subset="valid", **values)
+    return PrintedMeasurement(MethodSpec.plain("t5"), 512, length, length, "valid", **values)
 
 
 def test_failed_evaluation_is_noted_at_line_end():
     measurements = [
-        printed(length=512, printed=19.65),
-        printed(length=13512, printed=None, failure="OOM"),
+        printed(length=512, perplexity=19.65),
+        printed(length=13512, perplexity=None, status="OOM"),
     ]
     points = [point_of(measurement) for measurement in measurements]
     axes = axes_of(perplexity_line(Row("T5 bias, L=512", "T5 bias", 512, points)))

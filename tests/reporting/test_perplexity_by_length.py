@@ -81,7 +81,10 @@ def test_tables_mark_lengths_past_the_end():
     assert "†" not in length_table(SHORT_TEXT[0])
     printed = []
     for record in SHORT_TEXT:
-        printed.append(PrintedMeasurement(**dict(record), printed=record.perplexity))
+        method = record.model.method
+        model = (method, record.model.train_length)
+        evaluation = (record.length, record.stride, record.subset, record.perplexity)
+        printed.append(PrintedMeasurement(*model, *evaluation))
     grid = perplexity_grid(table_rows(printed, results_of(*SHORT_TEXT)), [1024, 4096])
     assert cells_of(grid)[2][2:] == ["60.00", "59.00 †"]
     assert "has 1,548 tokens" in grid
