@@ -116,6 +116,8 @@ class CompareCommand(ExperimentOptions):
             from ..compare.training_options import check_training_options  # imports fairseq
 
             check_training_options(comparison, self.out)
+            for sentence in experiment.edited_models():
+                print(sentence)
         return self.run_experiment(experiment)
 
     def comparison(self) -> ComparisonConfig:

@@ -85,11 +85,11 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
 
 
 def plugin_option(group: str | None = None) -> Any:
-    """Return the field of the option ``--user-dir``, a plugin that is imported first."""
+    """Return the field of the option ``--user-dir``, plugins that are imported first."""
     return option(
-        "plugin that imports alibi_fairseq, for example one with a position method",
+        "plugins that import alibi_fairseq, for example one with a position method",
         None,
-        metavar="FOLDER",
+        metavar="FOLDER,…",
         group=group,
     )
 

@@ -1,4 +1,4 @@
-"""Import of a plugin."""
+"""Import of plugins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def import_plugin(folder: str) -> None:
-    """Import the plugin that ``--user-dir`` names.
+    """Import the plugin that ``--user-dir`` names, or several separated by commas.
 
     Raises:
         UserInputError: there is no such folder, or it cannot be a plugin.

@@ -107,7 +107,8 @@ class ComparisonConfig:
 
     Attributes:
         corpora: corpora to train and evaluate on.
-        user_dir: folder of a plugin with position methods, which is also passed as ``--user-dir``.
+        user_dir: folder of a plugin with position methods, or several separated by commas; also
+            passed as ``--user-dir``.
         batches_per_update: number of batches whose gradients are accumulated for an update; more
             batches need less memory.
         sliding: additional strides, each with its evaluation lengths.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import glob
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
@@ -14,6 +16,8 @@ from ..positions.plugin_sources import plugin_sha256
 from ..reporting.rows import model_label
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256
+from ..results.files import TRAINING_FILE
+from ..runs.run import Run
 from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, ModelSpec
 from .config_values import at_length
@@ -108,6 +112,7 @@ def build_run(
         settings=settings,
         updates=comparison.updates,
         tokens=comparison.tokens,
+        methods=spec.method.names,
     )
 
 
@@ -176,6 +181,47 @@ def model_name(spec: ModelSpec) -> str:
     name = f"{spec.corpus}/{method}-{spec.train_length}"
     plugin = plugin_sha256(spec.method.names)
     return f"{name}-{plugin[:8]}" if plugin else name
+
+
+def edited_models(models: Iterable[ComparisonRun]) -> list[str]:
+    """Return a sentence per model that is trained again because its plugin was edited.
+
+    Args:
+        models: runs of a comparison whose data is prepared.
+    """
+    repeated: dict[str, dict[str, None]] = defaultdict(dict)
+    earlier: dict[str, set[str]] = defaultdict(set)
+    for model in models:
+        if model.run.is_complete:
+            continue
+        name = model_name(model.spec)
+        for run in (*model.run.unfinished_trials, model.run):
+            versions = _earlier_versions(run)
+            if versions:
+                repeated[name][run.name] = None
+                earlier[name] |= versions
+    sentences = []
+    for name, runs in repeated.items():
+        plural = "" if len(runs) == 1 else "s"
+        sentences.append(
+            f"{name}: the plugin was edited, so {len(runs)} run{plural} of an earlier version "
+            f"({', '.join(sorted(earlier[name]))}) will be repeated."
+        )
+    return sentences
+
+
+def _earlier_versions(run: Run) -> set[str]:
+    """Return the first digits of the hashes of other plugin versions with the same training."""
+    plugin = run.settings.get("plugin")
+    if not plugin:
+        return set()
+    start, _, end = run.folder.name.partition(plugin[:8])
+    versions = set()
+    for folder in run.folder.parent.glob(f"{glob.escape(start)}????????{glob.escape(end)}"):
+        version = folder.name[len(start) : len(start) + 8]
+        if version != plugin[:8] and (folder / TRAINING_FILE).is_file():
+            versions.add(version)
+    return versions
 
 
 def tuning_of(

@@ -14,7 +14,7 @@ from ..results.files import COMPARISON_FILE
 from ..runs.run import Run
 from ..runs.runner import Experiment
 from .comparison_config import ComparisonConfig
-from .comparison_runs import list_runs
+from .comparison_runs import edited_models, list_runs
 from .config_files import as_mapping
 from .corpus_preparation import (
     check_split,
@@ -92,6 +92,12 @@ class ComparisonExperiment(Experiment):
     def is_complete(self) -> bool:
         """True if the data is prepared and all runs are complete: no options are left to check."""
         return self.prepared and all(run.is_complete for run in self.runs)
+
+    def edited_models(self) -> list[str]:
+        """Return a sentence per model that is trained again because its plugin was edited."""
+        if not self.prepared:
+            return []
+        return edited_models(list_runs(self.comparison, self.folder))
 
     def report(self) -> None:
         """Write the report, and print its table."""

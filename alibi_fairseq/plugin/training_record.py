@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import shutil
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -21,7 +22,7 @@ from fairseq.logging.meters import MetersDict
 from ..errors import UserInputError
 from ..peak_memory import PeakMemory
 from ..positions import MethodSpec
-from ..positions.plugin_sources import plugin_sha256
+from ..positions.plugin_sources import plugin_files, plugin_sha256
 from ..results.data_folder import DataFolder
 from ..results.files import TRAINING_FILE, save_results_file
 from ..results.model import Model
@@ -99,6 +100,21 @@ class TrainingRecord:
             self.series = series_of_training(self.trainer, self.plugin, saved)
         except Exception as error:
             self._warn_once(f"{self._path} has no settings of the training ({error})")
+
+    def keep_plugin(self) -> None:
+        """Copy the imported source files of the method's plugin to ``plugin/`` in the save folder.
+
+        ``--user-dir SAVE_DIR/plugin/NAME`` then evaluates the model after an edit of the plugin.
+        """
+        if not self.trainer.is_data_parallel_master or self.cfg.checkpoint.no_save:
+            return
+        folder = Path(self.cfg.checkpoint.save_dir) / "plugin"
+        if folder.exists():  # of the training that is resumed
+            shutil.rmtree(folder)
+        for name, source in plugin_files(MethodSpec.from_options(self.cfg.model).names).items():
+            copy = folder / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
 
     def updated(self, tokens: int) -> None:
         """Note the end of an update on a number of tokens in all processes."""
@@ -281,4 +297,5 @@ def start_record(trainer, extra_state: dict | None) -> TrainingRecord | None:
     state = (extra_state or {}).get(STATE_KEY) if resumed else None
     record = TrainingRecord(trainer, state)
     record.set_series((extra_state or {}).get(SERIES_KEY) if resumed else None)
+    record.keep_plugin()
     return record

@@ -41,7 +41,8 @@ class Model(StrictObject):
 
     Attributes:
         method: position methods of the layers, with their options and attention windows.
-        plugin_sha256: hash of the source files of the plugin; None for a method of this package.
+        plugin_sha256: hash of the code that defines a plugin's method; None for a method of this
+            package.
         architecture: registered name of the architecture.
         train_length: training length in tokens.
         parameters: number of parameters; shared ones count once.

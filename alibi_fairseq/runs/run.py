@@ -24,6 +24,7 @@ from ..completion_marker import (
     write_settings,
 )
 from ..errors import UserInputError
+from ..positions.plugin_sources import check_unedited
 from ..results.files import TRAINING_FILE, load_training
 from . import nodes
 from .child_process import ALIBI, ChildProcess, CommandFailedError
@@ -48,6 +49,7 @@ class Run:
             machine.
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
+        methods: position methods, whose plugins must not be edited until the run is complete.
         trials: learning-rate trials, which must be complete before this run.
         eval_steps: evaluation steps, in order.
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
@@ -66,6 +68,7 @@ class Run:
     settings: dict
     updates: int
     tokens: int
+    methods: tuple[str, ...] = ()
     trials: tuple[Run, ...] = field(default=(), repr=False)
     eval_steps: tuple[EvalStep, ...] = ()
     checkpoint_updates: tuple[int, ...] = ()
@@ -178,13 +181,15 @@ class Run:
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
                 ``fairseq-train`` ended the training early.
-            UserInputError: a trial is unfinished, or the folder holds another training.
+            UserInputError: a trial is unfinished, the folder holds another training, or a plugin
+                was edited.
         """
         if self.diverged:
             return
         for updates in self._missing_update_counts():
             self._check_trials()
             self._check_folder(updates)
+            check_unedited(self.methods)
             write_settings(self._settings_file, self.settings)
             # A run killed between its last update and its marker needs no new process.
             if self.saved_updates() < updates:
@@ -206,9 +211,11 @@ class Run:
 
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
+            UserInputError: a plugin was edited.
         """
         for step in self.eval_steps:
             if not step.is_complete(self.model_of(step)):
+                check_unedited(self.methods)
                 step.execute(self.model_of(step), slot)
 
     @property

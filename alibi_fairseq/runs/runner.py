@@ -256,8 +256,10 @@ def format_dry_run(experiment: Experiment) -> str:
         lines.append("")
     lines += experiment.dry_run_footer()
     if len(runs) < len(all_runs):
-        complete = len(all_runs) - len(runs)
-        lines.append(f"{complete} of {len(all_runs)} runs already complete.")
+        unfinished = {run.name for run in runs}
+        complete = [run.name for run in all_runs if run.name not in unfinished]
+        lines.append(f"{len(complete)} of {len(all_runs)} runs already complete:")
+        lines += [f"  {name}" for name in complete]
     tokens = sum(run.tokens for run in runs if not run.is_trained)
     plural = "" if len(runs) == 1 else "s"
     total = f"{len(runs)} run{plural} of {tokens:,} tokens in total"

@@ -136,10 +136,19 @@ def _check_complete(experiment: Experiment) -> None:
 
 
 def _execute_run(experiment: Experiment, job: str) -> None:
-    """Execute the run or trial of a job, or its training or evaluations only."""
+    """Execute the run or trial of a job, or its training or evaluations only.
+
+    Raises:
+        UserInputError: the experiment no longer has the run.
+    """
     work, _, name = job.partition(":")
     runs = list(experiment.runs)
     by_name = {run.name: run for run in (*runs, *all_trials(runs))}
+    if name not in by_name:
+        raise UserInputError(
+            f"The plugin or the settings of {name} were edited while its job waited. Submit the "
+            "experiment again, or undo the edit first."
+        )
     run = by_name[name]
     if work == "train":
         run.train(_job_slot(experiment.gpus))

@@ -364,6 +364,8 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch):
     assert sorted(cost[0] for cost in cells_of(costs)[1:]) == sorted(trained)
     probed = (tmp_path / "out" / "copy-results.json").read_text(encoding="utf-8")
     assert '"display_name": "Root distance"' in probed
+    (kept,) = tmp_path.glob("out/copy/root-32-*/plugin/a_plugin/__init__.py")
+    assert kept.read_text(encoding="utf-8") == code
     names = {path.name for path in find_results_files(tmp_path / "out")}
     assert names == {"copy-results.json", f"{data_bin.parent.name}-results.json"}
 
@@ -372,36 +374,122 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch):
     assert main([*map(str, words)]) == 0
 
 
-@pytest.mark.ci
-def test_only_an_edited_plugin_is_trained_again(data_bin, tmp_path, monkeypatch):
-    """Edit a module that the class of the method is not in."""
+class EditedPlugin:
+    """Comparison of two methods of a plugin, each in a module, and of one without a plugin."""
+
+    def __init__(self, folder: Path, words: list):
+        self.folder = folder
+        self.words = [*map(str, words), "--parallel", "1"]
+        self.commands = Commands()
+        folder.mkdir()
+        (folder / "__init__.py").write_text("from . import mine, other\n")
+        for name in ("mine", "other"):
+            self.edit(name, 1)
+
+    def edit(self, name: str, slope: int) -> None:
+        """Write a module of the plugin."""
+        (self.folder / f"{name}.py").write_text(
+            "from alibi_fairseq.positions import PositionMethod, register_position_method\n\n"
+            f"class Method(PositionMethod):\n    slope = {slope}\n\n"
+            f"register_position_method('{name}', Method)\n"
+        )
+
+    def run(self, *options: str) -> int:
+        """Run the comparison as in a new process, and return its exit code."""
+        plugin_sources._source.cache_clear()
+        self.commands.trained.clear()
+        return main([*self.words, *options])
+
+    def trained(self) -> list[str]:
+        """Run the comparison, and return the methods that were trained."""
+        assert self.run() == 0
+        return sorted(Path(name).name.split("-")[0] for name, *_ in self.commands.trained)
+
+
+@pytest.fixture
+def edited_plugin(data_bin, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    monkeypatch.setitem(METHODS, "mine", None)  # removed again after the test
-    del METHODS["mine"]
-    commands = Commands()
-    monkeypatch.setattr(child_process, "execute_command", commands)
+    for name in ("mine", "other"):
+        monkeypatch.setitem(METHODS, name, None)  # removed again after the test
+        del METHODS[name]
     folder = tmp_path / "edited_plugin"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(
-        "from alibi_fairseq.positions import PositionMethod, register_position_method\n"
-        "from . import slopes\n\n"
-        "class Mine(PositionMethod):\n    pass\n\n"
-        "register_position_method('mine', Mine)\n"
-    )
-    words = ["compare", data_bin, "--user-dir", folder, "--methods", "mine,none", "--seeds", "1,2"]
-    words += ["--train-lengths", "16", "--lengths", "16", "--updates", "2", *SMALL]
-    words += ["--out", tmp_path / "out"]
+    words = ["compare", data_bin, "--user-dir", folder, "--methods", "mine,other,none"]
+    words += ["--seeds", "1,2", "--train-lengths", "16", "--lengths", "16", "--updates", "2"]
+    words += [*SMALL, "--out", tmp_path / "out"]
+    plugin = EditedPlugin(folder, words)
+    monkeypatch.setattr(child_process, "execute_command", plugin.commands)
+    return plugin
 
-    def trained_by_version(slope: int) -> list[str]:
-        """Return the folders of the trainings of a comparison with a version of the plugin."""
-        (folder / "slopes.py").write_text(f"SLOPE = {slope}\n")
-        plugin_sources._sha256_of.cache_clear()  # as in a new process
-        commands.trained.clear()
-        assert main([*map(str, words), "--parallel", "1"]) == 0
-        return sorted(Path(name).name.split("-")[0] for name, *_ in commands.trained)
 
-    assert trained_by_version(1) == ["mine", "mine", "none", "none"]
-    assert trained_by_version(1) == []
-    assert trained_by_version(2) == ["mine", "mine"]
-    assert trained_by_version(2) == []
-    assert trained_by_version(1) == []  # the first version is still there
+@pytest.mark.ci
+def test_only_an_edited_method_is_trained_again(edited_plugin, capsys):
+    assert edited_plugin.trained() == ["mine", "mine", "none", "none", "other", "other"]
+    assert edited_plugin.trained() == []
+    assert "the plugin was edited" not in capsys.readouterr().out
+    edited_plugin.edit("mine", 2)
+    assert edited_plugin.run("--dry-run") == 0
+    planned = capsys.readouterr().out
+    edit = r"/mine-16-\w{8}: the plugin was edited, so 2 runs of an earlier version \(\w{8}\) will"
+    assert re.search(edit, planned)
+    assert planned.count("the plugin was edited") == 1
+    assert re.search(r"4 of 6 runs already complete:\n  \S*/other-16-\w+-seed1\n", planned)
+    assert edited_plugin.trained() == ["mine", "mine"]
+    assert edited_plugin.trained() == []
+    edited_plugin.edit("mine", 1)
+    assert edited_plugin.trained() == []  # the first version is still there
+
+
+@pytest.mark.ci
+def test_trials_of_an_edited_method_are_repeated(edited_plugin, capsys):
+    edited_plugin.words += ["--lr", "0.1,0.2"]
+    assert edited_plugin.run() == 0
+    edited_plugin.edit("other", 2)
+    assert edited_plugin.run() == 0
+    # One trial per rate, and two seeds
+    edit = r"/other-16-\w{8}: the plugin was edited, so 4 runs of an earlier version"
+    assert re.search(edit, capsys.readouterr().out)
+
+
+@pytest.mark.ci
+def test_edit_during_a_comparison_ends_the_runs_of_the_method(edited_plugin, monkeypatch, capsys):
+    """A training started after the edit would have another method than its folder says."""
+
+    def edit_after_first_command(words, *arguments, **keywords):
+        code = edited_plugin.commands(words, *arguments, **keywords)
+        if len(edited_plugin.commands.ran) == 1:
+            edited_plugin.edit("mine", 2)
+        return code
+
+    monkeypatch.setattr(child_process, "execute_command", edit_after_first_command)
+    assert edited_plugin.run() == 2
+    error = capsys.readouterr().err
+    assert error.count("The plugin of this model was edited since the command started.") == 2
+    # The first training was in progress; it is not evaluated.
+    assert [name.split("-")[0] for name, *_ in edited_plugin.commands.trained].count("mine") == 1
+    assert edited_plugin.trained() == ["mine", "mine"]
+    edited_plugin.edit("mine", 1)
+    assert edited_plugin.trained() == ["mine"]
+
+
+@pytest.mark.ci
+def test_job_that_waited_while_the_plugin_was_edited_says_so(edited_plugin, data_bin, capsys):
+    assert edited_plugin.run("--slurm", "--dry-run") == 0
+    job = re.search(r"run:\S+/mine-16-\S+-seed2", capsys.readouterr().out)[0]
+    edited_plugin.edit("mine", 2)
+    assert edited_plugin.run("--job", job) == 2
+    error = capsys.readouterr().err
+    assert f"settings of {job.removeprefix('run:')} were edited while its job waited" in error
+
+
+@pytest.mark.ci
+def test_two_plugins(data_bin, tmp_path, edited_plugin):
+    """The second one is trained with both."""
+    second = tmp_path / "second_plugin"
+    second.mkdir()
+    (edited_plugin.folder / "other.py").rename(second / "__init__.py")
+    (edited_plugin.folder / "__init__.py").write_text("from . import mine\n")
+    place = edited_plugin.words.index("--user-dir") + 1
+    edited_plugin.words[place] += f",{second}"
+    assert edited_plugin.trained() == ["mine", "mine", "none", "none", "other", "other"]
+    (second / "__init__.py").write_text((second / "__init__.py").read_text() + "EDITED = 1\n")
+    assert edited_plugin.trained() == ["other", "other"]

@@ -237,7 +237,8 @@ def test_dry_run_lists_unfinished_work_only(reproduce, tmp_path, capsys):
     output = capsys.readouterr().out
     assert output.count("alibi_fairseq train ") == 1
     assert output.count("alibi_fairseq eval ") == 2
-    assert "4 of 6 runs already complete.\n2 runs of 20,480 tokens in total" in output
+    assert "4 of 6 runs already complete:\n" in output
+    assert output.endswith("2 runs of 20,480 tokens in total\n")
 
 
 def test_evaluations_use_one_of_several_gpus(reproduce, commands, monkeypatch):

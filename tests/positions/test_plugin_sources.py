@@ -1,4 +1,4 @@
-"""Version of a plugin: the hash of the source files of its package."""
+"""Version of a plugin: the hash of the code that defines a method."""
 
 from __future__ import annotations
 
@@ -7,57 +7,138 @@ import sys
 import pytest
 
 from alibi_fairseq.positions import METHODS
-from alibi_fairseq.positions.plugin_sources import _sha256_of, plugin_sha256
+from alibi_fairseq.positions.plugin_sources import _source, plugin_files, plugin_sha256
 
-METHOD = """
-from alibi_fairseq.positions import PositionMethod, register_position_method
-from . import bias
-
-class Mine(PositionMethod):
-    pass
+FILES = {
+    "__init__.py": """
+from .mine import Mine
+from .other import Other
+from alibi_fairseq.positions import register_position_method
 
 register_position_method("mine", Mine)
-"""
+register_position_method("other", Other)
+""",
+    "mine.py": '''
+from alibi_fairseq.positions import PositionMethod
+from . import bias
+from .numbers import constants
+
+class Mine(PositionMethod):
+    """The first version."""
+
+    def embed(self, positions):
+        from .late import LATE
+
+        return LATE
+''',
+    "other.py": """
+from alibi_fairseq.positions import PositionMethod
+from .factory import make
+
+class Other(PositionMethod):
+    pass
+""",
+    "bias.py": "SLOPE = 1\n",
+    "late.py": "LATE = 1\n",
+    "numbers/__init__.py": "",
+    "numbers/constants.py": "import plugin_of_files.deep as deep\n",
+    "deep.py": "DEPTH = 1\n",
+    "factory.py": """
+from alibi_fairseq.positions import PositionMethod
+import plugin_of_files.late
+
+def make(exponent):
+    class Made(PositionMethod):
+        power = exponent
+    return Made
+""",
+    "plots.py": "COLOR = 1\n",
+}
 
 
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
-    """Import a plugin of two modules, with a third that is not imported; return its folder."""
+    """Import a plugin of several modules, one of which is not imported; return its folder."""
     folder = tmp_path / "plugin_of_files"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(METHOD)
-    (folder / "bias.py").write_text("SLOPE = 1\n")
-    (folder / "plots.py").write_text("COLOR = 1\n")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
-    monkeypatch.setitem(METHODS, "mine", None)  # removed again after the test
-    del METHODS["mine"]
+    for name in ("mine", "other", "made"):
+        monkeypatch.setitem(METHODS, name, None)  # removed again after the test
+        del METHODS[name]
     __import__("plugin_of_files")
+    _source.cache_clear()
     return folder
 
 
-def version_in_new_process():
-    _sha256_of.cache_clear()
-    return plugin_sha256(["mine"])
+def version_in_new_process(method="mine"):
+    _source.cache_clear()
+    return plugin_sha256([method])
 
 
-@pytest.mark.parametrize("file", ["__init__.py", "bias.py"])
-def test_edit_of_an_imported_module_changes_the_version(plugin, file):
+@pytest.mark.parametrize("file", ["mine.py", "bias.py", "late.py", "deep.py"])
+def test_edit_of_what_defines_a_method_changes_its_version(plugin, file):
     before = version_in_new_process()
     assert len(before) == 64
     text = (plugin / file).read_text()
-    (plugin / file).write_text(text + "# edited\n")
+    (plugin / file).write_text(text + "EDITED = True\n")
     assert plugin_sha256(["mine"]) == before  # this process has imported the earlier version
     assert version_in_new_process() != before
     (plugin / file).write_text(text)
     assert version_in_new_process() == before
 
 
-def test_other_files_do_not_change_the_version(plugin):
+@pytest.mark.parametrize("file", ["__init__.py", "other.py", "factory.py", "plots.py"])
+def test_edit_of_another_module_does_not_change_the_version(plugin, file):
     before = version_in_new_process()
-    (plugin / "plots.py").write_text("COLOR = 2\n")
+    (plugin / file).write_text((plugin / file).read_text() + "EDITED = True\n")
     (plugin / "notes.txt").write_text("notes")
     assert version_in_new_process() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("The first version.", "The version of the paper."),
+        ("class Mine", "# Before the class.\nclass Mine"),
+        ("from . import bias", "from . import  (bias)"),
+    ],
+)
+def test_edit_of_a_comment_does_not_change_the_version(plugin, old, new):
+    before = version_in_new_process()
+    edited = (plugin / "mine.py").read_text().replace(old, new)
+    assert edited != FILES["mine.py"]
+    (plugin / "mine.py").write_text(edited)
+    assert version_in_new_process() == before
+
+
+def test_value_of_an_option_changes_the_version(plugin):
+    before = version_in_new_process()
+    (plugin / "bias.py").write_text("SLOPE = 2\n")
+    assert version_in_new_process() != before
+
+
+def test_class_of_the_same_module_has_its_own_version(plugin):
+    before = version_in_new_process()
+    METHODS["mine"].__qualname__ = "Another"
+    assert version_in_new_process() != before
+
+
+def test_class_made_in_a_function_depends_on_the_whole_plugin(plugin):
+    METHODS["made"] = sys.modules["plugin_of_files.factory"].make(0.5)
+    before = version_in_new_process("made")
+    (plugin / "__init__.py").write_text(FILES["__init__.py"] + "made = make(0.25)\n")
+    assert version_in_new_process("made") != before
+
+
+def test_method_depends_on_the_method_that_it_inherits_from(plugin):
+    source = sys.modules["plugin_of_files.mine"]
+    METHODS["made"] = type("Made", (source.Mine,), {"__module__": "plugin_of_files.other"})
+    before = version_in_new_process("made")
+    (plugin / "deep.py").write_text("DEPTH = 2\n")
+    assert version_in_new_process("made") != before
 
 
 @pytest.mark.parametrize("names", [["mine"], ["alibi", "mine"], ["mine", "of_another_plugin"]])
@@ -68,3 +149,11 @@ def test_models_of_a_plugin_have_its_version(plugin, names):
 @pytest.mark.parametrize("names", [["alibi"], ["alibi", "none"], ["minerva"]])
 def test_models_without_an_imported_plugin_have_no_version(plugin, names):
     assert plugin_sha256(names) is None
+
+
+def test_files_of_a_plugin_are_its_imported_modules(plugin):
+    files = plugin_files(["alibi", "mine"])
+    names = {name.removeprefix("plugin_of_files/") for name in files}
+    assert names == set(FILES) - {"plots.py"}
+    assert all(path.read_text() == FILES[str(path.relative_to(plugin))] for path in files.values())
+    assert plugin_files(["alibi"]) == {}

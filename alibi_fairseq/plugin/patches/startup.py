@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import multiprocessing
 import sys
@@ -178,17 +179,27 @@ def report_usage_errors(parse, parser, *arguments, **keywords):
 
 
 @patch_method(utils, "import_user_module")
-def import_user_dir(import_user_module, args):
-    """Ignore a ``--user-dir`` that is this package, which is imported already.
-
-    fairseq compares the text of paths: the folder this package was imported from is "not globally
-    unique" when ``--user-dir`` leads to it through a link (facebookresearch/fairseq#2815).
+def import_user_dirs(import_user_module, args):
+    """Import each folder of ``--user-dir``, which fairseq takes for one folder.
 
     Raises:
         UserInputError: there is no such folder, or it is a second copy of this package.
     """
-    folder = getattr(args, "user_dir", None)
-    if folder is None or Path(folder).resolve() == FOLDER:
+    given = getattr(args, "user_dir", None)
+    if given is None:
+        return
+    folders = [given] if Path(given).exists() else given.split(",")
+    for folder in folders:
+        _import_user_dir(import_user_module, folder)
+
+
+def _import_user_dir(import_user_module, folder: str) -> None:
+    """Import one folder, unless it is this package, which is imported already.
+
+    fairseq compares the text of paths: the folder this package was imported from is "not globally
+    unique" when ``--user-dir`` leads to it through a link (facebookresearch/fairseq#2815).
+    """
+    if Path(folder).resolve() == FOLDER:
         return
     if Path(folder).name == PACKAGE:
         raise UserInputError(
@@ -196,7 +207,7 @@ def import_user_dir(import_user_module, args):
             f"--user-dir names {folder}; drop --user-dir or uninstall one of them."
         )
     try:
-        import_user_module(args)
+        import_user_module(argparse.Namespace(user_dir=folder))
     except FileNotFoundError as error:
         if Path(folder).exists():  # the plugin itself lacks a file
             raise
