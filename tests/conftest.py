@@ -20,8 +20,8 @@ from alibi_fairseq.attention import flex
 from alibi_fairseq.checks.small_model import (  # noqa: F401  (tests import them from here)
     FIRST_WORD,
     build_model,
-    dictionary_of,
     random_tokens,
+    small_dictionary,
 )
 from alibi_fairseq.data import probe_data, probes
 from alibi_fairseq.data.probe_data import prepare_probe

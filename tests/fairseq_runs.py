@@ -6,7 +6,7 @@ from pathlib import Path
 
 import fairseq
 import torch
-from conftest import FIRST_WORD, dictionary_of
+from conftest import FIRST_WORD, small_dictionary
 from fairseq import checkpoint_utils, distributed_utils, options
 from fairseq.data import indexed_dataset
 from fairseq.dataclass.initialize import add_defaults, hydra_init
@@ -36,7 +36,7 @@ def write_corpus(folder: Path, **tokens: int) -> Path:
 
     A word is mostly followed by the next one, so that there is something to learn.
     """
-    dictionary = dictionary_of(WORDS)
+    dictionary = small_dictionary(WORDS)
     dictionary.save(str(folder / "dict.txt"))
     for split, total in tokens.items():
         steps = torch.randint(1, 4, (total,)) // 2 + 1

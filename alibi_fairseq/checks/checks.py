@@ -165,7 +165,7 @@ def check_blocks(candidate: Candidate) -> Outcome:
     return judge(max(of_biases + of_features), bias_note)
 
 
-def blocks_of(length: int) -> Iterator[slice]:
+def query_slices(length: int) -> Iterator[slice]:
     """Yield consecutive blocks of queries."""
     for start in range(0, length, BLOCK_SIZE):
         yield slice(start, min(start + BLOCK_SIZE, length))
@@ -174,7 +174,7 @@ def blocks_of(length: int) -> Iterator[slice]:
 def bias_difference(call: AttentionCall, bias: ScoreBias) -> float:
     """Return the largest difference between the bias of blocks and of all queries."""
 
-    def block_of(queries: slice) -> Tensor:
+    def compute_block(queries: slice) -> Tensor:
         # A new mask, which has no band of an earlier block.
         mask = FutureMask(bias, call.length, call.length)
         q = call.q[:, :, queries]
@@ -182,11 +182,11 @@ def bias_difference(call: AttentionCall, bias: ScoreBias) -> float:
         block = mask.block(q, k, queries.start, torch.float32)
         return block.expand(*q.shape[:3], queries.stop)  # (B, H, n, K)
 
-    whole = block_of(slice(0, call.length))  # (B, H, T, T)
+    whole = compute_block(slice(0, call.length))  # (B, H, T, T)
     differences = []
-    for queries in blocks_of(call.length):
+    for queries in query_slices(call.length):
         expected = whole[:, :, queries, : queries.stop]
-        differences.append(difference(block_of(queries), expected))
+        differences.append(difference(compute_block(queries), expected))
     return max(differences)
 
 
@@ -197,7 +197,7 @@ def features_difference(call: AttentionCall, whole: Tensor) -> float:
         whole: (B, heads, T, F) features of all tokens.
     """
     differences = []
-    for tokens in blocks_of(call.length):
+    for tokens in query_slices(call.length):
         features = call.method.token_features(call.number, call.x[tokens])
         assert features is not None, "the features of all tokens are not None"
         differences.append(difference(features, whole[:, :, tokens]))

@@ -15,7 +15,7 @@ from torch import Tensor
 FIRST_WORD = 4  # after fairseq's four special symbols
 
 
-def dictionary_of(words: int) -> Dictionary:
+def small_dictionary(words: int) -> Dictionary:
     """Return a dictionary with a number of words and fairseq's four special symbols."""
     dictionary = Dictionary()
     for word in range(words):
@@ -33,7 +33,7 @@ def build_model(*flags: str, words: int = 60, tokens_per_sample: int = 32, seque
 
     A model with ``--mem-len`` needs a ``sequential`` task, which hands its state on.
     """
-    dictionary = dictionary_of(words)
+    dictionary = small_dictionary(words)
     task = SimpleNamespace(
         source_dictionary=dictionary, target_dictionary=dictionary, is_sequential=sequential
     )

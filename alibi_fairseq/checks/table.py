@@ -22,7 +22,7 @@ def outcomes_table(outcomes: dict[str, dict[str, Outcome]], device: torch.device
     """
     columns = [Column[str]("method", str)]
     for check in CHECKS:
-        columns.append(Column(check, _cell_of(outcomes, check)))
+        columns.append(Column(check, _format_outcome(outcomes, check)))
     return Table(
         columns,
         list(outcomes),
@@ -32,7 +32,7 @@ def outcomes_table(outcomes: dict[str, dict[str, Outcome]], device: torch.device
     )
 
 
-def _cell_of(outcomes: dict[str, dict[str, Outcome]], check: str) -> Callable[[str], str]:
+def _format_outcome(outcomes: dict[str, dict[str, Outcome]], check: str) -> Callable[[str], str]:
     """Return the function that formats the outcome of a check of a method."""
     return lambda method: outcomes[method][check].cell
 

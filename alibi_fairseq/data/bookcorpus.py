@@ -170,7 +170,7 @@ class BookCorpus(CorpusBuilder):
         """
         lines = 0
         tokens = 0
-        for _, stream in _texts_of(self.files):
+        for _, stream in _open_files(self.files):
             for line in stream:
                 lines += 1
                 tokens += len(line.split())
@@ -214,13 +214,13 @@ def is_line_edition(sources: Sequence[str | os.PathLike]) -> bool:
         return True
     for source in sources:
         # The first names decide: other collections begin with another name.
-        for name, _ in itertools.islice(_texts_of(text_files([source])), 3):
+        for name, _ in itertools.islice(_open_files(text_files([source])), 3):
             if not Path(name).name.startswith(_LINE_FILES):
                 return False
     return True
 
 
-def _texts_of(files: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
+def _open_files(files: list[Path]) -> Iterator[tuple[str, BinaryIO]]:
     """Yield the name and a stream of each text in several files."""
     for file in files:
         yield from open_texts(file)
@@ -236,7 +236,7 @@ def _read_books(files: list[Path]) -> Iterator[RawBook]:
 def _read_blocks(files: list[Path]) -> Iterator[RawBook]:
     """Yield each block of :data:`LINES_PER_BLOCK` lines."""
     paths = ", ".join(map(str, files))
-    lines = itertools.chain.from_iterable(_whole_lines(stream) for _, stream in _texts_of(files))
+    lines = itertools.chain.from_iterable(_whole_lines(stream) for _, stream in _open_files(files))
     for number in itertools.count():
         block = b"".join(itertools.islice(lines, LINES_PER_BLOCK))
         if not block:

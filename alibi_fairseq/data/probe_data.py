@@ -31,7 +31,7 @@ HELD_OUT = 256
 _BATCH = 10_000
 
 
-def probe_of(data: Path) -> Probe:
+def load_probe_settings(data: Path) -> Probe:
     """Return the probe of a data folder, with the settings that it was prepared with."""
     settings = read_json(data / PROBE_FILE)["probe"]
     return type(PROBES[settings["name"]])(**settings)
@@ -47,7 +47,7 @@ def load_probe(data: Path) -> tuple[Probe, int, np.ndarray | None]:
         The probe, the dictionary index of its marker, and the running text of test sequences, (N,),
         or None.
     """
-    probe = probe_of(data)
+    probe = load_probe_settings(data)
     num_entries = SPECIAL + (data / "dict.txt").read_bytes().count(b"\n")
     marker = num_entries - probe.num_entries
     text = _load_tokens(data, TEXT) if probe.in_text else None

@@ -36,7 +36,7 @@ def override_config(
     keys = {name: config.attribute_map.get(name, name) for name in overrides}
     changed = _replace_values(config, content, overrides, keys, file)
     overridden = type(config).from_dict(copy.deepcopy(changed))
-    values = _values_of(overridden)
+    values = _config_values(overridden)
     for name, value in overrides.items():
         if not _contains(values.get(keys[name]), value):
             raise UserInputError(
@@ -106,7 +106,7 @@ def _check_derived_value(
         )
 
 
-def _values_of(config: PreTrainedConfig) -> dict[str, Any]:
+def _config_values(config: PreTrainedConfig) -> dict[str, Any]:
     """Return the values of a configuration as in JSON."""
     return json.loads(config.to_json_string(use_diff=False))
 
@@ -129,7 +129,7 @@ def _derived_value(config_class: type[PreTrainedConfig], content: dict, key: str
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:
-        return _values_of(config_class.from_dict(others)).get(key)
+        return _config_values(config_class.from_dict(others)).get(key)
     except Exception:  # transformers raises various exceptions for a missing value
         return None
     finally:

@@ -200,7 +200,7 @@ def find_position_method(config: PreTrainedConfig, model: nn.Module) -> str:
     names = [type(module).__name__.lower() for module in model.modules()]
     if any("sinusoidal" in name for name in names):
         return "sinusoidal"
-    if position_embeddings_of(model):
+    if find_position_embeddings(model):
         return "learned"
     return "unknown"
 
@@ -229,7 +229,7 @@ def has_own_code(model: nn.Module) -> bool:
 def find_max_length(config: PreTrainedConfig, model: nn.Module) -> int:
     """Return the longest window that the positions of a model allow."""
     limits = []
-    for table in position_embeddings_of(model):
+    for table in find_position_embeddings(model):
         unused_rows = getattr(table, "offset", 0)  # rows before the first position, as in OPT
         limits.append(table.num_embeddings - unused_rows)
     if isinstance(config, AlibiLmConfig):
@@ -240,7 +240,7 @@ def find_max_length(config: PreTrainedConfig, model: nn.Module) -> int:
     return min(limits, default=sys.maxsize)
 
 
-def position_embeddings_of(model: nn.Module) -> list[nn.Embedding]:
+def find_position_embeddings(model: nn.Module) -> list[nn.Embedding]:
     """Return the embeddings of positions, recognized by name (``wpe`` in GPT-2).
 
     Embeddings of a vision tower do not limit the text.

@@ -101,7 +101,7 @@ def training_options(cfg: Any) -> dict[str, str]:
     processes = cfg.distributed_training.distributed_world_size
     options = {"distributed_world_size": str(processes), "task": str(cfg.task._name)}
     unrecorded = {*_IGNORED, *_FIELDS, *all_options()}
-    for group, defaults in _groups_of(cfg):
+    for group, defaults in _option_groups(cfg):
         name = cfg[group].get("_name")
         if group in _COMPONENTS and name is not None:
             options[group] = str(name)
@@ -109,7 +109,7 @@ def training_options(cfg: Any) -> dict[str, str]:
             is_unrecorded = field.name in unrecorded or field.name.startswith("_")
             if is_unrecorded:
                 continue
-            default = _default_of(field)
+            default = _option_default(field)
             name = field.name
             if isinstance(default, str) and default.startswith("${"):
                 # It is the value of another option, unless it was set. Hydra can set two options
@@ -123,7 +123,7 @@ def training_options(cfg: Any) -> dict[str, str]:
     return dict(sorted(options.items()))
 
 
-def _groups_of(cfg: Any) -> Iterator[tuple[str, Any]]:
+def _option_groups(cfg: Any) -> Iterator[tuple[str, Any]]:
     """Yield the groups of options that determine a model, each with the class of its defaults."""
     classes = get_type_hints(FairseqConfig)
     for group in _GROUPS:
@@ -139,7 +139,7 @@ def _groups_of(cfg: Any) -> Iterator[tuple[str, Any]]:
             yield group, defaults
 
 
-def _default_of(field: dataclasses.Field) -> Any:
+def _option_default(field: dataclasses.Field) -> Any:
     """Return the default of an option."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()

@@ -162,6 +162,6 @@ def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -
             )
 
 
-def updates_of(path: str | os.PathLike) -> int:
+def load_update_count(path: str | os.PathLike) -> int:
     """Return the number of updates that a checkpoint of fairseq has seen."""
     return read_checkpoint(path)["optimizer_history"][-1]["num_updates"]

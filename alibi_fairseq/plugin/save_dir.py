@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def replacement_of(target: str | os.PathLike) -> Iterator[str]:
+def temporary_replacement(target: str | os.PathLike) -> Iterator[str]:
     """Give the name of a temporary file, which replaces ``target`` when the block ends.
 
     Raises:
@@ -62,7 +62,7 @@ def repair_last_checkpoint(save_dir: str, suffix: str = "") -> None:
         )
     logger.warning(f"{reason}; resuming from {valid} instead")
     shutil.copy2(last, f"{last}.damaged")
-    with replacement_of(last) as temporary:
+    with temporary_replacement(last) as temporary:
         shutil.copyfile(valid, temporary)
 
 

@@ -219,7 +219,7 @@ class TrainingRecord:
             self.trainer.model,
             len(self.trainer.task.source_dictionary),
             options=training_options(self.cfg),
-            precision=precision_of(self.cfg.common, self.trainer.device),
+            precision=matmul_precision(self.cfg.common, self.trainer.device),
             updates=self.trainer.get_num_updates(),
         )
 
@@ -267,7 +267,7 @@ class TrainingRecord:
         )
 
 
-def precision_of(common, device: torch.device) -> str:
+def matmul_precision(common, device: torch.device) -> str:
     """Return the precision of the training's matrix products.
 
     Args:

@@ -27,9 +27,9 @@ def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Serie
     """
     cfg = trainer.cfg
     settings = settings_of(cfg, trainer.data_parallel_world_size, _data_hashes(cfg), plugin)
-    facts = _facts_of(trainer)
+    facts = _describe_trained_model(trainer)
     if saved is None:
-        return Series(settings, start=_start_of(cfg), facts=facts)
+        return Series(settings, start=_hash_start(cfg), facts=facts)
     before = read_series(saved, "the checkpoint")
     return replace(before.resumed(trainer.get_num_updates(), settings), facts=facts)
 
@@ -42,7 +42,7 @@ def _data_hashes(cfg: Any) -> DataHashes | None:
         return None
 
 
-def _start_of(cfg: Any) -> str | None:
+def _hash_start(cfg: Any) -> str | None:
     """Return the hash of the checkpoint whose weights a training starts from, or None."""
     options = cfg.checkpoint
     paths = [options.finetune_from_model, options.get("continue_once")]
@@ -54,7 +54,7 @@ def _start_of(cfg: Any) -> str | None:
     return None
 
 
-def _facts_of(trainer) -> Facts:
+def _describe_trained_model(trainer) -> Facts:
     """Return the properties of the model for tables."""
     model = trainer.model
     positions = getattr(model.decoder, "embed_positions", None)

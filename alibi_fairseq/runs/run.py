@@ -135,9 +135,9 @@ class Run:
         path = self.folder / "checkpoint_last.pt"
         if not path.is_file():
             return 0
-        from ..plugin.loading import updates_of  # imports PyTorch
+        from ..plugin.loading import load_update_count  # imports PyTorch
 
-        return updates_of(path)
+        return load_update_count(path)
 
     @property
     def unfinished_trials(self) -> list[Run]:

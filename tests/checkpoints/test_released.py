@@ -24,7 +24,7 @@ from fairseq_runs import run_eval_lm
 from omegaconf import OmegaConf
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.plugin.loading import read_checkpoint, updates_of
+from alibi_fairseq.plugin.loading import load_update_count, read_checkpoint
 from alibi_fairseq.plugin.released import import_released, read_dictionary
 
 EOS = 2
@@ -133,7 +133,7 @@ def test_import_removes_paths(dictionary):
 
 def test_updates_of_reads_optimizer_history(tmp_path):
     torch.save(released_state(), tmp_path / "in.pt")
-    assert updates_of(tmp_path / "in.pt") == 286000
+    assert load_update_count(tmp_path / "in.pt") == 286000
 
 
 def changed_state(change):

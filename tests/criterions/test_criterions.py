@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from conftest import build_model, dictionary_of
+from conftest import build_model, small_dictionary
 from fairseq import utils
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq_runs import WORDS as WORDS_OF_RUN
@@ -72,7 +72,7 @@ def make_batch():
 
 
 def build_criterion(name: str, sentence_avg: bool = False):
-    task = SimpleNamespace(target_dictionary=dictionary_of(WORDS - 4))
+    task = SimpleNamespace(target_dictionary=small_dictionary(WORDS - 4))
     return CRITERION_REGISTRY[name](task, sentence_avg)
 
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 from commands import in_process
-from conftest import dictionary_of
+from conftest import small_dictionary
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.data_hashes import STATE_KEY, dictionary_digest, dictionary_sha256
@@ -65,8 +65,8 @@ def test_eval_fails_with_dictionary_of_another_size(trained, tmp_path, fail, nam
 
 
 def test_dictionary_digest_depends_on_order_only():
-    original = dictionary_of(5)
-    changed = dictionary_of(5)
+    original = small_dictionary(5)
+    changed = small_dictionary(5)
     changed.count[4] = 1000
     assert dictionary_digest(original) == dictionary_digest(changed)
     changed.symbols[4], changed.symbols[5] = changed.symbols[5], changed.symbols[4]

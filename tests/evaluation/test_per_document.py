@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from conftest import dictionary_of
+from conftest import small_dictionary
 from fairseq import checkpoint_utils
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,7 +161,7 @@ WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
 )
 def test_document_starts_of_lines_and_titles(tmp_path, kind, lines, starts):
     token_ids = [[WORDS[word] for word in line.split()] for line in lines]
-    dictionary = dictionary_of(0)
+    dictionary = small_dictionary(0)
     dictionary.add_symbol("=")
     begins = np.cumsum([0, *map(len, token_ids[:-1])])
     split = Split("test", np.concatenate(token_ids), begins, dictionary, TextSize())
@@ -206,7 +206,7 @@ def test_changed_boundaries_replace_the_losses_of_documents(documents, data, tmp
 )
 def test_invalid_documents_file_is_rejected(tmp_path, content):
     (tmp_path / "documents.json").write_text(content)
-    split = Split("test", np.full(20, 5), np.array([0]), dictionary_of(3), TextSize())
+    split = Split("test", np.full(20, 5), np.array([0]), small_dictionary(3), TextSize())
     with pytest.raises(UserInputError, match=r"documents\.json"):
         find_document_starts(DataFolder.open(tmp_path), split, "empty-lines")
 
@@ -214,5 +214,5 @@ def test_invalid_documents_file_is_rejected(tmp_path, content):
 def test_documents_file_without_the_split_is_ignored(tmp_path):
     (tmp_path / "documents.json").write_text('{"valid": [0, 9]}')
     tokens = np.array([5, 2, 2, 5, 2])
-    split = Split("test", tokens, np.array([0, 2, 3]), dictionary_of(3), TextSize())
+    split = Split("test", tokens, np.array([0, 2, 3]), small_dictionary(3), TextSize())
     assert find_document_starts(DataFolder.open(tmp_path), split, "empty-lines") == [0, 3]

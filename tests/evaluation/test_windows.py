@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import dictionary_of
+from conftest import small_dictionary
 from fairseq.data import (
     LMContextWindowDataset,
     MonolingualDataset,
@@ -90,7 +90,7 @@ def fairseq_windows(tokens: int, length: int, stride: int) -> list[tuple[list[in
 
     Every token of the stream is a different word, which identifies its position.
     """
-    dictionary = dictionary_of(tokens)
+    dictionary = small_dictionary(tokens)
     pad = dictionary.pad()
     eos = dictionary.eos()
     stream = torch.arange(4, 4 + tokens)

@@ -148,14 +148,14 @@ class TestDistributedStartup:
 
     def test_ranks(self, monkeypatch):
         cfg = SimpleNamespace(distributed_training=SimpleNamespace(distributed_rank=0))
-        assert distributed.rank_of(cfg) == 0
+        assert distributed.process_rank(cfg) == 0
         monkeypatch.setenv("SLURM_PROCID", "2")
-        assert distributed.rank_of(cfg) == 2
+        assert distributed.process_rank(cfg) == 2
         cfg.distributed_training.distributed_rank = 5
-        assert distributed.rank_of(cfg) == 5
+        assert distributed.process_rank(cfg) == 5
         # torchrun may number the nodes in another order than srun.
         monkeypatch.setenv("RANK", "0")
-        assert distributed.rank_of(cfg) == 0
+        assert distributed.process_rank(cfg) == 0
 
 
 def test_only_unused_new_save_folder_is_removed(tmp_path):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import build_model, dictionary_of
+from conftest import build_model, small_dictionary
 from fairseq.criterions import CRITERION_REGISTRY
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -130,7 +130,7 @@ def test_training_step_synchronizes_only_as_documented(gpu, method, criterion, f
 
     monkeypatch.setattr(FakeTensor, "tolist", wait_for_list)
     model = build_on_gpu("--position-method", method, *flags).train()
-    task = SimpleNamespace(target_dictionary=dictionary_of(WORDS - 4))
+    task = SimpleNamespace(target_dictionary=small_dictionary(WORDS - 4))
     inputs = {"src_tokens": tokens(), "src_lengths": tokens()[:, 0]}
     batch = {"net_input": inputs, "target": tokens(), "ntokens": BATCH * LENGTH - 3}
     loss, sample_size, logs = CRITERION_REGISTRY[criterion](task, False)(model, batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import dictionary_of, random_tokens, small_model
+from conftest import random_tokens, small_dictionary, small_model
 from fairseq.sequence_generator import SequenceGenerator
 
 NEW_TOKENS = 10
@@ -34,7 +34,7 @@ METHODS = ("alibi", "learned", "rotary", "fox")
 def generate(model, beam: int, length: int, prefixes: list[torch.Tensor]) -> list[list[dict]]:
     """Return the hypotheses of fairseq's generator for each prefix, ``length`` tokens each."""
     generator = SequenceGenerator(
-        [model], dictionary_of(60), beam_size=beam, max_len_a=0, max_len_b=length, min_len=length
+        [model], small_dictionary(60), beam_size=beam, max_len_a=0, max_len_b=length, min_len=length
     )
     tokens = torch.nn.utils.rnn.pad_sequence(prefixes, batch_first=True, padding_value=PAD)
     lengths = torch.tensor([len(prefix) for prefix in prefixes])

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import build_model, dictionary_of
+from conftest import build_model, small_dictionary
 from fairseq import models
 from fairseq.dataclass.configs import CommonConfig
 from fairseq.models import MODEL_DATACLASS_REGISTRY
@@ -21,7 +21,7 @@ SIZES += ["alibi_lm_bloom", "alibi_lm_modern", "alibi_lm_modern_wiki103"]
 
 def model_of(arch: str, words: int):
     """Build a model as YAML configures it, without memory for its parameters."""
-    dictionary = dictionary_of(0)
+    dictionary = small_dictionary(0)
     dictionary.symbols += [str(number) for number in range(words - len(dictionary.symbols))]
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     sections = {"task": LanguageModelingConfig(tokens_per_sample=512), "common": CommonConfig()}

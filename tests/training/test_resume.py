@@ -16,7 +16,7 @@ from fairseq.data import Dictionary
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.plugin import save_dir
-from alibi_fairseq.plugin.loading import updates_of
+from alibi_fairseq.plugin.loading import load_update_count
 from alibi_fairseq.plugin.resume import check_same_model, compared_options, loading_into
 
 
@@ -178,7 +178,7 @@ def test_tied_embeddings_are_untied_only_in_new_training(data_bin, checkpoint, t
     with pytest.raises(UserInputError, match="share-decoder-input-output-embed True"):
         in_process("train", data_bin, *flags, "--restore-file", checkpoint)
     in_process("train", data_bin, *flags, "--finetune-from-model", checkpoint)
-    assert updates_of(tmp_path / "run" / "checkpoint_last.pt") == 5
+    assert load_update_count(tmp_path / "run" / "checkpoint_last.pt") == 5
 
 
 def test_random_slopes_are_not_drawn_again(data_bin, tmp_path):

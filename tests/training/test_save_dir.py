@@ -30,7 +30,7 @@ def fill_disk_after(monkeypatch, writes: int) -> None:
     monkeypatch.setattr(torch, "save", save_until_full)
 
 
-def updates_of(path) -> int:
+def load_update_count(path) -> int:
     return torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"]
 
 
@@ -43,9 +43,9 @@ def test_full_disk_is_reported(data_bin, tmp_path, monkeypatch):
             in_process("train", *flags)
     names = {path.name for path in tmp_path.iterdir()}
     assert not [name for name in names if name.endswith(".tmp")]
-    assert updates_of(tmp_path / "checkpoint_last.pt") == 2
+    assert load_update_count(tmp_path / "checkpoint_last.pt") == 2
     in_process("train", *flags)
-    assert updates_of(tmp_path / "checkpoint_last.pt") == 3
+    assert load_update_count(tmp_path / "checkpoint_last.pt") == 3
 
 
 def test_file_size_limit_is_reported(tmp_path):
@@ -110,7 +110,7 @@ def test_corrupted_checkpoint_is_replaced_by_newest_valid(data_bin, tmp_path, ca
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     about_last = [message for message in warnings if str(last) in message]
     assert any("checkpoint_1_4.pt" in message for message in about_last), warnings
-    assert updates_of(last) == 6
+    assert load_update_count(last) == 6
     assert (tmp_path / "checkpoint_last.pt.damaged").is_file()
 
 

@@ -19,7 +19,7 @@ from results_documents import validation_record
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import options_of_training
 from alibi_fairseq.plugin import training_record
-from alibi_fairseq.plugin.training_record import TrainingRecord, precision_of
+from alibi_fairseq.plugin.training_record import TrainingRecord, matmul_precision
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from alibi_fairseq.results.record import Validation
 
@@ -297,7 +297,7 @@ def test_precision(option, device, precision):
     common = CommonConfig()
     if option:
         setattr(common, option, True)
-    assert precision_of(common, torch.device(device)) == precision
+    assert matmul_precision(common, torch.device(device)) == precision
 
 
 def test_peak_memory_on_gpu_includes_updates(data, tmp_path, monkeypatch):

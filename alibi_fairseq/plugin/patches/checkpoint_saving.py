@@ -11,7 +11,7 @@ from fairseq import checkpoint_utils, file_io
 from fairseq.trainer import Trainer
 
 from ...errors import UserInputError
-from ..save_dir import replacement_of
+from ..save_dir import temporary_replacement
 from . import patch_method
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def copy_checkpoint_atomically(copy, src_path, dst_path, overwrite=False):
     """
     if "://" in dst_path:
         return copy(src_path, dst_path, overwrite)
-    with replacement_of(dst_path) as temporary:
+    with temporary_replacement(dst_path) as temporary:
         copy(src_path, temporary, overwrite)
     return dst_path
 
@@ -40,7 +40,7 @@ def save_checkpoint_atomically(save, obj, filename, async_write=False):
     """
     if async_write or not file_io.PathManager.supports_rename(filename):
         return save(obj, filename, async_write)
-    with replacement_of(filename) as temporary, open(temporary, "wb") as stream:
+    with temporary_replacement(filename) as temporary, open(temporary, "wb") as stream:
         torch.save(obj, stream)
         stream.flush()
         os.fsync(stream.fileno())

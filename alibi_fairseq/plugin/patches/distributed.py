@@ -97,7 +97,7 @@ def started_together() -> int:
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
 
 
-def rank_of(cfg: DictConfig) -> int:
+def process_rank(cfg: DictConfig) -> int:
     """Return the rank of this process, given by torchrun, srun or ``--distributed-rank``.
 
     torchrun's rank alone counts: srun numbers the launchers, and it may order the nodes otherwise.

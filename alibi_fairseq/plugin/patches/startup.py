@@ -74,7 +74,7 @@ def check_unused_options(cfg: DictConfig) -> None:
 def warn_of_stock_positions(cfg: DictConfig) -> None:
     """Warn that fairseq's own model has no ALiBi, as it does in the fork of ALiBi's authors."""
     arch = safe_getattr(cfg.model, "_name", "")
-    if not arch.startswith("transformer_lm") or distributed.rank_of(cfg) > 0:
+    if not arch.startswith("transformer_lm") or distributed.process_rank(cfg) > 0:
         return
     (method,) = MethodSpec.from_options(cfg.model).names
     ours = "alibi_lm_wiki103" if arch.endswith("wiki103") else "alibi_lm"

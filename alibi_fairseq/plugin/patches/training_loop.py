@@ -31,7 +31,7 @@ def check_and_call_main(call_main, cfg, main, **keywords):
     if program != "train":
         return call_main(cfg, main, **keywords)
     with (
-        save_dir.lock_save_dir(cfg.checkpoint.save_dir, distributed.rank_of(cfg)),
+        save_dir.lock_save_dir(cfg.checkpoint.save_dir, distributed.process_rank(cfg)),
         shutdown.listening() as request,
         progress.updates_expected(lambda: request.signal is not None),
     ):
