@@ -16,13 +16,11 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
-from ..results.file import Results
 from ..results.result import Result
-from ..results.results_file import Provenance
 from . import published, report_tables
 from .comparability import incomparability_reason
-from .report_data import ReportData
-from .report_figures import FIGURES, draw_figure
+from .report_data import ReportData, machine_of
+from .report_figures import FIGURES
 from .report_writer import ReportWriter
 
 #: Names of the kinds of results in the table of sources.
@@ -74,9 +72,14 @@ def write_report(
 
 
 def tables_about(report_data: ReportData) -> list[str]:
-    """Return the paper's tables on the corpora of results."""
+    """Return the paper's tables on the corpora of results, and Table 1 for benchmarks."""
     corpora = {result.case.corpus for result in report_data.results}
-    return [table for table in report_tables.TABLES if published.corpus_of(table) in corpora]
+    tables = []
+    for table in report_tables.TABLES:
+        is_about_speed = table == report_tables.SPEEDS and report_data.has_benchmarks
+        if is_about_speed or published.corpus_of(table) in corpora:
+            tables.append(table)
+    return tables
 
 
 def source_table(report_data: ReportData, out: Path) -> str:
@@ -112,24 +115,6 @@ def source_table(report_data: ReportData, out: Path) -> str:
 def _listed(texts: Iterable[str]) -> str:
     """Return the distinct texts that are not empty, in order; a dash without any."""
     return ", ".join(dict.fromkeys(filter(None, texts))) or markdown.NOTHING
-
-
-def machine_of(file: Results, provenance: Provenance) -> str:
-    """Describe the machine of a results file: GPU, or processor and threads, and precision.
-
-    If all results were computed on the CPU, the machine's GPU is left out.
-    """
-    hardware = provenance.hardware
-    threads = provenance.threads
-    devices = {result.cost.device for result in file.results}
-    gpu = None if devices == {"cpu"} else hardware.gpu
-    parts = [gpu or hardware.cpu or "an unknown machine"]
-    if gpu is None and threads:
-        unit = "thread" if threads == 1 else "threads"
-        parts.append(f"{threads} {unit}")
-    if provenance.precision:
-        parts.append(provenance.precision)
-    return ", ".join(parts)
 
 
 def add_perplexities(
@@ -307,7 +292,7 @@ def add_paper_items(report: ReportWriter, report_data: ReportData, items: list[s
             for name, figure in FIGURES.items():
                 if figure.table == item:
                     paths = report.figure_paths(f"{name} {text}")
-                    draw_figure(figure, data_on_text, *paths)
+                    figure.draw(data_on_text, *paths)
                     report.add_figure(paths, _figure_caption(name, suffix))
 
 

@@ -11,6 +11,8 @@ from ..reporting.texts import Text, names_across_splits, text_of
 from ..results.file import Results, load
 from ..results.files import find_results_files
 from ..results.result import Result, TextValues
+from ..results.results_file import Provenance
+from ..results.series import Series
 from . import comparability, published
 
 # Largest relative difference between two perplexities of one checkpoint and case in two files.
@@ -28,6 +30,21 @@ class ReportData:
 
     files: list[tuple[Path, Results]] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+
+    def validations_of(self, series: Series) -> list[Result]:
+        """Return the validations of the trainings of a series on ``valid``, by updates."""
+        of_series = []
+        for _, file in self.files:
+            for result in file.results:
+                is_validation = result.case.kind == "validation" and result.case.split == "valid"
+                if is_validation and result.series == series:
+                    of_series.append(result)
+        return sorted(of_series, key=lambda validation: validation.updates or 0)
+
+    @property
+    def has_benchmarks(self) -> bool:
+        """True if a file has measurements of speed and memory."""
+        return any(file.benchmarks for _, file in self.files)
 
     def comparable(self, corpus: str) -> list[Result]:
         """Return the results on a corpus in the paper's setting."""
@@ -140,3 +157,21 @@ def _files(paths: Iterable[Path]) -> list[Path]:
             raise UserInputError(f"{path} contains no results files (*.json). Pass another folder.")
         files += results_paths
     return list(dict.fromkeys(file.resolve() for file in files))
+
+
+def machine_of(file: Results, provenance: Provenance) -> str:
+    """Describe the machine of a results file: GPU, or processor and threads, and precision.
+
+    If all results were computed on the CPU, the machine's GPU is left out.
+    """
+    hardware = provenance.hardware
+    threads = provenance.threads
+    devices = {result.cost.device for result in file.results}
+    gpu = None if devices == {"cpu"} else hardware.gpu
+    parts = [gpu or hardware.cpu or "an unknown machine"]
+    if gpu is None and threads:
+        unit = "thread" if threads == 1 else "threads"
+        parts.append(f"{threads} {unit}")
+    if provenance.precision:
+        parts.append(provenance.precision)
+    return ", ".join(parts)

@@ -23,6 +23,7 @@ from .perplexity_grid import (
 )
 from .report_data import ReportData
 from .seed_noise import legend
+from .speeds import speed_tables
 from .table_rows import PaperRow, measurement_label, table_rows
 
 #: Tables of perplexity and evaluation speed by evaluation length.
@@ -32,8 +33,10 @@ TEST_SETS = ("table06", "table07", "table09", "table10")
 #: Tables with one row for all models of a method, each evaluated at its training length. Only ALiBi
 #: has a row per model.
 JOINED = ("table05", "table08")
-#: Tables of perplexities: all of the paper's but Table 1, which has speed and memory.
-TABLES = tuple(f"table{number:02d}" for number in range(2, 16))
+#: Table of speed and memory by training length.
+SPEEDS = "table01"
+#: The paper's tables.
+TABLES = tuple(f"table{number:02d}" for number in range(1, 16))
 
 #: Attribute of a result's cost by kind of evaluation speed. The paper has only the first.
 _SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
@@ -44,12 +47,15 @@ def table(item: str, report_data: ReportData) -> str:
 
     Each model has a line of the paper's numbers, one of ours, and one of their difference. Columns
     are evaluation lengths, or the validation and the test split. Some tables have a further grid of
-    evaluation speeds.
+    evaluation speeds. Table 1, which has no perplexities, is followed by one for each source of our
+    speeds.
 
     Args:
         item: one of :data:`TABLES`, e.g. ``table05``.
         report_data: our results.
     """
+    if item == SPEEDS:
+        return markdown.to_markdown(speed_tables(report_data))
     corpus = published.corpus_of(item)
     printed = published.measurements(item)
     ours = report_data.comparable(corpus)

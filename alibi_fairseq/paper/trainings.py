@@ -38,7 +38,8 @@ DRAWN = {
 }
 _SPEED = (
     "It shows speed and memory of untrained models of the paper's size. Run "
-    "`python -m benchmarks.methods` on a GPU to measure them."
+    "`python -m benchmarks.methods` on a GPU to measure them, and pass its results to "
+    "`alibi-fairseq report`."
 )
 #: Items without trained models, and the reason.
 UNTRAINED = {

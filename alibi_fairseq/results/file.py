@@ -19,8 +19,9 @@ from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json
 from .files import SCHEMA, load_results_file, merge_provenance
 from .json_types import STORED, first_problem
+from .record import Benchmark
 from .result import Result, distinct
-from .results_file import Provenance
+from .results_file import BenchmarkFile, Provenance
 from .series import Series, series_json
 from .upgrade import upgraded
 
@@ -33,10 +34,12 @@ class Results:
 
     Attributes:
         provenance: of all of them; None if nothing is known.
+        benchmarks: measurements of speed and memory, which have no model.
     """
 
     results: Sequence[Result]
     provenance: Provenance | None = None
+    benchmarks: Sequence[Benchmark] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ def load(path: str | os.PathLike) -> Results:
     header = content if isinstance(content, dict) else {}
     if (header.get("schema"), header.get("version")) != (SCHEMA, VERSION):
         file = load_results_file(path)
+        if isinstance(file, BenchmarkFile):
+            return Results([], file.provenance, file.records)
         return Results(upgraded(file, Path(path).parent), file.provenance)
     stored = {key: content[key] for key in content if key not in ("schema", "version")}
     origin = stored.pop("provenance", None)

@@ -23,7 +23,9 @@ from alibi_fairseq.results.results_file import ResultsFile
 
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}
-#: Label of one of our lines in each figure of the paper.
+#: Tables of perplexities; ``test_speeds.py`` tests Table 1.
+TABLES = [item for item in report_tables.TABLES if item != report_tables.SPEEDS]
+#: Label of one of our lines in each figure of perplexity by length.
 OURS = {
     "figure01": "ALiBi",
     "figure04": "ALiBi, L=64",
@@ -36,7 +38,7 @@ OURS = {
 def evaluations(corpus: str) -> ResultsFile:
     """Return results for every printed perplexity of a corpus."""
     records = {}  # by settings, because several items print the same perplexity
-    for item in (*report_tables.TABLES, "figure06"):
+    for item in (*TABLES, "figure06"):
         if paper.corpus_of(item) != corpus:
             continue
         for measurement in paper.measurements(item):
@@ -73,7 +75,7 @@ def complete(tmp_path_factory):
     return folder / "out"
 
 
-@pytest.mark.parametrize("item", report_tables.TABLES)
+@pytest.mark.parametrize("item", TABLES)
 def test_table_has_ours_for_every_printed_perplexity(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()
     shown = list(itertools.chain(*cells_of(text)))
@@ -87,7 +89,8 @@ def test_table_has_ours_for_every_printed_perplexity(complete, item):
 
 
 def test_figures_draw_ours(complete):
-    assert set(FIGURES) == set(OURS) == {f"figure{n:02d}" for n in (1, 4, 6, 9, 11)}
+    speed_figures = {f"figure{n:02d}" for n in (2, 5, 7, 8)}
+    assert set(FIGURES) - speed_figures == set(OURS)
     for item, label in OURS.items():
         texts = figure_texts(complete / "figures" / f"{item}.svg")
         assert label in texts, item

@@ -1,0 +1,209 @@
+"""Speed and memory of the paper's models and of ours, by position method and training length."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..positions.spec import method_name
+from ..reporting import markdown
+from ..reporting.table import Column, Table
+from ..results.result import Result, TextValues
+from ..results.series import Series
+from . import published
+from .report_data import ReportData, machine_of
+
+#: Source of the numbers of Table 1 and Figure 7.
+PAPER = "the paper, one V100"
+#: Source of the numbers from the records of our trainings on WikiText-103, and their evaluations.
+TRAININGS = "our trainings, per process"
+_CORPUS = "wikitext-103"
+#: Method that Table 1 is relative to.
+_REFERENCE = "sinusoidal"
+
+
+class Model(NamedTuple):
+    """Position method and training length of models."""
+
+    method: str
+    length: int
+
+
+class Speed(NamedTuple):
+    """Speed and memory of a model. None means unknown.
+
+    Attributes:
+        train, evaluate: tokens per second; of the paper, words.
+        memory_gb: memory of the training.
+    """
+
+    train: float | None = None
+    evaluate: float | None = None
+    memory_gb: float | None = None
+
+
+Speeds = Mapping[Model, Speed]
+
+
+def printed_speeds() -> dict[Model, Speed]:
+    """Return the paper's Table 1."""
+    speeds = {}
+    for row in published.rows("table01"):
+        model = Model(row["position_method"], row["train_length"])
+        speeds[model] = Speed(
+            row["train_words_per_second"], row["eval_words_per_second"], row["train_memory_gb"]
+        )
+    return speeds
+
+
+def printed_training_speeds() -> dict[Model, Speed]:
+    """Return the paper's Figure 7, which has more training lengths."""
+    speeds = {}
+    for row in published.rows("figure07"):
+        model = Model(row["position_method"], row["train_length"])
+        speeds[model] = Speed(row["train_words_per_second"])
+    return speeds
+
+
+def measured_speeds(report_data: ReportData) -> dict[str, Speeds]:
+    """Return our speeds by source: each file of ``benchmarks.methods``, and the trainings.
+
+    Only speeds of one source are comparable.
+    """
+    by_source: dict[str, Speeds] = {}
+    for path, file in report_data.files:
+        speeds = {}
+        for record in file.benchmarks:
+            values = record.values
+            if "evaluation_tokens_per_second" not in values:
+                continue  # another benchmark than that of Table 1
+            model = Model(values["position_method"], values["length"])
+            memory = values.get("peak_memory_mb")
+            speeds[model] = Speed(
+                values["tokens_per_second"],
+                values["evaluation_tokens_per_second"],
+                None if memory is None else memory / 1000,
+            )
+        if speeds:
+            assert file.provenance is not None, "a benchmark records it"
+            name = os.path.join(*path.parts[-2:])
+            source = f"{machine_of(file, file.provenance)}, {values['model']} ({name})"
+            by_source[source] = speeds
+    trained = trained_speeds(report_data)
+    if trained:
+        by_source[TRAININGS] = trained
+    return by_source
+
+
+def trained_speeds(report_data: ReportData) -> dict[Model, Speed]:
+    """Return speed and memory of our trainings on WikiText-103 in the paper's setting.
+
+    They are means over seeds. The evaluation is that of the validation split in windows of the
+    training length.
+    """
+    evaluations: dict[Series, list[Result]] = defaultdict(list)
+    for result in report_data.comparable(_CORPUS):
+        evaluations[result.series].append(result)
+    speeds = {}
+    for series, results in evaluations.items():
+        last_by_seed = {}
+        for validation in report_data.validations_of(series):
+            last_by_seed[validation.seed] = validation.cost
+        evaluated = []
+        for result in results:
+            case = result.case
+            if case.split == "valid" and case.length == case.stride == series.train_length:
+                evaluated.append(result.cost.tokens_per_second)
+        costs = last_by_seed.values()
+        speed = Speed(
+            _mean([cost.tokens_per_second_per_process for cost in costs]),
+            _mean(evaluated),
+            _mean([cost.peak_memory_mb and cost.peak_memory_mb / 1000 for cost in costs]),
+        )
+        if speed.train is not None:
+            speeds[Model(series.method.notation, series.train_length)] = speed
+    return speeds
+
+
+def perplexities_at(report_data: ReportData, length: int) -> dict[Model, float]:
+    """Return our perplexities on WikiText-103's validation split at a length, without overlap."""
+    values: dict[Model, list[float]] = defaultdict(list)
+    for result in report_data.comparable(_CORPUS):
+        case = result.case
+        if case.split != "valid" or (case.length, case.stride) != (length, length):
+            continue
+        assert isinstance(result.values, TextValues)
+        model = Model(result.series.method.notation, result.series.train_length)
+        values[model].append(result.values.perplexity)
+    return {model: statistics.fmean(of_model) for model, of_model in values.items()}
+
+
+def _mean(values: list[float | None]) -> float | None:
+    """Return the mean of the known values, or None if there are none."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+class _SpeedRow(NamedTuple):
+    """Row of Table 1."""
+
+    name: str
+    length: int
+    speed: Speed
+    reference: Speed
+
+
+def speed_tables(report_data: ReportData) -> list[Table[_SpeedRow]]:
+    """Return the paper's Table 1, and ours by source; without a source, ours is missing."""
+    printed = printed_speeds()
+    tables = [_speed_table(PAPER, printed, "words")]
+    measured = measured_speeds(report_data) or {"not measured yet": dict.fromkeys(printed, Speed())}
+    for source, speeds in measured.items():
+        tables.append(_speed_table(source, speeds, "tokens"))
+    return tables
+
+
+def _speed_table(source: str, speeds: Speeds, unit: str) -> Table[_SpeedRow]:
+    """Return speeds and memory, with their relation to the sinusoidal model of the same length."""
+    rows = []
+    for model, speed in speeds.items():
+        reference = speeds.get(Model(_REFERENCE, model.length), Speed())
+        rows.append(_SpeedRow(method_name(model.method), model.length, speed, reference))
+    columns = [
+        Column[_SpeedRow]("", lambda row: row.name),
+        Column[_SpeedRow]("L", lambda row: str(row.length)),
+        Column[_SpeedRow](f"training, {unit}/s", lambda row: _speed(row.speed.train)),
+        Column[_SpeedRow]("× sinusoidal", lambda row: _ratio(row.speed.train, row.reference.train)),
+        Column[_SpeedRow](f"evaluation, {unit}/s", lambda row: _speed(row.speed.evaluate)),
+        Column[_SpeedRow](
+            "× sinusoidal", lambda row: _ratio(row.speed.evaluate, row.reference.evaluate)
+        ),
+        Column[_SpeedRow]("memory, GB", lambda row: _memory(row.speed.memory_gb)),
+        Column[_SpeedRow](
+            "− sinusoidal", lambda row: _excess(row.speed.memory_gb, row.reference.memory_gb)
+        ),
+    ]
+    return Table(columns, rows, caption=source[0].upper() + source[1:])
+
+
+def _speed(value: float | None) -> str:
+    return markdown.MISSING if value is None else markdown.thousands(value)
+
+
+def _memory(value: float | None) -> str:
+    return markdown.MISSING if value is None else f"{value:.1f}"
+
+
+def _ratio(value: float | None, reference: float | None) -> str:
+    if value is None or reference is None:
+        return markdown.NOTHING
+    return f"{value / reference:.2f}"
+
+
+def _excess(value: float | None, reference: float | None) -> str:
+    if value is None or reference is None:
+        return markdown.NOTHING
+    return f"{value - reference:+.1f}"

@@ -1,0 +1,150 @@
+"""Table 1 and Figures 2, 5, 7, and 8: the paper's speeds and times next to made-up ones of ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+from results_documents import cells_of
+
+from alibi_fairseq.paper import report_tables
+from alibi_fairseq.paper.report_data import ReportData, collect
+from alibi_fairseq.paper.report_figures import FIGURES
+from alibi_fairseq.paper.speeds import Model, Speed, trained_speeds
+from alibi_fairseq.positions.spec import MethodSpec
+from alibi_fairseq.reporting import plots
+from alibi_fairseq.results.case import Case
+from alibi_fairseq.results.file import Results
+from alibi_fairseq.results.result import Cost, Result, TextValues
+from alibi_fairseq.results.series import Facts, Reading, Series
+from alibi_fairseq.results.training_settings import method_json
+
+WIKITEXT = ("wikitext-103", "alibi_lm_wiki103", 286_000)
+LARGE = ("cc100-roberta", "alibi_lm_1b3", 50_000)
+BENCHMARK = ROOT / "results/benchmarks/methods-cpu.json"
+
+
+def results_of_training(
+    corpus: tuple[str, str, int], method: str, train_length: int, length: int, **settings
+) -> Iterator[Result]:
+    """Yield validations at half and all of the updates, and evaluations of both checkpoints.
+
+    There are two seeds. The perplexity is 20 at half of the updates, and then 16; the second seed
+    is worse by 2, and takes 20 hours more.
+    """
+    name, architecture, updates = corpus
+    values = {"method": method_json(MethodSpec.plain(method))}
+    values |= {"task.tokens_per_sample": train_length, **settings}
+    series = Series(values, facts=Facts(architecture=architecture))
+    for seed in (0, 1):
+        for fraction, perplexity in ((0.5, 20.0), (1.0, 16.0)):
+            at = int(fraction * updates)
+            bits = TextValues(math.log2(perplexity + 2 * seed))
+            cost = Cost(
+                gpu_seconds=3600 * (1000 * fraction + 20 * seed),
+                tokens_per_second_per_process=10_000.0 + 1000 * seed,
+                peak_memory_mb=8000.0,
+                tokens_per_second=50_000.0,
+            )
+            shared = {"series": series, "reading": Reading(at), "seed": seed, "updates": at}
+            during = Case("validation", "a" * 64, "valid", train_length, train_length)
+            yield Result(**shared, case=during, values=bits, cost=cost)
+            after = Case("text", "b" * 64, "valid", length, length, corpus=name)
+            checkpoint = f"{method}-{train_length}-{seed}-{at}"
+            yield Result(**shared, case=after, values=bits, checkpoint=checkpoint, cost=cost)
+
+
+def report_data(*results: Result) -> ReportData:
+    """Return the contents of a report on results."""
+    evaluations = [result for result in results if result.case.kind == "text"]
+    return ReportData([(Path("made-up.json"), Results(results))], evaluations)
+
+
+def drawn(figure: str, data: ReportData, monkeypatch) -> dict[str, dict[str, plots.PlotLine]]:
+    """Return the lines of a figure by label, for each panel."""
+    panels: list[plots.Panel] = []
+    monkeypatch.setattr(plots, "draw", lambda title, drawn, *paths: panels.extend(drawn))
+    FIGURES[figure].draw(data)
+    return {f"{panel.title}, {panel.y}": {x.label: x for x in panel.lines} for panel in panels}
+
+
+def test_table_1_has_the_paper_and_a_benchmark():
+    text = report_tables.table("table01", collect([BENCHMARK]))
+    rows = cells_of(text)
+    assert ["ALiBi", "512", "28.3k", "0.99", "85.8k", "1.05", "15.3", "+0.0"] in rows
+    assert ["Sinusoidal", "512", "1.2k", "1.00", "5.9k", "1.00", "1.7", "+0.0"] in rows
+    assert "4 layers, d=512 (benchmarks/methods-cpu.json):" in text
+    assert "missing" not in text
+
+
+def test_table_1_without_results_is_missing_ours():
+    rows = cells_of(report_tables.table("table01", ReportData()))
+    missing = ["ALiBi", "512", "missing", "–", "missing", "–", "missing", "–"]
+    assert missing in rows
+
+
+def test_speeds_of_trainings_are_means_over_seeds():
+    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512))
+    assert trained_speeds(data) == {Model("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)}
+
+
+def test_speeds_of_trainings_unlike_the_paper_are_left_out():
+    options = {"model.decoder_layers": 3}
+    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512, **options))
+    assert trained_speeds(data) == {}
+
+
+def test_figure_2_has_three_panels_for_each_source(monkeypatch):
+    panels = drawn("figure02", collect([BENCHMARK]), monkeypatch)
+    assert len(panels) == 6
+    memory = panels["the paper, one V100, Memory of training (GB)"]
+    assert (memory["T5 bias"].x, memory["T5 bias"].y) == ([512, 1024, 3072], [16.9, 20.9, 15.9])
+    (ours,) = [lines for name, lines in panels.items() if "benchmarks" in name and "Evalu" in name]
+    assert ours["Sinusoidal"].y[0] == pytest.approx(5.8861)
+
+
+@pytest.mark.parametrize(("train_length", "length"), [(1024, 2048), (2048, 2048)])
+def test_figure_5_has_curves_by_hours(train_length, length, monkeypatch):
+    method = "alibi" if train_length == 1024 else "sinusoidal"
+    data = report_data(*results_of_training(LARGE, method, train_length, length))
+    panels = drawn("figure05", data, monkeypatch)
+    lines = panels["evaluated at 2048, Perplexity"]
+    name = "ALiBi" if method == "alibi" else "Sinusoidal"
+    curve = lines[f"{name}, L={train_length}"]
+    assert curve.x == pytest.approx([510.0, 1010.0])
+    assert curve.y == pytest.approx([21.0, 17.0])
+    end = lines["ALiBi, L=1024 (paper, end: 8.92)"]
+    assert (end.x, end.y) == ([5974], [8.92])
+
+
+def test_figure_5_separates_ways_of_training(monkeypatch):
+    first = results_of_training(LARGE, "alibi", 1024, 2048)
+    second = list(results_of_training(LARGE, "alibi", 1024, 2048, **{"model.dropout": 0.3}))
+    del second[0]  # a validation of the first seed
+    panels: list[plots.Panel] = []
+    monkeypatch.setattr(plots, "draw", lambda title, drawn, *paths: panels.extend(drawn))
+    FIGURES["figure05"].draw(report_data(*first, *second))
+    curves = [line for line in panels[1].lines if line.label == "ALiBi, L=1024"]
+    assert [curve.x[0] for curve in curves] == pytest.approx([510, 520])
+
+
+def test_figure_7_has_training_speeds(monkeypatch):
+    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512))
+    panels = drawn("figure07", data, monkeypatch)
+    printed = panels["the paper, one V100, Thousand words per second"]
+    assert printed["ALiBi"].x == [64, 128, 256, 512, 1024, 1536, 2048, 3072]
+    ours = panels["our trainings, per process, Thousand tokens per second"]
+    assert (ours["ALiBi"].x, ours["ALiBi"].y) == ([512], [10.5])
+
+
+def test_figure_8_has_a_point_for_each_training_length(monkeypatch):
+    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 3072))
+    panels = drawn("figure08", data, monkeypatch)
+    printed = panels["the paper, one V100, Perplexity"]["ALiBi"]
+    assert printed.notes[0] == (0, "L=512")
+    assert (printed.x[0], printed.y[0]) == (28.304, 18.40)
+    ours = panels["our trainings, per process, Perplexity"]["ALiBi"]
+    assert (ours.x, ours.y) == ([10.5], [pytest.approx(17.0)])
