@@ -23,10 +23,10 @@ from pathlib import Path
 
 import torch
 
+from alibi_fairseq.experiment.execution import kill_all
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.machine import cores
 from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.runs.execution import kill_all
 
 #: Least remaining time in seconds to start a part.
 MIN_SECONDS = 20

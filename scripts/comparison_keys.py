@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from alibi_fairseq.compare.comparison_config import ComparisonConfig, CorpusConfig
+from alibi_fairseq.experiment.comparison_config import ComparisonConfig, CorpusConfig
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
 

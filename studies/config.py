@@ -9,10 +9,10 @@ from typing import Literal
 
 import pydantic.dataclasses
 
-from alibi_fairseq.compare.comparison_config import STRICT, ComparisonConfig, ModelSpec
-from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.config_values import ListOrItem, PositiveInt
-from alibi_fairseq.compare.evaluations import eval_steps_of
+from alibi_fairseq.experiment.comparison_config import STRICT, ComparisonConfig, ModelSpec
+from alibi_fairseq.experiment.config_files import from_mapping
+from alibi_fairseq.experiment.evaluations import eval_steps_of
+from alibi_fairseq.experiment.values import ListOrItem, PositiveInt
 from alibi_fairseq.results.manifest import Name
 
 from .corpus_excerpt import ExcerptConfig

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from alibi_fairseq.compare.corpus_preparation import is_missing
 from alibi_fairseq.data.custom_text import CustomTextBuilder
 from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.data.sources import check_output_folder
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.experiment.corpora import is_missing
 from alibi_fairseq.machine import cores
 from alibi_fairseq.results.manifest import other_name
 

@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from alibi_fairseq.compare.comparison_runs import ComparisonRun, list_runs
 from alibi_fairseq.completion_marker import check_settings, read_json_if_present
+from alibi_fairseq.experiment.comparison_runs import ComparisonRun, list_runs
+from alibi_fairseq.experiment.eval_step import EvalStep, TrainedModel
+from alibi_fairseq.experiment.execution import DEFAULT_SLOT, Slot
+from alibi_fairseq.experiment.runner import Experiment
+from alibi_fairseq.experiment.tuning import TunedRun
 from alibi_fairseq.files import atomic_write, sha256_if_present
 from alibi_fairseq.results.files import (
     TRAINING_FILE,
@@ -24,10 +28,6 @@ from alibi_fairseq.results.files import (
     save_results_file,
 )
 from alibi_fairseq.results.results_file import ResultsFile
-from alibi_fairseq.runs.eval_step import EvalStep, TrainedModel
-from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
-from alibi_fairseq.runs.runner import Experiment
-from alibi_fairseq.runs.tuning import TunedRun
 
 from .config import StudyConfig, StudyCorpus, StudyPart, run_name
 from .corpus_preparation import data_folder, is_prepared, prepare_corpora

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from alibi_fairseq.compare.config_files import load_config
+from alibi_fairseq.experiment.config_files import load_config
 from alibi_fairseq.files import atomic_write
 
 from .config import StudyConfig

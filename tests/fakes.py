@@ -18,11 +18,11 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.evaluation.wanted import text_identity
+from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.positions.plugin_sources import plugin_sha256
 from alibi_fairseq.results.data_hashes import data_sha256
 from alibi_fairseq.results.files import load_results_file, save_results_file
-from alibi_fairseq.runs import torchrun
 
 #: Flags of a model that trains in a moment.
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from ..compare.comparison_config import ComparisonConfig, CorpusConfig
-from ..compare.config_files import from_mapping, load_config
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import UserInputError
+from ..experiment.comparison_config import ComparisonConfig, CorpusConfig
+from ..experiment.config_files import from_mapping, load_config
 from .experiments import ExperimentOptions
 from .options import names, option, option_group, plugin_option
 
@@ -107,13 +107,13 @@ class CompareCommand(ExperimentOptions):
         return super().run(args)
 
     def __call__(self) -> int:
-        from ..compare.experiment import ComparisonExperiment
+        from ..experiment.comparison import ComparisonExperiment
 
         comparison = self.comparison()
         comparison.check_method_keys(comparison.methods)
         experiment = ComparisonExperiment(comparison, self.out)
         if not experiment.is_complete:
-            from ..compare.training_options import check_training_options  # imports fairseq
+            from ..experiment.training_options import check_training_options  # imports fairseq
 
             check_training_options(comparison, self.out)
             for sentence in experiment.edited_models():

@@ -15,7 +15,7 @@ from ..options import positive_integer
 from .options import CliCommand, option
 
 if TYPE_CHECKING:
-    from ..runs.runner import Experiment
+    from ..experiment.runner import Experiment
 
 #: Heading of these options in the help.
 RUNNING = "running"
@@ -71,7 +71,7 @@ class ExperimentOptions(CliCommand):
         Raises:
             UserInputError: the options of SLURM or the output folder cannot be used.
         """
-        from ..runs import runner, slurm
+        from ..experiment import runner, slurm
 
         check_data_path(experiment.folder, experiment.folder_option)
         if self.job:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserInputError
+from ..experiment.nodes import check_reaches_other_nodes
 from ..options import positive_integer
 from ..paper.datasets import PaperDataset
 from ..paper.recipe import CORPORA
 from ..paper.reproduction import DeviceConfig, ReproductionExperiment, require_gpus
 from ..paper.scale import SCALES
 from ..paper.trainings import find_items, trainings_for
-from ..runs.nodes import check_reaches_other_nodes
 from .experiments import ExperimentOptions, corpus_paths
 from .options import option
 from .train_recipe import ON_80GB_HELP

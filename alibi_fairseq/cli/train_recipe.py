@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import FOLDER, PROGRAM, UserInputError
+from ..experiment import torchrun
+from ..experiment.child_process import ALIBI
+from ..experiment.execution import execute_command
 from ..paper.recipe import Recipe, find_recipe, flags, for_80gb
 from ..paper.reproduction import DeviceConfig, require_gpus
 from ..paper.scale import SCALES
-from ..runs import torchrun
-from ..runs.child_process import ALIBI
-from ..runs.execution import execute_command
 from .options import Parser, add_fields, fill_dataclass, option
 
 ON_80GB_HELP = "adapt recipes to cards with 80 GB: bf16 and larger passes (configs/README.md)"

@@ -19,9 +19,9 @@ from ..data.corpus_builder import CorpusBuilder
 from ..data.sources import text_bytes
 from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
+from ..experiment.child_process import ALIBI, ChildProcess
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
-from ..runs.child_process import ALIBI, ChildProcess
 from .scale import Scale
 
 #: Preparation of each corpus.

@@ -8,6 +8,10 @@ from math import ceil
 from pathlib import Path, PurePath
 
 from ..errors import UserInputError
+from ..experiment import nodes, torchrun
+from ..experiment.eval_step import EvalStep
+from ..experiment.run import Run
+from ..experiment.runner import Experiment, unfinished_runs
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
 from ..results.file import load
@@ -15,10 +19,6 @@ from ..results.files import TRAINING_FILE
 from ..results.model import BEST_CHECKPOINT
 from ..results.result import Result
 from ..results.training_settings import method_json
-from ..runs import nodes, torchrun
-from ..runs.eval_step import EvalStep
-from ..runs.run import Run
-from ..runs.runner import Experiment, unfinished_runs
 from .cost import cost_table, evaluation_hours, run_cost, total
 from .datasets import PaperDataset
 from .item_table import item_table

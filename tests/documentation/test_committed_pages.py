@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT
 
-from alibi_fairseq.compare.report import tables_of
+from alibi_fairseq.experiment.report import tables_of
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_table

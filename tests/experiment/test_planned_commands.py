@@ -28,7 +28,7 @@ from alibi_fairseq.cli import main
 
 PLANNED = Path(__file__).with_name("planned")
 HASHES = PLANNED / "hashes.json"
-#: Commands of docs/compare.md and docs/slurm.md.
+#: Documented commands.
 COMMANDS = {
     "lengths": "compare texts/ --methods alibi,sinusoidal,rotary --train-lengths 128 "
     "--lengths 128,512,2048 --seeds 1,2 --out runs/lengths",
@@ -42,12 +42,12 @@ COMMANDS = {
     "figure5": "reproduce figure5 --gpus 128 --nodes 16",
     "smoke": "reproduce all --scale smoke --cpu 1",
 }
-#: YAML examples of a page, merged into one comparison.
-PAGES = {"experiments": (0,), "comparison-keys": (1, 2, 3)}
+#: Comparisons in YAML.
+COMPARISONS = sorted(PLANNED.glob("*.yaml"))
 #: Models and trials whose commands are kept as text.
 MAX_BLOCKS = 4
 STUDIES = sorted((ROOT / "studies").glob("*/*.yaml"))
-CASES = [*COMMANDS, *PAGES, *(path.stem for path in STUDIES)]
+CASES = [*COMMANDS, *(path.stem for path in COMPARISONS + STUDIES)]
 
 
 def dry_run(case: str) -> str:
@@ -55,14 +55,8 @@ def dry_run(case: str) -> str:
     command = main
     if case in COMMANDS:
         words = shlex.split(COMMANDS[case])
-    elif case in PAGES:
-        page = (ROOT / "docs" / f"{case}.md").read_text(encoding="utf-8")
-        blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-        values: dict = {}
-        for number in PAGES[case]:
-            values.update(yaml.safe_load(blocks[number]))
-        Path("comparison.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-        words = ["compare", "comparison.yaml", "--out", "out"]
+    elif (PLANNED / f"{case}.yaml").is_file():
+        words = ["compare", str(PLANNED / f"{case}.yaml"), "--out", "out"]
     else:
         command = studies.__main__.main
         (path,) = [path for path in STUDIES if path.stem == case]

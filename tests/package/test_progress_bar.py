@@ -3,8 +3,8 @@ import re
 import pytest
 from tqdm import tqdm
 
+from alibi_fairseq.experiment.log_reader import advance
 from alibi_fairseq.progress_bar import make_progress_bar
-from alibi_fairseq.runs.log_reader import advance
 
 
 def test_progress_log_has_plain_lines(capsys):

@@ -21,13 +21,13 @@ from fakes import Commands, perplexity
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.experiment import child_process, torchrun
+from alibi_fairseq.experiment.runner import execute_experiment
 from alibi_fairseq.files import locked
 from alibi_fairseq.paper import datasets, reproduction
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.trainings import ITEMS, UNTRAINED, trainings_for
 from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.runs import child_process, torchrun
-from alibi_fairseq.runs.runner import execute_experiment
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ class TestDryRun:
         assert {"srun", "--nodes=16", "--ntasks-per-node=1"} <= set(training[:python])
         nodes = ["--nnodes=16", "--nproc-per-node=8"]
         assert training[python:][2:7] == [
-            "alibi_fairseq.runs.nodes",
+            "alibi_fairseq.experiment.nodes",
             "-m",
             torchrun.MODULE,
             *nodes,
@@ -216,7 +216,7 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
                 assert slot.environment["OMP_NUM_THREADS"] == "1"
         return commands(words, log=log, watch=watch)
 
-    monkeypatch.setattr("alibi_fairseq.runs.slots.cores", lambda: 2)
+    monkeypatch.setattr("alibi_fairseq.experiment.slots.cores", lambda: 2)
     monkeypatch.setattr(child_process, "execute_command", run)
     code, ran = reproduce("table12", "--parallel", "2", scale="mini")
     assert code == 0

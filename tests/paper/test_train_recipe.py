@@ -18,8 +18,8 @@ from fairseq_runs import run_train, write_corpus
 from alibi_fairseq.cli import main, train_recipe
 from alibi_fairseq.cli.train_recipe import reject_nested_launchers
 from alibi_fairseq.errors import STOPPED_EARLY, UserInputError
+from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.paper.recipe import find_recipe, flags
-from alibi_fairseq.runs import torchrun
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,13 @@ from alibi_fairseq.runs import torchrun
         ("--gpus 1", "--update-freq 8|--distributed-world-size 1", "torchrun"),
         (
             "--gpus 1 --max-restarts 2",
-            "-m alibi_fairseq.runs.torchrun --nnodes=1 --nproc-per-node=1 --max-restarts=2 "
+            "-m alibi_fairseq.experiment.torchrun --nnodes=1 --nproc-per-node=1 --max-restarts=2 "
             "--standalone -m alibi_fairseq train|--update-freq 8|--distributed-world-size 1",
             "rdzv",
         ),
         (
             "--gpus 4",
-            "-m alibi_fairseq.runs.torchrun --nnodes=1 --nproc-per-node=4 --max-restarts=0 "
+            "-m alibi_fairseq.experiment.torchrun --nnodes=1 --nproc-per-node=4 --max-restarts=0 "
             "--standalone -m alibi_fairseq train|--update-freq 2",
             "rdzv",
         ),

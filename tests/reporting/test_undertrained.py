@@ -13,13 +13,13 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import _print_notes, evaluation_table
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_evaluator import unigram_entropy
+from alibi_fairseq.experiment import child_process
 from alibi_fairseq.huggingface.model_card import perplexity_section
 from alibi_fairseq.reporting.rows import rows_of
 from alibi_fairseq.reporting.undertrained import undertrained_warning
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.file import load
 from alibi_fairseq.results.files import load_results_file, save_results_file
-from alibi_fairseq.runs import child_process
 
 
 def warning_of(*records) -> str:

@@ -10,9 +10,9 @@ from results_documents import cells_of
 from test_gpu_page import write_config
 from test_page import Evaluation, assert_printed, change, read_losses
 
-from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.config_files import load_config
 from studies.__main__ import main
 from studies.config import StudyConfig
 

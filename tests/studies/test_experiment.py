@@ -13,15 +13,15 @@ import pytest
 import yaml
 from fakes import Commands
 
-from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import from_mapping, load_config
-from alibi_fairseq.compare.config_values import at_length, tokens_at
 from alibi_fairseq.data.wikitext103 import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.experiment import child_process
+from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.config_files import from_mapping, load_config
+from alibi_fairseq.experiment.run import Run
+from alibi_fairseq.experiment.runner import execute_experiment, make_work_items
+from alibi_fairseq.experiment.values import at_length, tokens_at
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
-from alibi_fairseq.runs import child_process
-from alibi_fairseq.runs.run import Run
-from alibi_fairseq.runs.runner import execute_experiment, make_work_items
 from studies.__main__ import main
 from studies.config import StudyConfig, run_name
 from studies.document_beginnings import documents_in

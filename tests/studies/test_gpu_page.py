@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import load_config
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.config_files import load_config
 from studies.__main__ import main
 from studies.config import StudyConfig
 

@@ -1,6 +1,6 @@
 """Ctrl-C, SIGTERM, SIGHUP, and SIGUSR1 save and exit with 75 under every command that trains.
 
-``train.sh`` is tested in ``tests/compare``.
+``train.sh`` is tested in ``tests/experiment``.
 """
 
 from __future__ import annotations

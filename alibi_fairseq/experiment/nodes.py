@@ -16,7 +16,7 @@ import zlib
 from ..errors import STOPPED_EARLY, UserInputError
 from .execution import Slot, execute_command, stop_requests
 
-MODULE = "alibi_fairseq.runs.nodes"
+MODULE = "alibi_fairseq.experiment.nodes"
 #: Environment variables that describe a cluster (docs/slurm.md).
 NODE_LAUNCHER = "ALIBI_NODE_LAUNCHER"
 CONTAINER = "ALIBI_CONTAINER"

@@ -1,8 +1,8 @@
 """Launcher of trainings with several processes or with restarts.
 
-``python -m alibi_fairseq.runs.torchrun`` is torchrun, except that it exits with 2 if a training
-rejects its input, and with 75 if a signal stopped the training early, even one that only the
-processes of another node received.
+``python -m alibi_fairseq.experiment.torchrun`` is torchrun, except that it exits with 2 if a
+training rejects its input, and with 75 if a signal stopped the training early, even one that only
+the processes of another node received.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import EXIT_CODE_FILE, UserInputError
 
-MODULE = "alibi_fairseq.runs.torchrun"
+MODULE = "alibi_fairseq.experiment.torchrun"
 #: Exit code of a training that rejects its input.
 BAD_INPUT = 2
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from fakes import TINY, Commands, in_this_process
 
-from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import from_mapping
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.config import TextCase
+from alibi_fairseq.experiment import child_process
+from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.config_files import from_mapping
+from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.results.files import load_evaluation
-from alibi_fairseq.runs import child_process
-from alibi_fairseq.runs.run import Run
 
 CASE = TextCase("valid", 16, 16)
 

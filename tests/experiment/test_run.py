@@ -2,7 +2,7 @@
 
 import torch
 
-from alibi_fairseq.runs.run import Run
+from alibi_fairseq.experiment.run import Run
 
 
 def test_saved_updates_of_last_checkpoint(tmp_path):

@@ -15,8 +15,8 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
 from alibi_fairseq.evaluation.split import load_dictionary
+from alibi_fairseq.experiment import child_process
 from alibi_fairseq.results.files import find_results_files, load_results_file
-from alibi_fairseq.runs import child_process
 
 COPY = PROBES["copy"]
 PASSKEY = PROBES["passkey"]

@@ -5,10 +5,10 @@ import yaml
 
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareCommand
-from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import as_mapping, from_mapping, load_config
-from alibi_fairseq.compare.config_values import PAPER_METHODS
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.config_files import as_mapping, from_mapping, load_config
+from alibi_fairseq.experiment.values import PAPER_METHODS
 from alibi_fairseq.positions import METHODS, MethodSpec, PositionMethod
 
 CORPUS = {"name": "mine", "text": "book.txt"}

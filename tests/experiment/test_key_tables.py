@@ -10,11 +10,11 @@ import pytest
 import yaml
 from commands import ROOT
 
-from alibi_fairseq.compare.comparison_config import (
+from alibi_fairseq.experiment.comparison_config import (
     ComparisonConfig,
     CorpusConfig,
 )
-from alibi_fairseq.compare.config_files import from_mapping
+from alibi_fairseq.experiment.config_files import from_mapping
 
 PAGE = ROOT / "docs" / "comparison-keys.md"
 

@@ -15,9 +15,11 @@ from figure_texts import figure_texts
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.training_options import check_training_options
+from alibi_fairseq.experiment import child_process
+from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.config_files import from_mapping
+from alibi_fairseq.experiment.runner import progress_of
+from alibi_fairseq.experiment.training_options import check_training_options
 from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_folder import DataFolder
@@ -25,8 +27,6 @@ from alibi_fairseq.results.files import (
     find_results_files,
     load_results_file,
 )
-from alibi_fairseq.runs import child_process
-from alibi_fairseq.runs.runner import progress_of
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 
@@ -108,7 +108,7 @@ def test_moved_output_folder_needs_no_text(tmp_path, monkeypatch, capsys):
 def test_console_reports_text_devices_and_progress(tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)
-    monkeypatch.setattr("alibi_fairseq.runs.slots.cores", lambda: 6)
+    monkeypatch.setattr("alibi_fairseq.experiment.slots.cores", lambda: 6)
     monkeypatch.chdir(tmp_path)
     for number in range(4):
         text = [f"the {word} little words of tale {number}\n" for word in range(300)]
@@ -319,7 +319,7 @@ def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
         return commands(words, stop_signal, log, watch, slot)
 
     monkeypatch.setattr(child_process, "execute_command", execute)
-    monkeypatch.setattr("alibi_fairseq.runs.slots.cores", lambda: 12)
+    monkeypatch.setattr("alibi_fairseq.experiment.slots.cores", lambda: 12)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "alibi,none", "--lr", "0.1,0.2"]
     words = [*map(str, words), *SMALL, "--train-lengths", "16", "--lengths", "16"]
     for lr in ("0.1", "0.2"):

@@ -14,9 +14,9 @@ from fairseq_runs import write_corpus
 from fakes import TINY
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.runs import nodes, torchrun
-from alibi_fairseq.runs.execution import Stopped
-from alibi_fairseq.runs.run import Run
+from alibi_fairseq.experiment import nodes, torchrun
+from alibi_fairseq.experiment.execution import Stopped
+from alibi_fairseq.experiment.run import Run
 
 #: Like srun: starts the command on two nodes, and passes SIGUSR1 on to both.
 LAUNCHER = """

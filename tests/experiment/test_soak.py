@@ -3,7 +3,7 @@
 These tests take from minutes to hours and are slow tests. ``SOAK_KILLS`` sets the number of kills
 per command::
 
-    SOAK_KILLS=25 pytest -m slow tests/runs/test_soak.py
+    SOAK_KILLS=25 pytest -m slow tests/experiment/test_soak.py
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ from ..results.provenance import own_command
 from ..results.result import ProbeValues, Result
 from ..results.results_file import EvaluationFile, ProbeFile
 from ..results.upgrade import upgraded
-from ..runs.run import Run
-from ..runs.tuning import tuning_table
 from .comparison_config import DEFAULT_TITLE, ComparisonConfig
 from .comparison_runs import ComparisonRun
+from .run import Run
+from .tuning import tuning_table
 
 
 @dataclass(frozen=True)

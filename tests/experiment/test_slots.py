@@ -2,8 +2,8 @@
 
 import torch
 
-from alibi_fairseq.runs.execution import Slot
-from alibi_fairseq.runs.slots import SlotPool, make_slots
+from alibi_fairseq.experiment.execution import Slot
+from alibi_fairseq.experiment.slots import SlotPool, make_slots
 
 
 def devices_of(slots):
@@ -12,7 +12,7 @@ def devices_of(slots):
 
 def test_cores_are_divided_among_runs(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr("alibi_fairseq.runs.slots.cores", lambda: 8)
+    monkeypatch.setattr("alibi_fairseq.experiment.slots.cores", lambda: 8)
     assert make_slots(9, gpus=1) == [Slot({"OMP_NUM_THREADS": "1"})] * 8
     assert make_slots(9, gpus=1, parallel=3) == [Slot({"OMP_NUM_THREADS": "2"})] * 3
     assert make_slots(2, gpus=1, threads=1) == [Slot({"OMP_NUM_THREADS": "1"})] * 2

@@ -15,11 +15,11 @@ import pytest
 from commands import ROOT
 
 from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
-from alibi_fairseq.runs import execution
-from alibi_fairseq.runs.child_process import ChildProcess, CommandFailedError
-from alibi_fairseq.runs.execution import Slot, execute_command
-from alibi_fairseq.runs.runner import run_with_exit_code
-from alibi_fairseq.runs.scheduler import WorkItem, run_all
+from alibi_fairseq.experiment import execution
+from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
+from alibi_fairseq.experiment.execution import Slot, execute_command
+from alibi_fairseq.experiment.runner import run_with_exit_code
+from alibi_fairseq.experiment.scheduler import WorkItem, run_all
 
 # Saves on a stop request. Handles signals once the file .began contains its process ID.
 SAVING = """
@@ -150,7 +150,7 @@ def ended(pid: int) -> bool:
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.runs.execution import Slot, stop_requests, execute_command
+from alibi_fairseq.experiment.execution import Slot, stop_requests, execute_command
 {call}
 """
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
-from ..runs.eval_step import EvalStep, ProbeEvalStep
 from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
-from .config_values import tokens_at
+from .eval_step import EvalStep, ProbeEvalStep
+from .values import tokens_at
 
 
 def eval_steps_of(

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from alibi_fairseq.runs import scheduler
-from alibi_fairseq.runs.child_process import CommandFailedError
-from alibi_fairseq.runs.execution import Slot
+from alibi_fairseq.experiment import scheduler
+from alibi_fairseq.experiment.child_process import CommandFailedError
+from alibi_fairseq.experiment.execution import Slot
 
 
 def test_a_failed_run_does_not_count_as_fast(capsys, monkeypatch):

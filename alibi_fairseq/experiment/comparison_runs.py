@@ -17,12 +17,12 @@ from ..reporting.rows import model_label
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256
 from ..results.files import TRAINING_FILE
-from ..runs.run import Run
-from ..runs.tuning import TunedRun, Tuning
 from .comparison_config import ComparisonConfig, ModelSpec
-from .config_values import at_length
-from .corpus_preparation import data_folder
+from .corpora import data_folder
 from .evaluations import eval_steps_of
+from .run import Run
+from .tuning import TunedRun, Tuning
+from .values import at_length
 
 #: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
 MAX_WARMUP_UPDATES = 4000

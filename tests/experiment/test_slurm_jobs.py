@@ -11,8 +11,8 @@ import torch
 from fakes import TINY, Commands
 
 from alibi_fairseq.cli import main, make_parser
-from alibi_fairseq.runs import child_process, slurm
-from alibi_fairseq.runs.execution import DEFAULT_SLOT, Slot
+from alibi_fairseq.experiment import child_process, slurm
+from alibi_fairseq.experiment.execution import DEFAULT_SLOT, Slot
 
 submitit = pytest.importorskip("submitit")
 FAKE = {

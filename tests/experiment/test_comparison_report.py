@@ -8,16 +8,16 @@ from fakes import Commands, value
 from results_documents import PROVENANCE, document, evaluation_record, validation_record
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.compare.comparison_runs import list_runs
-from alibi_fairseq.compare.config_files import from_mapping
-from alibi_fairseq.compare.experiment import ComparisonExperiment
+from alibi_fairseq.experiment import child_process
+from alibi_fairseq.experiment.comparison import ComparisonExperiment
+from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.files import (
     find_results_files,
     load_results_file,
     save_results_file,
 )
-from alibi_fairseq.runs import child_process
 
 
 @pytest.fixture

@@ -11,18 +11,18 @@ from ..evaluation.config import SweepConfig
 from ..files import atomic_write
 from ..results.data_folder import DataFolder
 from ..results.files import COMPARISON_FILE
-from ..runs.run import Run
-from ..runs.runner import Experiment
 from .comparison_config import ComparisonConfig
 from .comparison_runs import edited_models, list_runs
 from .config_files import as_mapping
-from .corpus_preparation import (
+from .corpora import (
     check_split,
     describe_corpus,
     is_prepared,
     prepare_corpora,
     text_folder,
 )
+from .run import Run
+from .runner import Experiment
 
 
 @dataclass(frozen=True)

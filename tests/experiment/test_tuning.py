@@ -14,10 +14,10 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.experiment import child_process
 from alibi_fairseq.positions import METHODS, PositionMethod
 from alibi_fairseq.results.files import load_results_file, save_results_file
 from alibi_fairseq.results.record import Validation
-from alibi_fairseq.runs import child_process
 
 RATES = ("0.002", "0.004", "0.008")
 

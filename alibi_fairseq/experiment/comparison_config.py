@@ -1,6 +1,6 @@
 """Configuration of a comparison: corpora, models to train, and evaluations.
 
-The attributes of the classes are the keys of the YAML file. :mod:`.config_values` validates their
+The attributes of the classes are the keys of the YAML file. :mod:`.values` validates their
 values, and :mod:`.config_files` reads the file.
 """
 
@@ -18,7 +18,7 @@ from ..data.probes import PROBES
 from ..errors import UserInputError
 from ..positions.spec import MethodSpec
 from ..results.manifest import Name
-from .config_values import (
+from .values import (
     Flags,
     Float,
     LearningRate,
