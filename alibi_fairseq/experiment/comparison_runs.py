@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..files import sha256_if_present
 from ..positions.plugin_sources import plugin_sha256
+from ..positions.spec import distinct_labels
 from ..reporting.rows import model_label
 from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256
@@ -234,7 +235,8 @@ def tuning_of(
         folder: output folder of the comparison.
         tuned: folder of the tuning outcomes.
     """
-    label = model_label(spec.method.label, spec.train_length)
+    labels = distinct_labels(comparison.methods)
+    label = model_label(labels[spec.method], spec.train_length)
     if len(comparison.corpora) > 1:
         label += f" ({spec.corpus})"
     trial_updates = max(1, round(comparison.tune_share * comparison.updates))

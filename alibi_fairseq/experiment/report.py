@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import atomic_write
+from ..positions.spec import distinct_labels
 from ..reporting import markdown
 from ..reporting.differences import difference_sections
 from ..reporting.figures_by_length import draw_lengths
@@ -123,7 +124,8 @@ class ComparisonReport:
 
     def _label(self, model: ComparisonRun) -> str:
         """Return the name of a model, with its corpus if there are several."""
-        label = model_label(model.spec.method.label, model.spec.train_length)
+        labels = distinct_labels(self.comparison.methods)
+        label = model_label(labels[model.spec.method], model.spec.train_length)
         return f"{label} ({model.spec.corpus})" if self._has_several_corpora else label
 
     @property

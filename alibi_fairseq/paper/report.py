@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from ..files import atomic_write
-from ..reporting import latex, loss_by_position, markdown, perplexity_by_length
+from ..reporting import latex, loss_by_position, markdown
 from ..reporting.conditions import size_text
+from ..reporting.differences import difference_tables
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
+from ..reporting.perplexity_by_length import length_tables
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Table
 from ..results.result import Result
@@ -44,7 +45,7 @@ def write_report(
             corpora of the results.
         title: title of the page, and of the tables and figures of the user's measurements.
         columns: columns of the tables of the user's measurements, as in
-            :func:`.perplexity_by_length.length_tables`.
+            :func:`.length_tables`.
         with_latex: True to write the tables of the user's measurements in LaTeX, too.
     """
     report = ReportWriter(out)
@@ -132,7 +133,7 @@ def add_perplexities(
         report: report that is written.
         report_data: results to report.
         page_title: title of the page, also of the files and figures (default: that of a section).
-        columns: columns of the tables, as in :func:`.perplexity_by_length.length_tables`.
+        columns: columns of the tables, as in :func:`.length_tables`.
         with_latex: True to write the tables in LaTeX, too.
     """
     groups = _by_corpus_and_model(report_data.results)
@@ -178,12 +179,17 @@ def _add_lengths(
 ) -> None:
     """Add tables of perplexity by length, and a figure if there are several lengths."""
     name = f"{title} lengths"
-    tables = perplexity_by_length.length_tables(results, columns=columns)
-    add_tables(report, name, "Perplexity", title, tables, with_latex)
+    differences = difference_tables(results)
+    tables = [*length_tables(results, columns=columns), *differences]
+    latex_text = ""
+    if with_latex:
+        for_paper = [*length_tables(results, columns=columns, for_paper=True), *differences]
+        latex_text = latex.document_part(for_paper, name=results[0].case.corpus)
+    add_tables(report, name, "Perplexity", title, tables, latex_text)
     if len({result.case.length for result in results}) > 1:
         paths = report.figure_paths(name)
-        draw_lengths(results, title, *paths)
-        report.add_figure(paths, "Perplexity by evaluation length")
+        caption = draw_lengths(results, title, *paths)
+        report.add_figure(paths, "Perplexity by evaluation length", caption if with_latex else "")
 
 
 def _add_positions(
@@ -194,11 +200,14 @@ def _add_positions(
     heading = "Loss by position"
     tables = loss_by_position.position_tables(results)
     if tables:
-        add_tables(report, name, heading, title, tables, with_latex)
+        latex_text = ""
+        if with_latex:
+            latex_text = latex.document_part(tables, name=results[0].case.corpus)
+        add_tables(report, name, heading, title, tables, latex_text)
     if drawable(results):
         paths = report.figure_paths(name)
-        draw_positions(results, f"{title}: loss by position", *paths)
-        report.add_figure(paths, heading)
+        caption = draw_positions(results, f"{title}: loss by position", *paths)
+        report.add_figure(paths, heading, caption if with_latex else "")
 
 
 def add_tables(
@@ -207,7 +216,7 @@ def add_tables(
     heading: str,
     title: str,
     tables: Sequence[Table],
-    with_latex: bool,
+    latex_text: str,
 ) -> None:
     """Add tables as one section, and optionally as a LaTeX file.
 
@@ -215,14 +224,10 @@ def add_tables(
         report: report that is written.
         name: file name of the tables, which may have any characters.
         heading: title of the section on the page.
-        title: beginning of the title of the tables' file, and of the captions in the LaTeX file.
+        title: beginning of the title of the tables' file.
         tables: tables of the section.
-        with_latex: True to write the LaTeX file.
+        latex_text: the tables in LaTeX; empty: none.
     """
-    latex_text = ""
-    if with_latex:
-        titled = [replace(table, caption=f"{title}: {table.caption}") for table in tables]
-        latex_text = latex.document_part(titled)
     report.add_table(
         name,
         f"{title}: {heading.lower()}",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import atomic_write
+from ..reporting import latex
 from ..reporting.markdown import literal
 
 
@@ -66,13 +67,17 @@ class ReportWriter:
         unique = self._unique("figures", name)
         return [self.out / "figures" / f"{unique}.{suffix}" for suffix in ("png", "svg", "pdf")]
 
-    def add_figure(self, paths: Sequence[Path], caption: str) -> None:
+    def add_figure(self, paths: Sequence[Path], caption: str, conditions: str = "") -> None:
         """Add a drawn figure to the page.
 
         Args:
             paths: paths of the figure, the PNG first.
             caption: caption of the figure.
+            conditions: the rest of the caption in LaTeX, for another file; empty: none.
         """
+        if conditions:
+            with atomic_write(paths[0].with_suffix(".tex")) as stream:
+                stream.write(latex.figure(paths[0].stem, f"{caption}. {conditions.rstrip('.')}."))
         text = literal(caption)
         self.page.append(f"![{text}](figures/{paths[0].name})\n\n*{text}*\n")
 

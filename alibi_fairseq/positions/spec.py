@@ -12,7 +12,9 @@ nor the plugins of their methods.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
@@ -86,8 +88,12 @@ class LayerMethod:
     @property
     def label(self) -> str:
         """Name in tables and figures, with the options that make it another method."""
+        return self.label_with({})
+
+    def label_with(self, defaults: Mapping[str, Value]) -> str:
+        """Return the name in tables and figures, which states more options with their defaults."""
         shown = [self.display_name or method_name(self.name)]
-        for option, value in self.label_options.items():
+        for option, value in {**defaults, **self.label_options}.items():
             if option == "alibi_slopes":
                 shown.append(SLOPE_NAMES.get(str(value), SLOPE_NAMES["given"]))
             else:
@@ -282,9 +288,17 @@ class MethodSpec:
 
         It names a window only where windows differ between layers.
         """
+        return self.label_with({})
+
+    def label_with(self, defaults: Mapping[str, Mapping[str, Value]]) -> str:
+        """Return the label, which states more options with their defaults.
+
+        Args:
+            defaults: values of options by method.
+        """
         names = []
         for layer in self.layers:
-            name = layer.label
+            name = layer.label_with(defaults.get(layer.name, {}))
             if layer.window and self._has_several_windows:
                 name += f" (window {layer.window})"
             names.append(name)
@@ -315,6 +329,31 @@ class MethodSpec:
     @property
     def _has_several_windows(self) -> bool:
         return len(set(self.windows)) > 1
+
+
+def distinct_labels(methods: Iterable[MethodSpec]) -> dict[MethodSpec, str]:
+    """Return the label of each method in one table.
+
+    If two rows differ in an option of a plugin's method, all of them state its value. A default is
+    only known if the plugin is imported.
+    """
+    methods = list(methods)
+    defaults: dict[str, dict[str, Value]] = defaultdict(dict)
+    for layer in (layer for method in methods for layer in method.layers):
+        if layer.name not in METHOD_NAMES:
+            for option in layer.options:
+                defaults[layer.name].setdefault(option, _default(layer.name, option))
+    return {method: method.label_with(defaults) for method in methods}
+
+
+def _default(method: str, option: str) -> Value:
+    """Return the default of an option of a plugin's method; ``default`` if it is unknown."""
+    # A plugin that is imported has imported the registry.
+    registry = sys.modules.get(f"{__package__}.registry")
+    if registry is None or method not in registry.METHODS:
+        return "default"
+    options = registry.method_options(method)
+    return options[option].default if option in options else "default"
 
 
 def method_name(name: str) -> str:

@@ -65,22 +65,35 @@ class _Losses(NamedTuple):
 def difference_sections(results: Sequence[Result]) -> list[str]:
     """Return how far models are from a reference at each length, or why this is not known.
 
-    Models are compared with the reference of the same training length, on windows that do not
-    overlap. With one seed per model, the section states which differences mean nothing.
+    With one seed per model, the section states which differences mean nothing.
 
     Args:
         results: results of an evaluation.
     """
-    sections = []
-    for name, group in group_by_text(results).items():
-        models = rows_of(result for result in group if result.case.nonoverlapping)
-        if len(models) < 2:
-            continue
-        if all(_num_seeds(model) < 2 for model in models):
+    tables = difference_tables(results)
+    if tables:
+        return [markdown.to_markdown([table]).rstrip() for table in tables]
+    for group in group_by_text(results).values():
+        models = rows_of(group)
+        if len(models) > 1 and all(_num_seeds(model) < 2 for model in models):
             return [one_seed_note()]
-        tables = _difference_tables(name, models)
-        sections += [markdown.to_markdown([table]).rstrip() for table in tables]
-    return sections
+    return []
+
+
+def difference_tables(results: Sequence[Result]) -> list[Table]:
+    """Return a table of the differences for each group of comparable results with several seeds.
+
+    Models are compared with the reference of the same training length.
+
+    Args:
+        results: results of an evaluation.
+    """
+    tables = []
+    for name, group in group_by_text(results).items():
+        models = rows_of(group)
+        if any(_num_seeds(model) > 1 for model in models):
+            tables += _difference_tables(name, models)
+    return tables
 
 
 def one_seed_note() -> str:

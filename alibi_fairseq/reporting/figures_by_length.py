@@ -76,8 +76,8 @@ def draw_panels(
     x: str = plots.EVALUATION_LENGTH,
     y: str = plots.PERPLEXITY,
     explanation: str = "",
-) -> None:
-    """Draw panels of models, given by title, with one legend.
+) -> str:
+    """Draw panels of models, given by title, with one legend; return the caption.
 
     A position method looks the same in every panel. Its training lengths have different styles if
     any panel has several training lengths.
@@ -105,7 +105,9 @@ def draw_panels(
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
     all_models = [model for models in panels.values() for model in models]
     texts = [caption(all_models), undertrained_warning(all_models), explanation]
-    plots.draw(title, drawn, *paths, caption=". ".join(text for text in texts if text))
+    full_caption = ". ".join(text for text in texts if text)
+    plots.draw(title, drawn, *paths, caption=full_caption)
+    return full_caption
 
 
 def _train_lengths_to_distinguish(
@@ -125,8 +127,10 @@ def _train_lengths_to_distinguish(
     return {method: sorted(lengths) for method, lengths in lengths_by_method.items()}
 
 
-def draw_lengths(results: list[Result], title: str, *paths: str | os.PathLike) -> None:
+def draw_lengths(results: list[Result], title: str, *paths: str | os.PathLike) -> str:
     """Draw perplexity against length, one line per model, in the panels of :func:`model_panels`.
+
+    The caption is returned.
 
     Panels with a single evaluation length show no trend and are omitted if there are other panels.
     Models with different tokenizers are compared in bits per byte.
@@ -139,10 +143,9 @@ def draw_lengths(results: list[Result], title: str, *paths: str | os.PathLike) -
     if has_several_tokenizers(results):
         panels = _informative(model_panels(group_by_raw_text(results)))
         y = "Bits per byte"
-        draw_panels(title, panels, *paths, make_line=bits_per_byte_line, y=y)
-    else:
-        panels = _informative(model_panels(group_by_text(results)))
-        draw_panels(title, panels, *paths)
+        return draw_panels(title, panels, *paths, make_line=bits_per_byte_line, y=y)
+    panels = _informative(model_panels(group_by_text(results)))
+    return draw_panels(title, panels, *paths)
 
 
 def _informative(panels: dict[str, list[Row]]) -> dict[str, list[Row]]:

@@ -35,8 +35,10 @@ def drawable(results: Iterable[Result]) -> list[Result]:
     return drawable_results
 
 
-def draw_positions(results: Iterable[Result], title: str, *paths: str | os.PathLike) -> None:
+def draw_positions(results: Iterable[Result], title: str, *paths: str | os.PathLike) -> str:
     """Draw loss against position, one line per model, and one panel per text and length of windows.
+
+    The caption is returned.
 
     Args:
         results: results on texts, at least one of them :func:`drawable`.
@@ -45,7 +47,7 @@ def draw_positions(results: Iterable[Result], title: str, *paths: str | os.PathL
     """
     drawn = drawable(results)
     panels = model_panels(group_by_windows(drawn))
-    draw_panels(
+    return draw_panels(
         title,
         panels,
         *paths,

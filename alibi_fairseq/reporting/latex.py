@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 
 from . import markdown
 from .table import Table
 
 HEADER = "% Written by `alibi-fairseq {command}`. Requires \\usepackage{{booktabs}}.\n"
+#: Largest number of words of a label.
+LABEL_WORDS = 8
 #: LaTeX of each character that LaTeX interprets or that is missing from LaTeX's default fonts.
 ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -50,18 +53,30 @@ def literal(text: str) -> str:
     return "-{}-".join(parts)
 
 
-def _row(cells: Sequence[str]) -> str:
-    """Format a row of a ``tabular`` environment."""
-    return " & ".join(literal(cell) for cell in cells) + " \\\\\n"
+def _cell(text: str) -> str:
+    """Escape the text of a cell; a hyphen before a number is a minus sign."""
+    return re.sub(r"(?<![\w}])-(?=\d)", "$-$", literal(text))
+
+
+def _row(cells: Iterable[str]) -> str:
+    """Format a row of a ``tabular`` environment whose cells are LaTeX."""
+    return " & ".join(cells) + " \\\\\n"
 
 
 def tabular(table: Table) -> str:
-    """Format a table as a ``tabular`` environment, without caption and notes."""
+    """Format a table as a ``tabular`` environment, without caption and notes.
+
+    The best cells of a column are bold.
+    """
     alignment = "l" * table.left + "r" * (len(table.headers) - table.left)
-    rows = "".join(_row(row) for row in table.cells)
+    cells = [[_cell(text) for text in row] for row in table.cells]
+    for number, column in enumerate(table.columns):
+        for best in table.best_rows(column):
+            cells[best][number] = f"\\textbf{{{cells[best][number]}}}"
+    rows = "".join(_row(row) for row in cells)
     return (
         f"\\begin{{tabular}}{{{alignment}}}\n"
-        f"\\toprule\n{_row(table.headers)}\\midrule\n{rows}\\bottomrule\n"
+        f"\\toprule\n{_row(map(literal, table.headers))}\\midrule\n{rows}\\bottomrule\n"
         "\\end{tabular}\n"
     )
 
@@ -87,14 +102,54 @@ def _with_conditions(tables: Iterable[Table]) -> list[Table]:
     return all_tables
 
 
-def document_part(tables: Iterable[Table], command: str = "report --latex") -> str:
+def label(kind: str, text: str) -> str:
+    """Return a label, such as ``tab:perplexity-on-test``, of the words of a text.
+
+    Args:
+        kind: ``tab`` or ``fig``.
+        text: any text, of which the first words count.
+    """
+    words = re.findall(r"[a-z0-9]+", text.lower())[:LABEL_WORDS]
+    return f"\\label{{{kind}:{'-'.join(words)}}}\n"
+
+
+def _unique_label(text: str, used: set[str]) -> str:
+    """Return the label of a table that no other table has, and note it as used."""
+    unique = label("tab", text)
+    number = 1
+    while unique in used:
+        number += 1
+        unique = label("tab", f"{number} {text}")
+    used.add(unique)
+    return unique
+
+
+def figure(file: str, caption: str) -> str:
+    """Format a figure as a ``figure`` environment with its caption.
+
+    Args:
+        file: name of the PDF without suffix.
+        caption: caption of one or more sentences.
+    """
+    return (
+        "% Requires \\usepackage{graphicx}.\n"
+        "\\begin{figure}\n\\centering\n"
+        f"\\includegraphics[width=\\linewidth]{{{file}.pdf}}\n"
+        f"\\caption{{{literal(caption)}}}\n{label('fig', file)}"
+        "\\end{figure}\n"
+    )
+
+
+def document_part(tables: Iterable[Table], command: str = "report --latex", name: str = "") -> str:
     """Format tables as ``table`` environments with captions, to include in a document.
 
     Args:
         tables: the tables.
         command: command that makes them, which the file names.
+        name: first words of the labels, such as the corpus.
     """
     parts = [HEADER.format(command=command)]
+    labels: set[str] = set()
     for table in _with_conditions(tables):
         sentences = [f"{table.caption}."]
         sentences += [f"{text}." for text in (table.conditions, table.warning) if text]
@@ -102,9 +157,10 @@ def document_part(tables: Iterable[Table], command: str = "report --latex") -> s
         if _has_chance(table):
             sentences.append(markdown.CHANCE_NOTE)
         caption = literal(" ".join(sentences))
+        unique = _unique_label(f"{name} {table.caption}", labels)
         parts.append(
             "\\begin{table}\n\\centering\n"
-            f"\\caption{{{caption}}}\n{tabular(table)}"
+            f"\\caption{{{caption}}}\n{unique}{tabular(table)}"
             "\\end{table}\n"
         )
     return "\n".join(parts)

@@ -125,11 +125,12 @@ def perplexity(value: float) -> str:
     return f"{value:.2f}"
 
 
-def point(shown: Point | None) -> str:
+def point(shown: Point | None, with_seeds: bool = True) -> str:
     """Format a perplexity, with the spread of averaged seeds.
 
     Args:
         shown: the point; None for one that has not been measured, which is ``missing``.
+        with_seeds: True to state the number of seeds.
     """
     if shown is None:
         return MISSING
@@ -137,7 +138,9 @@ def point(shown: Point | None) -> str:
         return shown.status
     text = perplexity(shown.perplexity)
     if shown.spread is not None:
-        text += f" ± {perplexity(shown.spread)} ({shown.seeds} seeds)"
+        text += f" ± {perplexity(shown.spread)}"
+        if with_seeds:
+            text += f" ({shown.seeds} seeds)"
     if shown.is_past_end:
         text += f" {PAST_END}"
     if shown.is_near_chance:

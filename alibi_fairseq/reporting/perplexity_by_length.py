@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..results.result import Result
 from . import markdown
@@ -27,6 +28,7 @@ def length_tables(
     results: Iterable[Result],
     extra_columns: ExtraColumns | None = None,
     columns: Sequence[str] = (),
+    for_paper: bool = False,
 ) -> list[Table[Row]]:
     """Return the perplexities by model and length, one table per group of comparable results.
 
@@ -42,14 +44,24 @@ def length_tables(
             variants, whose evaluation has overridden options.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
+        for_paper: True to state the number of seeds once if it is the same everywhere, and to add
+            the parameters and different learning rates to the default columns.
     """
     results = list(results)
     tables = []
     for name, group in group_by_text(results).items():
         rows = rows_of(group)
         caption = f"Perplexity on {name}"
-        tables.append(_length_table(caption, rows, markdown.point, extra_columns, columns))
         points = [point for row in rows for point in row.points]
+        show = markdown.point
+        if for_paper and len({point.seeds for point in points}) == 1:
+            show = partial(markdown.point, with_seeds=False)
+        shown_columns = columns
+        if for_paper and not columns:
+            shown_columns = [*_lengths(group), "parameters"]
+            if len({_learning_rate(row) for row in rows}) > 1:  # otherwise, the caption states it
+                shown_columns.append("learning rate")
+        tables.append(_length_table(caption, rows, show, extra_columns, shown_columns))
         has_bits_per_byte = any(point.bits_per_byte is not None for point in points)
         if has_bits_per_byte and not group[0].case.is_raw_text:
             tables.append(_bits_per_byte_table(name, rows, columns))
@@ -75,8 +87,12 @@ def _bits_per_byte_table(name: str, rows: Sequence[Row], columns: Sequence[str])
 
 def available_columns(results: Iterable[Result]) -> list[str]:
     """Return the names that :func:`length_tables` accepts as columns."""
-    lengths = sorted({result.case.length for result in results})
-    return [*map(str, lengths), *MODEL_COLUMNS]
+    return [*_lengths(results), *MODEL_COLUMNS]
+
+
+def _lengths(results: Iterable[Result]) -> list[str]:
+    """Return the evaluation lengths of results in increasing order."""
+    return [str(length) for length in sorted({result.case.length for result in results})]
 
 
 def _length_table(
@@ -101,16 +117,23 @@ def _length_table(
         names = [name for name in chosen if name in names or name in MODEL_COLUMNS]
     columns = [Column[Row](markdown.CORNER, lambda row: row.label)]
     for name in names:
-        cell = MODEL_COLUMNS.get(name) or _length_cell(int(name), show)
-        columns.append(Column(name, cell))
+        if name in MODEL_COLUMNS:
+            columns.append(Column(name, MODEL_COLUMNS[name]))
+        else:
+            length = int(name)
+            loss = _loss_at(length, of_bytes=show is _bits_per_byte)
+            columns.append(Column(name, _length_cell(length, show), loss))
     for header, texts in (extra_columns or {}).items():
         columns.append(Column(header, _extra_cell(texts)))
+    different = conditions_table(rows)
+    if different is not None:
+        different = different.without({"lr" if name == "learning rate" else name for name in names})
     return Table(
         columns,
         rows,
         caption=caption,
         conditions=conditions(rows),
-        different=conditions_table(rows),
+        different=different,
         warning=undertrained_warning(rows),
     )
 
@@ -137,6 +160,18 @@ def _length_cell(length: int, show: Callable[[Point | None], str]) -> Callable[[
     return cell
 
 
+def _loss_at(length: int, of_bytes: bool) -> Callable[[Row], float | None]:
+    """Return the function that returns the perplexity or the bits per byte of a row at a length."""
+
+    def value(row: Row) -> float | None:
+        for point in row.points:
+            if point.case.length == length:
+                return point.bits_per_byte if of_bytes else point.perplexity
+        return None
+
+    return value
+
+
 def _extra_cell(texts: Mapping[AnyCorpusKey, str]) -> Callable[[Row], str]:
     """Return the function that looks up the text of a model as trained."""
 
@@ -153,7 +188,7 @@ def _parameters(row: Row) -> str:
     count = row.results[0].series.facts.parameters
     if count is None:
         return markdown.NOTHING
-    return f"{count / 1e6:.1f}M"
+    return f"{count:,}"
 
 
 def _updates(row: Row) -> str:
@@ -162,6 +197,13 @@ def _updates(row: Row) -> str:
     if at is None:
         return markdown.NOTHING
     return at if isinstance(at, str) else f"{at:,}"
+
+
+def _learning_rate(row: Row) -> str:
+    """Format the peak learning rate of a model."""
+    if row.model is None or "optimization.lr" not in row.model.series.settings:
+        return markdown.NOTHING
+    return str(row.model.series.settings["optimization.lr"])
 
 
 def _seeds(row: Row) -> str:
@@ -173,6 +215,7 @@ def _seeds(row: Row) -> str:
 #: Columns that describe the model, by header.
 MODEL_COLUMNS: dict[str, Callable[[Row], str]] = {
     "parameters": _parameters,
+    "learning rate": _learning_rate,
     "updates": _updates,
     "seeds": _seeds,
 }

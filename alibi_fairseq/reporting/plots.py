@@ -118,14 +118,20 @@ class Panel:
 def draw(title: str, panels: Sequence[Panel], *paths: str | os.PathLike, caption: str = "") -> None:
     """Write a figure of panels to paths; see :func:`compose` and :func:`save`.
 
+    A PDF has neither title nor caption, because a paper sets them itself.
+
     Args:
         title: title of the figure.
         panels: panels of the figure.
         paths: files to write.
         caption: text below the panels (default: none).
     """
-    figure = compose(title, panels, caption)
-    save(figure, *paths)
+    for_papers = [path for path in paths if Path(path).suffix == ".pdf"]
+    others = [path for path in paths if path not in for_papers]
+    if others:
+        save(compose(title, panels, caption), *others)
+    if for_papers:
+        save(compose("", panels), *for_papers)
 
 
 def save(figure: Figure, *paths: str | os.PathLike) -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..positions.spec import KNOWN_LABELS, MethodNameKey
+from ..positions.spec import KNOWN_LABELS, MethodNameKey, distinct_labels
 from ..results.case import Case
 from ..results.record import is_chance
 from ..results.result import Result, SeedsKey, TextValues, seeds
@@ -179,12 +179,14 @@ class _Group:
     Attributes:
         run: number of the run among those of the same seed.
         alone: True if the results are never averaged, because a seed or text is unknown.
+        label: label of the method among those of the table.
     """
 
     model: Model
     run: int
     alone: bool
     points: list[Point] = field(default_factory=list)
+    label: str = ""
 
     @property
     def method_key(self) -> MethodNameKey:
@@ -195,7 +197,7 @@ class _Group:
     def name(self) -> str:
         """Label that the user chose, or method and training length."""
         series = self.model.series
-        return series.label or model_label(series.method.label, series.train_length)
+        return series.label or model_label(self.label, series.train_length)
 
     @property
     def variant(self) -> str:
@@ -224,6 +226,9 @@ def rows_of(results: Iterable[Result]) -> list[Row]:
         model = Model(first.series, first.reading)
         group = groups.setdefault(_row_key(key), _Group(model, key.run, bool(key.alone)))
         group.points.append(Point(key.case, members))
+    labels = distinct_labels(group.model.series.method for group in groups.values())
+    for group in groups.values():
+        group.label = labels[group.model.series.method]
     ranks = _method_ranks(group.method_key for group in groups.values())
     named: dict[tuple, list[_Group]] = defaultdict(list)
     for group in groups.values():

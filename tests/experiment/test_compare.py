@@ -351,7 +351,7 @@ def test_plugin_method_adds_table_row(data_bin, tmp_path, monkeypatch):
     row, other = rows[1:3]
     # No model learns to copy in two updates, so the table has no column for copying.
     assert header[1:] == ["32", "128"]
-    assert row[0] == "Root distance, L=32"
+    assert row[0] == "Root distance, exponent 0.5, L=32"  # another row has another exponent
     assert other[0] == "Root distance, exponent 0.75, L=32"
     assert other[1] != row[1]
     assert all(float(cell.split()[0]) > 0 for cell in row[1:])

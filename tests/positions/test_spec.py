@@ -12,7 +12,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import json_text
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
-from alibi_fairseq.positions.spec import METHOD_NAMES, LayerMethod
+from alibi_fairseq.positions.spec import METHOD_NAMES, LayerMethod, distinct_labels
 from alibi_fairseq.results.model import Model
 
 #: Notation, name in tables, and JSON.
@@ -147,3 +147,13 @@ def test_option_of_another_method_is_rejected():
 
 def test_every_method_has_a_name_in_tables():
     assert list(METHOD_NAMES) == list(METHODS)
+
+
+def test_methods_of_a_plugin_state_an_option_that_differs():
+    plain = MethodSpec.plain("of_a_plugin")
+    half = MethodSpec((LayerMethod("of_a_plugin", {"exponent": 0.5}),))
+    alone = distinct_labels([plain, MethodSpec.plain("alibi")])
+    assert list(alone.values()) == ["of_a_plugin", "ALiBi"]
+    labels = distinct_labels([plain, half])
+    # The plugin is not imported, so the default is unknown.
+    assert labels == {plain: "of_a_plugin, exponent default", half: "of_a_plugin, exponent 0.5"}

@@ -224,3 +224,15 @@ def test_figure_has_title_and_caption(tmp_path):
     for part in ("demo", "alibi_lm_tiny", "5,000 updates", "a single seed", "near chance: ALiBi"):
         assert part in lines
     assert texts.count("training length") == 1
+
+
+def test_pdf_for_a_paper_has_neither_title_nor_caption(tmp_path, monkeypatch):
+    figures = {}
+    monkeypatch.setattr(plots, "save", lambda figure, *paths: figures.update({paths: figure}))
+    panel = plots.Panel("panel", [plots.PlotLine("a", [64], [20.0], method_style("ALiBi"))])
+    png, pdf = tmp_path / "figure.png", tmp_path / "figure.pdf"
+    plots.draw("A title", [panel], png, pdf, caption="A caption")
+    texts = {
+        paths: (figure.get_suptitle(), figure.get_supxlabel()) for paths, figure in figures.items()
+    }
+    assert texts == {(png,): ("A title", "A caption"), (pdf,): ("", "")}

@@ -13,6 +13,7 @@ from results_documents import cells_of, document, evaluation_record, figures_as_
 
 from alibi_fairseq import cli
 from alibi_fairseq.reporting import latex
+from alibi_fairseq.reporting.differences import difference_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_tables
 from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.results.files import save_results_file
@@ -82,28 +83,33 @@ def test_report_writes_latex_tables(report, tmp_path):
     assert not list(tmp_path.glob("out/tables/*.tex"))
     assert report("--latex") == 0
     text = (tmp_path / "out/tables/demo-lengths.tex").read_text()
-    assert r"\begin{tabular}{lrrr}" in text
+    assert r"\begin{tabular}{lrrrr}" in text
     assert (
-        r"\caption{demo: Perplexity on valid, non-overlapping. "
+        r"\caption{Perplexity on valid, non-overlapping. "
         r"All models: demo; 1,000 updates; fp32; a single seed.}"
+        "\n"
+        r"\label{tab:demo-perplexity-on-valid-non-overlapping}"
     ) in text
-    assert re.search(r"50\\%\\_off, L=64 & 60\.00 & 59\.00 & 58\.50 \\\\\n", text)
+    figure = (tmp_path / "out/figures/demo-lengths.tex").read_text()
+    assert r"\includegraphics[width=\linewidth]{demo-lengths.pdf}" in figure
+    assert r"\caption{Perplexity by evaluation length. demo; 1,000 updates; fp32;" in figure
+    assert re.search(r"50\\%\\_off, L=64 & 60\.00 & 59\.00 & 58\.50 & 700,000 \\\\\n", text)
 
 
 def test_report_shows_columns_in_order(report, tmp_path):
     assert report("--columns", "512,parameters,updates,seeds,64", "--latex") == 0
     (header, row) = cells_of((tmp_path / "out/tables/demo-lengths.md").read_text())
     assert header[1:] == ["512", "parameters", "updates", "seeds", "64"]
-    assert row[1:] == ["58.50", "0.7M", "1,000", "1", "60.00"]
+    assert row[1:] == ["58.50", "700,000", "1,000", "1", "60.00"]
     text = (tmp_path / "out/tables/demo-lengths.tex").read_text()
-    assert "& 58.50 & 0.7M & 1,000 & 1 & 60.00" in text
+    assert "& 58.50 & 700,000 & 1,000 & 1 & 60.00" in text
 
 
 def test_unknown_column_is_rejected(report, tmp_path, capsys):
     assert report("--columns", "64,parameter") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "no column 'parameter'. Did you mean 'parameters'?" in line
-    assert "Choose from 64, 256, 512, parameters, updates, seeds." in line
+    assert "Choose from 64, 256, 512, parameters, learning rate, updates, seeds." in line
     assert not (tmp_path / "out").exists()
 
 
@@ -138,3 +144,60 @@ def test_conditions_have_a_table_of_their_own():
     assert r"\caption{Models differ in these conditions.}" in conditions
     assert r"ALiBi, L=64 & 0.001 \\" in conditions
     assert "Perplexity on valid" in table
+
+
+def seeds_of(method, perplexities, **facts):
+    """Return records of seeds at two lengths."""
+    records = []
+    for seed, perplexity in enumerate(perplexities):
+        for length, factor in ((64, 1), (128, 1.5)):
+            values = {"seed": seed, "checkpoint": f"{method}-{seed}.pt", "length": length}
+            records.append(evaluation_record(perplexity * factor, method=method, **values, **facts))
+    return records
+
+
+def tables_for_paper():
+    """Return the tables of two methods of three seeds for a paper, as LaTeX."""
+    alibi = seeds_of("alibi", (10.0, 10.2, 10.4), parameters=1_107_072, options={"lr": "0.01"})
+    t5 = seeds_of("t5", (9.0, 9.4, 9.2), parameters=1_107_328, options={"lr": "0.02"})
+    results = results_of(*alibi, *t5)
+    tables = [*length_tables(results, for_paper=True), *difference_tables(results)]
+    return latex.document_part(tables, name="demo")
+
+
+def test_table_for_a_paper():
+    text = tables_for_paper()
+    assert "64 & 128 & parameters & learning rate" in text
+    assert r"ALiBi, L=64 & 10.20 $\pm$ 0.20 & 15.30 $\pm$ 0.30 & 1,107,072 & 0.01 \\" in text
+    t5 = r"\textbf{9.20 $\pm$ 0.20} & \textbf{13.80 $\pm$ 0.30} & 1,107,328 & 0.02 \\"
+    assert f"T5 bias, L=64 & {t5}" in text
+    assert text.count("3 seeds") == 1  # in the caption
+    assert "Models differ" not in text  # in more than the learning rate
+    assert re.search(r"T5 bias, L=64 vs\. ALiBi, L=64 & \$-\$9\.8\\% \(\$-\$\d", text)
+
+
+def test_latex_of_tables_is_well_formed():
+    """Check what LaTeX would reject: environments, cells per row, labels, and braces."""
+    text = tables_for_paper()
+    environments = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if kind == "begin":
+            environments.append(name)
+        else:
+            assert environments.pop() == name
+    assert environments == []
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert len(labels) == len(set(labels)) == text.count(r"\begin{table}") == 2
+    tabulars = re.findall(r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", text, re.DOTALL)
+    for alignment, body in tabulars:
+        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert {len(row.split(" & ")) for row in rows} == {len(alignment)}
+    unescaped = re.sub(r"\\.", "", text)
+    assert unescaped.count("{") == unescaped.count("}")
+    assert unescaped.count("$") % 2 == 0
+
+
+def test_equal_tables_have_different_labels():
+    table = table_of(["a"], [["b"]], caption="Perplexity")
+    text = latex.document_part([table, table])
+    assert re.findall(r"\\label\{(.*?)\}", text) == ["tab:perplexity", "tab:2-perplexity"]
