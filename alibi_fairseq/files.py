@@ -44,7 +44,7 @@ def open_input(path: str | os.PathLike, mode: str = "rb", **keywords: Any) -> An
     kind = os.stat(path).st_mode
     if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
         raise UserInputError(
-            f"{path} is a device or a pipe; write its content to a file and name that."
+            f"{path} is a device or a pipe. Write its content to a file, and pass that file."
         )
     return open(path, mode, **keywords)
 
@@ -79,7 +79,7 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
     """
     target = Path(path).resolve()
     if target.exists() and not target.is_file():  # a device would be replaced by a file
-        raise UserInputError(f"{path} is not a file; name one to write.")
+        raise UserInputError(f"{path} exists and is not a regular file. Choose another path.")
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -109,7 +109,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     """
     target = Path(path).resolve()
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
-        raise UserInputError(f"{path} is not an empty folder; name another one with --out.")
+        raise UserInputError(f"{path} is not an empty folder. Choose another --out.")
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -200,8 +200,8 @@ def _try_to_lock(path: Path, flag: str, work: str) -> IO | None:
         with stream:
             stream.seek(0)
             raise UserInputError(
-                f"{flag}: another {work} ({stream.read().strip()}) holds {path}; wait until it "
-                "has finished, or choose another place."
+                f"{path} is in use by another {work} ({stream.read().strip()}). Wait for it to "
+                f"finish, or choose another {flag}."
             ) from error
     except OSError:  # a file system without locks
         logger.warning(f"{path.parent} cannot be locked: start no second {work} there")
@@ -259,7 +259,7 @@ def check_disk(folder: str | os.PathLike, needed: float, what: str) -> None:
     if free < needed:
         raise UserInputError(
             f"{what} needs about {needed / 1e9:.1f} GB in {folder}, but only {free / 1e9:.1f} GB "
-            f"are free there; free some space or choose another --out."
+            f"are free there. Free some space, or choose another --out."
         )
 
 

@@ -178,8 +178,8 @@ class Eval(CliCommand):
         for flag, given in is_given.items():
             if given:
                 raise UserInputError(
-                    f"{flag} requires a text, but '{folder_of(self.data[0])}' is the data of a "
-                    "probe. Omit it."
+                    f"{flag} has no effect on '{folder_of(self.data[0])}', which is the data of a "
+                    f"probe. Remove {flag}."
                 )
 
     def _evaluate_checkpoints(self) -> list[AnyMeasurement]:
@@ -200,10 +200,9 @@ class Eval(CliCommand):
         data = folder_of(self.data[0])
         if len(self.data) > 1 or data.is_file():
             raise UserInputError(
-                "A fairseq checkpoint is evaluated on one data folder, "
-                f"not on {' '.join(self.data)}. "
-                "Pass the folder that `alibi-fairseq prepare text` makes of the text. "
-                "A Hugging Face model is a folder with config.json: pass that as --path."
+                f"{' '.join(self.data)} is not one data folder, which fairseq checkpoints are "
+                "evaluated on. Pass the folder that `alibi-fairseq prepare text` makes of a text. "
+                "To evaluate a Hugging Face model, pass its folder with config.json as --path."
             )
         if ":" in self.data[0] and "train" in self.config.subsets:
             raise UserInputError(
@@ -212,8 +211,8 @@ class Eval(CliCommand):
             )
         if self.bos_per_window or self.trust_remote_code:
             raise UserInputError(
-                "--bos-per-window and --trust-remote-code are options for Hugging Face models. "
-                "Omit them."
+                "--bos-per-window and --trust-remote-code have no effect on fairseq checkpoints. "
+                "Remove them."
             )
         from ..evaluation.sweep import run_sweep  # imports fairseq
 

@@ -103,7 +103,7 @@ def reject_bad_options(train: list[str], recipe: Recipe) -> None:
     args = options.parse_args_and_arch(parser, train)
     if recipe.starts_from and not args.finetune_from_model:
         raise UserInputError(
-            f"{recipe.path} continues the training of {recipe.starts_from}. "
+            f"{recipe.path} continues a run of {recipe.starts_from}. "
             "Pass --finetune-from-model CHECKPOINT."
         )
     if not args.save_dir:
@@ -115,9 +115,9 @@ def reject_nested_launchers(environment: Mapping[str, str], nodes: int) -> None:
     tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
     if "TORCHELASTIC_RUN_ID" in environment or "RANK" in environment or tasks != nodes:
         raise UserInputError(
-            "`alibi-fairseq train --recipe` starts the processes of a node itself, and here "
-            "several launchers would each start a whole run. Run it without torchrun; with srun, "
-            "pass --ntasks-per-node=1, and --nodes with the number of nodes."
+            "`alibi-fairseq train --recipe` was itself started several times, so each copy would "
+            "start a full run. Don't wrap it in torchrun. Under srun, use --ntasks-per-node=1 and "
+            "pass --nodes."
         )
 
 

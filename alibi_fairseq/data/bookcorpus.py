@@ -101,7 +101,7 @@ class BookCorpus(CorpusBuilder):
     seed: int = option("random seed of the split", 1)
     allow_other_text: bool = option(
         "accept files with one sentence per line that are not the Toronto BookCorpus; the manifest "
-        "then has another name",
+        "then has a different name",
         False,
     )
 
@@ -179,8 +179,8 @@ class BookCorpus(CorpusBuilder):
         if not self.allow_other_text:
             raise UserInputError(
                 f"The text has {lines:,} lines and {tokens:,} tokens, expected {LINES:,} and "
-                f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line; "
-                "--allow-other-text prepares it under another name."
+                f"{TOKENS:,}: this is not the Toronto BookCorpus with one sentence per line. Pass "
+                "--allow-other-text to prepare it under a different name."
             )
         return False
 

@@ -41,7 +41,9 @@ DICTIONARY = 267_744
 #: Lines may end with CR LF.
 ARTICLE_START = re.compile(rb"(?=^ ?= (?!= ).* = ?\r?$)", re.MULTILINE)
 #: End of error messages about other text.
-_NOT_WIKITEXT = "this is not WikiText-103; --allow-other-text prepares it under another name."
+_NOT_WIKITEXT = (
+    "this is not WikiText-103. Pass --allow-other-text to prepare it under a different name."
+)
 #: End of error messages about WikiText-103 in another format.
 _CONVERT = "data-prep/wikitext-103/README.md shows how to write it to the three files."
 
@@ -62,7 +64,7 @@ class WikiText103(CorpusBuilder):
         "folder with wiki.{train,valid,test}.tokens", None, metavar="FOLDER"
     )
     allow_other_text: bool = option(
-        "accept another text in the same layout; the manifest then has another name",
+        "accept another text in the same layout; the manifest then has a different name",
         False,
     )
 
@@ -89,8 +91,8 @@ class WikiText103(CorpusBuilder):
             raise UserInputError(
                 f"--archive {self.archive}: SHA-256 is {self._sha256}, expected {ZIP_SHA256}. Of "
                 "WikiText-103 in another archive, extract the three files and pass --from-folder. "
-                f"If it is in .parquet, {_CONVERT} --allow-other-text prepares another text under "
-                "another name."
+                f"If it is in .parquet, {_CONVERT} --allow-other-text prepares other text under a "
+                "different name."
             )
         settings: dict = {"source": "official" if self._is_official else self._sha256}
         if self.from_folder is not None:
@@ -240,7 +242,7 @@ def _check_lines(counts: dict[str, dict]) -> None:
         if has_all_words and lines != LINES[split]:
             raise UserInputError(
                 f"wiki.{split}.tokens has the words of WikiText-103 in {lines:,} lines, expected "
-                f"{LINES[split]:,}. Write each row of an export as one line, empty rows too: "
+                f"{LINES[split]:,}. Write each row of an export as one line, also the empty ones: "
                 f"{_CONVERT}"
             )
 
@@ -252,7 +254,7 @@ def _split_files(folder: Path) -> dict[str, Path]:
         if not path.is_file():
             raise UserInputError(
                 f"{path} is missing. If you have WikiText-103 in .parquet, {_CONVERT} The -raw "
-                "edition, *.raw, is another corpus."
+                "edition, *.raw, is a different corpus."
             )
     return paths
 

@@ -338,8 +338,8 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
         is_option = name in model or name in ours
         if not is_option or name in ("_name", "arch"):
             raise UserInputError(
-                f"--model-overrides names '{name}', which is not an option of the checkpoint's "
-                "model. Correct or remove it."
+                f"--model-overrides: the checkpoint's model has no option '{name}'. Correct the "
+                "name, or remove the override."
             )
         with open_dict(cfg):
             model[name] = value

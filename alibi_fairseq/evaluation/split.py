@@ -153,7 +153,7 @@ def find_document_starts(folder: DataFolder, split: Split, boundary: str) -> lis
         if len(listed) < 2 or listed[0] != 0 or any(map(operator.ge, listed, ends)):
             raise UserInputError(
                 f"'{split.name}' in '{folder.path / DOCUMENTS_FILE}' must list where at least two "
-                f"documents begin: increasing integers from 0, below {len(split.tokens)}. Correct "
+                f"documents start: increasing integers from 0, below {len(split.tokens)}. Correct "
                 "or remove the file."
             )
         return listed
@@ -167,8 +167,8 @@ def find_document_starts(folder: DataFolder, split: Split, boundary: str) -> lis
 def one_document(boundary: str, text: str) -> UserInputError:
     """Return the error for a text in which ``--per-document`` finds one document."""
     return UserInputError(
-        f"--per-document {boundary} finds one document in {text}. Omit it, or choose another way "
-        "to separate documents."
+        f"--per-document {boundary} finds only one document in {text}. Remove --per-document, or "
+        "choose another way to separate documents."
     )
 
 

@@ -90,8 +90,8 @@ def select_spans(
         spans.append(Span(begin, first, stop))
     if all(span.first >= span.stop for span in spans):
         raise UserInputError(
-            f"--score-from {score_from} and --score-to {score_to} leave no token to score. Change "
-            "them."
+            f"--score-from {score_from} and --score-to {score_to} leave no token to score. Lower "
+            "--score-from or raise --score-to."
         )
     return spans
 
@@ -104,8 +104,8 @@ def check_window(length: int, stride: int) -> None:
     """
     if not 1 <= stride <= length:
         raise UserInputError(
-            f"--strides, the number of tokens that a window scores, must be 1 to the length of "
-            f"--lengths, not {stride} of {length}."
+            f"--strides {stride} does not fit --lengths {length}. A window scores 1 token or more, "
+            "and at most as many as it holds."
         )
 
 

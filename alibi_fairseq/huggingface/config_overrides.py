@@ -69,7 +69,8 @@ def _replace_values(
     for name, value in overrides.items():
         if name not in known or name.startswith("_"):
             raise UserInputError(
-                f"--model-overrides names '{name}', which is not in {file}. Correct or remove it."
+                f"--model-overrides: {file} has no '{name}'. Correct the name, or remove the "
+                "override."
             )
         key = keys[name]
         old = content.get(key, completed.get(key))
@@ -102,7 +103,7 @@ def _check_derived_value(
     if _derived_value(config_class, changed, key) not in (derived, None):
         raise UserInputError(
             f"--model-overrides changes values on which '{key}' depends, but {file} lists "
-            f"'{key}'. Override it, too: null computes it from the other values."
+            f"'{key}'. Override '{key}' as well: null computes it from the other values."
         )
 
 

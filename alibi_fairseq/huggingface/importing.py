@@ -132,7 +132,7 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
     if model_type not in BY_TYPE:
         names = ", ".join(architecture.name for architecture in BY_TYPE.values())
         raise UserInputError(
-            f"{folder} contains a model of type {model_type}. Pass a model of type {names}."
+            f"{folder} has a model of type {model_type}. Only {names} can be imported."
         )
     default = AutoConfig.for_model(model_type)
     # Any other key may request code: attention kernels, quantization, or an adapter.

@@ -118,7 +118,7 @@ class OutputLayer:
         if not _close(self._model(changed).logits[0, :-1], expected[:-1]):
             raise UserInputError(
                 f"{type(self._model).__name__} is not a causal model: its score of a token depends "
-                "on later tokens. Pass a causal language model."
+                "on later tokens. Only causal language models can be evaluated."
             )
         hidden_states = self.hidden_states(tokens, num_tokens)[0]
         self._is_applied_alone = torch.equal(self._layer(hidden_states), expected)
@@ -136,8 +136,8 @@ def _find_output_layer(model: PreTrainedModel) -> nn.Module:
 
 def _no_output_layer(model: PreTrainedModel) -> UserInputError:
     return UserInputError(
-        f"{type(model).__name__} does not compute its scores with one output layer, which the "
-        "evaluation requires. Pass another model."
+        f"{type(model).__name__} cannot be evaluated, because it does not compute its scores with "
+        "one output layer."
     )
 
 

@@ -60,7 +60,7 @@ def check_hub_options(options: Iterable[str], cfg) -> None:
             continue
         raise UserInputError(
             f"from_pretrained was passed '{option}', which is an option of neither the checkpoint "
-            "nor its text encoder (bpe='sentencepiece' selects one). Correct or remove it."
+            "nor its text encoder (bpe='sentencepiece' selects one). Correct or remove the option."
             f"{did_you_mean(option, known)}"
         )
 

@@ -152,7 +152,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         sequential = getattr(task, "is_sequential", False)
         if model.decoder.embed_positions.memory_length and not sequential:
             raise UserInputError(
-                "A model with --mem-len needs contiguous segments; add "
+                "A model with --mem-len needs contiguous segments. Add "
                 "--task segment_language_modeling (fairseq-eval-lm also takes the task from its "
                 "command line, not from the checkpoint)."
             )

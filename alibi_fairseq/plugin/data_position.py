@@ -61,10 +61,9 @@ def _check_same_batches(saved: dict, current: dict, path: str) -> None:
         flag = "--" + option.replace("_", "-")
         processes = saved.get("distributed_world_size", 1)
         raise UserInputError(
-            f"{path} was saved in the middle of an epoch with {flag} {before} on {processes} GPUs "
-            f"or processes, and {flag} {now} makes other batches. Use the former on as many until "
-            "the epoch ends, or pass --reset-dataloader once, which begins again with the data of "
-            "the first epoch."
+            f"{path} was saved mid-epoch with {flag} {before} on {processes} GPUs or processes. "
+            f"{flag} {now} would change the batches. Resume with the old value until the epoch "
+            "ends, or pass --reset-dataloader once to start over with the first epoch's data."
         )
 
 

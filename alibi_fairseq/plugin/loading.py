@@ -143,7 +143,7 @@ def check_finite(state: dict, path: str | os.PathLike) -> None:
             continue  # fairseq's placeholders, whose memory is never initialized
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise UserInputError(
-                f"{name} in {path} has numbers that are not finite: the training diverged, or the "
+                f"{name} in {path} has values that are not finite: training diverged, or the "
                 "file is damaged. Use an earlier checkpoint."
             )
 
@@ -157,7 +157,7 @@ def check_ties(weights: dict, model: torch.nn.Module, path: str | os.PathLike) -
         first = first_name.setdefault(id(parameter), name)
         if not torch.equal(weights[first], weights[name]):
             raise UserInputError(
-                f"{path} has different numbers in {first} and {name}, which the options tie. Use "
+                f"{path} has different values in {first} and {name}, which the options tie. Use "
                 "the options it was trained with."
             )
 

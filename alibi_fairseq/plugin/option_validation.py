@@ -88,7 +88,7 @@ def _check_plugin_options(model, path) -> None:
         if option not in known:
             raise UserInputError(
                 f"{path} was trained with {option} = {value}, an option that the plugin no longer "
-                "has, so the model would be another one. Restore the option, or use the earlier "
+                "has, so the model would be a different one. Restore it, or use the earlier "
                 "version of the plugin."
             )
 

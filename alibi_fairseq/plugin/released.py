@@ -96,7 +96,7 @@ def translate_options(options: dict) -> DictConfig:
     length = options.get("tokens_per_sample")
     if not architecture.startswith("transformer_lm"):
         raise UserInputError(
-            f"The checkpoint's architecture is {architecture}, not transformer_lm_wiki103; only "
+            f"The checkpoint's architecture is {architecture}, not transformer_lm_wiki103. Only "
             "the authors' ALiBi language models can be imported."
         )
     names = {

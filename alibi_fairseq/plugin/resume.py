@@ -60,7 +60,7 @@ def compared_options() -> list[str]:
 
 
 _ADVICE = (
-    "use the options and data it was trained with, or start a new training from its weights with "
+    "Use the options and data it was trained with, or start a new run from its weights with "
     "--finetune-from-model and another --save-dir."
 )
 
@@ -115,10 +115,10 @@ def check_same_model(state: dict, path: str) -> None:
     checkpoint_digest = (state.get("task_state") or {}).get(STATE_KEY)
     data_digest = dictionary_digest(trainer.task.source_dictionary)
     if checkpoint_digest and checkpoint_digest != data_digest:
-        advice = _ADVICE if _loading.resumes else "use the dict.txt it was trained with."
+        advice = _ADVICE if _loading.resumes else "Use the dict.txt it was trained with."
         raise UserInputError(
-            f"{path} was trained with another dictionary (SHA-256 {checkpoint_digest[:12]}…) than "
-            f"the data's ({data_digest[:12]}…), so its token IDs mean other words; {advice}"
+            f"{path} was trained with a different dictionary (SHA-256 {checkpoint_digest[:12]}…) "
+            f"than the data's ({data_digest[:12]}…), so its token IDs mean other words. {advice}"
         )
 
 
@@ -150,16 +150,16 @@ def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
         difference = (
             f"{path} was trained with {flag} {before} and this command has {flag} {current[option]}"
         )
-        reason = "which gives the weights another meaning"
+        reason = "which changes what the weights mean"
         if resumes:
-            raise UserInputError(f"{difference}, {reason}; {_ADVICE}")
+            raise UserInputError(f"{difference}, {reason}. {_ADVICE}")
         if option in _KEPT_OPTIONS:
             raise UserInputError(f"{difference}, {reason}. Use the options it was trained with.")
         values = (str(before), str(current[option]))
         if all(value.startswith(_RANDOM_SLOPES) for value in values):
             seed = values[0].removeprefix(_RANDOM_SLOPES)
             raise UserInputError(
-                f"{difference}, which draws other slopes. Pass --seed{seed}, or the slopes "
+                f"{difference}, which draws different slopes. Pass --seed{seed}, or the slopes "
                 "themselves as numbers."
             )
         logger.warning(difference)
@@ -183,7 +183,7 @@ def _check_same_training(saved_cfg, cfg, path: str) -> None:
             flag = "--" + option.replace("_", "-")
             raise UserInputError(
                 f"{path} was trained with {flag} {before} and this command has {flag} {now}, so "
-                f"--save-dir holds another training; {_ADVICE}"
+                f"--save-dir has a different run. {_ADVICE}"
             )
 
 

@@ -33,7 +33,7 @@ def temporary_replacement(target: str | os.PathLike) -> Iterator[str]:
         if reason is None:
             raise
         raise UserInputError(
-            f"{target} could not be written ({reason}); make room. Earlier checkpoints are valid, "
+            f"{target} could not be written ({reason}). Make room. Earlier checkpoints are valid, "
             "and the same command resumes from the last one."
         ) from error
 
@@ -58,7 +58,7 @@ def repair_last_checkpoint(save_dir: str, suffix: str = "") -> None:
     valid = newest_valid_checkpoint(last, suffix)
     if valid is None:
         raise UserInputError(
-            f"{reason}; no other checkpoint in {save_dir} is valid. Remove it to start anew."
+            f"{reason}, and no other checkpoint in {save_dir} is valid. Remove it to start over."
         )
     logger.warning(f"{reason}; resuming from {valid} instead")
     shutil.copy2(last, f"{last}.damaged")

@@ -106,7 +106,7 @@ def check_used(options: Iterable[str], methods: Collection[str]) -> None:
             flag = "--" + option.replace("_", "-")
             raise UserInputError(
                 f"{flag} applies only to position method {' or '.join(readers)}, not to "
-                f"'{','.join(dict.fromkeys(methods))}'; drop one of the two."
+                f"'{','.join(dict.fromkeys(methods))}'. Remove one of the two."
             )
 
 

@@ -144,7 +144,7 @@ def check_rotary_options(options: RotaryOptions, config: PositionConfig) -> None
     elif scaling is not None and scaling.kind != "pi":
         conflict = f"--rotary-scaling {scaling.kind}"
     if conflict:
-        raise UserInputError(f"--p-rope cannot be combined with {conflict}. Drop one of the two.")
+        raise UserInputError(f"--p-rope cannot be combined with {conflict}. Remove one of the two.")
 
 
 def complete_scaling(

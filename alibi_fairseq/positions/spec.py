@@ -370,8 +370,8 @@ def cycle_over_layers(flag: str, given: str, num_layers: int) -> list[str]:
     values = [value.strip() for value in given.split(",")]
     if len(values) > num_layers:
         raise UserInputError(
-            f"{flag} {given} names {len(values)} layers, but the model has {num_layers}. "
-            "Drop some values."
+            f"{flag} {given} lists {len(values)} layers, but the model has {num_layers}. "
+            "Remove some values."
         )
     return [values[layer % len(values)] for layer in range(num_layers)]
 

@@ -56,7 +56,7 @@ class XPos(PositionMethod):
             if start + length - 1 > last_position(k.dtype):
                 raise UserInputError(
                     f"Position method 'xpos' is limited to position {last_position(k.dtype)} in "
-                    f"{k.dtype}, but there are {start + length} tokens; use fewer"
+                    f"{k.dtype}, but there are {start + length} tokens. Use fewer"
                     + (" or bf16." if k.dtype == torch.float16 else ".")
                 )
             q = apply_rotary(q, cos * scales, sin * scales)

@@ -19,18 +19,18 @@ from alibi_fairseq.results.files import load_results_file
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lengths": [16, 0]}, "not 0 of 0"),
-        ({"lengths": [64, 16], "strides": [32]}, "not 32 of 16"),
+        ({"lengths": [16, 0]}, "--strides 0 does not fit --lengths 0"),
+        ({"lengths": [64, 16], "strides": [32]}, "--strides 32 does not fit --lengths 16"),
         ({"subsets": ["dev"]}, "The split 'dev'"),
-        ({"overrides": {"no_such_option": 1}}, "names 'no_such_option'"),
-        ({"overrides": {"model": 5}}, "names 'model'"),
-        ({"overrides": {"task": {"tokens_per_sample": 8}}}, "names 'task'"),
+        ({"overrides": {"no_such_option": 1}}, "has no option 'no_such_option'"),
+        ({"overrides": {"model": 5}}, "has no option 'model'"),
+        ({"overrides": {"task": {"tokens_per_sample": 8}}}, "has no option 'task'"),
         # Options of the task, of fairseq, of the training, and the model's name.
-        ({"overrides": {"data": "x"}}, "names 'data'"),
-        ({"overrides": {"user_dir": "x"}}, "names 'user_dir'"),
-        ({"overrides": {"max_tokens": "x"}}, "names 'max_tokens'"),
-        ({"overrides": {"_name": "x"}}, "--model-overrides names '_name'"),
-        ({"overrides": {"arch": "alibi_lm"}}, "--model-overrides names 'arch'"),
+        ({"overrides": {"data": "x"}}, "has no option 'data'"),
+        ({"overrides": {"user_dir": "x"}}, "has no option 'user_dir'"),
+        ({"overrides": {"max_tokens": "x"}}, "has no option 'max_tokens'"),
+        ({"overrides": {"_name": "x"}}, "has no option '_name'"),
+        ({"overrides": {"arch": "alibi_lm"}}, "has no option 'arch'"),
         (
             {"overrides": {"decoder_layers_to_keep": "x"}},
             "with --model-overrides do not describe .* decoder_layers_to_keep is 'x'",
@@ -118,7 +118,7 @@ def test_measurements_of_another_checkpoint_are_not_reused(sweep, trained, tmp_p
 def test_concurrent_sweep_on_same_output_is_rejected(sweep, tmp_path):
     with (
         locked(tmp_path / ".results.json.lock", "--out", "evaluation"),
-        pytest.raises(UserInputError, match=r"another evaluation \(process \d+ on .*\) holds"),
+        pytest.raises(UserInputError, match=r"in use by another evaluation \(process \d+ on "),
     ):
         sweep()
     assert len(sweep()) == 1

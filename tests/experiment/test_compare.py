@@ -172,9 +172,9 @@ LONGROPE = f"rotary/rotary_scaling=longrope:4/longrope_short_factors={EIGHT}/lon
 @pytest.mark.parametrize(
     ("methods", "flags", "message"),
     [
-        ("rotary+none+none+none", "", "--position-method rotary,none,none,none names 4 layers"),
-        ("alibi,rotary+none", "--decoder-layers 1", "--position-method rotary,none names 2 layers"),
-        ("alibi/attention_window=8+0+0+0", "", "--attention-window 8,0,0,0 names 4 layers"),
+        ("rotary+none+none+none", "", "--position-method rotary,none,none,none lists 4 layers"),
+        ("alibi,rotary+none", "--decoder-layers 1", "--position-method rotary,none lists 2 layers"),
+        ("alibi/attention_window=8+0+0+0", "", "--attention-window 8,0,0,0 lists 4 layers"),
         ("learned+none", "", "acts on all layers at once"),
         ("rotary/p_rope=2", "", "--p-rope must be a fraction"),
         ("alibi/p_rope=0.5", "", "applies only to position method rotary"),
@@ -283,7 +283,7 @@ def test_validations_take_at_most_a_tenth_of_the_time(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--per-document", "--per-document empty-lines finds one document"),
+        ("--per-document", "--per-document empty-lines finds only one document"),
         ("--score-from 5000", "--score-from 5000"),
     ],
 )

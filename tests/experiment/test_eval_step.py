@@ -152,7 +152,7 @@ def test_edited_documents_are_evaluated_again(folder, commands, options):
 @pytest.mark.ci
 def test_documents_that_follow_from_the_text_are_known(folder, commands):
     run = run_in(folder, per_document="empty-lines")
-    with pytest.raises(UserInputError, match="finds one document"):
+    with pytest.raises(UserInputError, match="finds only one document"):
         run.is_complete  # noqa: B018
 
 

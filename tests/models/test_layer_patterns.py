@@ -189,8 +189,8 @@ def test_layer_patterns_are_named_in_results(flags, name):
 @pytest.mark.parametrize(
     ("methods", "flags", "message"),
     [
-        ("rotary,rotary,none", [], "--position-method rotary,rotary,none names 3 layers"),
-        ("alibi", ["--attention-window", "4,4,0"], "--attention-window 4,4,0 names 3 layers"),
+        ("rotary,rotary,none", [], "--position-method rotary,rotary,none lists 3 layers"),
+        ("alibi", ["--attention-window", "4,4,0"], "--attention-window 4,4,0 lists 3 layers"),
         ("alibi", ["--attention-window", "4,-1"], "--attention-window"),
         ("alibi", ["--attention-window", "4,"], "--attention-window"),
         ("alibi", ["--attention-window", "x"], "--attention-window"),

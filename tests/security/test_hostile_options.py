@@ -267,7 +267,7 @@ def archive(tmp_path):
 def test_no_archive_is_extracted(archive, monkeypatch):
     monkeypatch.setattr("fairseq.file_utils.cached_path", lambda *_, **__: str(archive))
     for name in (str(archive), "https://example.org/model.tar.gz"):
-        with pytest.raises(UserInputError, match="extract it and name the folder"):
+        with pytest.raises(UserInputError, match="extract it and pass the folder"):
             AlibiLanguageModel.from_pretrained(name, "checkpoint_best.pt")
 
 
@@ -307,6 +307,6 @@ def test_data_folder_name_reaches_no_shell(command, trained, tmp_path, capsys, m
         arguments = commands(folder, trained("alibi"), tmp_path / "out.json")[command]
     monkeypatch.chdir(tmp_path)
     message = error_message(arguments, capsys)
-    assert "the format 'fasta'" in message
+    assert "the unsupported format 'fasta'" in message
     assert not mark.exists()
     assert not list(folder.glob("*.npy"))

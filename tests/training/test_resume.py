@@ -244,7 +244,7 @@ def test_different_dictionary_of_same_size_is_rejected(checkpoint, data_bin, tmp
     dictionary.symbols[4:6] = dictionary.symbols[5:3:-1]
     dictionary.save(str(data / "dict.txt"))
     for flag in ("--restore-file", "--finetune-from-model"):
-        with pytest.raises(UserInputError, match="another dictionary"):
+        with pytest.raises(UserInputError, match="a different dictionary"):
             in_process("train", data, *SHORT, "--save-dir", tmp_path / "run", flag, checkpoint)
 
 
@@ -263,7 +263,7 @@ class TestSaveDir:
     def test_second_training_names_first(self, data_bin, tmp_path):
         with save_dir.lock_save_dir(str(tmp_path)):
             with pytest.raises(
-                UserInputError, match=r"another training \(process \d+ on .*\) holds"
+                UserInputError, match=r"in use by another training \(process \d+ on "
             ):
                 in_process("train", data_bin, *SHORT, "--save-dir", tmp_path)
             assert (tmp_path / "training.lock").exists()

@@ -24,8 +24,8 @@ def open_complete_data(make, path, impl, *arguments, **keywords):
         return None  # fairseq checks in this way whether a split exists
     if impl != "mmap":
         raise UserInputError(
-            f"{path}.idx is damaged, or of the format '{impl}', which is not read; prepare the "
-            "data again (fairseq-preprocess, or alibi-fairseq prepare), and leave out "
+            f"Cannot read {path}.idx: it is damaged, or in the unsupported format '{impl}'. "
+            "Prepare the data again (fairseq-preprocess, or alibi-fairseq prepare) without "
             "--dataset-impl."
         )
     data = make(path, impl, *arguments, **keywords)
@@ -48,7 +48,7 @@ def reject_plasma(new, *arguments, **keywords):
     It starts a server by a path that a checkpoint may name, with a package that is no longer
     maintained (apache/arrow#33243).
     """
-    raise UserInputError("--use-plasma-view is not supported; leave it out.")
+    raise UserInputError("--use-plasma-view is not supported. Remove it.")
 
 
 @patch_method(data_utils, "batch_by_size")

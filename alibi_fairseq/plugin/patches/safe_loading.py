@@ -75,8 +75,8 @@ def load_known_meters(load, self, state_dict):
         kind = getattr(meters, name, None) if isinstance(name, str) else None
         if not (isinstance(kind, type) and issubclass(kind, meters.Meter)):
             raise UserInputError(
-                f"The saved metrics name {str(name)[:60]!r}, which is no meter of fairseq. Do not "
-                "use this checkpoint."
+                f"The saved metrics ask for {str(name)[:60]!r}, which is no meter of fairseq. "
+                "Do not use this checkpoint."
             )
     return load(self, state_dict)
 
@@ -102,7 +102,9 @@ def reject_archives(load_archive_file, folder, *arguments, **keywords):
     (CVE-2007-4559).
     """
     if not os.path.isdir(folder):
-        raise UserInputError(f"{folder} is not a folder; extract it and name the folder.")
+        raise UserInputError(
+            f"{folder} is not a folder. If it is an archive, extract it and pass the folder."
+        )
     return load_archive_file(folder, *arguments, **keywords)
 
 

@@ -100,7 +100,7 @@ def check_precision(cfg: DictConfig) -> None:
     is_plain_fp16 = cfg.common.fp16 and not cfg.common.memory_efficient_fp16
     if is_plain_fp16 and distributed.runs_without_gpu(cfg):
         raise UserInputError(
-            "--fp16 trains on a GPU only. On a CPU, omit it (with YAML: common.fp16=false), or "
+            "--fp16 trains on a GPU only. On a CPU, remove --fp16 (in YAML: common.fp16=false), or "
             "pass --bf16 or --memory-efficient-fp16."
         )
 
@@ -120,12 +120,12 @@ def check_start_checkpoint(cfg: DictConfig) -> None:
         paths["--restore-file"] = restore_file
     for flag, path in paths.items():
         if path and "://" not in path and not Path(path).is_file():
-            raise UserInputError(f"There is no checkpoint file {path}; check {flag}.")
+            raise UserInputError(f"There is no checkpoint file {path}. Correct {flag}.")
     last = Path(cfg.checkpoint.save_dir) / DEFAULT_RESTORE_FILE
     restored = last if restore_file == DEFAULT_RESTORE_FILE else Path(restore_file)
     if last.is_file() and restored.resolve() != last.resolve():
         raise UserInputError(
-            f"{cfg.checkpoint.save_dir} holds a newer checkpoint than --restore-file. Remove "
+            f"{cfg.checkpoint.save_dir} has a newer checkpoint than --restore-file. Remove "
             "--restore-file to resume from it, or choose another --save-dir."
         )
 
@@ -203,8 +203,8 @@ def _import_user_dir(import_user_module, folder: str) -> None:
         return
     if Path(folder).name == PACKAGE:
         raise UserInputError(
-            f"Two copies of {PACKAGE}: {FOLDER} is already imported and "
-            f"--user-dir names {folder}; drop --user-dir or uninstall one of them."
+            f"There are two copies of {PACKAGE}: {FOLDER} is already imported, and --user-dir is "
+            f"{folder}. Remove --user-dir, or uninstall one of them."
         )
     try:
         import_user_module(argparse.Namespace(user_dir=folder))
