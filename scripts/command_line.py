@@ -99,7 +99,7 @@ def option_table(actions: Iterable[argparse.Action]) -> str:
     lines = ["| option | description |", "|---|---|"]
     for action in actions:
         if not is_hidden(action):
-            lines.append(f"| `{invocation(action)}` | {description(action)} |")
+            lines.append(f"| {code(invocation(action))} | {description(action)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -121,7 +121,14 @@ def invocation(action: argparse.Action) -> str:
         shown = action.option_strings[-1]
     else:
         shown = f"{action.option_strings[-1]} {value}"
-    return shown.replace("|", "\\|")
+    return shown
+
+
+def code(text: str) -> str:
+    """Write text as code in a cell. GitHub and MkDocs read an escaped | in a cell differently."""
+    if "|" in text:
+        return f"<code>{text.replace('|', '&#124;')}</code>"
+    return f"`{text}`"
 
 
 def description(action: argparse.Action) -> str:

@@ -24,6 +24,10 @@ LINK = re.compile(r"\]\(([^)\s#]+)")
 #: Lines of badges, which load images from another host.
 BADGES = re.compile(r"^\[!\[.*\]\(https://img\.shields\.io/.*\n", re.MULTILINE)
 
+#: Style sheet that makes room for tables and commands.
+STYLE = "site.css"
+WIDER = ".md-grid { max-width: 76rem; }\n"
+
 #: Comments that name a module to document.
 REFERENCE = re.compile(r"^<!-- reference: (\S+) -->$", re.MULTILINE)
 
@@ -58,6 +62,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     kept = [file for file in files if file.src_dir != config.docs_dir]
     for path in site_files():
         kept.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    kept.append(File.generated(config, STYLE, content=WIDER))
     return Files(kept)
 
 
