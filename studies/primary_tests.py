@@ -31,6 +31,16 @@ INCONCLUSIVE = "inconclusive"
 BASELINE_NOT_TRAINED = "baseline not trained"
 NOT_RUN = "not run"
 
+#: What each test is about, by its name in the protocol.
+TITLES = {
+    "E1": "ALiBi keeps its perplexity",
+    "E2": "Sinusoidal and rotary embeddings get worse",
+    "E3": "The methods have the paper's order",
+    "E4": "Longer context does not change ALiBi",
+    "E5": "Distant attention does not change ALiBi",
+    "E6": "Trained short beats trained long",
+}
+
 
 @dataclass(frozen=True)
 class StudiedModels:
@@ -170,6 +180,11 @@ class PrimaryTest:
     baseline_size: str = ""
     missing_baselines: tuple[str, ...] = ()
     adjusted_p: float | None = None
+
+    @property
+    def title(self) -> str:
+        """What the test is about, with its name in the protocol."""
+        return f"{TITLES[self.name]} ({self.name})"
 
     @property
     def missing(self) -> list[str]:

@@ -77,6 +77,9 @@ was not run, the conditions are shown for information only.
   tokens more than L positions back helps ALiBi. Even with limited attention, a model can receive
   information from further back through its layers."""
 
+#: Second page of a study, with what only those need who judge or repeat it.
+DISCLOSURE_PAGE = "disclosure.md"
+
 #: Abbreviations by which readers know position methods.
 ABBREVIATIONS = {"rotary": "RoPE", "none": "NoPE"}
 
@@ -105,9 +108,9 @@ def estimate_cells(estimate: Estimate | None) -> list[str]:
     return [percent(estimate.value), f"{percent(low)} … {percent(high)}", seeds]
 
 
-def write_page(folder: Path, sections: Iterable[str]) -> Path:
-    """Write the sections that are not empty to a page, ``README.md``, and return its path."""
-    path = folder / "README.md"
+def write_page(folder: Path, sections: Iterable[str], name: str = "README.md") -> Path:
+    """Write the sections that are not empty to a page, and return its path."""
+    path = folder / name
     with atomic_write(path) as stream:
         stream.write("\n\n".join(section.rstrip() for section in sections if section) + "\n")
     return path
@@ -137,10 +140,11 @@ def recovered_percentage(recovered: float) -> str:
     return f"{100 * recovered:.0f}%" if recovered > 0 else "none"
 
 
-def outcomes_sentence(tests: Iterable[PrimaryTest]) -> str:
-    """Return the outcomes of the tests in one sentence, with a link to their table."""
-    outcomes = "; ".join(f"{test.name} {test.verdict}" for test in tests)
-    return f"**Outcomes of the [six tests](#the-six-tests):** {outcomes}."
+def outcomes_list(tests: Iterable[PrimaryTest]) -> str:
+    """Return the outcome of each test, with a link to their table."""
+    lines = ["The [six tests](#the-six-tests) and their outcomes (L is the training length):\n"]
+    lines += [f"- **{test.title}:** {test.verdict}" for test in tests]
+    return "\n".join(lines)
 
 
 def _tests_table(tests: Sequence[PrimaryTest]) -> str:
@@ -150,8 +154,8 @@ def _tests_table(tests: Sequence[PrimaryTest]) -> str:
         p = markdown.NOTHING
         if test.adjusted_p is not None and test.outcome != BASELINE_NOT_TRAINED:
             p = _p_value(test.adjusted_p)
-        rows.append([test.name, test.statement, p, test.verdict])
-    return markdown.table(["", "statement", "p (Holm)", "outcome"], rows, left=2)
+        rows.append([test.title, test.statement, p, test.verdict])
+    return markdown.table(["test", "statement", "p (Holm)", "outcome"], rows, left=2)
 
 
 def _missing_models_section(tests: Sequence[PrimaryTest]) -> list[str]:
@@ -159,7 +163,7 @@ def _missing_models_section(tests: Sequence[PrimaryTest]) -> list[str]:
     lines = []
     for test in tests:
         if test.missing:
-            lines.append(f"- {test.name}: {'; '.join(test.missing)}")
+            lines.append(f"- {test.title}: {'; '.join(test.missing)}")
     if not lines:
         return []
     return [
@@ -169,10 +173,12 @@ def _missing_models_section(tests: Sequence[PrimaryTest]) -> list[str]:
 
 
 def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
-    """Write the estimated change of each condition of each test."""
+    """Write the estimated change of each condition of each test, as far as it is known."""
     rows = []
     for test in tests:
         for condition in test.conditions:
+            if condition.estimate is None:
+                continue
             bounds = _range(condition.low, condition.high)
             change, interval, seeds = estimate_cells(condition.estimate)
             location = location_cell(test, condition)

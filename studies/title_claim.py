@@ -53,8 +53,7 @@ INTRODUCTION = """\
 The paper's title claims that a model can be trained short and tested long. This table compares
 ALiBi trained at L = {short} with models trained at 4 L = {long}. All of them are evaluated at
 {long} tokens. Only for the first row is this longer than the training sequences. Test E6 decides
-about sinusoidal embeddings; the other rows have no outcome. Speed and memory are those of training,
-averaged over seeds."""
+about sinusoidal embeddings; the other rows have no outcome."""
 
 SUMMARY = """\
 **The claim of the title.** At {long} tokens, the perplexity of sinusoidal embeddings trained at
@@ -92,20 +91,11 @@ share is the part of ALiBi's gain over no positions that sinusoidal embeddings h
 perplexity. Before the last update, the learning rate is still high, so the other rows are not
 the results of shorter trainings."""
 
-AT_A_TIME = """\
-Times and speeds are not comparable between rows, because several models of this study were trained
-side by side on one machine. The column "at a time" has their mean number during these trainings,
-according to the recorded times. It leaves out learning-rate trials and evaluations. Minutes include
-startup and validation; tokens/s does not."""
+TIME_AND_MEMORY = """\
+Speed and memory are those of training, averaged over seeds. According to the recorded times, the
+models were trained one at a time, on one kind of processor."""
 
-ONE_AT_A_TIME = """\
-According to the recorded times, the models were trained one at a time."""
-
-PROCESSORS = """\
-The rows were trained on several kinds of processors: {processors}. Their times and speeds are not
-comparable."""
-
-NO_BENCHMARK = """\
+BENCHMARK = """\
 No separate benchmark of these trainings is recorded."""
 
 BENCHMARK = """\
@@ -171,7 +161,7 @@ def title_claim_sections(folder: Path, losses: Losses, models: StudiedModels) ->
     sections += [_claim_table(losses, rows, costs), _outcome(losses, models)]
     sections += _effects_sections(losses, models)
     sections += training_gap_sections(load_curves(folder), models)
-    sections += ["### Time and memory", *_cost_sections(folder, rows, costs)]
+    sections += _cost_sections(folder, rows, costs)
     sections += ["### The paper's numbers", *paper_claim_sections()]
     panels = [_panel(losses, models), trained_long_panel(short)]
     plots.draw("", panels, folder / f"{FIGURE}.svg")
@@ -286,6 +276,7 @@ def load_training_costs(folder: Path) -> list[TrainingCost]:
 def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: list[TrainingCost]) -> str:
     """Write perplexity at 4 L, and the cost of training, of ALiBi and the models trained long."""
     alibi = losses[rows[0]]
+    comparable = costs_are_comparable(rows, costs)
     cells = []
     for key in rows:
         change = [markdown.NOTHING, markdown.NOTHING]
@@ -293,10 +284,11 @@ def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: list[Training
             change = estimate_cells(estimate_change(alibi, losses[key]))[:2]
         row = [method_name(key.method), str(key.train_length)]
         row += [markdown.perplexity(losses[key].perplexity), *change]
-        row += [*cost_cells(costs, _model(key)), str(len(losses[key].seeds))]
-        cells.append(row)
+        if comparable:
+            row += cost_cells(costs, _model(key))
+        cells.append([*row, str(len(losses[key].seeds))])
     headers = ["", "trained at", f"perplexity at {rows[0].length}", "ALiBi (L) vs. it"]
-    headers += ["95% interval", *COST_HEADERS, "seeds"]
+    headers += ["95% interval", *(COST_HEADERS if comparable else ()), "seeds"]
     return markdown.table(headers, cells)
 
 
@@ -305,20 +297,25 @@ def _model(key: EvaluationKey) -> tuple[str, str, int]:
     return key.corpus, key.method, key.train_length
 
 
-def _cost_sections(folder: Path, rows: list[EvaluationKey], costs: list[TrainingCost]) -> list[str]:
-    """Return what the costs of the table are worth, and the table of a separate benchmark."""
+def costs_are_comparable(rows: list[EvaluationKey], costs: list[TrainingCost]) -> bool:
+    """Return True if the models were trained one at a time, on one kind of processor."""
     counts = [trainings_at_a_time(costs, _model(key)) for key in rows]
-    sections = [ONE_AT_A_TIME if max(counts) < 1.05 else AT_A_TIME]
     trained = {_model(key) for key in rows}
     processors = {cost.processor for cost in costs if cost.model in trained}
-    if len(processors) > 1:
-        sections.append(PROCESSORS.format(processors="; ".join(sorted(processors))))
+    return max(counts) < 1.05 and len(processors) == 1
+
+
+def _cost_sections(folder: Path, rows: list[EvaluationKey], costs: list[TrainingCost]) -> list[str]:
+    """Return what the costs of the table are, and the table of a benchmark of single trainings."""
+    sections = [TIME_AND_MEMORY] if costs_are_comparable(rows, costs) else []
     path = folder / BENCHMARK_FILE
-    if not path.is_file():
-        return [*sections, NO_BENCHMARK]
-    benchmark = load_results_file(path)
-    assert isinstance(benchmark, BenchmarkFile), f"{path} is not a benchmark"
-    return [*sections, *_benchmark_sections(benchmark)]
+    if path.is_file():
+        benchmark = load_results_file(path)
+        assert isinstance(benchmark, BenchmarkFile), f"{path} is not a benchmark"
+        sections += _benchmark_sections(benchmark)
+    if not sections:
+        return []
+    return ["### Time and memory", *sections]
 
 
 def _benchmark_sections(benchmark: BenchmarkFile) -> list[str]:

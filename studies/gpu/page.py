@@ -21,13 +21,14 @@ from ..ranking import ranking_sections
 from ..small_models.groups import MODELS
 from ..small_models.page import PRIMARY, SECONDARY
 from ..tables import (
+    DISCLOSURE_PAGE,
     NOTATION,
     at_train_length,
     divergence_section,
     draw_method_lengths,
     lengths_alt,
     origins_table,
-    outcomes_sentence,
+    outcomes_list,
     perplexity_table,
     tests_sections,
     trials_table,
@@ -40,6 +41,13 @@ SMALL_MODELS = Path(__file__).resolve().parents[2] / "results" / "small_models"
 
 INTRODUCTION = """\
 This page applies the tests of `studies/small_models/protocol.md` to other models."""
+
+DISCLOSURE = """\
+[Disclosure](disclosure.md) has the learning-rate trials, and the commit and processor of each
+model."""
+
+#: Link to the first page.
+STUDY = "the [study](README.md)"
 
 PUBLISHED_GAPS = """\
 Each row compares published models, one for each method, evaluated at L without overlap. Percentages
@@ -61,8 +69,9 @@ def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     assert models is not None
     losses = load_losses(folder)
     introduction = config.introduction.strip() or INTRODUCTION
-    outcomes = outcomes_sentence(run_tests(losses, models))
-    sections = [f"# {config.title}", introduction, *claim_summary(losses, models), outcomes]
+    outcomes = outcomes_list(run_tests(losses, models))
+    sections = [f"# {config.title}", *claim_summary(losses, models), outcomes]
+    sections += ["## Setup", introduction, DISCLOSURE]
     sections += ["## How to read the tables", NOTATION]
     sections.append(f"In the tests, L is {models.train_length}.")
     sections += title_claim_sections(folder, losses, models)
@@ -83,13 +92,20 @@ def write_gpu_page(folder: Path, config: StudyConfig) -> Path:
     gaps = [PUBLISHED_GAPS, published_gaps_table(), published_gaps_sentence()]
     sections += ["## Published differences at the training length", *gaps]
     sections += added_methods_sections(folder, models)
+    _write_disclosure(folder, config)
+    return write_page(folder, sections)
+
+
+def _write_disclosure(folder: Path, config: StudyConfig) -> None:
+    """Write the second page: the trials of learning rates, and the origin of each model."""
+    sections = [f"# {config.title}: disclosure", f"What you need to judge or repeat {STUDY}."]
     provenance = load_provenance(folder)
     if provenance:
         sections += ["## Origin of the models", origins_table(provenance)]
     tuning = load_tuning(folder)
     if tuning:
         sections += ["## Learning rates", trials_table(tuning)]
-    return write_page(folder, sections)
+    write_page(folder, sections, DISCLOSURE_PAGE)
 
 
 def _perplexity_sections(losses: Losses, folder: Path) -> list[str]:
@@ -107,8 +123,9 @@ def _perplexity_sections(losses: Losses, folder: Path) -> list[str]:
         sections.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
         sections.append(perplexity_table(models, lengths))
         name = _figure_stem(corpus, train_length, tested_on)
-        draw_method_lengths(models, lengths, train_length, folder / f"{name}.svg")
-        sections.append(f"![{lengths_alt(models, lengths)}]({name}.svg)")
+        if len(models) > 1:  # a single line shows no more than the table
+            draw_method_lengths(models, lengths, train_length, folder / f"{name}.svg")
+            sections.append(f"![{lengths_alt(models, lengths)}]({name}.svg)")
     return sections
 
 

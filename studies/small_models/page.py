@@ -24,6 +24,7 @@ from ..cost_and_lead import (
 )
 from ..estimates import estimate_change, percent
 from ..experiment import EVALUATION_FILE
+from ..findings import findings_of_small_models
 from ..losses import (
     EvaluationKey,
     FinishedModel,
@@ -42,6 +43,7 @@ from ..published_gaps import published_gaps_sentence, published_gaps_table
 from ..ranking import ranking_sections
 from ..t5_context import t5_context_section
 from ..tables import (
+    DISCLOSURE_PAGE,
     NOTATION,
     at_train_length,
     divergence_section,
@@ -50,7 +52,7 @@ from ..tables import (
     lengths_alt,
     location_cell,
     origins_table,
-    outcomes_sentence,
+    outcomes_list,
     perplexity_table,
     seeds_by_model,
     tests_sections,
@@ -101,39 +103,33 @@ DETAILS = """\
 
 </details>"""
 
+SETUP = """\
+> **Setup.** The models have about 1.1 million parameters (3 layers, width 128, 8 heads); the ALiBi
+> paper ([Press et al., 2022](https://arxiv.org/abs/2108.12409)) uses 247 million and 1.3 billion.
+> The {primary} **primary models** were each trained on 24.0M tokens of English Wikipedia, and only
+> they decide the tests. A [protocol](../../studies/small_models/protocol.md) fixed tests, training,
+> and statistics before any of them was trained, though after results at 3.1M tokens were known
+> ([what was known](disclosure.md#what-was-known-before)). The {secondary} **secondary models** were
+> trained on 3.1M tokens of Wikipedia or of books. They cover more methods and training lengths, as
+> estimates without an outcome."""
+
 SCOPE = """\
-This page tests six statements about length extrapolation with models that a CPU can train. This
-command repeats the study on WikiText-103
+These models can show whether the perplexity of a method rises or falls beyond the training length,
+because each model is compared with itself on the same tokens. They can't show which method is best
+at the training length, or what larger models do. The size of a change depends on how much a model
+has learned, and so do the differences between methods at the training length. E3 and E6 compare
+different methods at 4 L, so they also depend on how well each method does at its own training
+length. The study does not measure speed; the [benchmarks](../../benchmarks/README.md) do.
+
+To repeat it on WikiText-103
 ([instructions](../../studies/README.md#repeating-the-study-of-small-models)):
 
 ```bash
 scripts/reproduce.sh study --corpus wikipedia=wikitext-103-v1.zip
 ```
 
-{outcomes}
-
-The models have about 1.1 million parameters (3 layers, width 128, 8 heads). The ALiBi paper ([Press
-et al., 2022](https://arxiv.org/abs/2108.12409)) uses models of 247 million and of 1.3 billion
-parameters. There are two sets of models:
-
-- The {primary} **primary models** were each trained on 24.0M tokens of English Wikipedia, 3.3M of
-  them seen a second time. The six tests use only these models.
-  [protocol.md](../../studies/small_models/protocol.md) fixed the tests, the training, and the
-  statistics before any primary model was trained. It lists later corrections at its end. The
-  results of the secondary models were already known then, so the tests are not blind predictions
-  (see [What was known before](#what-was-known-before)).
-- The {secondary} **secondary models** were trained on 3.1M tokens of English Wikipedia or of books.
-  They cover more methods and training lengths. They give estimates without an outcome.
-
-These models can show whether the perplexity of a method rises or falls beyond the training length,
-because each model is compared with itself on the same tokens. They cannot show which method is best
-at the training length, or what larger models do. The size of a change depends on how much a model
-has learned, and so do the differences between methods at the training length.
-
-E3 and E6 compare different methods at 4 L, so they also depend on how well each method does at its
-own training length. E6 therefore has an outcome only if sinusoidal models trained at 4 L have
-learned to use positions, as the protocol defines it. The study does not measure speed; the
-[benchmarks](../../benchmarks/README.md) do."""
+[Disclosure](disclosure.md) has what was known before the study, the learning-rate trials, and the
+commit and processor of each model."""
 
 METHODS = """\
 - [position-methods.md](../../docs/position-methods.md) describes the methods."""
@@ -144,10 +140,9 @@ gives the order in which the primary models are trained, and allows at most 24 h
 without the learning-rate trials. The models of this page took {hours:.1f} hours."""
 
 NOT_TRAINED = """\
-These models of the protocol are not trained. In the published study, the rest of the 24 hours was
-too short for three models without positions. The models of L = 512 come after them in the protocol.
-This was decided before the last T5 bias model was finished. The order was a mistake of the
-protocol: no test needs no positions at L = 128, yet they came before all models of E6."""
+We didn't train these models of the protocol, because its 24 hours were used up. We decided this
+before the last T5 bias model was finished. The protocol's order was a mistake: no test needs no
+positions at L = 128, yet they came before all models of E6."""
 
 E6_IN_PAPER = """\
 For the lengths of E6, {short} and {long} tokens, the paper's own models do not confirm its title:
@@ -155,9 +150,9 @@ E6 is {e6} (Table 5). An E6 that is supported would contradict these models."""
 
 KNOWN_BEFORE = """\
 When the protocol was written, the changes of the secondary models were known. This table shows the
-conditions of the tests with both sets of models. {findings} The table also shows how a change
-depends on the number of training tokens. However, the two sets of models differ in more than that
-(see [Disclosure](#disclosure))."""
+conditions of the [six tests](README.md#the-six-tests) with both sets of models. {findings} The
+table also shows how a change depends on the number of training tokens. However, the two sets of
+models differ in more than that ([below](#how-the-models-were-trained))."""
 
 TEST_TEXT = """\
 The primary models are tested on {tokens:,} tokens: tokens {begin:,} to {end:,} of each of the first
@@ -188,7 +183,7 @@ differently."""
 
 ESTIMATES = """\
 The secondary models are a separate set, trained for 750 updates of 4,096 tokens with three seeds
-each. They have the setup of an earlier version of this study (see [Disclosure](#disclosure)). Their
+each. They have the setup of an earlier version of this study ([disclosure](disclosure.md)). Their
 changes are estimates and have no outcome."""
 
 CLAIM = """\
@@ -196,6 +191,10 @@ The title's claim needs a baseline that has learned to use its positions. These 
 embeddings are much further behind ALiBi than the paper's, so E6 says nothing about the paper here.
 Cost needs no baseline; but a model that is far from converged does not profit from longer training
 sequences either."""
+
+DISCLOSURE_SCOPE = """\
+What you need to judge or repeat the [study of small models](README.md), apart from its
+[protocol](../../studies/small_models/protocol.md)."""
 
 DISCLOSURE = """\
 **What was known.** The protocol was written before any primary model was trained. At that time, the
@@ -232,9 +231,10 @@ The outcomes of that version were withdrawn. They counted a larger effect than t
 contradiction, and tested claims about perplexity at the training length, which models of this size
 cannot test. Several of the contradictions were more than larger effects: they had the opposite sign
 of the paper's result. This concerns E6 and the cost ([trained short and trained
-long](#trained-short-and-trained-long)), [longer training lengths](#longer-training-lengths), and
-the order of rotary and sinusoidal embeddings at 16 L ([estimates beyond the
-tests](#estimates-beyond-the-tests)), where the page has both signs."""
+long](README.md#trained-short-and-trained-long)), [longer training
+lengths](README.md#longer-training-lengths), and the order of rotary and sinusoidal embeddings at
+16 L ([estimates beyond the tests](README.md#estimates-beyond-the-tests)), where the page has both
+signs."""
 
 PUBLISHED_GAPS = """\
 For reference, this table has the perplexity of larger models at their training length, and the
@@ -252,20 +252,16 @@ def write_small_models_page(folder: Path) -> Path:
     primary_origins = load_provenance(folder / PRIMARY)
     secondary_origins = load_provenance(folder / SECONDARY)
     sections = ["# What small models show about length extrapolation"]
-    scope = SCOPE.format(
-        outcomes=outcomes_sentence(run_tests(primary, MODELS)),
-        primary=len(primary_origins),
-        secondary=len(secondary_origins),
-    )
-    sections.append(scope)
-    sections += ["## How to read the tables", f"{NOTATION}\n{METHODS}"]
+    sections += _findings(folder, primary)
+    sections.append(outcomes_list(run_tests(primary, MODELS)))
+    sections.append(SETUP.format(primary=len(primary_origins), secondary=len(secondary_origins)))
+    sections += [SCOPE, "## How to read the tables", f"{NOTATION}\n{METHODS}"]
     hours = sum(origin.hours for origin in primary_origins.values())
     sections += ["## The six tests", TESTS_SCOPE.format(hours=hours)]
     sections += _models_not_trained(finished_models(folder / PRIMARY))
     sections += divergence_section(diverged_models(folder / PRIMARY))
     sections += tests_sections(primary, MODELS)
     sections += _paper_on_e6()
-    sections += _known_before(primary, secondary)
     sections += context_gain_sections(primary, MODELS)
     sections += _primary_sections(folder, primary)
     sections += ["### Published differences at the training length", PUBLISHED_GAPS]
@@ -277,8 +273,28 @@ def write_small_models_page(folder: Path) -> Path:
     for group in GROUPS:
         sections += _group_section(group, secondary)
     sections += _secondary_perplexities(secondary)
-    sections += ["## Disclosure", DISCLOSURE, *_disclosure_tables(folder)]
+    _write_disclosure(folder, primary, secondary)
     return write_page(folder, sections)
+
+
+def _write_disclosure(folder: Path, primary: Losses, secondary: Losses) -> None:
+    """Write the second page: what was known before, trials, and the origin of each model."""
+    sections = ["# Disclosure", DISCLOSURE_SCOPE]
+    sections += _known_before(primary, secondary)
+    sections += ["## How the models were trained", DISCLOSURE]
+    sections += _test_text(folder)
+    sections += ["## Learning rates and origins", *_disclosure_tables(folder)]
+    write_page(folder, sections, DISCLOSURE_PAGE)
+
+
+def _findings(folder: Path, losses: Losses) -> list[str]:
+    """Return the figure of the primary models and what it shows; empty while none is finished."""
+    models = at_train_length(losses, CORPUS, MODELS.train_length)
+    if not models:
+        return []
+    draw_method_lengths(models, LENGTHS, MODELS.train_length, folder / FIGURE)
+    figure = f"![{lengths_alt(models, LENGTHS)}]({FIGURE})"
+    return [figure, "\n".join(findings_of_small_models(losses, MODELS, 100))]
 
 
 # Primary models
@@ -337,7 +353,7 @@ def _known_before(primary: Losses, secondary: Losses) -> list[str]:
             "inside the ranges, and those of the primary models are not."
         )
     text = wrap(KNOWN_BEFORE.format(findings=findings.strip()))
-    return ["### What was known before", text, markdown.table(headers, rows, left=2)]
+    return ["## What was known before", text, markdown.table(headers, rows, left=2)]
 
 
 def _undertrained(losses: Losses) -> list[str]:
@@ -370,7 +386,7 @@ def _test_text(folder: Path) -> list[str]:
         articles=len(result.values.document_bits),
         digest=result.case.text,
     )
-    return ["### Test text", sentence]
+    return ["## Test text", sentence]
 
 
 def _estimates_beyond_the_tests(folder: Path, losses: Losses) -> list[str]:
@@ -437,12 +453,9 @@ def _primary_sections(folder: Path, losses: Losses) -> list[str]:
     if not models:
         return [*sections, "None is finished yet."]
     sections.append(perplexity_table(models, LENGTHS))
-    draw_method_lengths(models, LENGTHS, MODELS.train_length, folder / FIGURE)
-    sections.append(f"![{lengths_alt(models, LENGTHS)}]({FIGURE})")
     curves = load_curves(folder / PRIMARY)
     sections += ranking_sections(folder, curves, CORPUS, MODELS.train_length)
     sections += _estimates_beyond_the_tests(folder / PRIMARY, losses)
-    sections += _test_text(folder)
     return sections
 
 

@@ -26,17 +26,21 @@ RESULTS = ROOT / "results"
 
 def test_page_of_small_models(tmp_path):
     shutil.copytree(RESULTS / "small_models", tmp_path / "small_models")
-    (tmp_path / "small_models/README.md").unlink()
+    for name in ("README.md", "disclosure.md"):
+        (tmp_path / "small_models" / name).unlink()
     assert main(["--results", str(tmp_path / "small_models")]) == 0
-    assert_same(tmp_path, "small_models/README.md", RESULTS)
+    for name in ("README.md", "disclosure.md"):
+        assert_same(tmp_path, f"small_models/{name}", RESULTS)
 
 
 def test_page_of_gpu_study(tmp_path):
     shutil.copytree(RESULTS / "gpu", tmp_path / "results/gpu")
-    (tmp_path / "results/gpu/hour/README.md").unlink()
+    for name in ("README.md", "disclosure.md"):
+        (tmp_path / "results/gpu/hour" / name).unlink()
     config = ROOT / "studies/gpu/hour.yaml"
     assert main([str(config), "--results", str(tmp_path / "results/gpu")]) == 0
-    assert_same(tmp_path, "results/gpu/hour/README.md")
+    for name in ("README.md", "disclosure.md"):
+        assert_same(tmp_path, f"results/gpu/hour/{name}")
 
 
 def test_block_of_readme(tmp_path):

@@ -165,10 +165,10 @@ def assert_printed(printed: list[str], expected: list[float]) -> None:
 
 
 PAGE = (RESULTS / "README.md").read_text()
-TESTS, KNOWN_BEFORE = PAGE.split("### What was known before")
-CONDITIONS = printed_changes(CONDITION, TESTS)
-KNOWN_CONDITIONS = printed_changes(CONDITION, KNOWN_BEFORE)
-BEYOND_THE_TESTS, ESTIMATES_PART = KNOWN_BEFORE.split("## Estimates of the secondary models")
+DISCLOSURE = (RESULTS / "disclosure.md").read_text()
+CONDITIONS = printed_changes(CONDITION, PAGE)
+KNOWN_CONDITIONS = printed_changes(CONDITION, DISCLOSURE)
+BEYOND_THE_TESTS, ESTIMATES_PART = PAGE.split("## Estimates of the secondary models")
 BEYOND = printed_changes(ROW, BEYOND_THE_TESTS[BEYOND_THE_TESTS.index("### Estimates beyond") :])
 ESTIMATES = printed_changes(ROW, ESTIMATES_PART)
 
