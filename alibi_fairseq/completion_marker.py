@@ -70,7 +70,7 @@ class CompletionMarker:
 
 
 def write_settings(path: Path, settings: dict) -> None:
-    """Write the settings of unfinished work into its folder, before it begins."""
+    """Write the settings of unfinished work into its folder, before it starts."""
     with atomic_write(path) as stream:
         json.dump(_as_read_back(settings), stream, indent=1)
 

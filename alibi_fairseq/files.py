@@ -171,10 +171,10 @@ def locked(path: str | os.PathLike, flag: str, work: str) -> Iterator[None]:
 
     Args:
         path: its folder is created if it is missing.
-        flag, work: the option that names the place and what holds the lock, for messages.
+        flag, work: the option that names the place and what has the lock, for messages.
 
     Raises:
-        UserInputError: another process holds the lock.
+        UserInputError: another process has the lock.
     """
     path = Path(path)
     stream = None

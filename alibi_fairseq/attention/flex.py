@@ -181,7 +181,7 @@ def _distance_function(mask: FutureMask, device: torch.device) -> Callable:
     """
     if mask.offset == 0:
         return lambda query, key: query - key
-    # A tensor, since another number in the closure would be compiled anew.
+    # A tensor, since another number in the closure would be compiled again.
     offset = scalar_tensor(mask.offset, device)
     return lambda query, key: query + offset - key
 

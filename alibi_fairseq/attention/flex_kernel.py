@@ -134,7 +134,7 @@ def attention_for_all_shapes() -> Callable[..., Tensor]:
 
 @functools.lru_cache(maxsize=1)
 def attention_for_one_shape() -> Callable[..., Tensor]:
-    """Return FlexAttention, compiled anew for each shape."""
+    """Return FlexAttention, compiled again for each shape."""
     from torch.nn.attention.flex_attention import flex_attention
 
     def attention(q, k, v, score_mod, blocks, options):

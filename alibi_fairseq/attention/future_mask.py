@@ -40,7 +40,7 @@ def once_per_mask(function: Callable[..., Result]) -> Callable[..., Result]:
     """Compute a function of a mask once for all layers that share the mask.
 
     Args:
-        function: function of a mask and further arguments, which are hashable. Its result must not
+        function: function of a mask and more arguments, which are hashable. Its result must not
             depend on parameters that need a gradient.
     """
 
@@ -188,7 +188,7 @@ class FutureMask:
     def _band(self, n: int, visible: int, device: torch.device) -> Tensor:
         """Lay out one number per distance for n queries, (1, H or 1, n, K).
 
-        The row of the last query holds the distances from K − 1 down to 0. The row of the query
+        The row of the last query has the distances from K − 1 down to 0. The row of the query
         before it is the same row shifted left by one, followed by the future.
         """
         if isinstance(self.bias, RelativeBias):
@@ -217,7 +217,7 @@ def start_of_each_document(tokens: Tensor, eos: int, separator: str) -> Tensor |
 
     fairseq's language models read ``</s>`` before the first token of a text and learn to predict it
     after the last one. In a window with several documents the ``</s>`` between two of them is both.
-    As an input it belongs to the document that it begins.
+    As an input it belongs to the document that it starts.
 
     Args:
         tokens: (B, S) input tokens. Tokens before the first separator are one document.

@@ -77,7 +77,7 @@ class CausalAttention(nn.Module):
             cache: second result of the call for the tokens before.
             earlier: inputs of this layer before ``x``, (B, M, C), which only provide keys and
                 values.
-            mask_options: further arguments of :class:`FutureMask`, such as ``key_padding``.
+            mask_options: more arguments of :class:`FutureMask`, such as ``key_padding``.
 
         Returns:
             The output, (B, T, C), and the cache for the next call.

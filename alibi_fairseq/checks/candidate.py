@@ -37,7 +37,7 @@ class Candidate:
         """Build a model with random weights, the same in every call, in evaluation mode.
 
         Args:
-            flags: further options of ``fairseq-train``.
+            flags: more options of ``fairseq-train``.
             train_length: training length in tokens.
         """
         layers = max(2, *(flag.count(",") + 1 for flag in self.flags))
@@ -58,7 +58,7 @@ class Candidate:
 
     @functools.cached_property
     def model(self) -> AlibiLanguageModel:
-        """Model without further options."""
+        """Model without more options."""
         return self.build()
 
     @functools.cached_property

@@ -20,7 +20,7 @@ SPLITS = ("train", "valid", "test")
 #: letter. Scripts of three bytes per letter, such as Thai, can have more.
 BYTES_PER_TOKEN = 8
 #: Largest number of bytes of text to train a tokenizer on, all of which sentencepiece keeps in
-#: memory. The paper states no number. Another one would change the vocabulary of large corpora.
+#: memory. The paper shows no number. Another one would change the vocabulary of large corpora.
 _SAMPLE_BYTES = 256_000_000
 
 
@@ -87,7 +87,7 @@ class CorpusBuilder:
             workers: number of processes.
 
         Returns:
-            Entries of the manifest. ``more`` maps splits to further counts.
+            Entries of the manifest. ``more`` maps splits to more counts.
 
         Raises:
             UserInputError: the text cannot be used, or is not the expected one.

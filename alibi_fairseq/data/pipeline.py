@@ -51,7 +51,7 @@ def prepare_corpus(
 
     Raises:
         UserInputError: the input cannot be used, or the folder holds data with other settings, is
-            in a folder of text, or has a colon in its path. ``OUT/work`` holds other files, or the
+            in a folder of text, or has a colon in its path. ``OUT/work`` has other files, or the
             text.
     """
     started = time.time()
@@ -109,7 +109,7 @@ def _check_text_is_kept(work: Path, files: list[Path]) -> None:
 
 
 def _check_work_folder(work: Path) -> None:
-    """Check that ``OUT/work`` is free for a preparation, or holds one.
+    """Check that ``OUT/work`` is free for a preparation, or has one.
 
     Raises:
         UserInputError: it has files but no settings of a preparation.
@@ -159,7 +159,7 @@ def _finished_manifest(out: Path, settings: dict) -> dict | None:
     publishing leaves it behind.
 
     Raises:
-        UserInputError: the folder holds other data.
+        UserInputError: the folder has different data.
     """
     data_bin = out / "data-bin"
     if not data_bin.exists():
@@ -185,7 +185,7 @@ def _use_work_folder(work: Path, settings: dict) -> Iterator[None]:
     The folder is deleted if the input is rejected before all of it has been read.
 
     Raises:
-        UserInputError: the folder holds a preparation with other settings, or is locked.
+        UserInputError: the folder has a preparation with other settings, or is locked.
     """
     with locked(work / _LOCK, "--out", "preparation"):
         description = f"{work} holds an unfinished preparation"

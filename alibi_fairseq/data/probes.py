@@ -1,6 +1,6 @@
 """Synthetic sequences that repeat strings or pairs of symbols after a gap.
 
-All sequences consist of blocks between fillers. A block begins with a marker, and the last one ends
+All sequences consist of blocks between fillers. A block starts with a marker, and the last one ends
 the sequence::
 
     filler … MARK block filler … MARK block </s>
@@ -36,7 +36,7 @@ MULTIPLES = (1, 2, 4, 8, 16)
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Test sequences per length and depth.
 SEQUENCES_PER_CASE = 64
-#: Dictionary entries of a probe in front of its symbols.
+#: Dictionary entries of a probe before its symbols.
 _MARKER_AND_FILLER = ("<probe:mark>", "<probe:filler>")
 
 

@@ -62,7 +62,7 @@ def is_archive(path: str | os.PathLike) -> bool:
 
 
 def _is_compressed_tar(file: Path) -> bool:
-    """Return True if a compressed file begins like a tar archive."""
+    """Return True if a compressed file starts like a tar archive."""
     if file.suffix.lower() not in _COMPRESSED:
         return False
     unpack, _ = _COMPRESSED[file.suffix.lower()]
@@ -78,7 +78,7 @@ def text_files(
 
     Args:
         sources: files and folders. A file may have any ending.
-        endings: endings of text files. Compressed ones have a further suffix.
+        endings: endings of text files. Compressed ones have one more suffix.
 
     Returns:
         The files in the order of the sources. Files of a folder are sorted. Compressed tars without
@@ -156,7 +156,7 @@ def _check_format(file: Path) -> None:
     """Check that a file whose suffix is of no compressed format or archive may be plain text.
 
     Raises:
-        UserInputError: it begins like a file of another format.
+        UserInputError: it starts like a file of another format.
     """
     if is_archive(file) or file.suffix.lower() in _COMPRESSED:
         return

@@ -37,7 +37,7 @@ class Tokenizer:
         kind: name in the manifest.
         offset: dictionary index of a token minus its token ID.
         names: piece of each token ID, as in tokenized text.
-        files: files that are needed to tokenize further text.
+        files: files that are needed to tokenize more text.
         unknown_index: dictionary index of the token that stands for any unknown text.
     """
 
@@ -185,7 +185,7 @@ class WordPiece(_HuggingFaceTokenizer):
 
     A vocabulary without uppercase letters is BERT's uncased kind: the text is lowercased and its
     accents are removed, as in BERT. ``[UNK]`` is a piece and not fairseq's ``<unk>``, but its text
-    is unknown, too.
+    is unknown as well.
     """
 
     kind = "wordpiece"

@@ -31,7 +31,7 @@ def map_in_order(
         function: function that can be pickled.
         items: the items.
         workers: number of processes. 1: everything happens in this process.
-        arguments: arguments in front of the item, the same in all calls.
+        arguments: arguments before the item, the same in all calls.
 
     Raises:
         BrokenProcessPool: a worker process was killed, or none could start.

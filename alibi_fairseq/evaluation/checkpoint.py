@@ -165,7 +165,7 @@ class LoadedModel:
 def find_max_length(model: Any) -> int:
     """Return the longest window that a fairseq model takes."""
     decoder = model.decoder
-    # Positions of --block-diagonal begin anew in each document, so a window may be longer.
+    # Positions of --block-diagonal begin again in each document, so a window may be longer.
     if is_learned_table(decoder) and decoder.block_diagonal == "none":
         positions = decoder.embed_positions
         if not positions.options.clamp_learned_positions:
@@ -174,7 +174,7 @@ def find_max_length(model: Any) -> int:
 
 
 def is_learned_table(decoder: Any) -> bool:
-    """Return True if a decoder of ours has the position method ``learned``."""
+    """Return True if one of our decoders has the position method ``learned``."""
     return isinstance(getattr(decoder, "embed_positions", None), Learned)
 
 
@@ -295,7 +295,7 @@ def _series_of(state: dict, training: TrainingFile | None, path: Path) -> Series
 
 
 def options_of_training(models: Sequence[Model]) -> dict[str, str] | None:
-    """Return the options of a training, given the model of each of its validations.
+    """Return the options of a training run, given the model of each of its validations.
 
     If it resumed with another value of an option, the option's text is ``0.001 then 0.002``.
     """
@@ -332,7 +332,7 @@ def apply_overrides(state: dict, overrides: dict, path: Path) -> None:
     cfg = state.get("cfg") or {}
     model = cfg.get("model") or {}
     ours: set[str] = set()
-    if "position_method" in model:  # a model of ours, whose checkpoint may lack newer options
+    if "position_method" in model:  # one of our models, whose checkpoint may lack newer options
         ours = {*AlibiLanguageModelConfig.__dataclass_fields__, *all_options()}
     for name, value in overrides.items():
         is_option = name in model or name in ours

@@ -37,7 +37,7 @@ class LossByPosition:
         return bucket_end(window.first_context + index)
 
     def cuts(self, window: Window) -> list[int]:
-        """Return the indices of a window's scored tokens where a bucket begins, without 0."""
+        """Return the indices of a window's scored tokens where a bucket starts, without 0."""
         first = window.first_context
         cuts = []
         cut = bucket_end(first) + 1 - first

@@ -99,13 +99,13 @@ def sum_losses(
         edges += [span.first, span.stop]
     sums: list[list[float]] = [[] for _ in spans]
     for batch, losses in score_batches(score, stream, batches):
-        # By window, span, and bucket. The edges of other windows cut such a part, too.
+        # By window, span, and bucket. The edges of other windows cut such a part as well.
         parts: dict[tuple[Window, int, int], tuple[int, int, float]] = {}
         for begin, end in pairwise(_cut_columns(batch, edges, loss_by_position)):
             totals = losses[:, begin:end].sum(dim=1).tolist()
             for window, total in zip(batch, totals):
                 token = window.first_scored + begin
-                index = bisect_right(firsts, token) - 1  # last span that begins up to the token
+                index = bisect_right(firsts, token) - 1  # last span that starts up to the token
                 if index < 0 or token >= spans[index].stop:
                     continue
                 sums[index].append(total)
@@ -128,7 +128,7 @@ def _cut_columns(
 
     Args:
         batch: windows that score S tokens each.
-        edges: ascending positions in the text at which a span begins or ends.
+        edges: ascending positions in the text at which a span starts or ends.
         loss_by_position: has the buckets of positions.
     """
     columns = {0, batch[0].num_scored, *loss_by_position.cuts(batch[0])}

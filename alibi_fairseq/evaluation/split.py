@@ -25,7 +25,7 @@ class Split:
     Attributes:
         name: ``valid``, ``test``, …
         tokens: (N,) int64, every token of every line, end-of-sentence symbols included.
-        line_starts: (lines,) positions in ``tokens`` where a line begins.
+        line_starts: (lines,) positions in ``tokens`` where a line starts.
         dictionary: dictionary of the token IDs.
         text_size: words and bytes of the original text, where known.
         tokenizer_kind: kind of the tokenizer, from the manifest; None without one.
@@ -137,7 +137,7 @@ def _text_size_in_manifest(folder: DataFolder, name: str) -> TextSize | None:
 
 
 def find_document_starts(folder: DataFolder, split: Split, boundary: str) -> list[int]:
-    """Return the positions where a document begins, the first one 0.
+    """Return the positions where a document starts, the first one 0.
 
     Args:
         folder: data folder, whose ``documents.json`` takes precedence if it names the split.
@@ -148,7 +148,7 @@ def find_document_starts(folder: DataFolder, split: Split, boundary: str) -> lis
     """
     listed = folder.document_starts.get(split.name)
     if listed is not None:
-        # Each document begins after the one before, and in the text.
+        # Each document starts after the one before, and in the text.
         ends = [*listed[1:], len(split.tokens)]
         if len(listed) < 2 or listed[0] != 0 or any(map(operator.ge, listed, ends)):
             raise UserInputError(
@@ -191,7 +191,7 @@ def _title_starts(split: Split) -> np.ndarray:
 def _starts_after_empty_lines(split: Split) -> np.ndarray:
     """Return the positions of non-empty lines after an empty one or at the start of the split."""
     is_end = split.tokens == split.dictionary.eos()
-    # The split begins as if after an empty line, which is two ends of sentences in a row.
+    # The split starts as if after an empty line, which is two ends of sentences in a row.
     with_start = np.concatenate([[True, True], is_end])
     two_before = with_start[:-2]
     one_before = with_start[1:-1]

@@ -144,7 +144,7 @@ class SweepResults:
             hashes: its present hashes, computed after loading it.
 
         Raises:
-            UserInputError: it has other contents.
+            UserInputError: it has different contents.
         """
         if hashes != self._hashes[checkpoint]:
             raise UserInputError(

@@ -36,7 +36,7 @@ def measure_text_size(
 
     Args:
         tokens: (N,) token IDs of the pieces, including one end-of-sentence symbol per line.
-        line_starts: (lines,) positions where a line begins.
+        line_starts: (lines,) positions where a line starts.
         dictionary: dictionary of the pieces.
         kind: kind of the tokenizer in the manifest. None: the dictionary determines it.
 
@@ -84,8 +84,8 @@ def _size_of_sentencepieces(
     special = np.arange(len(symbols)) < dictionary.nspecial
     marked = np.array([symbol.startswith(WORD_MARK) for symbol in symbols])
     first_pieces = tokens[line_starts]
-    # sentencepiece can put a space in front of each line (its dummy prefix). This space is not
-    # in the text. Without it, the first piece of a line begins a word but has no mark.
+    # sentencepiece can put a space before each line (its dummy prefix). This space is not
+    # in the text. Without it, the first piece of a line starts a word but has no mark.
     added_spaces = int(np.sum(marked[first_pieces]))
     unmarked_words = int(np.sum(~marked[first_pieces] & ~special[first_pieces]))
     sizes = np.array([_text_bytes(symbol) for symbol in symbols]) * ~special

@@ -25,11 +25,11 @@ from .config import SweepConfig, TextCase
 
 @dataclass(frozen=True)
 class TextIdentity:
-    """Contents of a split, and where its documents begin.
+    """Contents of a split, and where its documents start.
 
     Attributes:
         sha256: hash of the split, or of the text file; None if the split does not exist.
-        documents_sha256: hash of the positions where its documents begin; None for a text that is
+        documents_sha256: hash of the positions where its documents start; None for a text that is
             one document, and for a text file, whose documents follow from the text.
         tokens_sha256: hash of the token IDs of a text file.
     """

@@ -55,7 +55,7 @@ class Window(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A document that begins at ``begin``, whose tokens ``first … stop - 1`` are scored."""
+    """A document that starts at ``begin``, whose tokens ``first … stop - 1`` are scored."""
 
     begin: int
     first: int
@@ -71,7 +71,7 @@ def select_spans(
 
     Args:
         num_tokens: length of the stream.
-        starts: positions where a document begins, increasing from 0.
+        starts: positions where a document starts, increasing from 0.
         score_from: number of tokens at the start of each document that are not scored; None for 0.
         score_to: number of tokens at the start of each document after which none is scored, or None
             to score up to its end.
@@ -123,7 +123,7 @@ def plan_windows(
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
         spans: documents with the tokens to score; None for one document, with all tokens. No window
-            has inputs from before the beginning of its document.
+            has inputs from before the start of its document.
         memory_length: most inputs that the model remembers from the windows before. It must be 0 if
             there are spans or overlapping windows.
     """
@@ -147,7 +147,7 @@ def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]
     Args:
         length: evaluation length in tokens.
         stride: tokens scored per window.
-        spans: parts of the text in which windows start anew.
+        spans: parts of the text in which windows start again.
     """
     largest_stride = 0
     largest_unscored = 0

@@ -110,7 +110,7 @@ class Architecture:
 
         Args:
             description: the description, with the values that :meth:`required_fields` returns.
-            options: further keys of the configuration.
+            options: more keys of the configuration.
         """
         values = dict(SPECIAL_TOKEN_IDS)
         for field, key in self.all_fields().items():

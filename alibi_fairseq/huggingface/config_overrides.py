@@ -1,6 +1,6 @@
 """Overrides of values in the ``config.json`` of a model.
 
-They replace values of the file, not of the completed configuration, which already holds values
+They replace values of the file, not of the completed configuration, which already has values
 that transformers derives from others, such as ``layer_types``. An override without an effect is
 rejected.
 """

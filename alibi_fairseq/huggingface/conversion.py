@@ -78,7 +78,7 @@ class Converted:
 
 
 def convert_decoder(decoder: Any, position_method: str, train_length: int) -> Converted:
-    """Convert a decoder of ours or of ``transformer_lm`` to a model of transformers.
+    """Convert one of our decoders or of ``transformer_lm`` to a model of transformers.
 
     Raises:
         UserInputError: if no such model computes the same scores.

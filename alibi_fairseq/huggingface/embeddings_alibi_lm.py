@@ -38,7 +38,7 @@ class AdaptiveEmbedding(nn.Module):
 
     def forward(self, input_ids):
         """Return the embeddings, (B, T, C), of token IDs, (B, T)."""
-        # The first band begins at token ID 0, so the others replace its vectors.
+        # The first band starts at token ID 0, so the others replace its vectors.
         embeddings: Tensor | None = None
         for (first, end, _), band in zip(self.bounds, self.bands):
             inside = (input_ids >= first) & (input_ids < end)

@@ -34,7 +34,7 @@ class FolderOptions:
 
     Attributes:
         trust_remote_code: True to run code in the folders if their models need it.
-        bos_per_window: True to begin every window with the token that begins the text.
+        bos_per_window: True to start every window with the token that starts the text.
     """
 
     trust_remote_code: bool = False

@@ -106,8 +106,8 @@ def model_card(
         results: perplexities of the checkpoint.
         license_identifier: license for the metadata; None: no license is stated.
         name: name of the exported folder.
-        for_model: further arguments in the call that loads the model.
-        for_tokenizer: further arguments in the call that loads the tokenizer.
+        for_model: more arguments in the call that loads the model.
+        for_tokenizer: more arguments in the call that loads the tokenizer.
     """
     metadata = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     if license_identifier is not None:

@@ -30,7 +30,7 @@ from ..files import open_input
 from .model_folder import ModelFolder
 from .tokenization_alibi_lm import AlibiLmTokenizer
 
-#: Pattern that matches at the beginning of a document, by rule. With ``empty-lines``, this is a
+#: Pattern that matches at the start of a document, by rule. With ``empty-lines``, this is a
 #: non-empty line that follows an empty one. Lines may end with CR LF.
 BOUNDARY_PATTERNS = {
     "titles": re.compile(ARTICLE_START.pattern.decode(), re.MULTILINE),

@@ -103,7 +103,7 @@ def compiled_layer() -> Callable:
     """Return the computation of fairseq's layer, compiled once for all layers.
 
     Attention is not compiled: the mask and the rotation are new objects in each forward pass, so
-    PyTorch would compile each pass anew. This is set here, since it imports PyTorch's compiler.
+    PyTorch would compile each pass again. This is set here, since it imports PyTorch's compiler.
     """
     not_compiled = torch.compiler.disable(SelfAttention.forward)
     SelfAttention.forward = not_compiled  # type: ignore[method-assign]
@@ -312,7 +312,7 @@ class AlibiDecoder(TransformerDecoder):
             start: number of cached tokens.
             length: number of new tokens T.
             state: state of the window before, or None.
-            document_start: (B, S) position at which the document of each token begins, or None if
+            document_start: (B, S) position at which the document of each token starts, or None if
                 attention crosses documents.
         """
         num_earlier = state[0].shape[0] if state else 0
@@ -355,7 +355,7 @@ class AlibiDecoder(TransformerDecoder):
 
         fairseq removes the final norm where the version is missing, as in decoders before version
         3. No decoder of ours is that old, but weights that ``--store-ema`` saves after each update
-        are incomplete (no issue is known).
+        are incomplete (not reported upstream).
         """
         for buffer in ("_float_tensor", "weights"):
             state_dict.pop(f"{name}.embed_positions.{buffer}", None)

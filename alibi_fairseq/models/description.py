@@ -64,7 +64,7 @@ def describe_model(cfg: Any, model: Any, vocabulary: int, **facts: Any) -> Model
         cfg: configuration of its training.
         model: the model.
         vocabulary: size of its dictionary.
-        facts: further fields of the record.
+        facts: more fields of the record.
     """
     method = MethodSpec.from_options(cfg.model)
     facts.setdefault("train_length", recorded_train_length(cfg))
@@ -82,9 +82,9 @@ def describe_model(cfg: Any, model: Any, vocabulary: int, **facts: Any) -> Model
 
 
 def recorded_train_length(cfg: Any) -> int:
-    """Return the training length that a training's configuration records, in tokens.
+    """Return the training length that a training run's configuration records, in tokens.
 
-    Only models of ours have it as an option.
+    Only our models have it as an option.
     """
     return getattr(cfg.model, "train_length", None) or cfg.task.tokens_per_sample
 

@@ -75,7 +75,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         Args:
             model_name_or_path: folder of the checkpoint.
             checkpoint_file: its name in the folder.
-            data_name_or_path: data folder, relative to the model's folder if it begins with a
+            data_name_or_path: data folder, relative to the model's folder if it starts with a
                 period. If it has a manifest, text is tokenized as the data was. Each newline is
                 ``</s>``.
             **kwargs: options that replace options of the checkpoint; ``bpe`` names another
@@ -147,7 +147,7 @@ class AlibiLanguageModel(FairseqLanguageModel):
         for name, buffer in model.named_buffers():
             if name.endswith("_float_tensor"):
                 # fairseq's adaptive input and softmax leave it as they find the memory, so that the
-                # checkpoints of two equal trainings would differ in it.
+                # checkpoints of two equal training runs would differ in it.
                 buffer.zero_()
         sequential = getattr(task, "is_sequential", False)
         if model.decoder.embed_positions.memory_length and not sequential:

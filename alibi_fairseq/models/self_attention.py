@@ -194,7 +194,7 @@ class SelfAttention(MultiheadAttention):
         """Return what fairseq does, without the name of this layer's cache if there is no cache.
 
         fairseq formats the name, which is random, in every call. Compiled code that depends on it
-        is compiled for each layer, until PyTorch compiles no more of them (no issue is known).
+        is compiled for each layer, until PyTorch compiles no more of them (not reported upstream).
         """
         if incremental_state is None:
             return None

@@ -137,7 +137,7 @@ class Clusters(NamedTuple):
 
 
 def find_clusters(cutoff: list[int], targets: Tensor, padding_idx: int) -> Clusters:
-    """Assign targets (n,) to clusters; ``cutoff`` holds one past the last token of each."""
+    """Assign targets (n,) to clusters; ``cutoff`` has one past the last token of each."""
     cluster_of = torch.stack([targets >= end for end in cutoff]).sum(dim=0)  # (n,)
     # All numbers in one transfer, for which the host waits. The loss has no other one. The tails
     # need the sizes, since each is computed for its own targets.

@@ -1,8 +1,8 @@
-"""Position in the data of an epoch, when a training resumes with other batches per update.
+"""Position in the data of an epoch, when a training run resumes with other batches per update.
 
 fairseq saves how many batches each process has read in the epoch. Process p of P reads the batches
 p, p + P, p + 2P … of the shuffled epoch, so that the same number is another position with another
-number of processes. Some data would be read twice, or not at all (no issue is known).
+number of processes. Some data would be read twice, or not at all (not reported upstream).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def adapt_position(position: dict, saved: dict, current: dict, path: str) -> Non
         path: path of the checkpoint.
 
     Raises:
-        UserInputError: the epoch has other batches than before, or another order of them.
+        UserInputError: the epoch has different batches than before, or another order of them.
     """
     batches_per_process = position.get("iterations_in_epoch", 0)
     # The segment task divides the text into rows, and all processes read all batches.

@@ -1,4 +1,4 @@
-"""Hooks of a training: all that this package adds to fairseq's training loop.
+"""Hooks of a training run: all that this package adds to fairseq's training loop.
 
 The loop calls the trainer's methods for each update, epoch, validation, and checkpoint. One object
 replaces these methods, so the order of what happens around a call is written in one place.

@@ -1,4 +1,4 @@
-"""Progress of a training: the limits it has reached, and proof that it made an update."""
+"""Progress of a training run: the limits it has reached, and proof that it made an update."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def note_update() -> None:
 def updates_expected(stop_requested: Callable[[], bool]) -> Iterator[None]:
     """Check that a training inside the block, in this process or in its children, makes an update.
 
-    fairseq returns normally from a training that it could not start.
+    fairseq returns normally from a training run that it could not start.
 
     Args:
         stop_requested: returns True if a signal has asked the training to stop.

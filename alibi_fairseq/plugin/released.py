@@ -118,7 +118,7 @@ def translate_options(options: dict) -> DictConfig:
 def checkpoint_state(
     cfg: DictConfig, weights: dict[str, Tensor], dictionary: Dictionary, history: dict
 ) -> dict:
-    """Return the checkpoint that fairseq stores of a model whose training begins anew.
+    """Return the checkpoint that fairseq stores of a model whose training starts from scratch.
 
     Args:
         history: ``criterion_name, optimizer_name`` and, if it has been trained, ``num_updates``.

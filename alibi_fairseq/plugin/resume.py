@@ -1,4 +1,4 @@
-"""Checks that a training resumes with the model, dictionary, length, and seed of its start.
+"""Checks that a training run resumes with the model, dictionary, length, and seed of its start.
 
 fairseq loads the weights into whatever the command line describes. Shapes that differ are an error
 there, but another position method or number of heads has tensors of the same shapes. A new training
@@ -126,7 +126,7 @@ def adapt_data_position(state: dict, path: str) -> None:
     """Convert the position in the data of a checkpoint that has just been read, if it is restored.
 
     Raises:
-        UserInputError: the epoch has other batches than before, or another order of them.
+        UserInputError: the epoch has different batches than before, or another order of them.
     """
     if _loading is None or not _loading.restores_position or state.get("cfg") is None:
         return
@@ -166,7 +166,7 @@ def _check_options(state: dict, trainer, path: str, resumes: bool) -> None:
 
 
 def _check_same_training(saved_cfg, cfg, path: str) -> None:
-    """Raise UserInputError if the save folder holds a training of another length or seed.
+    """Raise UserInputError if the save folder has a training run of another length or seed.
 
     A checkpoint of another folder may be continued with both, and so may one whose position in the
     data is discarded.

@@ -1,4 +1,4 @@
-"""Save folder of a training: its lock, and checkpoint files that are complete or absent."""
+"""Save folder of a training run: its lock, and checkpoint files that are complete or absent."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def corruption(path: Path) -> str | None:
 
 @contextmanager
 def lock_save_dir(save_dir: str, rank: int = 0) -> Iterator[None]:
-    """Lock the save folder against other trainings while the block runs.
+    """Lock the save folder against other training runs while the block runs.
 
-    The first process of a job holds the lock for all. If the command fails, a folder that it
+    The first process of a job has the lock for all. If the command fails, a folder that it
     created and left empty is removed.
 
     Raises:
-        UserInputError: another training writes to the folder, or it cannot be written to.
+        UserInputError: another training run writes to the folder, or it cannot be written to.
     """
     folder = Path(save_dir)
     lock: AbstractContextManager = nullcontext()

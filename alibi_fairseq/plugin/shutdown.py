@@ -1,4 +1,4 @@
-"""Saves and stops a training when it receives a signal.
+"""Saves and stops a training run when it receives a signal.
 
 SIGTERM, SIGHUP, SIGUSR1 and Ctrl-C only set a flag, which is read after each update
 (``Trainer.train_step``, the innermost public method that every path through fairseq's loop calls).
@@ -59,7 +59,7 @@ class TrainingStopHandler:
         self.signal = self.signal or signal.Signals(number)
         if number == signal.SIGHUP:
             leave_terminal()
-        # Children of torch.multiprocessing.spawn train. Children of a training load data.
+        # Children of torch.multiprocessing.spawn train. Children of a training run load data.
         children = [] if self.training else multiprocessing.active_children()
         interrupt = number == signal.SIGINT
         if interrupt:
@@ -104,7 +104,7 @@ def listening() -> Iterator[TrainingStopHandler]:
 
 
 def start_stop_handler() -> TrainingStopHandler:
-    """Return the stop request of a training that is about to start in this process.
+    """Return the stop request of a training run that is about to start in this process.
 
     SIGTERM, SIGHUP, SIGUSR1, and Ctrl-C then end its loop after the current update.
     """

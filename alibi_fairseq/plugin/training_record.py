@@ -1,10 +1,10 @@
-"""Record of a training: the results file ``training.json`` in its save folder.
+"""Record of a training run: the results file ``training.json`` in its save folder.
 
-Each validation adds a record: the model, the loss, and, all from the beginning of the run, tokens
+Each validation adds a record: the model, the loss, and, all from the start of the run, tokens
 trained on, hours, GPU hours, speed and peak memory. What has been recorded is saved in every
 checkpoint and loaded with it, so a resumed run continues its results file at the checkpoint.
 
-The record never ends a training: it leaves out what cannot be recorded, and warns once.
+The record never ends a training run: it leaves out what cannot be recorded, and warns once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Series of a training: how its model is trained, from its start or since it was resumed."""
+"""Series of a training run: how its model is trained, from its start or since it was resumed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..results.data_hashes import DataHashes
 from ..results.series import Facts, Series, read_series
 from ..results.training_settings import settings_of
 
-#: Name of the checkpoint from which a training resumes by default.
+#: Name of the checkpoint from which a training run resumes by default.
 _LAST_CHECKPOINT = "checkpoint_last.pt"
 
 
 def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Series:
-    """Return the series of a training that starts or resumes.
+    """Return the series of a training run that starts or resumes.
 
     Args:
         trainer: fairseq's trainer, which has loaded its checkpoint, if there is one.
@@ -43,7 +43,7 @@ def _data_hashes(cfg: Any) -> DataHashes | None:
 
 
 def _hash_start(cfg: Any) -> str | None:
-    """Return the hash of the checkpoint whose weights a training starts from, or None."""
+    """Return the hash of the checkpoint whose weights a training run starts from, or None."""
     options = cfg.checkpoint
     paths = [options.finetune_from_model, options.get("continue_once")]
     if options.restore_file != _LAST_CHECKPOINT:

@@ -3,7 +3,7 @@
 Paper: Golovneva et al. 2024, https://arxiv.org/abs/2405.18719.
 
 Formula: softmax((q_i·k_j + q_i·e[p_ij])/√D), where p_ij = Σ_{t=j…i} σ(q_i·k_t/√D) is a soft count
-of the keys from j to i. The gates σ select the keys that count for the query. e holds one vector
+of the keys from j to i. The gates σ select the keys that count for the query. e has one vector
 per integer up to 63, learned in every layer and shared by its heads. Between two integers, the
 products with their vectors are interpolated. Larger p_ij count as 63. With ``score_scaling``, q is
 the scaled query, in the gates as well. As in the authors' code, e starts at 0. Their code has

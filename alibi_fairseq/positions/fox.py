@@ -11,7 +11,7 @@ w starts normal with standard deviation 0.02 and b at 0, so that each token halv
 earlier ones. The rest of their "Pro" block (output gate, normalized queries and keys, shifts) does
 not concern positions and is omitted.
 Cost: layers · H · (C + 1) parameters, and one projection of C to H per layer. The KV cache also
-holds the cumulative sum (fp64, S · H). The bias fits into any causal kernel
+has the cumulative sum (fp64, S · H). The bias fits into any causal kernel
 (:mod:`alibi_fairseq.attention.fold`), so that no bias matrix is needed.
 Past the training length: extrapolates, in its paper better than a Transformer without gates.
 """

@@ -11,7 +11,7 @@ not occur in training keeps a bias near 0. The other parts of Inkling don't conc
 are options of every method here: short convolutions, scores divided by D, normalized queries and
 keys, and scaling by the number of keys.
 Cost: layers · 16 · (C·H + E) parameters, and a product and a lookup per score. The KV cache also
-holds the 16 weights of each head, although only those of the query are used.
+has the 16 weights of each head, although only those of the query are used.
 Past the training length: extrapolates better than RoPE, by the vendor's account. There is no bias
 beyond E, so a head with unlimited attention no longer distinguishes these distances.
 """

@@ -220,7 +220,7 @@ def with_length(text: str, train_length: int | None) -> str:
     """Return a ``rotary_scaling`` with the length that it implies.
 
     The length of ``pi`` and ``ntk`` only matters with ``dynamic``. No ``dynamic`` scaling changes
-    the rotation of a text as long as in training, so trainings at several lengths agree on it.
+    the rotation of a text as long as in training, so training runs at several lengths agree on it.
     """
     scaling = read_rotary_scaling(text)
     if scaling is None or scaling.original_length is not None or scaling.factor is None:

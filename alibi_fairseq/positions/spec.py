@@ -143,7 +143,7 @@ class MethodSpec:
 
         Args:
             notation: the notation.
-            options: further options.
+            options: more options.
 
         Raises:
             UserInputError: there is no such method or option, or a value has the wrong type.

@@ -3,10 +3,10 @@
 Paper: Raffel et al. 2020, https://arxiv.org/abs/1910.10683, section 2.1.
 
 Formula: softmax(q·k/√D + b_h(bucket(j − i))). Half of the buckets hold one distance each, the other
-half grow logarithmically. The last one begins at ``max_distance`` at the latest and has no end. The
+half grow logarithmically. The last one starts at ``max_distance`` at the latest and has no end. The
 table is shared by all layers, as in the paper. T5 itself does not scale q·k and initializes its
 projections smaller. Here the bias is added to scaled scores. ``t5_max_distance`` is 128 in the
-paper, and the last bucket then begins at distance 113. Buckets of distances that do not occur in
+paper, and the last bucket then starts at distance 113. Buckets of distances that do not occur in
 training are not trained.
 Cost: 32 · H parameters, and one table lookup per score, with its gradient in training.
 Past the training length: perplexity is best near twice the training length, below that at the

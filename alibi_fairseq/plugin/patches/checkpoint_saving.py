@@ -36,7 +36,7 @@ def save_checkpoint_atomically(save, obj, filename, async_write=False):
     """Write a checkpoint once, flush it to the disk, and remove it if it is incomplete.
 
     On a full disk fairseq tries three times, each time behind the bytes it has written before, and
-    leaves an incomplete ``.tmp`` (no issue is known).
+    leaves an incomplete ``.tmp`` (not reported upstream).
     """
     if async_write or not file_io.PathManager.supports_rename(filename):
         return save(obj, filename, async_write)
@@ -48,7 +48,7 @@ def save_checkpoint_atomically(save, obj, filename, async_write=False):
 
 @patch_method(Trainer, "save_checkpoint")
 def omit_crash_checkpoint(save, trainer, filename, extra_state):
-    """Save no ``crash.pt`` for an invalid option or a training that diverged.
+    """Save no ``crash.pt`` for an invalid option or a training run that diverged.
 
     fairseq saves it for any error in an update, and never removes it (no issue is known). It is as
     large as a checkpoint, and nothing can resume from it.

@@ -18,7 +18,7 @@ def open_complete_data(make, path, impl, *arguments, **keywords):
 
     fairseq's reader of FASTA files, which it uses wherever there is no index, puts the path into a
     shell command and writes next to the data. A training on an incomplete file ends when it reaches
-    the missing part (no issue is known).
+    the missing part (not reported upstream).
     """
     if impl == "cached" and not os.path.exists(f"{path}.idx"):
         return None  # fairseq checks in this way whether a split exists

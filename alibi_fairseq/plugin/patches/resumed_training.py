@@ -1,4 +1,4 @@
-"""Workarounds for trainings that are resumed or run again."""
+"""Workarounds for training runs that are resumed or run again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_batches_of_first_epoch(get, task, dataset, *arguments, epoch=1, **keywo
     fairseq makes the batches once, 0.12.3 from the seed and the epoch in which the process began,
     and shuffles their order in each epoch. A run that is resumed in its second epoch or later thus
     has other batches. For the rest of that epoch it reads some samples twice and others not at all
-    (no issue is known).
+    (not reported upstream).
 
     Nothing changes where fairseq makes new batches in each epoch, as for data in several folders.
     """
@@ -58,7 +58,7 @@ def restore_number_of_updates(load, trainer, path, reset_optimizer=False, *argum
     """Restore the number of updates from a checkpoint without optimizer state.
 
     fairseq restores it only with that state, which ``--no-save-optimizer-state`` omits. A resumed
-    training would restart at update 0 from the trained weights (no issue is known).
+    training would restart at update 0 from the trained weights (not reported upstream).
     :func:`skip_finished_training` rejects the training unless it is finished.
     """
     extra_state = load(trainer, path, reset_optimizer, *arguments, **keywords)
@@ -78,7 +78,7 @@ def warn_of_mixed_precision(trainer) -> None:
 
     With ``--fp16`` and ``--bf16``, the optimizer updates fp32 copies of the weights, and the
     checkpoints hold only the weights in half precision. With ``--amp``, they lack the loss scale
-    (no issue is known). The memory-efficient optimizers have no copies.
+    (not reported upstream). The memory-efficient optimizers have no copies.
     """
     if trainer.get_num_updates() == 0:
         return
@@ -96,10 +96,10 @@ def warn_of_mixed_precision(trainer) -> None:
 
 
 def skip_finished_training(trainer, epochs) -> None:
-    """End the loop of a training that has reached its last update or epoch before it starts.
+    """End the loop of a training run that has reached its last update or epoch before it starts.
 
     fairseq compares with the limits after an update, so that each rerun makes one more and saves it
-    (no issue is known).
+    (not reported upstream).
 
     Args:
         trainer: fairseq's trainer.

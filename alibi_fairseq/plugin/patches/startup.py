@@ -52,7 +52,7 @@ def check_loadable(cfg: DictConfig) -> None:
 
 
 def check_unused_options(cfg: DictConfig) -> None:
-    """Check that no option of fairseq's models is given that has no effect on models of ours."""
+    """Check that no option of fairseq's models is given that has no effect on our models."""
     if safe_getattr(cfg.model, "position_method") is None:
         return
     longest = safe_getattr(cfg.task, "max_target_positions")
@@ -168,7 +168,7 @@ def parse_bf16_without_tpu(parse, parser, input_args=None, **keywords):
 def report_usage_errors(parse, parser, *arguments, **keywords):
     """Report a wrong flag in one sentence.
 
-    fairseq prints a usage message of 300 lines before the error (no issue is known).
+    fairseq prints a usage message of 300 lines before the error (not reported upstream).
     """
 
     def error(message):

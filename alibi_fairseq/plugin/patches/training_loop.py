@@ -21,7 +21,7 @@ from .safe_loading import replace_eval_in_fairseq
 def check_and_call_main(call_main, cfg, main, **keywords):
     """Check what fairseq does not, between reading the options and starting the command.
 
-    A training that ends without an update is an error (:mod:`..progress`). One that saved
+    A training run that ends without an update is an error (:mod:`..progress`). One that saved
     and stopped because of a signal exits with code 75 (:mod:`..shutdown`).
     """
     replace_eval_in_fairseq()  # in modules imported since
@@ -46,7 +46,7 @@ def load_checkpoint_and_add_to_loop(load_checkpoint, cfg, trainer, **keywords):
 
     Loading the checkpoint is the last call before the loop that is given the trainer. fairseq's
     loop handles no signals, so that a run that a cluster ends loses the updates after its last
-    checkpoint (no issue is known).
+    checkpoint (not reported upstream).
     """
     if trainer.data_parallel_rank == 0 and cfg.restore_file == startup.DEFAULT_RESTORE_FILE:
         save_dir.repair_last_checkpoint(cfg.save_dir, trainer.checkpoint_suffix)
