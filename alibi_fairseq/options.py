@@ -22,6 +22,20 @@ def option(help: str, default: Any = MISSING, **more: Any) -> Any:
     return field(default=default, metadata={"help": help, **more})
 
 
+def yaml_key(help: str, default: Any = MISSING, **more: Any) -> Any:
+    """Return a dataclass field that a YAML file can set, but no option of a command.
+
+    Args:
+        help: description of the key.
+        default: value without the key; a dictionary is copied.
+        more: ``group``, the heading of the key.
+    """
+    metadata = {"help": help, "flag": None, **more}
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
 def names(text: str) -> list[str]:
     """Return ``valid,test`` as ["valid", "test"], each name once.
 

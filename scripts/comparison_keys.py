@@ -2,102 +2,78 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from alibi_fairseq.experiment.comparison_config import ComparisonConfig, CorpusConfig
+from alibi_fairseq.cli.options import setting_flag
+from alibi_fairseq.experiment.schema import (
+    EVALUATION,
+    MODELS,
+    OUTPUT,
+    TRAINING,
+    Corpus,
+    ExperimentConfig,
+    ModelGroup,
+)
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting import markdown
 
 PAGE = Path(__file__).parents[1] / "docs" / "comparison-keys.md"
-#: Keys that have tables of their own on the page. The first table has the remaining keys.
-TRAINING_KEYS = (
-    *("updates", "tokens_per_update", "batches_per_update", "lr", "lr_schedule", "tune_share"),
-    *("train_flags", "method_flags"),
-)
-EVALUATION_KEYS = (
-    *("eval_lengths", "strides", "sliding", "subset", "score_from", "score_to", "per_document"),
-    *("variants", "title"),
-)
 
 
 class Table(NamedTuple):
     """Table of YAML keys.
 
     Attributes:
-        kind: class whose attributes are the keys.
-        keys: keys in the order of the table; None for all.
+        kinds: classes whose fields are the keys.
+        groups: headings of the fields in the table; None for all.
     """
 
-    kind: type
-    keys: Sequence[str] | None = None
-
-
-def remaining_keys() -> list[str]:
-    """Return the keys of a comparison that are in no table of their own."""
-    names = [field.name for field in dataclasses.fields(ComparisonConfig)]
-    return [name for name in names if name not in TRAINING_KEYS + EVALUATION_KEYS]
+    kinds: tuple[type, ...]
+    groups: Collection[str | None] | None = None
 
 
 #: Tables by the name of their marker on the page.
 TABLES = {
-    "model-keys": Table(ComparisonConfig, remaining_keys()),
-    "training-keys": Table(ComparisonConfig, TRAINING_KEYS),
-    "evaluation-keys": Table(ComparisonConfig, EVALUATION_KEYS),
-    "corpus-keys": Table(CorpusConfig),
+    "model-keys": Table((ExperimentConfig, ModelGroup), (None, MODELS)),
+    "training-keys": Table((ModelGroup,), (TRAINING,)),
+    "evaluation-keys": Table((ModelGroup, ExperimentConfig), (EVALUATION, OUTPUT)),
+    "corpus-keys": Table((Corpus,)),
 }
 
 
-def attribute_descriptions(kind: type) -> dict[str, str]:
-    """Return the attributes described in the ``Attributes:`` section of a class docstring."""
-    _, _, section = (inspect.getdoc(kind) or "").partition("Attributes:\n")
-    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8,}.+)*)", section, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
-def describe_keys(kind: type) -> dict[str, str]:
-    """Return the description of each key, from its field or the docstring of its class.
-
-    Raises:
-        ValueError: a key has no description.
-    """
-    from_docstring = attribute_descriptions(kind)
-    descriptions = {}
-    for field in dataclasses.fields(kind):
-        text = kind.__pydantic_fields__[field.name].description or from_docstring.get(field.name)
-        if not text:
-            raise ValueError(f"{kind.__name__}.{field.name} has no description.")
-        descriptions[field.name] = text.replace("`", "").rstrip(".")
-    return descriptions
-
-
-def default_text(kind: type, name: str) -> str:
+def default_text(field: Field) -> str:
     """Return the default of a key as YAML would give it."""
-    info = kind.__pydantic_fields__[name]
-    if info.is_required():
+    if field.name == "models":
+        return markdown.NOTHING  # without it, there is one group
+    if field.default is MISSING and field.default_factory is MISSING:
         return "required"
-    value = info.get_default(call_default_factory=True)
-    if isinstance(value, tuple) and len(value) == 1:
-        value = value[0]
-    if value is None or value == () or value == {}:
+    value = () if field.default is MISSING else field.default
+    if value is None or value == ():
         return markdown.NOTHING
     if isinstance(value, tuple):
         return ", ".join(str(item) for item in value)
     return str(value)
 
 
+def option_text(field: Field) -> str:
+    """Return the option of ``compare`` that sets a key."""
+    flag = setting_flag(field)
+    return markdown.NOTHING if flag is None else flag
+
+
 def keys_table(table: Table) -> str:
-    """Write keys of a configuration class as a Markdown table."""
-    descriptions = describe_keys(table.kind)
+    """Write keys of an experiment as a Markdown table."""
     rows = []
-    for name in table.keys or descriptions:
-        rows.append([name, default_text(table.kind, name), descriptions[name]])
-    return markdown.table(["key", "default", "description"], rows, left=3)
+    for kind in table.kinds:
+        for field in fields(kind):
+            if table.groups is None or field.metadata.get("group") in table.groups:
+                description = field.metadata["help"].replace("`", "")
+                rows.append([field.name, option_text(field), default_text(field), description])
+    return markdown.table(["key", "option", "default", "description"], rows, left=4)
 
 
 def update(text: str) -> str:

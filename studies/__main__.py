@@ -179,7 +179,7 @@ def main(arguments: list[str]) -> int:
     folder = (args.work_dir or WORK_DIR) / args.config.stem
     pattern = "*" if args.models is None else args.models
     study = Study(config, texts, folder, results, write_page, pattern)
-    if not study.runs:
+    if not study.plan().runs:
         parser.error(f"--models {pattern} matches no model of {args.config}. Pass another pattern.")
     if args.dry_run:
         print(format_dry_run(study))

@@ -18,7 +18,7 @@ from alibi_fairseq.data.truncation import first_lines, load_lines, write_excerpt
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary
 from alibi_fairseq.evaluation.text_size import measure_text_size
-from alibi_fairseq.experiment.comparison_config import STRICT
+from alibi_fairseq.experiment.schema import STRICT
 from alibi_fairseq.experiment.values import PositiveInt
 from alibi_fairseq.results import manifest as manifests
 from alibi_fairseq.results.data_folder import DataFolder

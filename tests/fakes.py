@@ -152,10 +152,10 @@ class Commands:
         settings["data_sha256"] = text.sha256
         settings["plugin_sha256"] = plugin_sha256([method])
         if text.documents_sha256:
-            # As if the text were one document
+            # As if the text were two documents
             settings["documents_sha256"] = text.documents_sha256
-            settings["document_tokens"] = [1000]
-            settings["document_bits"] = [4000.0]
+            settings["document_tokens"] = [500, 500]
+            settings["document_bits"] = [1900.0, 2100.0]
         lengths = value(words, "--lengths").split(",")
         strides = value(words, "--strides").split(",")
         for length, stride in itertools.product(lengths, strides):

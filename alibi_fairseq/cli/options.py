@@ -7,7 +7,7 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from ..errors import usage_error
@@ -17,11 +17,13 @@ __all__ = [
     "CliCommand",
     "Parser",
     "add_fields",
+    "add_settings",
     "fill_dataclass",
     "names",
     "option",
     "option_group",
     "plugin_option",
+    "setting_flags",
 ]
 
 
@@ -82,6 +84,59 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
         if default and "(default" not in keywords["help"]:
             keywords["help"] += " (default: %(default)s)"
         group.add_argument(flag, dest=field.name, default=default, **keywords)
+
+
+def add_settings(parser: argparse.ArgumentParser, kind: type) -> None:
+    """Add an option for each field of a pydantic dataclass that has one.
+
+    Its value is None unless it is given. Otherwise it is text, or names, for pydantic to read.
+    """
+    hints = typing.get_type_hints(kind)
+    for field in fields(kind):
+        flag = setting_flag(field)
+        if flag is None:
+            continue
+        description = field.metadata["help"]
+        default = field.default
+        keywords: dict[str, Any] = {}
+        if isinstance(default, tuple) and default:
+            default = ",".join(map(str, default))
+            keywords["type"] = names
+        choices = _literal_values(hints[field.name])
+        if choices:
+            keywords["choices"] = choices
+        else:
+            keywords["metavar"] = field.metadata["metavar"]
+        if choices and default is None:  # like `eval`, which takes the first without a value
+            keywords.update(nargs="?", const=choices[0])
+            description = f"{description} (without a value: {choices[0]})"
+        if default:
+            description = f"{description} (default: {default})"
+        group = option_group(parser, field.metadata["group"])
+        group.add_argument(flag, dest=field.name, help=description, **keywords)
+
+
+def setting_flag(field: Field) -> str | None:
+    """Return the option of a field of a pydantic dataclass; None if only YAML can set it."""
+    return field.metadata.get("flag", "--" + field.name.replace("_", "-"))
+
+
+def setting_flags(kind: type, group: str | None = None) -> dict[str, str]:
+    """Return the options of a pydantic dataclass by field, of all groups or of one."""
+    flags = {}
+    for field in fields(kind):
+        flag = setting_flag(field)
+        if flag is not None and group in (None, field.metadata["group"]):
+            flags[field.name] = flag
+    return flags
+
+
+def _literal_values(hint: Any) -> tuple[str, ...]:
+    """Return the values of ``Literal[…]`` or ``Literal[…] | None``; empty for any other type."""
+    for part in (hint, *typing.get_args(hint)):
+        if typing.get_origin(part) is typing.Literal:
+            return typing.get_args(part)
+    return ()
 
 
 def plugin_option(group: str | None = None) -> Any:

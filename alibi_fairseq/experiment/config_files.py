@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserInputError, requirement
 from ..files import read_yaml
-from .comparison_config import ComparisonConfig
+from .schema import ExperimentConfig
 
 
-def load_config(path: str | Path, kind: type = ComparisonConfig) -> Any:
+def load_config(path: str | Path, kind: type = ExperimentConfig) -> Any:
     """Load a configuration from a YAML file.
 
     Args:
@@ -31,7 +31,7 @@ def load_config(path: str | Path, kind: type = ComparisonConfig) -> Any:
 
 
 def from_mapping(
-    values: object, kind: type = ComparisonConfig, flags: Mapping[str, str] = MappingProxyType({})
+    values: object, kind: type = ExperimentConfig, flags: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
     """Create a configuration from plain values, such as a YAML file has.
 
@@ -47,22 +47,25 @@ def from_mapping(
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as errors:
         first = errors.errors(include_url=False)[0]
-        raise UserInputError(_sentence(first, flags)) from errors
+        path = [str(part) for part in first["loc"]]
+        has_groups = isinstance(values, Mapping) and "models" in values
+        if path[:1] == ["models"] and not has_groups:
+            path = path[2:]  # the only group, whose keys are those of the file
+        raise UserInputError(_sentence(first, path, flags)) from errors
 
 
-def _sentence(error: Mapping[str, Any], flags: Mapping[str, str]) -> str:
+def _sentence(error: Mapping[str, Any], path: Sequence[str], flags: Mapping[str, str]) -> str:
     """Return a sentence about an error of pydantic, with the flag or the path of the key."""
     problem = requirement(error)
     value = error["input"]
     if problem.startswith("must") and isinstance(value, str | int | float):
         problem = f"{str(value)[:60]!r} {problem}"
-    if not error["loc"]:
+    if not path:
         # The error is of the whole configuration, and most messages then begin with a key.
         key, colon, rest = problem.partition(": ")
         if colon:
             return f"{flags.get(key, key)}: {rest}."
         return f"{problem}."
-    path = [str(part) for part in error["loc"]]
     name = ".".join(path)
     for key in path:
         if key in flags:
@@ -70,10 +73,16 @@ def _sentence(error: Mapping[str, Any], flags: Mapping[str, str]) -> str:
     return f"{name}: {problem}."
 
 
-def as_mapping(comparison: ComparisonConfig) -> dict:
-    """Return the plain values of a comparison, for :func:`from_mapping`."""
-    plain = TypeAdapter(ComparisonConfig).dump_python(comparison, mode="json", exclude_none=True)
-    if len(comparison.lr) == 1:
-        # A list would look like tuning.
-        plain["lr"] = comparison.lr[0]
-    return plain
+def as_mapping(config: ExperimentConfig) -> dict:
+    """Return the plain values of an experiment, for :func:`from_mapping`.
+
+    A single group is written without ``models``.
+    """
+    plain = TypeAdapter(type(config)).dump_python(config, mode="json", exclude_none=True)
+    for group in plain["models"]:
+        if len(group["lr"]) == 1:
+            (group["lr"],) = group["lr"]  # a list would look like tuning
+    if len(plain["models"]) > 1:
+        return plain
+    (group,) = plain.pop("models")
+    return {**plain, **group}

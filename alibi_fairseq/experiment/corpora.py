@@ -14,13 +14,13 @@ from ..data.sources import check_output_folder
 from ..errors import UserInputError
 from ..machine import cores
 from ..results.data_folder import DataFolder
-from .comparison_config import CorpusConfig
+from .schema import Corpus
 
 #: Files of a text that are listed by name.
 MAX_LISTED_FILES = 3
 
 
-def data_folder(corpus: CorpusConfig, train_length: int, out: Path) -> Path:
+def data_folder(corpus: Corpus, train_length: int, out: Path) -> Path:
     """Return the folder of the binary data to train on.
 
     The sequences of a probe are as long as the training length.
@@ -30,14 +30,14 @@ def data_folder(corpus: CorpusConfig, train_length: int, out: Path) -> Path:
     return text_folder(corpus, out)
 
 
-def text_folder(corpus: CorpusConfig, out: Path) -> Path:
+def text_folder(corpus: Corpus, out: Path) -> Path:
     """Return the folder of a text's binary data. Some probes take their filler from it."""
     if corpus.data:
         return Path(corpus.data)
     return out / corpus.name / "data-bin"
 
 
-def is_prepared(corpus: CorpusConfig, train_lengths: Sequence[int], out: Path) -> bool:
+def is_prepared(corpus: Corpus, train_lengths: Sequence[int], out: Path) -> bool:
     """Return True if the binary data of a corpus exists."""
     for length in train_lengths:
         folder = data_folder(corpus, length, out)
@@ -46,9 +46,7 @@ def is_prepared(corpus: CorpusConfig, train_lengths: Sequence[int], out: Path) -
     return True
 
 
-def prepare_corpora(
-    corpora: Sequence[CorpusConfig], train_lengths: Sequence[int], out: Path
-) -> None:
+def prepare_corpora(corpora: Sequence[Corpus], train_lengths: Sequence[int], out: Path) -> None:
     """Prepare the binary data of all corpora.
 
     A text that is missing on this machine is not needed if its binary data was prepared before, on
@@ -83,7 +81,7 @@ def prepare_corpora(
                 prepare_probe(probe, length, filler, data_folder(corpus, length, out))
 
 
-def check_split(corpus: CorpusConfig, subset: str, out: Path) -> None:
+def check_split(corpus: Corpus, subset: str, out: Path) -> None:
     """Check that a text has the split to evaluate on.
 
     Raises:
@@ -97,7 +95,7 @@ def check_split(corpus: CorpusConfig, subset: str, out: Path) -> None:
         raise UserInputError(f"--subset: {folder} has no split '{subset}'. Choose from {splits}.")
 
 
-def describe_corpus(corpus: CorpusConfig, out: Path) -> str:
+def describe_corpus(corpus: Corpus, out: Path) -> str:
     """Return one line about a probe, or about a text: its files, tokens, and binary data."""
     if corpus.probe:
         multiples = ", ".join(map(str, MULTIPLES))
@@ -134,7 +132,7 @@ def has_prepared_text(data: Path) -> bool:
     return (data / "train.bin").is_file() and DataFolder.open(data).manifest is not None
 
 
-def check_prepared_text(corpus: CorpusConfig, data: Path) -> None:
+def check_prepared_text(corpus: Corpus, data: Path) -> None:
     """Check the settings of binary data whose text is missing, and report that it is used.
 
     Raises:
@@ -151,6 +149,6 @@ def check_prepared_text(corpus: CorpusConfig, data: Path) -> None:
     print(f"The text of {corpus.name} ({text}) is missing. Using the prepared data in {data}.")
 
 
-def text_builder(corpus: CorpusConfig) -> CustomTextBuilder:
+def text_builder(corpus: Corpus) -> CustomTextBuilder:
     """Return the builder of a text's binary data."""
     return CustomTextBuilder(corpus.text, corpus.tokenizer, corpus.vocabulary)

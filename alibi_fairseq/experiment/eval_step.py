@@ -66,6 +66,8 @@ class EvalStep:
         updates: update count of the checkpoint. None: the checkpoint of the whole training.
         flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
         name: name that distinguishes steps of a run with the same splits and strides.
+        corpus: name of the corpus, if it is not that of the training.
+        data: folder of its binary data.
     """
 
     results_path: Path
@@ -73,15 +75,17 @@ class EvalStep:
     updates: int | None = None
     flags: tuple[str, ...] = ()
     name: str = ""
+    corpus: str = ""
+    data: str = ""
 
     @property
     def is_variant(self) -> bool:
         """True if the step overrides options of the model that the run was trained with."""
-        return bool(self.name)
+        return bool(self.name) and not self.corpus
 
     def data_of(self, model: TrainedModel) -> str:
-        """Return fairseq's data argument of the text to evaluate, which a subclass may change."""
-        return model.data
+        """Return fairseq's data argument of the text to evaluate."""
+        return self.data or model.data
 
     @property
     def settings(self) -> dict:

@@ -2,82 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
-from .comparison_config import ComparisonConfig, CorpusConfig, ModelSpec
 from .eval_step import EvalStep, ProbeEvalStep
+from .schema import Model
 from .values import tokens_at
 
 
 def eval_steps_of(
-    comparison: ComparisonConfig,
-    corpus: CorpusConfig,
-    spec: ModelSpec,
+    model: Model,
     results_folder: Path,
+    other_data: Mapping[str, Path] = MappingProxyType({}),
 ) -> Iterator[EvalStep]:
     """Yield the evaluations of a model.
 
-    The model is evaluated as trained, with additional strides, and as each variant.
+    The model is evaluated as trained, with additional strides, as each variant, and on other
+    corpora.
 
     Args:
-        corpus: the corpus that the model is trained on.
         results_folder: folder of the results files.
+        other_data: binary data of each other corpus to evaluate on.
     """
+    group = model.group
     overrides: dict = {}
-    if "learned" in spec.method.names:
+    if "learned" in model.method.names:
         # The table of positions ends at the training length.
         overrides["clamp_learned_positions"] = True
     flags: tuple[str, ...] = ()
-    if comparison.user_dir:
-        flags = ("--user-dir", comparison.user_dir)
-    if corpus.probe:
-        lengths = tuple(multiple * spec.train_length for multiple in MULTIPLES)
+    if group.user_dir:
+        flags = ("--user-dir", group.user_dir)
+    if model.corpus.probe:
+        lengths = tuple(multiple * model.train_length for multiple in MULTIPLES)
         probe_config = SweepConfig(lengths=lengths, overrides=overrides)
         yield ProbeEvalStep(results_folder / "results.json", probe_config, flags=flags)
         return
 
     config = SweepConfig(
-        lengths=tokens_at(comparison.eval_lengths, spec.train_length),
-        strides=tuple(parse_stride(stride) for stride in comparison.strides),
-        subsets=(comparison.subset,),
-        per_document=comparison.per_document,
-        score_from=comparison.score_from,
-        score_to=comparison.score_to,
+        lengths=tokens_at(group.eval_lengths, model.train_length),
+        strides=tuple(parse_stride(stride) for stride in group.strides),
+        subsets=(group.subset,),
+        per_document=group.per_document,
+        score_from=group.score_from,
+        score_to=group.score_to,
         overrides=overrides,
     )
     as_trained = EvalStep(results_folder / "results.json", config, flags=flags)
     yield as_trained
-    yield from _sliding_steps(comparison, spec, as_trained)
-    yield from _variant_steps(comparison, spec, as_trained)
+    yield from _sliding_steps(model, as_trained)
+    yield from _variant_steps(model, as_trained)
+    for corpus, data in other_data.items():
+        path = results_folder / f"results-on-{corpus}.json"
+        yield replace(
+            as_trained, results_path=path, name=f"on {corpus}", corpus=corpus, data=str(data)
+        )
 
 
-def _sliding_steps(
-    comparison: ComparisonConfig, spec: ModelSpec, as_trained: EvalStep
-) -> Iterator[EvalStep]:
+def _sliding_steps(model: Model, as_trained: EvalStep) -> Iterator[EvalStep]:
     """Yield the evaluations with additional strides, in overlapping windows."""
-    if "transformer_xl" in spec.method.names:
+    if "transformer_xl" in model.method.names:
         return  # its memory requires windows that do not overlap
-    for stride, eval_lengths in comparison.sliding.items():
-        lengths = tokens_at(eval_lengths, spec.train_length)
+    for stride, eval_lengths in model.group.sliding.items():
+        lengths = tokens_at(eval_lengths, model.train_length)
         longer = tuple(length for length in lengths if length > stride)
         if longer:
             config = replace(as_trained.config, lengths=longer, strides=(stride,))
             yield replace(as_trained, config=config)
 
 
-def _variant_steps(
-    comparison: ComparisonConfig, spec: ModelSpec, as_trained: EvalStep
-) -> Iterator[EvalStep]:
+def _variant_steps(model: Model, as_trained: EvalStep) -> Iterator[EvalStep]:
     """Yield the evaluations with overridden options of the model, one per variant."""
-    for name, options in comparison.variants.get(spec.method, {}).items():
+    for name, options in model.group.variants.get(model.method, {}).items():
         overrides = dict(as_trained.config.overrides or {})
         for option, value in options.items():
-            overrides[option] = spec.train_length if value == "train_length" else value
+            overrides[option] = model.train_length if value == "train_length" else value
         yield replace(
             as_trained,
             name=name,

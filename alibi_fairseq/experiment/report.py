@@ -33,10 +33,10 @@ from ..results.provenance import own_command
 from ..results.result import ProbeValues, Result
 from ..results.results_file import EvaluationFile, ProbeFile
 from ..results.upgrade import upgraded
-from .comparison_config import DEFAULT_TITLE, ComparisonConfig
-from .comparison_runs import ComparisonRun
+from .choice import choice_table
+from .plan import Plan
 from .run import Run
-from .tuning import tuning_table
+from .schema import DEFAULT_TITLE, ExperimentConfig, Model
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class ComparisonReport:
     """Report of a comparison whose runs are complete.
 
     Attributes:
-        comparison: configuration.
+        config: what is compared.
         folder: output folder.
-        models: runs of the comparison, the most important first.
+        plan: complete runs of the comparison.
     """
 
-    comparison: ComparisonConfig
+    config: ExperimentConfig
     folder: Path
-    models: Sequence[ComparisonRun]
+    plan: Plan
 
     def write(self) -> list[Path]:
         """Write ``table.md``, and a results file and figures per corpus. Return their paths.
@@ -62,26 +62,28 @@ class ComparisonReport:
         """
         columns: dict = {}
         results_by_corpus = {}
-        for corpus, runs in runs_by_corpus(self.models).items():
+        for corpus, runs in self._runs_by_corpus().items():
             results = upgraded(self._save_results(corpus, runs), self.folder)
             results_by_corpus[corpus] = results
             if is_probe(results):
                 columns.update(probe_columns(corpus, results))
 
-        summary = training_summary(self.comparison, [model.run for model in self.models])
-        sections = [f"# {self.comparison.title}", summary]
+        summary = training_summary(self.config, self.plan.runs)
+        sections = [f"# {self.config.title}", summary]
         files = [self.folder / "table.md"]
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
             sections += tables_of(results, columns)
             files += self._draw_figures(corpus, results)
-        tunings = [model.run.tuning for model in self.models if model.run.tuning]
-        for tuning in tunings:
-            tuning.record()  # also of runs that were trained before their trials
-        if tunings:
-            sections.append(tuning_table(tunings))
-        costs = [read_training_cost(self._label(model), model.run.folder) for model in self.models]
+        choices = self.plan.choices
+        for choice in choices:
+            choice.record()  # also of runs that were trained before their trials
+        if choices:
+            sections.append(choice_table(choices))
+        costs = []
+        for model, run in self._models():
+            costs.append(read_training_cost(self._label(model), run.folder))
         sections.append(cost_table(costs))
         with atomic_write(self.folder / "table.md") as file:
             file.write("\n\n".join(sections) + "\n")
@@ -108,7 +110,7 @@ class ComparisonReport:
         if is_probe(results):
             draw_heat_maps(results, f"Accuracy of the probe: {corpus}", *figures)
             return files
-        title = self.comparison.title
+        title = self.config.title
         if self._has_several_corpora:
             title += f": {corpus}"
         draw_lengths(results, title, *figures)
@@ -122,15 +124,26 @@ class ComparisonReport:
             files += position_figures
         return files
 
-    def _label(self, model: ComparisonRun) -> str:
+    def _models(self) -> Iterable[tuple[Model, Run]]:
+        """Return each model with its run."""
+        return zip(self.config.all_models(), self.plan.runs, strict=True)
+
+    def _runs_by_corpus(self) -> dict[str, list[Run]]:
+        """Group runs by the corpus that they are trained and evaluated on."""
+        runs: dict[str, list[Run]] = {}
+        for model, run in self._models():
+            runs.setdefault(model.corpus.name, []).append(run)
+        return runs
+
+    def _label(self, model: Model) -> str:
         """Return the name of a model, with its corpus if there are several."""
-        labels = distinct_labels(self.comparison.methods)
-        label = model_label(labels[model.spec.method], model.spec.train_length)
-        return f"{label} ({model.spec.corpus})" if self._has_several_corpora else label
+        labels = distinct_labels(self.config.methods)
+        label = model_label(labels[model.method], model.train_length)
+        return f"{label} ({model.corpus.name})" if self._has_several_corpora else label
 
     @property
     def _has_several_corpora(self) -> bool:
-        return len(self.comparison.corpora) > 1
+        return len(self.config.corpora) > 1
 
     def _path(self, corpus: str, name: str) -> Path:
         """Return the path of a file of the report."""
@@ -146,7 +159,7 @@ class ComparisonReport:
     def _save_results(self, corpus: str, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
         """Write the results file of a corpus, and return its contents."""
         path = self._path(corpus, "results.json")
-        results = merge_results(self.comparison, runs)
+        results = merge_results(self.config, runs)
         if path.is_file():
             existing = load_evaluation(path)
             is_same = existing.records == results.records and existing.series == results.series
@@ -173,7 +186,7 @@ def tables_of(results: Sequence[Result], columns: dict) -> list[str]:
     return [length_table(results, columns).rstrip(), *difference_sections(results)]
 
 
-def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
+def training_summary(config: ExperimentConfig, runs: Iterable[Run]) -> str:
     """Return a sentence about the training that the conditions of the tables do not state.
 
     It states the tokens that were read. The last update of each pass over the text has fewer.
@@ -182,8 +195,8 @@ def training_summary(comparison: ComparisonConfig, runs: Iterable[Run]) -> str:
     fewest = min(read_tokens)
     most = max(read_tokens)
     tokens = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    seeds = ", ".join(map(str, comparison.seeds))
-    unit = "seeds" if len(comparison.seeds) > 1 else "seed"
+    seeds = ", ".join(map(str, config.seeds))
+    unit = "seeds" if len(config.seeds) > 1 else "seed"
     return f"Each model was trained on {tokens} tokens; {unit} {seeds}."
 
 
@@ -192,16 +205,7 @@ def trained_tokens(run: Run) -> int:
     return load_training(run.folder).records[-1].trained_tokens or 0
 
 
-def runs_by_corpus(models: Iterable[ComparisonRun]) -> dict[str, list[Run]]:
-    """Group runs by the corpus that they are trained and evaluated on."""
-    runs: dict[str, list[Run]] = {}
-    for model in models:
-        runs_of_corpus = runs.setdefault(model.spec.corpus, [])
-        runs_of_corpus.append(model.run)
-    return runs
-
-
-def merge_results(comparison: ComparisonConfig, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
+def merge_results(config: ExperimentConfig, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
     """Return the results of runs on the same data as one results file.
 
     It has the provenance of the evaluations, but the command of this process.
@@ -214,7 +218,7 @@ def merge_results(comparison: ComparisonConfig, runs: Iterable[Run]) -> Evaluati
             records += results.records
             files.append(results)
     provenance = merge_provenance([results.provenance for results in files])
-    seed = comparison.seeds[0] if len(comparison.seeds) == 1 else None
+    seed = config.seeds[0] if len(config.seeds) == 1 else None
     changes = {"command": shlex.join(own_command()), "seed": seed}
     provenance = provenance.model_copy(update=changes)
     merged = {"provenance": provenance, "records": records, "series": merge_series(files)}

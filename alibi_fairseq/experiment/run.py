@@ -16,6 +16,7 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from ..completion_marker import (
     CompletionMarker,
@@ -28,12 +29,23 @@ from ..positions.plugin_sources import check_unedited
 from ..results.files import TRAINING_FILE, load_training
 from . import nodes
 from .child_process import ALIBI, ChildProcess, CommandFailedError
+from .choice import Choice
 from .eval_step import EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
 
 #: Error by which fairseq ends a training whose loss or gradients are not finite.
 DIVERGENCE_ERROR = "FloatingPointError"
+
+
+class Archive(Protocol):
+    """Place that keeps the results of a run after its folder is gone."""
+
+    def holds(self) -> bool:
+        """Return True if the results of the run, or a record that it diverged, are kept."""
+
+    def keep(self, run: Run) -> None:
+        """Keep the results of a complete run, or record that it diverged."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,9 @@ class Run:
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
         methods: position methods, whose plugins must not be edited until the run is complete.
-        trials: learning-rate trials, which must be complete before this run.
+        after: names of unfinished learning-rate trials, before which this run cannot start.
+        choice: choice of the learning rate; None: there is only one rate, or no choice yet.
+        blocked: reason for which finished trials chose no learning rate; empty without one.
         eval_steps: evaluation steps, in order.
         checkpoint_updates: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
@@ -59,6 +73,7 @@ class Run:
             several.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
+        archive: place that keeps the results of the run, if they outlast its folder.
     """
 
     name: str
@@ -69,13 +84,16 @@ class Run:
     updates: int
     tokens: int
     methods: tuple[str, ...] = ()
-    trials: tuple[Run, ...] = field(default=(), repr=False)
+    after: tuple[str, ...] = ()
+    choice: Choice | None = field(default=None, repr=False)
+    blocked: str = ""
     eval_steps: tuple[EvalStep, ...] = ()
     checkpoint_updates: tuple[int, ...] = ()
     final_checkpoint: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
     node_launcher: tuple[str, ...] = field(default=(), repr=False)
     may_diverge: bool = False
+    archive: Archive | None = field(default=None, repr=False)
 
     def unfinished_commands(self) -> list[ChildProcess]:
         """Return the commands that are left to train and evaluate the model, in order."""
@@ -140,11 +158,6 @@ class Run:
         return load_update_count(path)
 
     @property
-    def unfinished_trials(self) -> list[Run]:
-        """Trials that are not complete."""
-        return [trial for trial in self.trials if not trial.is_complete]
-
-    @property
     def is_trained(self) -> bool:
         """True if the training is complete. Requires prepared data."""
         return not self._missing_update_counts()
@@ -156,11 +169,15 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """True if the run and its trials are complete. Requires prepared data."""
+        """True if the run is complete: nothing is left to train or evaluate.
+
+        Requires prepared data. A run that waits for trials, or that they block, is not complete.
+        """
+        if self.archive is not None:
+            return self.archive.holds()
         if self.diverged:
             return True
-        # Until its trials are complete, the learning rate of the run is not known.
-        if self.unfinished_trials:
+        if self.after or self.blocked:
             return False
         if not self.is_trained:
             return False
@@ -186,6 +203,11 @@ class Run:
         """
         if self.diverged:
             return
+        if self.blocked:
+            raise UserInputError(self.blocked)
+        if self.choice is not None:
+            self.choice.record()
+            self._set_other_rate_aside()
         for updates in self._missing_update_counts():
             self._check_trials()
             self._check_folder(updates)
@@ -207,16 +229,21 @@ class Run:
             self._record_training(updates)
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
-        """Execute the evaluation steps that are not complete.
+        """Execute the evaluation steps that are not complete, and keep the results.
 
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
             UserInputError: a plugin was edited.
         """
-        for step in self.eval_steps:
+        if self.archive is not None and self.archive.holds():
+            return
+        steps = () if self.diverged else self.eval_steps
+        for step in steps:
             if not step.is_complete(self.model_of(step)):
                 check_unedited(self.methods)
                 step.execute(self.model_of(step), slot)
+        if self.archive is not None:
+            self.archive.keep(self)
 
     @property
     def _update_counts(self) -> tuple[int, ...]:
@@ -236,18 +263,49 @@ class Run:
         return self.folder / "settings.json"
 
     def check_settings(self) -> None:
-        """Raise UserInputError if the folder holds a training with other settings."""
+        """Raise UserInputError if the folder holds a training with other settings.
+
+        A training at a rate that trials no longer choose is set aside instead.
+        """
+        if self._replaced_rate() is not None:
+            return
         settings = read_json_if_present(self._settings_file)
         advice = "choose another folder, or move that one away"
         check_settings(settings, self.settings, f"{self.folder} holds a training", advice)
 
     def _check_trials(self) -> None:
-        """Check that all trials are complete."""
-        unfinished = self.unfinished_trials
-        if unfinished:
-            raise UserInputError(
-                f"{self.name}: trial {unfinished[0].name} is unfinished. Run it first."
-            )
+        """Raise UserInputError if a trial is unfinished."""
+        if self.after:
+            raise UserInputError(f"{self.name}: trial {self.after[0]} is unfinished. Run it first.")
+
+    def _replaced_rate(self) -> str | None:
+        """Return the rate of the training in the folder, if trials now choose another one."""
+        existing = read_json_if_present(self._settings_file)
+        if self.choice is None or existing is None:
+            return None
+        others, rate = _without_rate(existing)
+        own_others, own_rate = _without_rate(self.settings)
+        return rate if others == own_others and rate != own_rate else None
+
+    def _set_other_rate_aside(self) -> None:
+        """Rename the folder if it holds the training at a rate that is no longer the best one.
+
+        A rate that was added to ``--lr`` may be better. If its training was set aside earlier, it
+        gets the name of the run again.
+        """
+        replaced_rate = self._replaced_rate()
+        if replaced_rate is None:
+            return
+        _, rate = _without_rate(self.settings)
+        aside = self._folder_aside(replaced_rate)
+        os.replace(self.folder, aside)
+        print(f"{self.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
+        if self._folder_aside(rate).is_dir():
+            os.replace(self._folder_aside(rate), self.folder)
+
+    def _folder_aside(self, rate: str) -> Path:
+        """Return the folder of the training at a rate that is not the best one."""
+        return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
 
     def _check_folder(self, updates: int) -> None:
         """Check that training to ``updates`` can start, or resume, in the folder."""
@@ -296,3 +354,10 @@ class Run:
             shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
             os.replace(unfinished, checkpoint)
         self.training_marker(updates).write()
+
+
+def _without_rate(settings: dict) -> tuple[dict, str]:
+    """Return the settings of a run without its learning rate, and the rate."""
+    options = list(settings["options"])
+    rate = options.pop(options.index("--lr") + 1)
+    return {**settings, "options": options}, rate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,7 @@ from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
 from .child_process import CommandFailedError
 from .execution import Slot, Stopped, handle_stop_signals
+from .plan import Plan
 from .run import Run
 from .scheduler import WorkItem, run_all
 from .slots import describe_slots, make_slots
@@ -64,9 +65,8 @@ class Experiment(Protocol):
     def prepare(self) -> None:
         """Check the input as far as possible, then prepare the data."""
 
-    @property
-    def runs(self) -> Sequence[Run]:
-        """Runs in order of importance; final once the data is prepared."""
+    def plan(self) -> Plan:
+        """Return the runs, as far as the data and the results of trials determine them now."""
 
     def report(self) -> None:
         """Write and print the report."""
@@ -100,7 +100,8 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
     """
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         experiment.prepare()
-        runs = experiment.runs
+        plan = experiment.plan()
+        runs = plan.runs
         unfinished = [run for run in runs if not run.is_complete]
         if not unfinished:
             experiment.report()
@@ -109,55 +110,46 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         if len(unfinished) < len(runs):
             completed_runs = len(runs) - len(unfinished)
             print(f"{completed_runs} of {len(runs)} runs already complete.")
-        items = make_work_items(experiment, unfinished)
-        run_count = len(runs) + len(all_trials(runs))
+        items = make_work_items(experiment, plan, unfinished)
+        run_count = len(runs) + len(plan.trial_runs)
         slots = make_slots(run_count, experiment.gpus, experiment.threads, parallel)
         print(describe_slots(slots))
-        completed = run_count - len(with_unfinished_trials(unfinished))
+        completed = run_count - len(with_unfinished_trials(plan, unfinished))
         try:
             run_all(items, slots, completed)
         except (Stopped, CommandFailedError) as error:
             if experiment.report_if_incomplete:
                 experiment.report()
             if isinstance(error, Stopped):
-                print(progress_of(experiment.runs), file=sys.stderr)
+                print(progress_of(experiment.plan()), file=sys.stderr)
             raise
         experiment.report()
 
 
-def unfinished_runs(experiment: Experiment) -> list[Run]:
+def unfinished_runs(experiment: Experiment, plan: Plan) -> list[Run]:
     """Return the runs that are not complete. Without prepared data, this is all runs."""
     if not experiment.prepared:
-        return list(experiment.runs)
-    return [run for run in experiment.runs if not run.is_complete]
+        return list(plan.runs)
+    return [run for run in plan.runs if not run.is_complete]
 
 
-def all_trials(runs: Iterable[Run]) -> list[Run]:
-    """Return the trials of these runs, each once."""
-    trials: dict[str, Run] = {}
-    for run in runs:
-        for trial in run.trials:
-            trials[trial.name] = trial
-    return list(trials.values())
-
-
-def progress_of(runs: Sequence[Run]) -> str:
+def progress_of(plan: Plan) -> str:
     """Return the number of complete runs, and the updates of those that a stop interrupted."""
-    complete = sum(run.is_complete for run in runs)
-    lines = [f"{complete} of {len(runs)} runs are complete."]
-    for run in (*all_trials(runs), *runs):
+    complete = sum(run.is_complete for run in plan.runs)
+    lines = [f"{complete} of {len(plan.runs)} runs are complete."]
+    for run in (*plan.trial_runs, *plan.runs):
         updates = run.saved_updates()
         if 0 < updates < run.updates:
             lines.append(f"{run.name} saved update {updates:,} of {run.updates:,}.")
     return "\n".join(lines)
 
 
-def with_unfinished_trials(runs: Iterable[Run]) -> list[Run]:
+def with_unfinished_trials(plan: Plan, runs: Iterable[Run]) -> list[Run]:
     """Return the runs in order, each after its unfinished trials."""
     ordered: dict[str, Run] = {}
     for run in runs:
-        for trial in run.unfinished_trials:
-            ordered.setdefault(trial.name, trial)
+        for name in run.after:
+            ordered.setdefault(name, plan.find(name))
         ordered[run.name] = run
     return list(ordered.values())
 
@@ -167,18 +159,16 @@ def evaluates_separately(experiment: Experiment) -> bool:
     return experiment.gpus * experiment.nodes > 1
 
 
-def make_work_items(experiment: Experiment, runs: Iterable[Run]) -> list[WorkItem]:
+def make_work_items(experiment: Experiment, plan: Plan, runs: Iterable[Run]) -> list[WorkItem]:
     """Return the work items of runs and their unfinished trials, in order."""
     if evaluates_separately(experiment):
         return _make_separate_work_items(runs)
     items = []
-    for run in with_unfinished_trials(runs):
-        trial_names = tuple(trial.name for trial in run.unfinished_trials)
+    for run in with_unfinished_trials(plan, runs):
         execute = run.execute
-        if trial_names:
-            # Its learning rate is known only after the trials.
-            execute = partial(_execute_by_name, experiment, run.name)
-        items.append(WorkItem(run.name, execute, run.updates, after=trial_names))
+        if run.after:
+            execute = partial(_execute_after_trials, experiment, run.name)
+        items.append(WorkItem(run.name, execute, run.updates, after=run.after))
     return items
 
 
@@ -204,13 +194,9 @@ def _make_separate_work_items(runs: Iterable[Run]) -> list[WorkItem]:
     return items + last
 
 
-def _execute_by_name(experiment: Experiment, name: str, slot: Slot) -> None:
-    """Execute the run that the experiment lists under a name when this is called."""
-    for run in experiment.runs:
-        if run.name == name:
-            run.execute(slot)
-            return
-    raise LookupError(name)
+def _execute_after_trials(experiment: Experiment, name: str, slot: Slot) -> None:
+    """Execute a run at the learning rate that its trials have chosen by now."""
+    experiment.plan().find(name).execute(slot)
 
 
 def run_with_exit_code(work: Callable[[], object]) -> int:
@@ -242,13 +228,14 @@ def run_with_exit_code(work: Callable[[], object]) -> int:
 
 def format_dry_run(experiment: Experiment) -> str:
     """Return the commands that an experiment still executes, and its number of training tokens."""
-    all_runs = experiment.runs
-    runs = unfinished_runs(experiment)
-    ordered = with_unfinished_trials(runs)
+    plan = experiment.plan()
+    all_runs = plan.runs
+    runs = unfinished_runs(experiment, plan)
+    ordered = with_unfinished_trials(plan, runs)
     lines = list(experiment.dry_run_header())
     for number, run in enumerate(ordered, 1):
         title = f"# [{number}/{len(ordered)}] {run.name}"
-        if run.unfinished_trials:
+        if run.after:
             title += " (--lr: the best of its trials)"
         lines.append(title)
         for command in run.unfinished_commands():
@@ -263,7 +250,7 @@ def format_dry_run(experiment: Experiment) -> str:
     tokens = sum(run.tokens for run in runs if not run.is_trained)
     plural = "" if len(runs) == 1 else "s"
     total = f"{len(runs)} run{plural} of {tokens:,} tokens in total"
-    trials = [trial for trial in all_trials(runs) if not trial.is_complete]
+    trials = plan.unfinished_trials()
     if trials:
         trial_tokens = sum(trial.tokens for trial in trials)
         total += f", after {len(trials)} trials of {trial_tokens:,} tokens"

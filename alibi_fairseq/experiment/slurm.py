@@ -24,7 +24,6 @@ from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
 from .nodes import CONTAINER
 from .runner import (
     Experiment,
-    all_trials,
     evaluates_separately,
     run_with_exit_code,
     unfinished_runs,
@@ -70,8 +69,9 @@ class Stage:
 
 def make_stages(experiment: Experiment) -> list[Stage]:
     """Return the jobs that complete an experiment."""
-    runs = unfinished_runs(experiment)
-    trial_jobs = [f"run:{trial.name}" for trial in all_trials(runs) if not trial.is_complete]
+    plan = experiment.plan()
+    runs = unfinished_runs(experiment, plan)
+    trial_jobs = [f"run:{trial.name}" for trial in plan.unfinished_trials()]
     tuning = Stage(
         "tuning",
         trial_jobs,
@@ -127,7 +127,7 @@ def _check_complete(experiment: Experiment) -> None:
     Raises:
         UserInputError: a run is not complete.
     """
-    for run in experiment.runs:
+    for run in experiment.plan().runs:
         if not run.is_complete:
             raise UserInputError(
                 f"{run.name} is not complete with the present settings. Submit the experiment "
@@ -142,14 +142,13 @@ def _execute_run(experiment: Experiment, job: str) -> None:
         UserInputError: the experiment no longer has the run.
     """
     work, _, name = job.partition(":")
-    runs = list(experiment.runs)
-    by_name = {run.name: run for run in (*runs, *all_trials(runs))}
-    if name not in by_name:
+    try:
+        run = experiment.plan().find(name)
+    except LookupError as error:
         raise UserInputError(
             f"The plugin or the settings of {name} were edited while its job waited. Submit the "
             "experiment again, or undo the edit first."
-        )
-    run = by_name[name]
+        ) from error
     if work == "train":
         run.train(_job_slot(experiment.gpus))
     elif work == "evaluate":

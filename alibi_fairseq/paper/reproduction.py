@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from ..errors import UserInputError
 from ..experiment import nodes, torchrun
 from ..experiment.eval_step import EvalStep
+from ..experiment.plan import Plan
 from ..experiment.run import Run
 from ..experiment.runner import Experiment, unfinished_runs
 from ..files import atomic_write
@@ -128,17 +129,16 @@ class ReproductionExperiment(Experiment):
         for dataset in self.data.values():
             dataset.prepare()
 
-    @property
-    def runs(self) -> list[Run]:
-        """Runs of all trainings."""
-        return [self.build_run(training) for training in self.trainings]
+    def plan(self) -> Plan:
+        """Return the runs of all trainings."""
+        return Plan(tuple(self.build_run(training) for training in self.trainings))
 
     def report(self) -> None:
         """Write the report, and write and print the table of each item."""
         from .report import write_report  # imports matplotlib
 
         paths = [self.folder / "results"]
-        for run in self.runs:
+        for run in self.plan().runs:
             record = run.folder / TRAINING_FILE
             if record.is_file():
                 paths.append(record)
@@ -162,7 +162,7 @@ class ReproductionExperiment(Experiment):
         """Return the lines of a dry run that estimate time and disk space of unfinished runs."""
         if self.scale.updates is not None:
             return [f"The time at the scale '{self.scale.name}' is unknown.", ""]
-        unfinished = {run.name: run for run in unfinished_runs(self)}
+        unfinished = {run.name: run for run in unfinished_runs(self, self.plan())}
         costs = []
         for training in self.trainings:
             run = unfinished.get(training.recipe.path)

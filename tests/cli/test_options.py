@@ -12,7 +12,6 @@ from commands import ROOT
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli import COMMANDS
-from alibi_fairseq.cli.compare import FIELDS, OPTIONS
 from alibi_fairseq.cli.evaluate import GROUPS
 from alibi_fairseq.options import positive_integer
 
@@ -110,11 +109,6 @@ def test_compare_groups_options():
     assert general <= {"help", "job"}
     assert "lr" in {action.dest for action in groups["training"]._group_actions}
     assert "slurm" in {action.dest for action in groups["running"]._group_actions}
-
-
-def test_described_key_of_comparison_is_option():
-    described = {name for name, field in FIELDS.items() if field.description}
-    assert described == set(OPTIONS)
 
 
 def test_help_has_at_most_one_default(options):

@@ -16,8 +16,8 @@ from results_documents import cells_of
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import child_process
-from alibi_fairseq.experiment.comparison_runs import list_runs
 from alibi_fairseq.experiment.config_files import from_mapping
+from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.experiment.runner import progress_of
 from alibi_fairseq.experiment.training_options import check_training_options
 from alibi_fairseq.positions import METHODS, plugin_sources
@@ -139,11 +139,12 @@ def test_console_reports_text_devices_and_progress(tmp_path, monkeypatch, capsys
 
 def test_stopped_training_reports_its_update(tmp_path):
     values = {"corpora": [{"name": "text", "data": "x"}], "methods": ["alibi", "none"]}
-    runs = [model.run for model in list_runs(from_mapping(values), tmp_path)]
+    plan = plan_from_folder(from_mapping(values), tmp_path)
+    runs = plan.runs
     runs[1].folder.mkdir(parents=True)
     state = {"optimizer_history": [{"num_updates": 7}]}
     torch.save(state, runs[1].folder / "checkpoint_last.pt")
-    assert progress_of(runs).splitlines() == [
+    assert progress_of(plan).splitlines() == [
         "0 of 2 runs are complete.",
         "text/none-128-seed1 saved update 7 of 1,000.",
     ]
@@ -196,10 +197,10 @@ def test_wrong_training_options_are_rejected_first(tmp_path, refuse, methods, fl
 
 
 @pytest.mark.parametrize("method", [f"alibi/alibi_slopes={EIGHT}", f"{LONGROPE}={EIGHT}"])
-def test_values_for_the_size_of_the_model_are_accepted(tmp_path, method):
+def test_values_for_the_size_of_the_model_are_accepted(method):
     """The model has eight heads of size 16."""
     comparison = from_mapping({"corpora": [{"name": "mine", "data": "x"}], "methods": method})
-    check_training_options(comparison, tmp_path)
+    check_training_options(comparison)
 
 
 @pytest.mark.parametrize("parallel", ["1", "2"])
@@ -254,9 +255,9 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
 def test_users_options_come_last(data_bin, tmp_path):
     values = {"corpora": [{"name": "text", "data": str(data_bin)}], "methods": "alibi"}
     flags = "--save-interval-updates 10 --keep-interval-updates 7"
-    (model,) = list_runs(from_mapping({**values, "train_flags": flags}), tmp_path)
+    (run,) = plan_from_folder(from_mapping({**values, "train_flags": flags}), tmp_path).runs
     parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [model.run.data, *model.run.flags])
+    args = options.parse_args_and_arch(parser, [run.data, *run.flags])
     assert (args.save_interval_updates, args.keep_interval_updates) == (10, 7)
 
 
@@ -274,8 +275,8 @@ def test_validations_take_at_most_a_tenth_of_the_time(
     monkeypatch.setattr(DataFolder, "open", lambda data: opened)
     values = {"corpora": [{"name": "text", "data": str(tmp_path)}], "methods": "alibi"}
     comparison = from_mapping({**values, "updates": 2000, "tokens_per_update": 384})
-    (model,) = list_runs(comparison, tmp_path)
-    flags = list(model.run.flags)
+    (run,) = plan_from_folder(comparison, tmp_path).runs
+    flags = list(run.flags)
     interval = flags[flags.index("--save-interval-updates") + 1]
     assert int(interval) == updates_between_saves
 

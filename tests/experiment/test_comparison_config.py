@@ -6,8 +6,8 @@ import yaml
 from alibi_fairseq.cli import make_parser
 from alibi_fairseq.cli.compare import CompareCommand
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.experiment.comparison_runs import list_runs
 from alibi_fairseq.experiment.config_files import as_mapping, from_mapping, load_config
+from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.experiment.values import PAPER_METHODS
 from alibi_fairseq.positions import METHODS, MethodSpec, PositionMethod
 
@@ -35,8 +35,8 @@ def test_yaml_round_trip(tmp_path):
     study = load_config(path)
     assert study.corpora[0].text == ("wiki-1.txt", "wiki-2.txt")
     assert study.corpora[1].text == ()
-    assert study.train_flags == ("--dropout", "0.2", "--clip-norm", "0.5")
-    assert study.tokens == 600 * 2048
+    (group,) = study.models
+    assert group.train_flags == ("--dropout", "0.2", "--clip-norm", "0.5")
     path.write_text(yaml.safe_dump(as_mapping(study)))
     assert load_config(path) == study
     for text in ("- a list", "{broken", "", STUDY + "updates: 700"):
@@ -46,7 +46,8 @@ def test_yaml_round_trip(tmp_path):
 
 
 def test_models_of_the_first_seed_come_first():
-    cells = list(from_mapping(yaml.safe_load(STUDY)).model_specs())
+    models = from_mapping(yaml.safe_load(STUDY)).all_models()
+    cells = [(model.corpus.name, *model[2:]) for model in models]
     assert len(set(cells)) == len(cells) == 2 * 2 * 2 * 3
     methods = [MethodSpec.parse(name) for name in ("alibi", "rotary")]
     assert cells[:2] == [("wiki", method, 64, 1) for method in methods]
@@ -118,23 +119,23 @@ def test_invalid_value_is_named(change, message):
 )
 def test_batches_per_update_divide_the_tokens_of_an_update(tmp_path, changes, flags):
     values = {"corpora": [CORPUS], "train_lengths": 64, "tokens_per_update": 1024}
-    models = list_runs(from_mapping({**values, **changes}), tmp_path, tmp_path)
-    assert models
-    for model in models:
-        assert flags in " ".join(model.run.flags)
-        assert model.run.tokens == 1000 * 1024
+    runs = plan_from_folder(from_mapping({**values, **changes}), tmp_path).runs
+    assert runs
+    for run in runs:
+        assert flags in " ".join(run.flags)
+        assert run.tokens == 1000 * 1024
 
 
 def parse_comparison(monkeypatch, *arguments: object):
     """Return the comparison of a command line."""
     command = ["compare", *map(str, arguments), "--out", "runs/mine"]
-    monkeypatch.setattr(CompareCommand, "__call__", CompareCommand.comparison)
+    monkeypatch.setattr(CompareCommand, "__call__", CompareCommand.config)
     return CompareCommand.run(make_parser(command).parse_args(command))
 
 
 def parsed_methods(monkeypatch, methods: str) -> list[str]:
     comparison = parse_comparison(monkeypatch, "book.txt", "--methods", methods)
-    return [method.notation for method in comparison.methods]
+    return [method.notation for method in comparison.models[0].methods]
 
 
 def test_options_match_yaml(tmp_path, monkeypatch):
@@ -185,9 +186,10 @@ def test_sources_are_data_or_yaml(tmp_path, monkeypatch):
 def test_linear_schedule_ends_at_max_update(tmp_path):
     values = {"corpora": [CORPUS], "methods": "alibi", "lr": [0.1, 0.2], "tune_share": 0.25}
     comparison = from_mapping({**values, "updates": 80, "lr_schedule": "linear"})
-    (model,) = list_runs(comparison, tmp_path)
-    trainings = [(model.run, "80")]
-    for trial in model.run.trials:
+    plan = plan_from_folder(comparison, tmp_path)
+    (run,) = plan.runs
+    trainings = [(run, "80")]
+    for trial in plan.trial_runs:
         trainings.append((trial, "20"))
     for training, updates in trainings:
         flags = training.flags
@@ -200,7 +202,7 @@ def test_notation_sets_layers_and_options(tmp_path):
     methods = ["rotary+none/attention_window=64+0", "rotary/p_rope=0.75/rotary_base=500000"]
     flags = {"rotary+none/attention_window=64+0": "--dropout 0.2"}
     values = {"corpora": [CORPUS], "methods": methods, "lr": [0.1, 0.2], "method_flags": flags}
-    pattern, options = [model.run for model in list_runs(from_mapping(values), tmp_path)]
+    pattern, options = plan_from_folder(from_mapping(values), tmp_path).runs
     assert pattern.name == "mine/rotary+none-attention_window=64+0-128-seed1"
     words = " ".join(pattern.flags)
     assert "--position-method rotary,none --attention-window 64,0 --tokens-per-sample" in words
@@ -219,8 +221,9 @@ def test_notation_sets_layers_and_options(tmp_path):
 def test_keys_without_a_model_are_rejected(keys):
     comparison = from_mapping({"corpora": [CORPUS], "methods": "t5/attention_window=64", **keys})
     with pytest.raises(UserInputError, match="'t5' is not one of the methods"):
-        comparison.check_method_keys(comparison.methods)
-    comparison.check_method_keys([MethodSpec.parse("alibi"), MethodSpec.parse("t5")])
+        comparison.check_method_keys()
+    group = {"methods": ["alibi", "t5"]}
+    from_mapping({"corpora": [CORPUS], "models": [keys, group | keys]}).check_method_keys()
 
 
 def test_notation_reads_commas_between_methods(monkeypatch):

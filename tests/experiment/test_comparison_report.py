@@ -9,9 +9,9 @@ from results_documents import PROVENANCE, document, evaluation_record, validatio
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import child_process
-from alibi_fairseq.experiment.comparison import ComparisonExperiment
-from alibi_fairseq.experiment.comparison_runs import list_runs
+from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import from_mapping
+from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.files import (
     find_results_files,
@@ -133,15 +133,15 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
             "eval_lengths": [64, 128],
         }
     )
-    models = list_runs(config, tmp_path)
-    for model, (seed, perplexity) in zip(models, ((1, 20.0), (2, 24.0))):
-        run = {"seed": seed, "checkpoint_sha256": f"{seed:064}"}
-        checkpoint = str(model.run.checkpoint_path(model.run.updates))
-        measured = evaluation_record(perplexity, length=64, checkpoint=checkpoint, **run)
+    runs = plan_from_folder(config, tmp_path).runs
+    for run, (seed, perplexity) in zip(runs, ((1, 20.0), (2, 24.0))):
+        trained = {"seed": seed, "checkpoint_sha256": f"{seed:064}"}
+        checkpoint = str(run.checkpoint_path(run.updates))
+        measured = evaluation_record(perplexity, length=64, checkpoint=checkpoint, **trained)
         # From an earlier request, before the folder was moved
         moved = f"elsewhere/seed{seed}/checkpoint_last.pt"
         options = {"data": f"elsewhere/{seed}"}
-        longer = evaluation_record(perplexity, checkpoint=moved, options=options, **run)
+        longer = evaluation_record(perplexity, checkpoint=moved, options=options, **trained)
         not_requested = longer.model_copy(update={"length": 256, "stride": 256})
         provenance = {
             "data_sha256": data_sha256(data_bin, ["valid"]),
@@ -149,15 +149,15 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
         }
         save_results_file(
             document(longer, not_requested, measured, **provenance),
-            model.run.folder / "results.json",
+            run.folder / "results.json",
         )
-        last = validation_record(perplexity, updates=config.updates, trained_tokens=config.tokens)
-        save_results_file(document(last, kind="training"), model.run.folder / "training.json")
-    ComparisonExperiment(config, tmp_path).report()
+        last = validation_record(perplexity, updates=run.updates, trained_tokens=run.tokens)
+        save_results_file(document(last, kind="training"), run.folder / "training.json")
+    Comparison(config, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert "| 22.00 ± 2.83 (2 seeds) | 22.00 ± 2.83 (2 seeds) |" in text
     assert text in capsys.readouterr().out
-    assert f"on {config.updates * config.tokens_per_update:,} tokens" in text
+    assert f"on {1000 * 4096:,} tokens" in text
     assert "seeds 1, 2." in text
     assert "| 256" not in text
     results = load_results_file(tmp_path / "results.json")

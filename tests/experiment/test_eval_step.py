@@ -13,8 +13,8 @@ from fakes import TINY, Commands, in_this_process
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.config import TextCase
 from alibi_fairseq.experiment import child_process
-from alibi_fairseq.experiment.comparison_runs import list_runs
 from alibi_fairseq.experiment.config_files import from_mapping
+from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.results.files import load_evaluation
 
@@ -52,9 +52,9 @@ def commands(monkeypatch):
     return names
 
 
-def runs_in(folder: Path, **changes) -> list[Run]:
-    """Return the runs of a comparison on the data in a folder."""
-    values = {
+def values_in(folder: Path) -> dict:
+    """Return the keys of a comparison on the data in a folder."""
+    return {
         "corpora": [{"name": "mine", "data": str(folder / "data-bin")}],
         "methods": "alibi",
         "train_lengths": 16,
@@ -63,8 +63,12 @@ def runs_in(folder: Path, **changes) -> list[Run]:
         "tokens_per_update": 128,
         "train_flags": TINY,
     }
-    config = from_mapping(values | changes)
-    return [model.run for model in list_runs(config, folder / "out")]
+
+
+def runs_in(folder: Path, **changes) -> list[Run]:
+    """Return the runs of a comparison on the data in a folder."""
+    config = from_mapping(values_in(folder) | changes)
+    return list(plan_from_folder(config, folder / "out").runs)
 
 
 def run_in(folder: Path, **changes) -> Run:
@@ -208,8 +212,10 @@ def test_diverged_trial_is_complete_and_not_evaluated(folder, monkeypatch):
     fake = Commands()
     fake.validation = {"alibi": {"0.5": None}}
     monkeypatch.setattr(child_process, "execute_command", fake)
-    run = run_in(folder, lr=[0.5, 0.001])
-    trial, other = run.trials
+    config = from_mapping(values_in(folder) | {"lr": [0.5, 0.001]})
+    plan = plan_from_folder(config, folder / "out")
+    (run,) = plan.runs
+    trial, other = plan.trial_runs
     trial.execute()
     assert fake.ran == ["train"]
     assert trial.diverged

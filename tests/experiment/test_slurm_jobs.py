@@ -13,6 +13,7 @@ from fakes import TINY, Commands
 from alibi_fairseq.cli import main, make_parser
 from alibi_fairseq.experiment import child_process, slurm
 from alibi_fairseq.experiment.execution import DEFAULT_SLOT, Slot
+from alibi_fairseq.experiment.plan import Plan
 
 submitit = pytest.importorskip("submitit")
 FAKE = {
@@ -172,11 +173,12 @@ def test_stage_with_several_nodes(tmp_path, capsys, given, expected):
 
 
 def test_submit_one_process_on_the_first_of_several_nodes(scripts, tmp_path):
+    run = SimpleNamespace(name="a", after=(), is_complete=False, is_trained=False)
     experiment = SimpleNamespace(
         folder=tmp_path / "out",
         folder_option="--out",
         prepared=True,
-        runs=[SimpleNamespace(name="a", trials=(), is_complete=False, is_trained=False)],
+        plan=lambda: Plan((run,)),
         gpus=8,
         nodes=2,
         processes=8,
@@ -195,13 +197,12 @@ def test_jobs_train_or_evaluate(monkeypatch):
     done = []
     run = SimpleNamespace(
         name="a",
-        trials=(),
         train=lambda slot: done.append(("train", slot)),
         evaluate=lambda slot: done.append(("evaluate", slot)),
     )
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    experiment = SimpleNamespace(gpus=2, threads=None, runs=[run])
+    experiment = SimpleNamespace(gpus=2, threads=None, plan=lambda: Plan((run,)))
     for work in ("train", "evaluate"):
         assert slurm.run_job(experiment, f"{work}:a") == 0
     assert done == [
@@ -260,9 +261,10 @@ def test_job_on_whole_node_uses_one_gpu(data_bin, tmp_path, monkeypatch, visible
 def test_job_without_spare_gpus_keeps_environment(monkeypatch, device_count, gpus):
     """A slot cannot assign GPUs that are missing, nor replace the threads of a CPU job."""
     slots = []
-    run = SimpleNamespace(name="a", trials=(), execute=slots.append)
+    run = SimpleNamespace(name="a", execute=slots.append)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: device_count)
-    assert slurm.run_job(SimpleNamespace(gpus=gpus, threads=None, runs=[run]), "run:a") == 0
+    experiment = SimpleNamespace(gpus=gpus, threads=None, plan=lambda: Plan((run,)))
+    assert slurm.run_job(experiment, "run:a") == 0
     assert slots == [DEFAULT_SLOT]
 
 

@@ -11,8 +11,8 @@ from test_gpu_page import write_config
 from test_page import Evaluation, assert_printed, change, read_losses
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.experiment.comparison_runs import list_runs
 from alibi_fairseq.experiment.config_files import load_config
+from alibi_fairseq.experiment.plan import plan_from_folder
 from studies.__main__ import main
 from studies.config import StudyConfig
 
@@ -138,12 +138,10 @@ def test_page_of_the_study_has_added_methods(study):
 def test_configuration_of_another_method_has_the_settings_of_the_study(tmp_path):
     config = load_config(HOUR, StudyConfig)
     other = config.with_methods(["kerple"], None)
-    (part,) = other.comparisons({})
-    (first, *_) = config.comparisons({})
-    runs = list_runs(part, tmp_path, tmp_path)
-    assert [model.spec.seed for model in runs] == [1, 2, 3]
-    assert {model.spec.train_length for model in runs} == {512}
-    ours = list_runs(first, tmp_path, tmp_path)[0].run.settings["options"]
-    theirs = runs[0].run.settings["options"]
-    assert [word if word != "alibi" else "kerple" for word in ours] == theirs
-    assert runs[0].run.tuning is not None
+    models = other.all_models()
+    assert [model.seed for model in models] == [1, 2, 3]
+    assert {model.train_length for model in models} == {512}
+    ours = plan_from_folder(config, tmp_path).runs[0].settings["options"]
+    theirs = plan_from_folder(other, tmp_path).runs[0]
+    assert [word if word != "alibi" else "kerple" for word in ours] == theirs.settings["options"]
+    assert len(theirs.after) == 3

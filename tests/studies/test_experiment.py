@@ -6,7 +6,7 @@ import json
 import os
 import random
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,19 +16,18 @@ from fakes import Commands
 from alibi_fairseq.data.wikitext103 import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment import child_process
-from alibi_fairseq.experiment.comparison_runs import list_runs
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
-from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.experiment.runner import execute_experiment, make_work_items
 from alibi_fairseq.experiment.values import at_length, tokens_at
 from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
 from studies.__main__ import main
-from studies.config import StudyConfig, run_name
+from studies.config import StudyConfig
 from studies.document_beginnings import documents_in
 from studies.experiment import Study
 from studies.losses import MODEL_FILE, diverged_models, finished_models, load_losses
 
 STUDIES = Path(__file__).parents[2] / "studies"
+RESULTS = STUDIES.with_name("results")
 EXCERPT = {"train": 3000, "documents": 3, "tokens": 512, "valid": 500}
 DESCRIPTION = {
     "title": "Twice",
@@ -36,8 +35,8 @@ DESCRIPTION = {
         {"name": "tales", "sample": 60000, "excerpt": EXCERPT},
         {"name": "wiki", "documents": "titles", "excerpt": EXCERPT},
     ],
+    "shared_vocabulary": 400,
     "training": {
-        "shared_vocabulary": 400,
         "updates": 4,
         "tokens_per_update": 64,
         "lr": [0.002, 0.004],
@@ -55,7 +54,7 @@ DESCRIPTION = {
         "variants": {"alibi": {"limited": {"attention_window": "train_length"}}},
     },
     "tests": {"corpus": "tales", "train_length": 16},
-    "parts": [
+    "models": [
         {"methods": "alibi", "train_lengths": 16, "train_on": "tales"},
         {"methods": ["alibi", "t5"], "train_lengths": 16, "seeds": [1, 2]},
     ],
@@ -63,8 +62,8 @@ DESCRIPTION = {
 
 
 #: Keys of the training of a study on binary data.
-TRAINING = {"shared_vocabulary": 400, "updates": 4, "tokens_per_update": 64}
-#: Part of a study.
+TRAINING = {"updates": 4, "tokens_per_update": 64}
+#: Group of models of a study.
 SHORT = {"methods": "alibi", "train_lengths": 16}
 
 
@@ -100,7 +99,8 @@ def texts(tmp_path, monkeypatch) -> dict[str, Path]:
 def test_models_are_listed_once_in_order(texts):
     results = Path("results")
     study = Study(load_config("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
-    assert [run.name for run in study.runs] == [
+    plan = study.plan()
+    assert [run.name for run in plan.runs] == [
         "tales-alibi-16-seed1",
         "tales-t5-16-seed1",
         "wiki-alibi-16-seed1",
@@ -110,7 +110,7 @@ def test_models_are_listed_once_in_order(texts):
         "wiki-alibi-16-seed2",
         "wiki-t5-16-seed2",
     ]
-    runs = {run.name: run for run in study.runs}
+    runs = {run.name: run for run in plan.runs}
     flags = runs["tales-t5-16-seed1"].settings["options"]
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
     names = [(step.name, step.config.strides) for step in runs["tales-alibi-16-seed1"].eval_steps]
@@ -121,53 +121,50 @@ def test_models_are_listed_once_in_order(texts):
         ("on wiki", (None,)),
     ]
     # The trials of a model come right before it.
-    items = make_work_items(study, study.runs)
+    items = make_work_items(study, plan, plan.runs)
     assert items[2].name == "tales-alibi-16-seed1"
     assert items[2].after == (items[0].name, items[1].name)
-    assert not replace(study, texts={}).runs
+    assert not replace(study, texts={}).plan().runs
     # Changed settings would repeat the training of earlier versions.
     run = runs["tales-alibi-16-seed1"]
-    options = run.result_settings["options"]
+    settings = run.archive.settings(run)
+    options = settings["options"]
     assert options[options.index("--lr") + 1] == "0.002,0.004 for 0.25"
     cut = {"score_from": 256, "score_to": 512, "per_document": "empty-lines"}
     points = [16, 32, 64, 256]
     full = [("test", length, length) for length in points]
-    assert run.result_settings["evaluations"] == [
+    assert settings["evaluations"] == [
         {"name": "", "points": full, **cut},
         {"name": "", "points": [("test", length, 2) for length in (16, 32, 64)], **cut},
         {"name": "limited", "points": full, **cut, "overrides": {"attention_window": 16}},
         {"name": "on wiki", "points": full, **cut},
     ]
-    assert run.result_settings["data"] == dict.fromkeys(
+    assert settings["data"] == dict.fromkeys(
         ("train.bin", "dict.txt", "test.bin", "on wiki test.bin")
     )
-    assert run.results_folder == Path("results/cells/tales-alibi-16-seed1")
+    assert run.archive.folder == Path("results/cells/tales-alibi-16-seed1")
 
 
-def test_study_run_has_the_fields_of_a_comparison_run(texts):
-    results = Path("results")
-    study = Study(load_config("study.yaml", StudyConfig), texts, Path("work"), results, no_page)
-    study_runs = {run.name: run for run in study.runs}
-    models = list_runs(study.parts[1], study.folder, results / "tuning")
-    assert len(models) == len(study_runs)
-    for model in models:
-        study_run = study_runs[run_name(model.spec)]
-        for field in fields(Run):
-            if field.name not in ("name", "may_diverge", "eval_steps"):
-                assert getattr(study_run, field.name) == getattr(model.run, field.name)
-        *eval_steps, on_wiki = study_run.eval_steps
-        if model.spec.corpus == "wiki":
-            eval_steps.append(on_wiki)
-        assert tuple(eval_steps) == model.run.eval_steps
+def test_committed_results_have_the_settings_of_their_studies(tmp_path):
+    """Otherwise the models of a committed study would be trained again."""
+    kept = 0
+    for path in sorted(STUDIES.glob("*/*.yaml")):
+        config = load_config(path, StudyConfig)
+        texts = {corpus.name: tmp_path / corpus.name for corpus in config.corpora}
+        for results in RESULTS.glob(f"*/{path.stem}"):
+            for run in Study(config, texts, tmp_path, results, no_page).plan().runs:
+                run.archive.check(run)
+                kept += run.archive.holds()
+    assert kept == len(list(RESULTS.glob("*/*/cells/*/cell.json")))
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.yaml")), ids=lambda path: path.name)
 def test_shipped_windows_divide_scored_tokens(path):
-    parts = load_config(path, StudyConfig).comparisons({})
-    assert {cell for part in parts for cell in part.model_specs()}
-    for part in parts:
-        scored = part.score_to - part.score_from
-        for length in part.eval_lengths:
+    config = load_config(path, StudyConfig)
+    assert config.all_models()
+    for group in config.models:
+        scored = group.score_to - group.score_from
+        for length in group.eval_lengths:
             if isinstance(length, int):
                 assert length <= scored
                 assert scored % length == 0
@@ -177,20 +174,20 @@ def test_shipped_windows_divide_scored_tokens(path):
     ("changes", "named"),
     [
         ({"tests": {"corpus": "tales"}}, "train_length"),
-        ({"training": {}}, "shared_vocabulary"),
+        ({"shared_vocabulary": 0}, "shared_vocabulary"),
         ({"corpora": [{"name": "tales", "excerpts": EXCERPT}]}, "corpora.0.excerpts: there is no"),
-        ({"tests": {"corpus": "web", "train_length": 16}}, "no part trains .* corpus 'web'"),
+        ({"tests": {"corpus": "web", "train_length": 16}}, "no model is trained .* corpus 'web'"),
         (evaluated(also_on="web"), "no corpus 'web'"),
         (evaluated(per_document=None), "per_document: the tests need"),
         (evaluated(score_from=128), "score_from: it must be at least 256"),
         (evaluated(score_to=300), "score_to: it must be at least 512"),
         (evaluated(eval_lengths=["1x", "2x", "4x"]), "need alibi .* at 256 tokens; add this"),
-        ({"parts": "alibi"}, "parts"),
-        ({"parts": [SHORT | {"methods": "rotary/p_rope=0.75"}]}, "p_rope"),
-        ({"parts": [SHORT | {"methods": "rotary+none"}]}, "'rotary.none'"),
-        ({"parts": [SHORT | {"methods": "rotary"}]}, "variants: 'alibi'"),
+        ({"models": "alibi"}, "models"),
+        ({"models": [SHORT | {"methods": "rotary/p_rope=0.75"}]}, "p_rope"),
+        ({"models": [SHORT | {"methods": "rotary+none"}]}, "'rotary.none'"),
+        ({"models": [SHORT | {"methods": "rotary"}]}, "variants: 'alibi'"),
         (
-            {"parts": [SHORT | {"methods": ["alibi", "t5"]}, SHORT | {"updates": 8}]},
+            {"models": [SHORT | {"methods": ["alibi", "t5"]}, SHORT | {"updates": 8}]},
             "different updates",
         ),
     ],
@@ -260,10 +257,11 @@ def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
     results = Path("results")
     config = load_config("study.yaml", StudyConfig)
     study = Study(config, texts, Path("work"), results, no_page, pattern="*-seed2")
-    other = replace(study, pattern="tales-alibi-16-seed1").runs[0]
-    existing = {"name": other.name, "settings": {**other.result_settings, "options": []}}
-    other.results_folder.mkdir(parents=True)
-    (other.results_folder / MODEL_FILE).write_text(json.dumps(existing))
+    (other,) = replace(study, pattern="tales-alibi-16-seed1").plan().runs
+    settings = other.archive.settings(other)
+    existing = {"name": other.name, "settings": {**settings, "options": []}}
+    other.archive.folder.mkdir(parents=True)
+    (other.archive.folder / MODEL_FILE).write_text(json.dumps(existing))
     with pytest.raises(UserInputError, match="options differs"):
         study.prepare()
 
@@ -277,7 +275,8 @@ def test_diverged_model_is_recorded_and_not_trained_again(data_bin, tmp_path, mo
         "corpora": [{"name": "demo"}],
         "training": {**TRAINING, "lr": 0.002},
         "evaluation": {"subset": "test", "eval_lengths": 16},
-        "parts": [{"methods": ["rotary", "alibi"], "train_lengths": 16}],
+        "shared_vocabulary": 400,
+        "models": [{"methods": ["rotary", "alibi"], "train_lengths": 16}],
     }
     results = tmp_path / "results"
     study = Study(
@@ -317,7 +316,8 @@ def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, cap
         "corpora": [{"name": "demo"}],
         "training": {**TRAINING, "lr": [0.002, 0.004]},
         "evaluation": {"subset": "test", "eval_lengths": 16},
-        "parts": [
+        "shared_vocabulary": 400,
+        "models": [
             {"methods": ["alibi", "rotary", "sinusoidal", "t5", "none"], "train_lengths": 16}
         ],
     }
@@ -351,6 +351,30 @@ def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, cap
     assert commands.ran.count("eval") == 3
     methods = sorted(model.method for model in pages[1])
     assert methods == ["alibi", "none", "rotary", "sinusoidal"]
+
+
+def test_new_study_is_a_yaml_file(texts, monkeypatch):
+    """Its models are trained, and its page shows them, without any change of Python."""
+    monkeypatch.setattr(child_process, "execute_command", Commands())
+    description = {
+        "title": "Tales of three methods",
+        "introduction": "This page compares three methods.",
+        "corpora": [{"name": "tales", "excerpt": EXCERPT}],
+        "shared_vocabulary": 400,
+        "training": {"updates": 4, "tokens_per_update": 64},
+        "evaluation": DESCRIPTION["evaluation"] | {"also_on": []},
+        "tests": {"corpus": "tales", "train_length": 16},
+        "models": [
+            {"methods": ["alibi", "rotary"], "train_lengths": 16},
+            {"methods": "alibi", "train_lengths": 64, "lr": 0.004},
+        ],
+    }
+    Path("three.yaml").write_text(yaml.safe_dump(description))
+    assert main(["three.yaml", "--corpus", "tales=tales", "--parallel", "1"]) == 0
+    page = Path("runs/studies/results/three/README.md").read_text()
+    assert page.startswith("# Tales of three methods\n\nThis page compares three methods.")
+    for model in ("alibi-16", "rotary-16", "alibi-64"):
+        assert f"tales-{model} (1)" in page
 
 
 def test_repeated_corpus_is_rejected(texts):

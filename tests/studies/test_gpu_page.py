@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.experiment.comparison_runs import list_runs
 from alibi_fairseq.experiment.config_files import load_config
+from alibi_fairseq.experiment.evaluations import eval_steps_of
 from studies.__main__ import main
 from studies.config import StudyConfig
 
@@ -93,14 +93,13 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
     assert config.tests is not None
     short = config.tests.train_length
     evaluations = set()
-    for part in config.comparisons({}):
-        assert part.seeds == (1, 2, 3)
-        for model in list_runs(part, tmp_path, tmp_path):
-            assert model.spec.corpus == config.tests.corpus
-            for step in model.run.eval_steps:
-                for _, length, stride in step.cases:
-                    trained = (model.spec.method.notation, model.spec.train_length)
-                    evaluations.add((*trained, length, stride, step.name))
+    assert config.seeds == (1, 2, 3)
+    for model in config.all_models():
+        assert model.corpus.name == config.tests.corpus
+        for step in eval_steps_of(model, tmp_path):
+            for _, length, stride in step.cases:
+                trained = (model.method.notation, model.train_length)
+                evaluations.add((*trained, length, stride, step.name))
     needed = {("alibi", short, n * short, n * short, "") for n in (1, 2, 4, 16)}
     needed |= {("alibi", short, n * short, short // 8, "") for n in (1, 2, 4)}
     needed |= {("alibi", short, n * short, n * short, "limited") for n in (2, 4)}
@@ -135,7 +134,7 @@ def test_configuration_without_a_needed_evaluation_is_rejected(changes, named, t
         if key == "tests":
             config["tests"] = value
         elif key == "sliding":
-            config["parts"][0]["sliding"] = value
+            config["models"][0]["sliding"] = value
         else:
             config["evaluation"][key] = value
     path = tmp_path / "study.yaml"

@@ -1,0 +1,113 @@
+"""Learning rate that trials chose, and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..completion_marker import CompletionMarker
+from ..reporting import markdown
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a learning-rate trial showed.
+
+    Attributes:
+        loss_bits: lowest validation loss in bits per token; None if the trial diverged.
+        provenance: provenance of the training; None if it diverged.
+    """
+
+    loss_bits: float | None
+    provenance: dict | None
+
+    def is_validated_on(self, valid_sha256: str | None) -> bool:
+        """Return False if the validation splits are known to have had another hash."""
+        if self.provenance is None or valid_sha256 is None:
+            return True
+        return self.provenance["data_sha256"] in (None, valid_sha256)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Learning rate that trials chose for a model.
+
+    Attributes:
+        model: label of the model in tables.
+        lr: chosen rate.
+        updates: number of updates of each trial.
+        results: result of the trial at each rate.
+        marker: file of the choice, which outlasts the folders of the trials. Its path identifies
+            the model, whose label need not be unique.
+    """
+
+    model: str
+    lr: float
+    updates: int
+    results: Mapping[float, TrialResult]
+    marker: CompletionMarker
+
+    @property
+    def is_at_edge(self) -> bool:
+        """True if a rate outside the grid may be better."""
+        return self.lr in (min(self.results), max(self.results))
+
+    def as_json(self) -> dict:
+        """Return the choice with the results of its trials as JSON values."""
+        trials = []
+        for lr, result in self.results.items():
+            trials.append(
+                {"lr": lr, "loss_bits": result.loss_bits, "provenance": result.provenance}
+            )
+        return {
+            "lr": self.lr,
+            "at_edge": self.is_at_edge,
+            "updates": self.updates,
+            "trials": trials,
+        }
+
+    def record(self) -> None:
+        """Write the choice, unless it is written already."""
+        chosen = self.as_json()
+        if not self.marker.holds() or self.marker.result != chosen:
+            self.marker.write(chosen)
+
+
+def choice_table(choices: Iterable[Choice]) -> str:
+    """Return validation perplexity by learning rate as Markdown."""
+    by_path = {choice.marker.path: choice for choice in choices}  # all seeds of a model have one
+    rates: set[float] = set()
+    update_counts: dict[str, None] = {}
+    at_edge = []
+    for choice in by_path.values():
+        rates.update(choice.results)
+        update_counts[f"{choice.updates:,}"] = None
+        if choice.is_at_edge:
+            at_edge.append(choice.model)
+    grid = sorted(rates)
+    updates = " or ".join(update_counts)
+    headers = ["", *(f"{lr:g}" for lr in grid), "chosen"]
+    rows = [_choice_row(choice, grid) for choice in by_path.values()]
+    paragraphs = [
+        f"Learning rates, chosen by validation perplexity after {updates} updates:",
+        markdown.table(headers, rows).rstrip(),
+    ]
+    if at_edge:
+        models = ", ".join(at_edge)
+        paragraphs.append(f"Best at the edge of the grid, so others may be better: {models}.")
+    return "\n\n".join(paragraphs)
+
+
+def _choice_row(choice: Choice, grid: Iterable[float]) -> list[str]:
+    """Return the row of a model: perplexity at each learning rate, and the chosen rate."""
+    row = [choice.model]
+    for lr in grid:
+        result = choice.results.get(lr)
+        if result is None:
+            row.append(markdown.NOTHING)
+        elif result.loss_bits is None:
+            row.append("diverged")
+        else:
+            row.append(markdown.perplexity(2**result.loss_bits))
+    row.append(f"{choice.lr:g}")
+    return row

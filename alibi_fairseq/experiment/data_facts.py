@@ -1,0 +1,93 @@
+"""What the plan of a run depends on in the binary data."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from ..files import sha256_if_present
+from ..results.data_folder import DataFolder
+from ..results.data_hashes import data_sha256
+from .corpora import data_folder
+from .schema import ExperimentConfig, Model
+from .values import at_length
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known of a data folder. Hashes are None before the files exist.
+
+    Attributes:
+        train_sha256: hash of the training split.
+        dictionary_sha256: hash of the dictionary.
+        valid_tokens: number of tokens of the validation split; None if it is unknown.
+        valid_sha256: hash of validation splits by their names (:func:`validation_splits`).
+    """
+
+    train_sha256: str | None = None
+    dictionary_sha256: str | None = None
+    valid_tokens: int | None = None
+    valid_sha256: Mapping[tuple[str, ...], str | None] = field(default_factory=dict)
+
+
+UNPREPARED = DataFacts()
+
+
+def read_data(config: ExperimentConfig, folder: Path) -> dict[Path, DataFacts]:
+    """Return what is known of the data of each model.
+
+    Args:
+        folder: output folder of the comparison.
+    """
+    splits: dict[Path, set[tuple[str, ...]]] = {}
+    for model in config.all_models():
+        data = data_folder(model.corpus, model.train_length, folder)
+        splits.setdefault(data, set()).add(validation_splits(model))
+    return {data: _read_facts(data, names) for data, names in splits.items()}
+
+
+def _read_facts(data: Path, validated: set[tuple[str, ...]]) -> DataFacts:
+    """Return what is known of a data folder.
+
+    Args:
+        validated: names of the splits that runs are validated on.
+    """
+    valid_tokens = None
+    manifest = DataFolder.open(data).manifest
+    if manifest is not None and "valid" in manifest["splits"]:
+        valid_tokens = manifest["splits"]["valid"]["tokens"]
+    return DataFacts(
+        train_sha256=sha256_if_present(data / "train.bin"),
+        dictionary_sha256=sha256_if_present(data / "dict.txt"),
+        valid_tokens=valid_tokens,
+        valid_sha256={names: _validation_sha256(data, names) for names in validated},
+    )
+
+
+def validation_splits(model: Model) -> tuple[str, ...]:
+    """Return the names of the splits that a training is validated on."""
+    flags = list(model.group.train_flags)
+    for flag in model.group.method_flags.get(model.method, ()):
+        flags.append(at_length(flag, model.train_length))
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--valid-subset", default="valid")
+    known, _ = parser.parse_known_args(flags)
+    return tuple(known.valid_subset.split(","))
+
+
+def _validation_sha256(data: Path, splits: tuple[str, ...]) -> str | None:
+    """Return the hash of validation splits; None before they exist."""
+    files = [data / f"{split}.bin" for split in splits]
+    if not all(file.is_file() for file in files):
+        return None
+    modified = tuple(file.stat().st_mtime_ns for file in files)
+    return _cached_sha256(data, splits, modified)
+
+
+@cache
+def _cached_sha256(data: Path, splits: tuple[str, ...], modified: tuple[int, ...]) -> str | None:
+    """Return the hash of splits that were last modified at some times."""
+    return data_sha256(data, splits)

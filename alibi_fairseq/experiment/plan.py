@@ -1,0 +1,208 @@
+"""Plan of an experiment: its runs, and the learning-rate trials before them.
+
+:func:`plan` is a pure function of the description, the data, and the results of trials. It is
+called again whenever one of them may have changed: once the data is prepared, after the last trial
+of a model, by each SLURM job, and for a dry run. Names of runs follow from the description alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..positions.plugin_sources import plugin_sha256
+from ..positions.spec import distinct_labels
+from ..reporting.rows import model_label
+from .choice import Choice, TrialResult
+from .corpora import data_folder, text_folder
+from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
+from .evaluations import eval_steps_of
+from .rates import Trials
+from .run import Run
+from .schema import ExperimentConfig, Model
+from .training_flags import flags_for_weights, other_flags
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs of an experiment.
+
+    Attributes:
+        runs: runs in order of importance.
+        trials: learning-rate trials of each model whose rate is chosen (:func:`model_name`).
+    """
+
+    runs: tuple[Run, ...]
+    trials: Mapping[str, Trials] = field(default_factory=dict, repr=False)
+
+    @property
+    def trial_runs(self) -> list[Run]:
+        """All trials."""
+        return [run for trials in self.trials.values() for run in trials.runs.values()]
+
+    @property
+    def blocked(self) -> dict[str, str]:
+        """Reason for each run that cannot be trained, because its trials chose no rate."""
+        return {run.name: run.blocked for run in self.runs if run.blocked}
+
+    @property
+    def choices(self) -> list[Choice]:
+        """Choices of learning rates that the trials have made."""
+        return [run.choice for run in self.runs if run.choice is not None]
+
+    def find(self, name: str) -> Run:
+        """Return the run or trial with a name."""
+        for run in (*self.runs, *self.trial_runs):
+            if run.name == name:
+                return run
+        raise LookupError(name)
+
+    def unfinished_trials(self) -> list[Run]:
+        """Return the trials for which a run waits."""
+        names = {name for run in self.runs for name in run.after}
+        return [run for run in self.trial_runs if run.name in names]
+
+
+def plan(
+    config: ExperimentConfig,
+    folder: Path,
+    data: Mapping[Path, DataFacts],
+    known: Mapping[str, TrialResult],
+    choices: Path | None = None,
+) -> Plan:
+    """Plan the runs of a comparison.
+
+    Args:
+        folder: output folder.
+        data: what is known of each data folder; nothing before it is prepared.
+        known: results of finished trials, by the name of the run.
+        choices: folder of the chosen learning rates (default: ``folder``).
+    """
+    runs = []
+    trials: dict[str, Trials] = {}
+    for model in config.all_models():
+        facts = data.get(data_folder(model.corpus, model.train_length, folder), UNPREPARED)
+        if len(model.group.lr) == 1:
+            run = build_run(model, folder, facts, model.group.lr[0])
+        else:
+            name = model_name(model)
+            if name not in trials:
+                trials[name] = _plan_trials(config, model, folder, facts, choices or folder)
+            run = _plan_tuned_run(model, folder, facts, trials[name], known)
+        eval_steps = eval_steps_of(model, run.folder, _other_data(config, model, folder))
+        runs.append(replace(run, eval_steps=tuple(eval_steps)))
+    return Plan(tuple(runs), trials)
+
+
+def plan_from_folder(config: ExperimentConfig, folder: Path, choices: Path | None = None) -> Plan:
+    """Plan the runs of a comparison with the data and the results of trials in its folder."""
+    data = read_data(config, folder)
+    before_trials = plan(config, folder, data, {}, choices)
+    known: dict[str, TrialResult] = {}
+    for trials in before_trials.trials.values():
+        known.update(trials.read_results())
+    return plan(config, folder, data, known, choices)
+
+
+def build_run(
+    model: Model,
+    folder: Path,
+    facts: DataFacts,
+    lr: float,
+    updates: int | None = None,
+    suffix: str = "",
+) -> Run:
+    """Return the run that trains a model, without evaluations.
+
+    Args:
+        folder: output folder of the comparison.
+        facts: what is known of the data folder.
+        lr: peak learning rate.
+        updates: number of updates (default: those of the model).
+        suffix: end of the run's name.
+    """
+    if updates is None:
+        updates = model.group.updates
+    name = f"{model_name(model)}-seed{model.seed}{suffix}"
+    weight_flags = flags_for_weights(model, lr, updates)
+    settings: dict = {
+        "options": weight_flags,
+        "train": facts.train_sha256,
+        "dictionary": facts.dictionary_sha256,
+    }
+    plugin = plugin_sha256(model.method.names)
+    if plugin:
+        settings["plugin"] = plugin
+    flags = other_flags(model, updates, folder / name, facts.valid_tokens)
+    flags += weight_flags  # the last one of a repeated option counts
+    return Run(
+        name=name,
+        folder=folder / name,
+        data=str(data_folder(model.corpus, model.train_length, folder)),
+        flags=tuple(flags),
+        settings=settings,
+        updates=updates,
+        tokens=updates * model.group.tokens_per_update,
+        methods=model.method.names,
+    )
+
+
+def model_name(model: Model) -> str:
+    """Return the part of a run's name that is the same for all seeds and learning rates.
+
+    It contains the version of a plugin, so that an edited method is trained in another folder.
+    """
+    # fairseq splits paths at colons.
+    method = model.method.notation.replace("/", "-").replace(":", "-")
+    name = f"{model.corpus.name}/{method}-{model.train_length}"
+    plugin = plugin_sha256(model.method.names)
+    return f"{name}-{plugin[:8]}" if plugin else name
+
+
+def _other_data(config: ExperimentConfig, model: Model, folder: Path) -> dict[str, Path]:
+    """Return the binary data of the other corpora on which a model is evaluated."""
+    data = {}
+    for corpus in config.corpora:
+        if corpus.name in model.group.also_on and corpus.name != model.corpus.name:
+            data[corpus.name] = text_folder(corpus, folder)
+    return data
+
+
+def _plan_trials(
+    config: ExperimentConfig, model: Model, folder: Path, facts: DataFacts, choices: Path
+) -> Trials:
+    """Return the trials of a model's learning rates. They use the first seed."""
+    group = model.group
+    labels = distinct_labels(config.methods)
+    label = model_label(labels[model.method], model.train_length)
+    if len(config.corpora) > 1:
+        label += f" ({model.corpus.name})"
+    updates = max(1, round(group.tune_share * group.updates))
+    first = model._replace(seed=group.seeds[0])
+    runs = {}
+    for lr in group.lr:
+        trial = build_run(first, folder, facts, lr, updates, f"-lr{lr:g}")
+        runs[lr] = replace(trial, may_diverge=True)
+    path = choices / f"{model_name(model)}-tuning.json"
+    return Trials(label, runs, path, facts.valid_sha256.get(validation_splits(model)))
+
+
+def _plan_tuned_run(
+    model: Model,
+    folder: Path,
+    facts: DataFacts,
+    trials: Trials,
+    known: Mapping[str, TrialResult],
+) -> Run:
+    """Return the run at the rate that the trials chose; before, at the first one, after them."""
+    unknown = tuple(run.name for run in trials.runs.values() if run.name not in known)
+    if unknown:
+        return replace(build_run(model, folder, facts, trials.first_rate), after=unknown)
+    choice = trials.choose(known)
+    lr = trials.first_rate if choice is None else choice.lr
+    run = build_run(model, folder, facts, lr)
+    blocked = trials.why_blocked(known)
+    if blocked:
+        return replace(run, blocked=blocked)
+    return replace(run, choice=choice)

@@ -1,0 +1,407 @@
+"""Description of an experiment: corpora, and groups of models with their training and evaluation.
+
+Each field is declared once: its help is the help of the command-line option, and the row of the
+reference page (docs/comparison-keys.md); its name is the key in YAML. :mod:`.values` has the types.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from ..data.probes import PROBES
+from ..errors import UserInputError
+from ..options import option, yaml_key
+from ..positions.spec import MethodSpec
+from ..results.manifest import Name
+from .values import (
+    Flags,
+    Float,
+    LearningRate,
+    Length,
+    ListOrItem,
+    Method,
+    Methods,
+    NonEmptyListOrItem,
+    PositiveInt,
+    Stride,
+)
+
+DEFAULT_TITLE = "Perplexity by evaluation length"
+#: Files and folders of the output folder, which no corpus can have as its folder.
+RESERVED_NAMES = ("lock", "jobs", "comparison.yaml", "results.json")
+#: Pydantic settings of all descriptions. Unknown keys are rejected. Numbers are accepted as
+#: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
+STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+#: Headings of the fields in the help and on the reference page.
+TEXT = "text"
+MODELS = "models"
+TRAINING = "training"
+EVALUATION = "evaluation"
+OUTPUT = "output"
+#: Sections of a file whose keys apply to all models.
+SECTIONS = (TRAINING, EVALUATION)
+#: Keys of a group that list its models. All others say how they are trained and evaluated.
+KEYS_OF_MODELS = ("methods", "train_lengths", "seeds", "train_on")
+
+
+@dataclass(frozen=True, config=STRICT)
+class Corpus:
+    """Corpus to train and evaluate on."""
+
+    name: Name = yaml_key("name of the corpus in tables, and of its folder")
+    text: ListOrItem[str] = yaml_key(
+        "files, archives, or folders, as in `alibi-fairseq prepare text`", ()
+    )
+    data: str | None = yaml_key("folder of fairseq's binary data, instead of text", None)
+    tokenizer: Literal["sentencepiece", "words"] = option(
+        "tokenizer: a BPE trained on the text, or words separated by whitespace",
+        "sentencepiece",
+        group=TEXT,
+    )
+    vocabulary: int | None = option(
+        "number of dictionary entries (default: depends on the size of the text)",
+        None,
+        flag="--vocab-size",
+        metavar="N",
+        group=TEXT,
+    )
+    probe: Literal["copy", "passkey", "mqar"] | None = yaml_key(
+        "synthetic task to train and test on", None
+    )
+
+    def __post_init__(self):
+        if ":" in self.name:
+            raise ValueError(
+                f"the corpus name '{self.name}' contains ':', at which fairseq splits paths of "
+                "data; rename the corpus, or the text if the name is from it"
+            )
+        if self.name in RESERVED_NAMES:
+            raise ValueError(
+                f"the output folder has a file or folder '{self.name}' for other purposes; rename "
+                "the corpus, or the text if the name is from it"
+            )
+        if self.probe and not PROBES[self.probe].in_text:
+            if self.text or self.data:
+                raise ValueError(f"the probe '{self.probe}' takes no text")
+        elif bool(self.text) == bool(self.data):
+            raise ValueError("needs either 'text' or 'data'")
+        for name, default in (("tokenizer", "sentencepiece"), ("vocabulary", None)):
+            if self.data and getattr(self, name) != default:
+                raise ValueError(
+                    f"'data' is binary data already, so '{name}' has no effect. Remove '{name}', "
+                    "or give 'text' instead of 'data'"
+                )
+
+
+@dataclass(frozen=True, config=STRICT)
+class ModelGroup:
+    """Models that are trained and evaluated in the same way."""
+
+    methods: Annotated[Methods, Field(validate_default=True)] = option(
+        "position methods (`alibi-fairseq models` lists their names); all: the seven that predate "
+        "or appear in the ALiBi paper; later: the nine published since; A+B: A and B in alternate "
+        "layers; A/OPTION=VALUE: A with an option of the model",
+        ("alibi", "sinusoidal"),
+        metavar="A,B,…",
+        group=MODELS,
+    )
+    train_lengths: NonEmptyListOrItem[PositiveInt] = option(
+        "training lengths in tokens", (128,), metavar="L,…", group=MODELS
+    )
+    seeds: NonEmptyListOrItem[int] = option(
+        "seeds for initialization and data order", (1,), metavar="N,…", group=MODELS
+    )
+    arch: str = option(
+        "model name; `alibi-fairseq models` lists all",
+        "alibi_lm_tiny",
+        metavar="NAME",
+        group=MODELS,
+    )
+    user_dir: str | None = yaml_key(
+        "folder of a plugin with position methods, or several separated by commas; also passed as "
+        "`--user-dir`",
+        None,
+        group=MODELS,
+    )
+    train_on: ListOrItem[str] = yaml_key(
+        "names of the corpora to train on (default: all)", (), group=MODELS
+    )
+    updates: PositiveInt = option(
+        "optimizer updates of each run", 1000, metavar="N", group=TRAINING
+    )
+    tokens_per_update: PositiveInt = option(
+        "tokens per update at every training length", 4096, metavar="N", group=TRAINING
+    )
+    batches_per_update: PositiveInt = yaml_key(
+        "number of batches whose gradients are accumulated for an update; more batches need less "
+        "memory",
+        1,
+        group=TRAINING,
+    )
+    lr: NonEmptyListOrItem[LearningRate] = option(
+        "peak learning rate of Adam; the warm-up takes a sixth of the updates, at most 4,000; a "
+        "list is tuned for each method and training length on the validation split",
+        (0.001,),
+        metavar="X,…",
+        group=TRAINING,
+    )
+    lr_schedule: Literal["inverse_sqrt", "linear"] = option(
+        "learning rate after the warm-up: inverse_sqrt, or linear decay to zero at the last update",
+        "inverse_sqrt",
+        group=TRAINING,
+    )
+    tune_share: Annotated[Float, Field(gt=0, le=1)] = option(
+        "updates of a learning-rate trial, as a fraction of a run's updates",
+        0.25,
+        metavar="X",
+        group=TRAINING,
+    )
+    train_flags: Flags = option(
+        "additional options of fairseq-train, as one string", (), metavar="FLAGS", group=TRAINING
+    )
+    method_flags: dict[Method, Flags] = yaml_key(
+        "additional options of `fairseq-train` for one method; `{train_length}` and "
+        "`{0.75*train_length}` stand for numbers of tokens",
+        {},
+        group=TRAINING,
+    )
+    eval_lengths: NonEmptyListOrItem[Length] = option(
+        "evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens more than the "
+        "training length",
+        (128, 256, 512, 1024),
+        flag="--lengths",
+        metavar="L,…",
+        group=EVALUATION,
+    )
+    strides: NonEmptyListOrItem[Stride] = option(
+        "tokens scored per window; full: the evaluation length, in windows that do not overlap",
+        ("full",),
+        metavar="S,…",
+        group=EVALUATION,
+    )
+    sliding: dict[PositiveInt, NonEmptyListOrItem[Length]] = yaml_key(
+        "additional strides, each with its evaluation lengths", {}, group=EVALUATION
+    )
+    subset: str = option("split to evaluate on", "valid", metavar="SPLIT", group=EVALUATION)
+    per_document: Literal["empty-lines", "titles"] | None = option(
+        "record the loss of each document, too; empty-lines: an empty line ends a document; "
+        "titles: the next title ends it, as in WikiText",
+        None,
+        group=EVALUATION,
+    )
+    score_from: PositiveInt | None = option(
+        "number of tokens at the start of the split, or of each document, that are not scored",
+        None,
+        metavar="N",
+        group=EVALUATION,
+    )
+    score_to: PositiveInt | None = option(
+        "number of tokens at the start of the split, or of each document, after which scoring ends",
+        None,
+        metavar="M",
+        group=EVALUATION,
+    )
+    variants: dict[Method, dict[Name, dict[str, Any]]] = yaml_key(
+        "additional evaluations with other options of the model, by method and name of the "
+        "variant; `train_length` stands for the training length",
+        {},
+        group=EVALUATION,
+    )
+    also_on: ListOrItem[str] = yaml_key(
+        "names of corpora on which every model is evaluated as well, whichever corpus it was "
+        "trained on",
+        (),
+        group=EVALUATION,
+    )
+
+    def __post_init__(self):
+        for length in self.train_lengths:
+            self._check_tokens_per_update(length)
+        has_memory = any("transformer_xl" in method.names for method in self.methods)
+        if has_memory and any(stride != "full" for stride in self.strides):
+            raise ValueError(
+                "strides: the memory of transformer_xl requires windows that do not overlap; "
+                "remove transformer_xl, or use sliding, which leaves it out"
+            )
+
+    def _check_tokens_per_update(self, train_length: int) -> None:
+        """Raise ValueError if an update cannot consist of equal batches of whole samples."""
+        unit = train_length * self.batches_per_update
+        if self.tokens_per_update % unit == 0:
+            return
+        next_multiple = (self.tokens_per_update // unit + 1) * unit
+        batches = ""
+        if self.batches_per_update > 1:
+            batches = f" times {self.batches_per_update} batches"
+        raise ValueError(
+            f"tokens_per_update: {self.tokens_per_update} is not a multiple of the training length "
+            f"{train_length}{batches}, so runs would not read the same number of tokens; use "
+            f"{next_multiple}, for example"
+        )
+
+    @property
+    def tokens_per_batch(self) -> int:
+        """Number of tokens whose gradients are computed at once."""
+        return self.tokens_per_update // self.batches_per_update
+
+    @property
+    def scores_part_of_text(self) -> bool:
+        """True if documents or a range of the text are scored, which the text may not have."""
+        has_range = self.score_from is not None or self.score_to is not None
+        return has_range or self.per_document is not None
+
+
+class Model(NamedTuple):
+    """Model to train."""
+
+    group: ModelGroup
+    corpus: Corpus
+    method: MethodSpec
+    train_length: int
+    seed: int
+
+
+def share_keys(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
+    """Return the values of an experiment with the keys that its groups share in each of them.
+
+    Shared keys may also be in the sections ``training`` and ``evaluation``.
+
+    Args:
+        own: keys of the experiment itself.
+
+    Raises:
+        ValueError: a section has no keys.
+    """
+    shared: dict[str, Any] = {}
+    experiment: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in SECTIONS:
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{name}: must be keys with their values")
+            shared.update(value)
+        elif name in own:
+            experiment[name] = value
+        else:
+            shared[name] = value
+    groups = experiment.get("models", [{}])
+    if isinstance(groups, list):
+        groups = [{**shared, **group} if isinstance(group, dict) else group for group in groups]
+    return {**experiment, "models": groups}
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class ExperimentConfig:
+    """Models to train on corpora, and their evaluations.
+
+    Keys of :class:`ModelGroup` next to ``corpora`` apply to all models. Each mapping in ``models``
+    is a group of models with keys of its own; without any, there is one group.
+    """
+
+    corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)] = yaml_key(
+        "corpora to train and evaluate on"
+    )
+    models: Annotated[tuple[ModelGroup, ...], Field(min_length=1)] = yaml_key(
+        "groups of models, each with keys of its own that replace those of all models"
+    )
+    title: str = option("title of table and figure", DEFAULT_TITLE, metavar="TEXT", group=OUTPUT)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_shared_keys(cls, values: Any) -> Any:
+        """Return the values with all keys that the groups share in each of them."""
+        if not isinstance(values, Mapping):  # of a call in Python
+            return values
+        return share_keys(values, [field.name for field in fields(cls)])
+
+    def __post_init__(self):
+        names = [corpus.name for corpus in self.corpora]
+        if len(set(names)) < len(names):
+            raise ValueError("corpora: two of them have the same name")
+        for group in self.models:
+            unknown = {*group.train_on, *group.also_on} - {*names}
+            if unknown:
+                raise ValueError(f"there is no corpus '{min(unknown)}'")
+            for corpus, length in itertools.product(self.corpora, group.train_lengths):
+                if corpus.probe:
+                    PROBES[corpus.probe].check(length)
+        self._check_equal_groups()
+
+    def _check_equal_groups(self) -> None:
+        """Raise ValueError if two groups have a model, but train or evaluate it differently.
+
+        A model has one folder, so a second version of it could not be kept.
+        """
+        first_groups: dict[tuple, ModelGroup] = {}
+        for group in self.models:
+            for model in self._models_of(group):
+                first = first_groups.setdefault(model[1:], group)
+                for field in fields(ModelGroup):
+                    if field.name in KEYS_OF_MODELS:
+                        continue
+                    if getattr(first, field.name) != getattr(group, field.name):
+                        raise ValueError(
+                            f"models: {model.method.notation} with the training length "
+                            f"{model.train_length} is in two groups with different {field.name}. "
+                            "Keep it in one group, or use another file for the other group"
+                        )
+
+    def _models_of(self, group: ModelGroup) -> Iterator[Model]:
+        """Yield the models of a group, all of the first seed first."""
+        corpora = []
+        for corpus in self.corpora:
+            if not group.train_on or corpus.name in group.train_on:
+                corpora.append(corpus)
+        for seed, corpus, train_length, method in itertools.product(
+            group.seeds, corpora, group.train_lengths, group.methods
+        ):
+            yield Model(group, corpus, method, train_length, seed)
+
+    def all_models(self) -> list[Model]:
+        """Return the models to train, each once, the most important first."""
+        models: dict[tuple, Model] = {}
+        for group in self.models:
+            for model in self._models_of(group):
+                models.setdefault(model[1:], model)
+        return list(models.values())
+
+    def check_method_keys(self) -> None:
+        """Check that each key of ``variants`` and ``method_flags`` is a method in use.
+
+        Raises:
+            UserInputError: no model has the method of a key, so its options have no effect.
+        """
+        for group, name in itertools.product(self.models, ("variants", "method_flags")):
+            for method in getattr(group, name):
+                if method not in self.methods:
+                    used = sorted(used_method.notation for used_method in self.methods)
+                    raise UserInputError(
+                        f"{name}: '{method.notation}' is not one of the methods "
+                        f"({', '.join(used)}), so it has no effect. Write it as in methods, or "
+                        "remove it."
+                    )
+
+    def with_plugin(self, user_dir: str | None) -> ExperimentConfig:
+        """Return the same experiment with the plugin in a folder."""
+        groups = tuple(replace(group, user_dir=user_dir) for group in self.models)
+        return replace(self, models=groups)
+
+    @property
+    def methods(self) -> tuple[MethodSpec, ...]:
+        """Position methods of all models."""
+        return tuple(dict.fromkeys(method for group in self.models for method in group.methods))
+
+    @property
+    def train_lengths(self) -> tuple[int, ...]:
+        """Training lengths of all models."""
+        return tuple(dict.fromkeys(n for group in self.models for n in group.train_lengths))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of all models."""
+        return tuple(dict.fromkeys(seed for group in self.models for seed in group.seeds))

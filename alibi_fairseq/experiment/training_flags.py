@@ -1,0 +1,86 @@
+"""Flags of ``fairseq-train`` for the models of a comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .schema import Model
+from .values import at_length
+
+#: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
+MAX_WARMUP_UPDATES = 4000
+#: Largest number of saves of a run, and the fewest updates between them.
+MAX_SAVES = 20
+MIN_UPDATES_BETWEEN_SAVES = 100
+#: Largest share of a run's time that the validations before its saves may take.
+VALIDATION_SHARE = 0.1
+
+
+def flags_for_weights(model: Model, lr: float | str, updates: int) -> list[str]:
+    """Return the flags of ``fairseq-train`` that determine the weights, together with the data.
+
+    Args:
+        lr: peak learning rate, or a description of how it is chosen.
+    """
+    group = model.group
+    flags = ["--task", "language_modeling"]
+    if "transformer_xl" in model.method.names:
+        flags = ["--task", "segment_language_modeling", "--mem-len", str(model.train_length)]
+    flags += ["--arch", group.arch]
+    flags += model.method.flags
+    flags += ["--tokens-per-sample", str(model.train_length), "--sample-break-mode", "none"]
+    flags += ["--max-tokens", str(group.tokens_per_batch)]
+    if group.batches_per_update > 1:
+        flags += ["--update-freq", str(group.batches_per_update)]
+    flags += ["--required-batch-size-multiple", "1"]
+    flags += ["--max-update", str(updates), "--seed", str(model.seed)]
+    flags += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "1.0"]
+    flags += ["--lr", str(lr)]
+    if group.lr_schedule == "inverse_sqrt":
+        flags += ["--lr-scheduler", "inverse_sqrt"]
+    else:
+        # fairseq's command line does not take --total-num-update from --max-update.
+        flags += ["--lr-scheduler", "polynomial_decay"]
+        flags += ["--total-num-update", str(updates)]
+    warmup_updates = min(max(1, updates // 6), MAX_WARMUP_UPDATES)
+    flags += ["--warmup-updates", str(warmup_updates)]
+    flags += group.train_flags
+    for flag in group.method_flags.get(model.method, ()):
+        flags.append(at_length(flag, model.train_length))
+    return flags
+
+
+def other_flags(model: Model, updates: int, folder: Path, valid_tokens: int | None) -> list[str]:
+    """Return the flags of ``fairseq-train`` that determine no weights: saving, logging, a plugin.
+
+    Args:
+        folder: folder of the run.
+        valid_tokens: number of tokens of the validation split; None if it is unknown.
+    """
+    tokens = updates * model.group.tokens_per_update
+    save_every = updates_between_saves(updates, tokens, valid_tokens)
+    flags = ["--tensorboard-logdir", str(folder / "tensorboard")]
+    flags += ["--save-interval-updates", str(save_every), "--keep-interval-updates", "1"]
+    flags += ["--no-epoch-checkpoints", "--log-format", "json", "--log-interval", "5"]
+    if model.group.user_dir:
+        flags += ["--user-dir", model.group.user_dir]
+    return flags
+
+
+def updates_between_saves(updates: int, tokens: int, valid_tokens: int | None) -> int:
+    """Return the number of updates between two saves of a run.
+
+    fairseq validates on the whole split before it saves. With a large split, a run therefore saves
+    less often, and at least at its end and when it is stopped.
+
+    Args:
+        updates: updates of the run.
+        tokens: tokens that the run trains on.
+        valid_tokens: number of tokens of the validation split; None if it is unknown.
+    """
+    saves = MAX_SAVES
+    if valid_tokens is not None:
+        # A forward pass takes about a third of the time of an update.
+        affordable = VALIDATION_SHARE * tokens / (valid_tokens / 3)
+        saves = min(MAX_SAVES, max(1, int(affordable)))
+    return max(MIN_UPDATES_BETWEEN_SAVES, updates // saves)
