@@ -16,43 +16,26 @@ from .published import PrintedMeasurement
 from .recipe import RECIPES, Recipe, recipe_name
 
 
-class FigureSource(NamedTuple):
-    """Numbers that a figure draws.
+class Source(NamedTuple):
+    """Numbers that a table or figure shows.
 
     Attributes:
-        items: tables, or the figure itself, with these numbers.
-        methods: names in tables of the position methods in the figure (default: all).
+        items: tables, or the item itself, with these numbers; none for a diagram.
+        methods: names in tables of the position methods that it shows (default: all).
+        content: what a diagram shows.
     """
 
     items: tuple[str, ...]
-    methods: tuple[str, ...] | None = None
+    methods: tuple[str, ...] = ()
+    content: str = ""
 
 
-#: Sources of the figures that only draw numbers of tables.
-DRAWN = {
-    "figure01": FigureSource(("table02", "table03")),
-    "figure04": FigureSource(("table05",), methods=("ALiBi", "Sinusoidal")),
-    "figure05": FigureSource(("table11", "table12")),
-    "figure09": FigureSource(("table08",)),
-    "figure11": FigureSource(("table13", "table15")),
-}
+#: Why an item whose numbers are no perplexities has no runs.
 _SPEED = (
     "It shows speed and memory of untrained models of the paper's size. Run "
     "`python -m benchmarks.methods` on a GPU to measure them, and pass its results to "
     "`alibi-fairseq report`."
 )
-#: Items without trained models, and the reason.
-UNTRAINED = {
-    "table01": _SPEED,
-    "figure02": _SPEED,
-    "figure03": "It is a diagram of how ALiBi biases the scores and contains no data.",
-    "figure07": _SPEED,
-    "figure10": "It is a diagram of sliding-window inference and contains no data.",
-}
-_TABLES = [f"table{number:02d}" for number in range(1, 16)]
-_FIGURES = [f"figure{number:02d}" for number in range(1, 12)]
-#: Items with trained models, in the paper's order.
-ITEMS = tuple(item for item in _TABLES + _FIGURES if item not in UNTRAINED)
 #: Update counts of the checkpoints behind Figure 5's curves. Validations during training have the
 #: training length, so where the figure evaluates at another length, these checkpoints are kept and
 #: evaluated: five, as in section 4.2.
@@ -123,20 +106,48 @@ class PaperTraining:
         return tuple(updates for updates in evaluated_update_counts(self.recipe) if updates <= last)
 
 
+@cache
+def sources() -> dict[str, Source]:
+    """Return all tables and figures in the paper's order, with the numbers that they show.
+
+    They are the rows of ``index.csv``, and those of ``drawn.csv``, which draw numbers of tables.
+    """
+    by_item = {row["item"]: Source((row["item"],)) for row in published.rows("index")}
+    for row in published.rows("drawn"):
+        items = row["sources"].split() if row["sources"] else ()
+        methods = row["methods"].split("/") if row["methods"] else ()
+        by_item[row["item"]] = Source(tuple(items), tuple(methods), row["content"] or "")
+    # Tables first, each kind by its number.
+    order = sorted(by_item, key=lambda item: (item.startswith("figure"), item))
+    return {item: by_item[item] for item in order}
+
+
+@cache
+def trained_items() -> tuple[str, ...]:
+    """Return the items with perplexities of trained models, in the paper's order."""
+    return tuple(item for item in sources() if _has_perplexities(item))
+
+
+def _has_perplexities(item: str) -> bool:
+    """Return True if an item shows perplexities."""
+    return any(published.measurements(source) for source in sources()[item].items)
+
+
 def find_items(name: str) -> tuple[str, ...]:
     """Parse ``table5``, ``figure1``, or ``all`` into items of the paper, e.g. ``("table05",)``."""
     if name == "all":
-        return ITEMS
+        return trained_items()
     item = ""
     match = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
     if match:
         kind, number = match.groups()
         item = f"{kind}{int(number):02d}"
-    if item in ITEMS:
+    if item in trained_items():
         return (item,)
-    if item in UNTRAINED:
-        raise UserInputError(f"{paper_name(item)} requires no training. {UNTRAINED[item]}")
-    choices = ", ".join(_option_name(choice) for choice in ITEMS)
+    if item in sources():
+        reason = sources()[item].content or _SPEED
+        raise UserInputError(f"{paper_name(item)} requires no training. {reason}")
+    choices = ", ".join(_option_name(choice) for choice in trained_items())
     raise UserInputError(
         f"'{name}' is not a trained table or figure. Choose from {choices}, or all."
     )
@@ -155,8 +166,8 @@ def paper_name(item: str) -> str:
 def title_of(item: str) -> str:
     """Return name, corpus, and content of an item, or the tables that a figure draws."""
     indexed = {row["item"] for row in published.rows("index")}
-    if item in DRAWN and item not in indexed:
-        names = [published.index_row(source)["name"] for source in DRAWN[item].items]
+    if item not in indexed:
+        names = [published.index_row(source)["name"] for source in sources()[item].items]
         return f"{paper_name(item)} ({', '.join(names)})"
     row = published.index_row(item)
     return f"{row['name']}. {row['corpus']}: {row['content']}"
@@ -164,11 +175,11 @@ def title_of(item: str) -> str:
 
 def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, PrintedMeasurement]]:
     """Return the perplexities of a table or figure, each with the recipe of its model."""
-    source = DRAWN.get(item, FigureSource((item,)))
+    source = sources()[item]
     measurements = []
     for source_item in source.items:
         for measurement in published.measurements(source_item):
-            if source.methods is None or measurement.method_name in source.methods:
+            if not source.methods or measurement.method_name in source.methods:
                 measurements.append((recipe_of(source_item, measurement), measurement))
     return measurements
 
@@ -230,7 +241,7 @@ def evaluated_update_counts(recipe: Recipe) -> tuple[int, ...]:
     only once.
     """
     updates = set()
-    for item in ITEMS:
+    for item in trained_items():
         for evaluation in evaluations_of(item):
             if evaluation.recipe is recipe:
                 updates.add(evaluation.updates)

@@ -75,7 +75,7 @@ def test_index_lists_every_table():
 def test_index_lists_every_file():
     items = {row["item"] for row in paper.rows("index")}
     files = {path.stem for path in paper.FOLDER.glob("*.csv")}
-    assert files == {*items, "index", "notes", "noise", "replications", "settings"}
+    assert files == {*items, "drawn", "index", "notes", "noise", "replications", "settings"}
     assert {row["item"] for row in paper.rows("notes")} <= items
 
 
