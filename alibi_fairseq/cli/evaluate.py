@@ -103,7 +103,7 @@ class Eval(CliCommand):
         group=OUTPUT,
     )
     bos_per_window: bool = option(
-        "begin every window, not only the text, with the BOS token, or with EOS if there is none; "
+        "start every window, not only the text, with the BOS token, or with EOS if there is none; "
         "it replaces the first input of the window",
         False,
         group=FOLDERS,

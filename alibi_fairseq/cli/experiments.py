@@ -32,8 +32,8 @@ def corpus_paths(given: Sequence[str], known: Iterable[str]) -> dict[str, Path]:
         name, _, path = text.partition("=")
         if name not in known or name in paths or not path:
             raise UserInputError(
-                f"--corpus {text} cannot be used. Pass NAME=PATH once for each of the names "
-                f"{', '.join(known)}, with a file or a folder."
+                f"--corpus {text} is not a valid NAME=PATH. Pass one --corpus for each of "
+                f"{', '.join(known)}; PATH is a file or a folder."
             )
         paths[name] = Path(path)
     return paths

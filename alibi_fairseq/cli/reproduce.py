@@ -34,7 +34,7 @@ class Reproduce(ExperimentOptions):
         "a folder"
     )
     allow_other_text: bool = option(
-        "accept texts other than the paper's; results then have separate names", False
+        "accept texts other than the paper's; their results get names of their own", False
     )
     scale: str = option(
         "size of the runs; "

@@ -168,7 +168,7 @@ COMMANDS = {
     "reproduce": [
         ("all", "--corpus wikitext-103=PATH --corpus bookcorpus=PATH --corpus cc100-roberta="),
         ("table5 --corpus wikitext-2=EMPTY", "wikitext-103, bookcorpus"),
-        ("table5 --corpus wikitext-103=EMPTY --corpus wikitext-103=EMPTY", "once for each"),
+        ("table5 --corpus wikitext-103=EMPTY --corpus wikitext-103=EMPTY", "one --corpus for each"),
         ("table5 --cpu 1 --corpus wikitext-103=nowhere.zip", "nowhere.zip"),
         ("table17", "Choose from table2"),
         ("table1", "python -m benchmarks.methods"),
