@@ -26,7 +26,10 @@ class StudyCorpus(Corpus):
     """Corpus of a study. The command line gives the path of its text."""
 
     excerpt: ExcerptConfig | None = yaml_key(
-        "size of the excerpt to train and test on (default: the whole text)", None
+        "excerpt to train and test on: train and valid, tokens of these splits; documents, number "
+        "of documents of the test split; tokens, tokens of each of them, and shorter ones are left "
+        "out; 20% of the text is then held out for each of valid and test (default: whole text)",
+        None,
     )
     documents: Literal["files", "titles"] = yaml_key(
         "files: each file is a document; titles: a title begins a document, as in WikiText's "
@@ -60,8 +63,8 @@ class StudyConfig(ExperimentConfig):
     )
     introduction: str = yaml_key("first paragraph of a page of its own, in Markdown", "")
     tests: StudiedModels | None = yaml_key(
-        "models of the six tests; the results then have a page of their own. Without it, only for "
-        "the files in `small_models/`: they belong to the page of the small models",
+        "corpus and train_length of the models of the six tests; the results then have a page of "
+        "their own",
         None,
     )
 

@@ -114,7 +114,7 @@ class ModelArchive:
             save_results_file(merge_results_files(files), self.folder / name)
         training = load_training(run.folder)
         # Without this machine's interpreter.
-        training.provenance.command = run.training_command(run.updates).command_line
+        training.provenance.command = run.training_command().command_line
         save_results_file(training, self.folder / TRAINING_FILE)
         self._write_description(run)  # last, because it marks the results as complete
 

@@ -136,7 +136,10 @@ class Commands:
             origin["data_sha256"] = data_sha256(words[0], ["valid"])
         training = document(*validations, kind="training", **origin)
         save_results_file(training, folder / "training.json")
-        for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+        names = ["checkpoint_best.pt", "checkpoint_last.pt"]
+        if "--keep-at" in words:
+            names += [f"checkpoint_{count}.pt" for count in value(words, "--keep-at").split(",")]
+        for name in names:
             history = {"optimizer_history": [{"num_updates": updates}]}
             torch.save({**history, "of": str(folder), "name": name}, folder / name)
         return 0

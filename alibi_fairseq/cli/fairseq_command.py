@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import FOLDER, PROGRAM, UserInputError
+from .options import Parser, names
 from .plugin import import_plugin
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def run(command: str, arguments: list[str]) -> int:
         else:
             arguments = [*arguments, f"common.user_dir={FOLDER}"]
     else:
+        if command == "train":
+            arguments = take_kept_updates(arguments)
         main = import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main
         if "--user-dir" not in names:
             arguments = [*arguments, "--user-dir", str(FOLDER)]
@@ -43,6 +46,26 @@ def run(command: str, arguments: list[str]) -> int:
         main = training_help
     main()
     return 0
+
+
+def take_kept_updates(arguments: list[str]) -> list[str]:
+    """Set the updates of ``--keep-at`` for all processes of the training; return the other options.
+
+    Raises:
+        UserInputError: they are not numbers of updates.
+    """
+    from ..plugin.kept_checkpoints import KEEP_AT  # imports fairseq
+
+    parser = Parser(prog=f"{PROGRAM} train", add_help=False, allow_abbrev=False)
+    parser.add_argument("--keep-at", type=names, metavar="N,…", default=[])
+    given, others = parser.parse_known_args(arguments)
+    for count in given.keep_at:
+        if not count.isdecimal():
+            raise UserInputError(
+                f"--keep-at takes numbers of updates, such as 1000,2000, and '{count}' is none."
+            )
+    os.environ[KEEP_AT] = ",".join(given.keep_at)
+    return others
 
 
 def training_help() -> None:
@@ -65,7 +88,8 @@ def training_help() -> None:
     parser.usage = "%(prog)s DATA --task language_modeling --arch NAME --save-dir FOLDER [options]"
     parser.description = (
         "To train a recipe of configs/: %(prog)s --recipe NAME DATA --save-dir FOLDER [options]. "
-        "%(prog)s --recipe NAME --help lists its options."
+        "%(prog)s --recipe NAME --help lists its options. --keep-at N,… also keeps the checkpoints "
+        "after these numbers of updates, as checkpoint_N.pt."
     )
     names = {field.name for field in fields(AlibiLanguageModelConfig)}
     names -= {field.name for field in fields(TransformerLanguageModelConfig)}

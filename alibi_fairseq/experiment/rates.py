@@ -115,5 +115,5 @@ def _result_of(trial: Run) -> TrialResult:
         if validation.loss_bits is not None:
             losses.append(validation.loss_bits)
     provenance = training.provenance.model_dump(exclude_unset=True)
-    command = trial.training_command(trial.updates).command_line
+    command = trial.training_command().command_line
     return TrialResult(min(losses, default=None), {**provenance, "command": command})

@@ -66,7 +66,7 @@ class Run:
         choice: choice of the learning rate; None: there is only one rate, or no choice yet.
         blocked: reason for which finished trials chose no learning rate; empty without one.
         eval_steps: evaluation steps, in order.
-        checkpoint_updates: earlier update counts at which a checkpoint is kept.
+        keep_at: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
         launcher: interpreter arguments in front of the training command, such as torchrun's.
         node_launcher: command that executes the training command on each node, if there are
@@ -88,7 +88,7 @@ class Run:
     choice: Choice | None = field(default=None, repr=False)
     blocked: str = ""
     eval_steps: tuple[EvalStep, ...] = ()
-    checkpoint_updates: tuple[int, ...] = ()
+    keep_at: tuple[int, ...] = ()
     final_checkpoint: str = "checkpoint_last.pt"
     launcher: tuple[str, ...] = field(default=(), repr=False)
     node_launcher: tuple[str, ...] = field(default=(), repr=False)
@@ -97,15 +97,17 @@ class Run:
 
     def unfinished_commands(self) -> list[ChildProcess]:
         """Return the commands that are left to train and evaluate the model, in order."""
-        commands = [self.training_command(updates) for updates in self._missing_update_counts()]
+        commands = []
+        if not self.is_trained:
+            commands.append(self.training_command())
         for step in self.eval_steps:
             model = self.model_of(step)
             if not step.is_complete(model):
                 commands.append(step.command(model))
         return commands
 
-    def training_command(self, updates: int) -> ChildProcess:
-        """Build the command that trains, or resumes, up to a number of updates."""
+    def training_command(self) -> ChildProcess:
+        """Build the command that trains the model, or resumes its training."""
         python, *module = ALIBI
         argv = [*self.node_launcher, python]
         if self.node_launcher:
@@ -115,11 +117,11 @@ class Run:
         argv += ["train", self.data]
         argv += self.flags
         argv += ["--save-dir", str(self.folder)]
-        if updates != self.updates:
-            argv += ["--max-update", str(updates)]
+        if self.keep_at:
+            argv += ["--keep-at", ",".join(map(str, self.keep_at))]
         title = f"training {self.name}"
         log = self.folder / "train.log"
-        return ChildProcess(title, argv, log, updates)
+        return ChildProcess(title, argv, log, self.updates)
 
     def checkpoint_path(self, updates: int) -> Path:
         """Return the path of the checkpoint after a number of updates."""
@@ -193,7 +195,7 @@ class Run:
         self.evaluate(slot)
 
     def train(self, slot: Slot = DEFAULT_SLOT) -> None:
-        """Train to each update count that has not been reached.
+        """Train the model, unless it is trained.
 
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
@@ -208,25 +210,30 @@ class Run:
         if self.choice is not None:
             self.choice.record()
             self._set_other_rate_aside()
-        for updates in self._missing_update_counts():
-            self._check_trials()
+        missing = self._missing_update_counts()
+        if not missing:
+            return
+        self._check_trials()
+        for updates in missing:
             self._check_folder(updates)
-            check_unedited(self.methods)
-            write_settings(self._settings_file, self.settings)
-            # A run killed between its last update and its marker needs no new process.
-            if self.saved_updates() < updates:
-                try:
-                    self.training_command(updates).run(slot)
-                except CommandFailedError as failure:
-                    if not self.may_diverge or DIVERGENCE_ERROR not in str(failure):
-                        raise
-                    self._divergence_marker.write()
-                    return
-                self._check_update_count(updates)
-            if self.may_diverge and self._has_no_final_loss():
+        check_unedited(self.methods)
+        write_settings(self._settings_file, self.settings)
+        # A run killed between its last update and its marker needs no new process.
+        if self.saved_updates() < self.updates:
+            try:
+                self.training_command().run(slot)
+            except CommandFailedError as failure:
+                if not self.may_diverge or DIVERGENCE_ERROR not in str(failure):
+                    raise
                 self._divergence_marker.write()
                 return
-            self._record_training(updates)
+            self._check_update_count()
+        if self.may_diverge and self._has_no_final_loss():
+            self._divergence_marker.write()
+            return
+        self._keep_last_checkpoint()
+        for updates in missing:
+            self.training_marker(updates).write()
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Execute the evaluation steps that are not complete, and keep the results.
@@ -248,7 +255,7 @@ class Run:
     @property
     def _update_counts(self) -> tuple[int, ...]:
         """Update counts at which a checkpoint is kept. The last one ends the training."""
-        return (*self.checkpoint_updates, self.updates)
+        return (*self.keep_at, self.updates)
 
     def _missing_update_counts(self) -> list[int]:
         """Return the update counts that the run has not reached."""
@@ -316,23 +323,23 @@ class Run:
         elif self.training_marker(updates).path.is_file():  # its settings are the same
             checkpoint = self.checkpoint_path(updates).name
             problem = f"{checkpoint} is missing or was changed after the training"
-        elif self.saved_updates() > updates:
+        elif self.saved_updates() > updates and not self.checkpoint_path(updates).is_file():
             problem = f"its last checkpoint is past {updates:,} updates, and none was kept there"
         else:
             return
         raise UserInputError(f"{self.folder}: {problem}. Move that folder away to train again.")
 
-    def _check_update_count(self, updates: int) -> None:
-        """Check that a training command that exited with 0 has reached ``updates``.
+    def _check_update_count(self) -> None:
+        """Check that a training command that exited with 0 has made all updates.
 
         Raises:
             CommandFailedError: it has not, for example because of ``--patience`` or
                 ``--max-epoch``.
         """
         reached = self.saved_updates()
-        if reached < updates:
+        if reached < self.updates:
             raise CommandFailedError(
-                f"training {self.name} ended after {reached:,} of {updates:,} updates. "
+                f"training {self.name} ended after {reached:,} of {self.updates:,} updates. "
                 "Remove the option that stops a training early, such as --patience.",
                 BAD_INPUT,
             )
@@ -346,14 +353,13 @@ class Run:
             return False
         return load_training(self.folder).records[-1].loss_bits is None
 
-    def _record_training(self, updates: int) -> None:
-        """Write the marker of an update count, after copying a checkpoint named after the count."""
-        checkpoint = self.checkpoint_path(updates)
-        if checkpoint.name == f"checkpoint_{updates}.pt":
+    def _keep_last_checkpoint(self) -> None:
+        """Copy the last checkpoint if it is evaluated under the number of updates."""
+        checkpoint = self.checkpoint_path(self.updates)
+        if checkpoint.name == f"checkpoint_{self.updates}.pt":
             unfinished = checkpoint.with_suffix(".unfinished")
             shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
             os.replace(unfinished, checkpoint)
-        self.training_marker(updates).write()
 
 
 def _without_rate(settings: dict) -> tuple[dict, str]:

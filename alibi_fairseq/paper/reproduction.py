@@ -171,7 +171,7 @@ class ReproductionExperiment(Experiment):
             devices = self._devices_of(self._recipe_of(training))
             gpus = 0 if devices.cpu else devices.processes
             # fairseq keeps the last checkpoint and the one with the best validation loss.
-            checkpoints = 2 + len(run.checkpoint_updates)
+            checkpoints = 2 + len(run.keep_at)
             if run.final_checkpoint != BEST_CHECKPOINT:
                 checkpoints += 1  # a copy of the last one
             saving = training.recipe.options["checkpoint"]
@@ -224,7 +224,7 @@ class ReproductionExperiment(Experiment):
             updates=last,
             tokens=last * recipe.batch.tokens_per_update,
             eval_steps=tuple(eval_steps),
-            checkpoint_updates=tuple(update_counts[:-1]),
+            keep_at=tuple(update_counts[:-1]),
             final_checkpoint=final_checkpoint,
             launcher=tuple(launcher),
             node_launcher=tuple(nodes.node_launcher(devices.nodes)),

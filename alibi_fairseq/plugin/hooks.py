@@ -9,6 +9,7 @@ from __future__ import annotations
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
 
+from .kept_checkpoints import KeptCheckpoints, kept_updates
 from .progress import note_update
 from .shutdown import TrainingStopHandler, stop_after_this_update, stop_requested
 from .training_record import TrainingRecord
@@ -29,6 +30,7 @@ class TrainingHooks:
         self.epochs = epochs
         self.stop = stop
         self.record = record
+        self.kept = KeptCheckpoints(trainer, kept_updates())
         self.updates = trainer.get_num_updates()
         self._train_step = trainer.train_step
         self._get_train_iterator = trainer.get_train_iterator
@@ -55,6 +57,7 @@ class TrainingHooks:
                 self.record.updated(update_tokens(logged, output["sample_size"]))
         if updates > self.updates:
             note_update()
+            self.kept.updated()
         self.updates = updates
         if stop_requested(self.stop, self.trainer):
             stop_after_this_update(self.stop, self.trainer, self.epochs)
@@ -80,11 +83,14 @@ class TrainingHooks:
             self._post_validate(model, stats, meters)
 
     def save_checkpoint(self, filename, extra_state):
-        """Save a checkpoint with the record so far."""
-        if self.record is None:
-            return self._save_checkpoint(filename, extra_state)
-        path = self._save_checkpoint(filename, extra_state | self.record.extra_state())
-        self.record.saved()
+        """Save a checkpoint with the record so far, and keep it if it is one to keep."""
+        self.kept.saving()
+        if self.record is not None:
+            extra_state = extra_state | self.record.extra_state()
+        path = self._save_checkpoint(filename, extra_state)
+        self.kept.saved(filename)
+        if self.record is not None:
+            self.record.saved()
         return path
 
 

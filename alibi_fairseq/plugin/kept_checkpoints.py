@@ -1,0 +1,69 @@
+"""Checkpoints that a training keeps after given numbers of updates: ``--keep-at``.
+
+fairseq saves at multiples of one interval, and keeps the last few of them. A training that is
+evaluated after other numbers of updates saves after them as well, under ``checkpoint_UPDATES.pt``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+#: Environment variable with the update counts, which processes that fairseq starts inherit.
+KEEP_AT = "ALIBI_KEEP_AT"
+
+
+def kept_updates(environment: Mapping[str, str] = os.environ) -> frozenset[int]:
+    """Return the numbers of updates after which this training keeps a checkpoint."""
+    counts = environment.get(KEEP_AT, "")
+    return frozenset(int(count) for count in counts.split(",") if count)
+
+
+class KeptCheckpoints:
+    """Saves and keeps the checkpoints of a training at given numbers of updates.
+
+    Args:
+        trainer: fairseq's trainer before its first update.
+        updates: the numbers of updates.
+    """
+
+    def __init__(self, trainer, updates: frozenset[int]):
+        self._trainer = trainer
+        self._updates = updates
+        self._interval = trainer.cfg.checkpoint.save_interval_updates
+        # A training that was killed right after it saved has no copy yet.
+        last = self._folder / "checkpoint_last.pt"
+        if trainer.get_num_updates() in updates and last.is_file():
+            self._copy(last)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self._trainer.cfg.checkpoint.save_dir)
+
+    def updated(self) -> None:
+        """Let fairseq's loop validate and save after the current update if it is one to keep."""
+        updates = self._trainer.get_num_updates()
+        saving = self._trainer.cfg.checkpoint
+        saving.save_interval_updates = updates if updates in self._updates else self._interval
+
+    def saving(self) -> None:
+        """Restore the interval of saves, which a checkpoint contains."""
+        self._trainer.cfg.checkpoint.save_interval_updates = self._interval
+
+    def saved(self, path: str) -> None:
+        """Keep a checkpoint that was just saved, if it is one to keep."""
+        if self._trainer.get_num_updates() in self._updates and Path(path).is_file():
+            self._copy(Path(path))
+
+    def _copy(self, path: Path) -> None:
+        """Copy a checkpoint to its name by the number of updates, which then exists completely."""
+        if not self._trainer.is_data_parallel_master:
+            return
+        kept = self._folder / f"checkpoint_{self._trainer.get_num_updates()}.pt"
+        if kept.is_file():
+            return
+        unfinished = kept.with_suffix(".unfinished")
+        shutil.copyfile(path, unfinished)
+        os.replace(unfinished, kept)
