@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..completion_marker import CompletionMarker
 from ..reporting import markdown
@@ -37,15 +38,17 @@ class Choice:
         lr: chosen rate.
         updates: number of updates of each trial.
         results: result of the trial at each rate.
-        marker: file of the choice, which outlasts the folders of the trials. Its path identifies
-            the model, whose label need not be unique.
+        path: file of the choice, which outlasts the folders of the trials. It identifies the model,
+            whose label need not be unique.
+        trial_settings: settings of each trial.
     """
 
     model: str
     lr: float
     updates: int
     results: Mapping[float, TrialResult]
-    marker: CompletionMarker
+    path: Path
+    trial_settings: tuple[dict, ...]
 
     @property
     def is_at_edge(self) -> bool:
@@ -69,13 +72,19 @@ class Choice:
     def record(self) -> None:
         """Write the choice, unless it is written already."""
         chosen = self.as_json()
-        if not self.marker.holds() or self.marker.result != chosen:
-            self.marker.write(chosen)
+        marker = choice_marker(self.path, self.trial_settings)
+        if not marker.holds() or marker.result != chosen:
+            marker.write(chosen)
+
+
+def choice_marker(path: Path, trial_settings: Sequence[dict]) -> CompletionMarker:
+    """Return the marker of a choice that trials with some settings make."""
+    return CompletionMarker(path, {"trials": list(trial_settings)})
 
 
 def choice_table(choices: Iterable[Choice]) -> str:
     """Return validation perplexity by learning rate as Markdown."""
-    by_path = {choice.marker.path: choice for choice in choices}  # all seeds of a model have one
+    by_path = {choice.path: choice for choice in choices}  # all seeds of a model have one
     rates: set[float] = set()
     update_counts: dict[str, None] = {}
     at_edge = []

@@ -12,7 +12,14 @@ from ..files import atomic_write
 from ..results.data_folder import DataFolder
 from ..results.files import COMPARISON_FILE
 from .config_files import as_mapping
-from .corpora import check_split, describe_corpus, is_prepared, prepare_corpora, text_folder
+from .corpora import (
+    check_same_dictionary,
+    check_split,
+    describe_corpus,
+    is_prepared,
+    prepare_corpora,
+    text_folder,
+)
 from .edited_plugins import describe_repeated_runs
 from .plan import Plan, plan_from_folder
 from .runner import Experiment
@@ -48,6 +55,9 @@ class Comparison(Experiment):
             for group in self.config.models:
                 check_split(corpus, group.subset, self.folder)
             print(describe_corpus(corpus, self.folder))
+        for group in self.config.models:
+            if group.also_on:
+                check_same_dictionary(self.config.corpora_of(group), self.folder)
         self._check_scored_tokens()
         for run in self.plan().runs:
             if not run.after:  # until then, its learning rate is not known

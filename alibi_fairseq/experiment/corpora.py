@@ -12,6 +12,7 @@ from ..data.probe_data import prepare_probe
 from ..data.probes import MULTIPLES, PROBES
 from ..data.sources import check_output_folder
 from ..errors import UserInputError
+from ..files import sha256_if_present
 from ..machine import cores
 from ..results.data_folder import DataFolder
 from .schema import Corpus
@@ -93,6 +94,23 @@ def check_split(corpus: Corpus, subset: str, out: Path) -> None:
     if not (folder / f"{subset}.bin").is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("*.bin")))
         raise UserInputError(f"--subset: {folder} has no split '{subset}'. Choose from {splits}.")
+
+
+def check_same_dictionary(corpora: Sequence[Corpus], out: Path) -> None:
+    """Check that models can be evaluated on the other corpora.
+
+    Raises:
+        UserInputError: two corpora have different dictionaries.
+    """
+    first, *others = corpora
+    dictionary = sha256_if_present(text_folder(first, out) / "dict.txt")
+    for corpus in others:
+        if sha256_if_present(text_folder(corpus, out) / "dict.txt") != dictionary:
+            raise UserInputError(
+                f"also_on: {first.name} and {corpus.name} have different dictionaries. Prepare one "
+                "with the dict.txt of the other (fairseq-preprocess --srcdict), and give the "
+                "folder as 'data'."
+            )
 
 
 def describe_corpus(corpus: Corpus, out: Path) -> str:

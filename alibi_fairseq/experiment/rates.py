@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..completion_marker import CompletionMarker
 from ..results.files import load_training
-from .choice import Choice, TrialResult
+from .choice import Choice, TrialResult, choice_marker
 from .run import Run
 
 
@@ -41,9 +40,9 @@ class Trials:
         return next(iter(self.runs))
 
     @property
-    def marker(self) -> CompletionMarker:
-        """Marker of the choice."""
-        return CompletionMarker(self.path, {"trials": [run.settings for run in self.runs.values()]})
+    def settings(self) -> tuple[dict, ...]:
+        """Settings of each trial."""
+        return tuple(run.settings for run in self.runs.values())
 
     def choose(self, known: Mapping[str, TrialResult]) -> Choice | None:
         """Return the choice of the rate with the lowest loss; None if all trials diverged.
@@ -61,7 +60,7 @@ class Trials:
         if best is None:
             return None
         updates = self.runs[best].updates
-        return Choice(self.model, best, updates, results, self.marker)
+        return Choice(self.model, best, updates, results, self.path, self.settings)
 
     def why_blocked(self, known: Mapping[str, TrialResult]) -> str:
         """Return the reason for which finished trials cannot choose a rate; empty if they can."""
@@ -91,7 +90,7 @@ class Trials:
 
     def _recorded_results(self) -> dict[str, TrialResult]:
         """Return the results in the file of the choice; none if the trials have changed."""
-        marker = self.marker
+        marker = choice_marker(self.path, self.settings)
         if not marker.holds():
             return {}
         results = {}

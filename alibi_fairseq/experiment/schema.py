@@ -362,6 +362,11 @@ class ExperimentConfig:
         ):
             yield Model(group, corpus, method, train_length, seed)
 
+    def corpora_of(self, group: ModelGroup) -> list[Corpus]:
+        """Return the corpora that the models of a group are trained or evaluated on."""
+        names = {*group.train_on, *group.also_on}
+        return [corpus for corpus in self.corpora if not group.train_on or corpus.name in names]
+
     def all_models(self) -> list[Model]:
         """Return the models to train, each once, the most important first."""
         models: dict[tuple, Model] = {}

@@ -1,0 +1,151 @@
+"""Plan of an experiment: a function of its description, the data, and the results of trials."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.experiment.choice import TrialResult
+from alibi_fairseq.experiment.comparison import Comparison
+from alibi_fairseq.experiment.config_files import as_mapping, from_mapping
+from alibi_fairseq.experiment.data_facts import DataFacts
+from alibi_fairseq.experiment.plan import plan
+
+FOLDER = Path("nowhere")
+DATA = Path("data-bin")
+CORPUS = {"name": "text", "data": str(DATA)}
+TUNED = {
+    "corpora": [CORPUS],
+    "methods": ["alibi", "none"],
+    "train_lengths": 64,
+    "seeds": [1, 2],
+    "lr": [0.001, 0.002],
+}
+FACTS = DataFacts("a" * 64, "b" * 64, 1000, {("valid",): "c" * 64})
+
+
+def result(loss: float | None, data_sha256: str | None = "c" * 64) -> TrialResult:
+    """Return the result of a trial; None: it diverged."""
+    return TrialResult(loss, None if loss is None else {"data_sha256": data_sha256})
+
+
+def known_results(alibi: list, none: list) -> dict[str, TrialResult]:
+    """Return the results of the trials of both methods, in the order of the rates."""
+    known = {}
+    for method, results in (("alibi", alibi), ("none", none)):
+        for lr, found in zip((0.001, 0.002), results):
+            known[f"text/{method}-64-seed1-lr{lr}"] = found
+    return known
+
+
+def rate_of(run) -> str:
+    return run.flags[run.flags.index("--lr") + 1]
+
+
+def test_runs_wait_for_their_trials_only():
+    config = from_mapping(TUNED)
+    known = known_results([result(4.0), result(3.0)], [result(4.0)])
+    planned = plan(config, FOLDER, {DATA: FACTS}, known)
+    assert planned == plan(config, FOLDER, {DATA: FACTS}, known)
+    waiting = {run.name: run.after for run in planned.runs}
+    last = ("text/none-64-seed1-lr0.002",)
+    assert waiting == {
+        "text/alibi-64-seed1": (),
+        "text/none-64-seed1": last,
+        "text/alibi-64-seed2": (),
+        "text/none-64-seed2": last,
+    }
+    assert [run.name for run in planned.unfinished_trials()] == [*last]
+    assert len(planned.trial_runs) == 4
+    assert {rate_of(run) for run in planned.runs if not run.after} == {"0.002"}
+    assert planned.blocked == {}
+
+
+def test_names_do_not_depend_on_data_and_results():
+    config = from_mapping(TUNED)
+    known = known_results([result(4.0), result(3.0)], [result(3.0), result(None)])
+    before = plan(config, FOLDER, {}, {})
+    after = plan(config, FOLDER, {DATA: FACTS}, known)
+    for runs, later in ((before.runs, after.runs), (before.trial_runs, after.trial_runs)):
+        assert [(run.name, run.folder) for run in runs] == [(run.name, run.folder) for run in later]
+    assert before.runs[0].settings["train"] is None
+    assert after.runs[0].settings["train"] == "a" * 64
+    assert [choice.lr for choice in after.choices] == [0.002, 0.001] * 2
+    assert not FOLDER.exists()
+
+
+def test_only_the_model_that_diverged_at_every_rate_is_blocked():
+    known = known_results([result(None), result(None)], [result(3.0), result(4.0)])
+    planned = plan(from_mapping(TUNED), FOLDER, {DATA: FACTS}, known)
+    assert set(planned.blocked) == {"text/alibi-64-seed1", "text/alibi-64-seed2"}
+    assert "ALiBi, L=64 diverged at 0.001, 0.002" in planned.blocked["text/alibi-64-seed1"]
+    with pytest.raises(UserInputError, match="diverged"):
+        planned.find("text/alibi-64-seed1").train()
+
+
+def test_trials_on_another_validation_split_block_the_model():
+    known = known_results([result(4.0, "d" * 64), result(3.0)], [result(3.0), result(4.0, None)])
+    planned = plan(from_mapping(TUNED), FOLDER, {DATA: FACTS}, known)
+    assert {name.split("-")[0] for name in planned.blocked} == {"text/alibi"}
+    unprepared = plan(from_mapping(TUNED), FOLDER, {}, known)
+    assert unprepared.blocked == {}
+
+
+def test_groups_replace_shared_keys():
+    values = {
+        "corpora": [CORPUS, {"name": "code", "data": "code-bin"}],
+        "training": {"updates": 40, "lr": 0.001},
+        "evaluation": {"eval_lengths": ["1x", "2x"], "also_on": "code"},
+        "models": [
+            {"methods": "alibi", "train_lengths": [64, 128], "train_on": "text"},
+            {"methods": "none", "train_lengths": 64, "lr": 0.002, "eval_lengths": "4x"},
+        ],
+    }
+    config = from_mapping(values)
+    assert from_mapping(as_mapping(config)) == config
+    runs = {run.name: run for run in plan(config, FOLDER, {}, {}).runs}
+    assert list(runs) == [
+        *("text/alibi-64-seed1", "text/alibi-128-seed1"),
+        *("text/none-64-seed1", "code/none-64-seed1"),
+    ]
+    rates = [rate_of(run) for run in runs.values()]
+    assert rates == ["0.001", "0.001", "0.002", "0.002"]
+    evaluated = {}
+    for name, run in runs.items():
+        steps = run.eval_steps
+        evaluated[name] = [
+            (step.config.lengths, step.data_of(run.model_of(step))) for step in steps
+        ]
+    assert evaluated["text/alibi-64-seed1"] == [((64, 128), "data-bin"), ((64, 128), "code-bin")]
+    assert evaluated["code/none-64-seed1"] == [((256,), "code-bin")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": [{"methods": "alibbi"}]}, "models.0.methods.0: .* Did you mean 'alibi'"),
+        ({"models": []}, "models"),
+        ({"models": [{"train_on": "web"}]}, "there is no corpus 'web'"),
+        ({"models": [{"updates": 5}, {"updates": 6}]}, "in two groups with different updates"),
+        ({"training": 5}, "training: must be keys with their values"),
+        ({"training": {"update": 5}}, "update: there is no such key"),
+    ],
+)
+def test_invalid_groups_are_named(changes, message):
+    with pytest.raises(UserInputError, match=message):
+        from_mapping({"corpora": [CORPUS], **changes})
+
+
+def test_other_corpora_need_the_dictionary_of_the_training(data_bin, tmp_path):
+    other = shutil.copytree(data_bin, tmp_path / "other")
+    corpora = [{"name": "text", "data": str(data_bin)}, {"name": "other", "data": str(other)}]
+    values = {"corpora": corpora, "train_on": "text", "also_on": "other"}
+    comparison = Comparison(from_mapping(values), tmp_path / "out")
+    comparison.prepare()
+    with (other / "dict.txt").open("a") as dictionary:
+        dictionary.write("one_more_word 1\n")
+    with pytest.raises(UserInputError, match="text and other have different dictionaries"):
+        comparison.prepare()
