@@ -114,8 +114,9 @@ def reject_unused_options(parser: argparse.ArgumentParser, args: argparse.Namesp
 def write_study_page(path: Path, config: StudyConfig, folder: Path, results: Path) -> Path:
     """Write the page of a study and return its path.
 
-    A study with its own tests has a page of its results only. The configurations of the small
-    models share one page, and so do those of the title test.
+    A study with its own tests has a page of its results only, whose template may be next to its
+    YAML file. The configurations of the small models share one page, and so do those of the title
+    test.
 
     Args:
         path: YAML file of the study.
@@ -129,9 +130,10 @@ def write_study_page(path: Path, config: StudyConfig, folder: Path, results: Pat
 
         return write_title_page(folder, config.tests)
     if config.tests:
-        from .gpu.page import write_gpu_page
+        from .study_page import PAGE, write_page_of_tests
 
-        return write_gpu_page(results, config)
+        own_page = path.with_suffix(".md")
+        return write_page_of_tests(results, config, own_page if own_page.is_file() else PAGE)
     from .small_models.page import write_small_models_page
 
     return write_small_models_page(folder)

@@ -7,16 +7,18 @@ have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.table import Column, Table
 
-from .estimates import estimate_change
+from .estimates import Estimate, estimate_change
 from .losses import (
-    EvaluationKey,
     FinishedModel,
     Losses,
     finished_models,
@@ -24,42 +26,27 @@ from .losses import (
     load_provenance,
     load_tuning,
 )
+from .origins import origins_table, trials_table
+from .pages import SECTIONS, section, write_page
 from .primary_tests import StudiedModels, alibi_model
 from .tables import (
-    NOTATION,
     at_train_length,
+    change_cell,
     draw_method_lengths,
-    estimate_cells,
+    interval_cell,
     lengths_alt,
-    origins_table,
     perplexity_table,
-    trials_table,
-    write_page,
 )
 
 #: Folder in a study's results with one folder of results per added method.
 ADDED = "added"
 FIGURE = "added-methods"
 
-INTRODUCTION = """\
-These methods were added after the study. They were trained with its configuration, on the same data
-and with the same settings. The tables compare them with the study's models. They have no
-outcome."""
 
-OPTIONS = """\
-These methods have options that the study's ALiBi models lack: {options}."""
-
-CHANGES = """\
-This table shows the change of perplexity from the study's models to the added ones, at the same
-length:"""
-
-
-def added_methods_sections(folder: Path, models: StudiedModels) -> list[str]:
+def added_methods_section(folder: Path, models: StudiedModels) -> str:
     """Return the methods in ``added/`` next to the study's, and draw their figure."""
     added = sorted(path.parent for path in folder.glob(f"{ADDED}/*/cells"))
-    if not added:
-        return []
-    return ["## Added methods", *_sections(folder, added, models, folder)]
+    return _section(folder, added, models, folder) if added else ""
 
 
 def write_added_page(folder: Path, added: Path, title: str, models: StudiedModels) -> Path:
@@ -71,18 +58,18 @@ def write_added_page(folder: Path, added: Path, title: str, models: StudiedModel
         title: title of the study.
         models: models of the six tests.
     """
-    sections = [f"# {title}, with added methods", NOTATION]
-    sections += _sections(folder, [added], models, added)
-    sections += ["## Origin of the added models", origins_table(load_provenance(added))]
-    tuning = load_tuning(added)
-    if tuning:
-        sections += ["## Learning rates of the added models", trials_table(tuning)]
-    return write_page(added, sections)
+    return write_page(
+        added,
+        SECTIONS / "added-page.md",
+        title=title,
+        notation=section("notation"),
+        methods=_section(folder, [added], models, added),
+        origins=origins_table(load_provenance(added)),
+        trials=trials_table(load_tuning(added)),
+    )
 
 
-def _sections(
-    folder: Path, added: Sequence[Path], models: StudiedModels, figures: Path
-) -> list[str]:
+def _section(folder: Path, added: Sequence[Path], models: StudiedModels, figures: Path) -> str:
     """Return perplexities and changes of the added methods, after checking their settings."""
     studied = {model.method for model in finished_models(folder)}
     reference = alibi_model(folder, models)
@@ -103,14 +90,13 @@ def _sections(
     lengths = sorted({length for by_length in shown.values() for length in by_length})
     names = ", ".join(f"`{option}`" for option in dict.fromkeys(options)) or "none"
     draw_method_lengths(shown, lengths, models.train_length, figures / f"{FIGURE}.svg")
-    return [
-        INTRODUCTION,
-        OPTIONS.format(options=names),
-        perplexity_table(shown, lengths),
-        f"![{lengths_alt(shown, lengths)}]({FIGURE}.svg)",
-        CHANGES,
-        _changes_table(losses, methods, models),
-    ]
+    return section(
+        "added-methods",
+        options=names,
+        perplexity=perplexity_table(shown, lengths),
+        figure_text=lengths_alt(shown, lengths),
+        changes=_changes_table(losses, methods, models),
+    )
 
 
 def check_same_settings(reference: FinishedModel, added: FinishedModel) -> list[str]:
@@ -168,26 +154,47 @@ def _is_plain(step: dict) -> bool:
     return all(length == stride for _, length, stride in step["points"])
 
 
+class _Comparison(NamedTuple):
+    """An added method, and one of the study that it is compared with."""
+
+    method: str
+    other: str
+
+
 def _changes_table(losses: Losses, methods: Sequence[str], models: StudiedModels) -> str:
     """Write the changes from each method of the study to each added one at L, 4 L, and 16 L."""
     present = at_train_length(losses, models.corpus, models.train_length)
     rows = []
     for method in methods:
         for other in present:
-            if other in methods:
-                continue
-            row = [f"{method_name(method)} vs. {method_name(other)}"]
-            for multiple in (1, 4, 16):
-                row += _change(losses, models.key(method, multiple), models.key(other, multiple))
-            rows.append(row)
-    headers = [""]
-    for multiple in ("L", "4 L", "16 L"):
-        headers += [f"at {multiple}", "95% interval"]
-    return markdown.table(headers, rows)
+            if other not in methods:
+                rows.append(_Comparison(method, other))
+
+    def change(multiple: int, row: _Comparison) -> Estimate | None:
+        """Return the change between both methods at a multiple of L; None if it is not known."""
+        first = models.key(row.method, multiple)
+        second = models.key(row.other, multiple)
+        if first not in losses or second not in losses:
+            return None
+        return estimate_change(losses[first], losses[second])
+
+    columns = [
+        Column[_Comparison](
+            "", lambda row: f"{method_name(row.method)} vs. {method_name(row.other)}"
+        )
+    ]
+    for multiple in (1, 4, 16):
+        estimate = partial(change, multiple)
+        name = "L" if multiple == 1 else f"{multiple} L"
+        columns.append(Column(f"at {name}", partial(_cell, change_cell, estimate)))
+        columns.append(Column("95% interval", partial(_cell, interval_cell, estimate)))
+    return markdown.to_markdown([Table(columns, rows)])
 
 
-def _change(losses: Losses, first: EvaluationKey, second: EvaluationKey) -> list[str]:
-    """Return the change between two evaluations and its interval, or dashes."""
-    if first not in losses or second not in losses:
-        return [markdown.NOTHING] * 2
-    return estimate_cells(estimate_change(losses[first], losses[second]))[:2]
+def _cell(
+    text: Callable[[Estimate | None], str],
+    estimate: Callable[[_Comparison], Estimate | None],
+    row: _Comparison,
+) -> str:
+    """Return the text of a row's estimate."""
+    return text(estimate(row))

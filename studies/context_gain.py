@@ -8,41 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import Estimate, estimate_change, percent
 from .losses import Losses, finished_models, last_validation, load_losses
+from .pages import section
 from .primary_tests import StudiedModels
-from .tables import estimate_cells
+from .tables import change_cell, interval_cell
 
 #: Evaluation lengths, in training lengths.
 MULTIPLES = (2, 4, 16)
 #: Training lengths of the paper's Table 15.
 PAPER_LENGTHS = (512, 1024)
-
-TEXT = """\
-According to the paper (Appendix B), ALiBi's decrease in longer windows is almost only the
-early-token curse. E4 and E5 take their ranges from this analysis. This table compares the study
-with the paper's own measurements in sliding windows (Table 15, S = 1).
-
-A share is the part of the decrease without overlap that remains, in log perplexity. The first share
-is what remains with S = {stride}, where all tokens have nearly the whole window as context. The
-second is what remains if attention is limited to the last L tokens."""
-
-PAPER_DIFFERS = """\
-In the paper, the perplexity of a model trained at {length} tokens changes by {change} from L to
-4 L. This is outside the range of E4 as well, but in the other direction. The paper has one model
-for each value, and no intervals."""
-
-BY_BUDGET = """\
-This table compares the changes at 4 L between models of different sizes and training budgets, with
-95% intervals. The columns with S = L/8 are about E4, and the last ones about E5. The sets of models
-also differ in text, L, vocabulary, and learning-rate schedule. The table therefore shows how much
-such results depend on the models, but not on which property."""
 
 
 class ModelSet(NamedTuple):
@@ -57,33 +40,66 @@ class ModelSet(NamedTuple):
     models: StudiedModels
 
 
-def context_gain_sections(losses: Losses, models: StudiedModels) -> list[str]:
+class _Gain(NamedTuple):
+    """ALiBi's change from L to a multiple of L, in nats. None means unknown.
+
+    Attributes:
+        full: without overlap.
+        sliding: with a small stride.
+        limited: without overlap, with attention limited to L.
+    """
+
+    multiple: int
+    full: float | None
+    sliding: float | None
+    limited: float | None
+
+
+def context_gain_section(losses: Losses, models: StudiedModels) -> str:
     """Return the table of ALiBi's changes from L; empty without its evaluations at L."""
     if models.key("alibi") not in losses:
-        return []
+        return ""
     stride = models.train_length // 8
     rows = []
     for multiple in MULTIPLES:
         full = _value(_estimate(losses, models, multiple))
         sliding = _value(_estimate(losses, models, multiple, stride=stride))
         limited = _value(_estimate(losses, models, multiple, variant="limited"))
-        row = [f"{multiple} L", _percent(full)]
-        for change in (sliding, limited):
-            row += [_percent(change), _share(change, full)]
-        for length in PAPER_LENGTHS:
-            row.append(_percent(_paper_change(length, multiple)))
-        rows.append(row)
-    headers = ["vs. L", "no overlap", f"S = {stride}", "share", "attention limited to L", "share"]
-    headers += [f"paper, L = {length}" for length in PAPER_LENGTHS]
-    paper = _paper_change(PAPER_LENGTHS[0], 4)
-    assert paper is not None
-    sections = ["### How much of ALiBi's decrease comes from longer context"]
-    sections += [TEXT.format(stride=stride), markdown.table(headers, rows)]
-    sections.append(PAPER_DIFFERS.format(length=PAPER_LENGTHS[0], change=percent(paper)))
-    return sections
+        rows.append(_Gain(multiple, full, sliding, limited))
+    columns = [
+        Column[_Gain]("vs. L", lambda row: f"{row.multiple} L"),
+        Column[_Gain]("no overlap", lambda row: _percent(row.full)),
+        Column[_Gain](f"S = {stride}", lambda row: _percent(row.sliding)),
+        Column[_Gain]("share", lambda row: _share(row.sliding, row.full)),
+        Column[_Gain]("attention limited to L", lambda row: _percent(row.limited)),
+        Column[_Gain]("share", lambda row: _share(row.limited, row.full)),
+    ]
+    for length in PAPER_LENGTHS:
+        columns.append(Column(f"paper, L = {length}", partial(_paper_cell, length)))
+    return section(
+        "context-gain",
+        stride=stride,
+        changes=markdown.to_markdown([Table(columns, rows)]),
+        paper_length=PAPER_LENGTHS[0],
+        paper_change=_percent(_paper_change(PAPER_LENGTHS[0], 4)),
+    )
 
 
-def context_gain_by_budget(sets: Iterable[ModelSet]) -> list[str]:
+def _paper_cell(train_length: int, row: _Gain) -> str:
+    """Return the paper's change from L with S = 1."""
+    return _percent(_paper_change(train_length, row.multiple))
+
+
+class _SetGain(NamedTuple):
+    """ALiBi's changes at 4 L in a set of models."""
+
+    facts: list[str]
+    full: Estimate
+    sliding: Estimate | None
+    limited: Estimate | None
+
+
+def context_gain_by_budget(sets: Iterable[ModelSet]) -> str:
     """Return a table of ALiBi's changes at 4 L in several sets of models; empty without any."""
     rows = []
     for folder, models in sets:
@@ -94,19 +110,27 @@ def context_gain_by_budget(sets: Iterable[ModelSet]) -> list[str]:
         keys = models.key("alibi", 4, variant="limited"), models.key("alibi", 4)
         if all(key in losses for key in keys):
             limited = estimate_change(losses[keys[0]], losses[keys[1]])
-        if full is None:
-            continue
-        row = _describe(folder, models)
-        for estimate in (full, sliding, limited):
-            row += estimate_cells(estimate)[:2]
-        rows.append(row)
+        if full is not None:
+            rows.append(_SetGain(_describe(folder, models), full, sliding, limited))
     if not rows:
-        return []
-    headers = ["parameters", "tokens", "text", "L", "4 L vs. L, no overlap", "95% interval"]
-    headers += ["4 L vs. L, S = L/8", "95% interval"]
-    headers += ["attention limited to L vs. unlimited", "95% interval"]
-    title = "### The same changes in other sets of models"
-    return [title, BY_BUDGET, markdown.table(headers, rows, left=0)]
+        return ""
+    columns = []
+    for index, title in enumerate(("parameters", "tokens", "text", "L")):
+        columns.append(Column(title, partial(_fact, index)))
+    columns += [
+        Column("4 L vs. L, no overlap", lambda row: change_cell(row.full)),
+        Column("95% interval", lambda row: interval_cell(row.full)),
+        Column("4 L vs. L, S = L/8", lambda row: change_cell(row.sliding)),
+        Column("95% interval", lambda row: interval_cell(row.sliding)),
+        Column("attention limited to L vs. unlimited", lambda row: change_cell(row.limited)),
+        Column("95% interval", lambda row: interval_cell(row.limited)),
+    ]
+    changes = markdown.to_markdown([Table(columns, rows, left=0)])
+    return section("context-gain-by-budget", changes=changes)
+
+
+def _fact(index: int, row: _SetGain) -> str:
+    return row.facts[index]
 
 
 def _describe(folder: Path, models: StudiedModels) -> list[str]:

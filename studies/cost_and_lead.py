@@ -12,22 +12,16 @@ embeddings trained at 4 L. In log perplexity, E6 = cost - lead:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import Estimate, estimate_change, percent
 from .losses import ArticleLosses, EvaluationKey, Losses
 from .paper_claim import PaperPair
 from .primary_tests import StudiedModels
-
-HELP = """\
-In log perplexity, E6 is the difference of two effects, all measured at the longer length:
-
-- **Cost** is what ALiBi loses by training short: ALiBi trained short vs. ALiBi trained long.
-- **Lead** is what it gains at equal length: sinusoidal vs. ALiBi, both trained long.
-- **E6** is ALiBi trained short vs. sinusoidal trained long. The title's claim holds where it is
-  below zero."""
 
 
 class ClaimModels(NamedTuple):
@@ -93,26 +87,40 @@ def with_interval(estimate: Estimate) -> str:
     return f"{percent(estimate.value)} ({percent(low)} … {percent(high)})"
 
 
-def cost_and_lead_table(
-    headers: Sequence[str], rows: Sequence[tuple[Sequence[str], CostAndLead | PaperPair | None]]
-) -> str:
+class EffectsRow(NamedTuple):
+    """Row of a table of cost, lead, and E6.
+
+    Attributes:
+        names: texts of the first columns.
+        effects: estimates, or the paper's numbers.
+    """
+
+    names: Sequence[str]
+    effects: CostAndLead | PaperPair
+
+
+def cost_and_lead_table(headers: Sequence[str], rows: Sequence[EffectsRow]) -> str:
     """Write a table of cost, lead, and E6, with 95% intervals of our models.
 
     Args:
         headers: headers of the first columns.
-        rows: first columns, and estimates or the paper's numbers, of each row; None: a dash in each
-            column.
+        rows: the rows.
     """
-    cells = []
-    for first, effects in rows:
-        row = list(first)
-        for name in CostAndLead._fields:
-            effect = getattr(effects, name, None)
-            if effect is None:
-                row.append(markdown.NOTHING)
-            elif isinstance(effect, Estimate):
-                row.append(with_interval(effect))
-            else:
-                row.append(percent(effect))
-        cells.append(row)
-    return markdown.table([*headers, "cost", "lead", "E6"], cells, left=len(headers))
+    columns = []
+    for index, header in enumerate(headers):
+        columns.append(Column[EffectsRow](header, partial(_name_cell, index)))
+    for title, name in (("cost", "cost"), ("lead", "lead"), ("E6", "e6")):
+        columns.append(Column[EffectsRow](title, partial(_effect_cell, name)))
+    return markdown.to_markdown([Table(columns, rows, left=len(headers))])
+
+
+def _name_cell(index: int, row: EffectsRow) -> str:
+    return row.names[index]
+
+
+def _effect_cell(name: str, row: EffectsRow) -> str:
+    """Return an effect, with its interval if it is estimated; a dash if the paper lacks it."""
+    effect = getattr(row.effects, name)
+    if effect is None:
+        return markdown.NOTHING
+    return with_interval(effect) if isinstance(effect, Estimate) else percent(effect)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Mapping
+
+from alibi_fairseq.reporting.page import fill_file
 
 from .estimates import Estimate, estimate_change, percent
 from .losses import Losses
+from .pages import SECTIONS
 from .primary_tests import StudiedModels
 
-ALIBI = """\
-- **ALiBi extrapolates.** At 2, 4, and 16 times the training length, its perplexity is {two},
-{four}, and {sixteen} lower than at the training length."""
 
-CONTEXT = """\
-- **Part of that gain is real use of context**, not only fewer tokens with little of it: with
-sliding windows, where every token has much context, its perplexity still falls by {sliding} at
-4 times the training length."""
-
-BASELINES = """\
-- **Sinusoidal embeddings and RoPE do not:** their perplexity rises by {sinusoidal} and {rotary}
-at 4 times the training length."""
-
-
-def findings_of_small_models(losses: Losses, models: StudiedModels, width: int) -> list[str]:
-    """Return what the models show about extrapolation, in lines of at most ``width``.
+def findings_of_small_models(losses: Losses, models: StudiedModels, width: int) -> str:
+    """Return what the models show about extrapolation as a list, in lines of at most ``width``.
 
     Empty if models are missing, or if they show something else than the published ones.
     """
@@ -42,9 +32,9 @@ def findings_of_small_models(losses: Losses, models: StudiedModels, width: int) 
         change = _change(losses, longer, shorter)
         rises = name in ("sinusoidal", "rotary")
         if change is None or (change.value > 0) != rises:
-            return []
+            return ""
         sizes[name] = percent(change.value).lstrip("+-")
-    return [filled(template, width, **sizes) for template in (ALIBI, CONTEXT, BASELINES)]
+    return bullets("findings", sizes, width)
 
 
 def _change(losses: Losses, first: object, second: object) -> Estimate | None:
@@ -54,10 +44,11 @@ def _change(losses: Losses, first: object, second: object) -> Estimate | None:
     return estimate_change(losses[first], losses[second])
 
 
-def filled(template: str, width: int, **values: object) -> str:
-    """Return a template with its values, wrapped as Markdown."""
-    text = " ".join(template.format(**values).split())
-    indent = "  " if text.startswith("- ") else ""
-    return textwrap.fill(
-        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+def bullets(name: str, slots: Mapping[str, object], width: int) -> str:
+    """Fill the slots of a section, and return its paragraphs as a list."""
+    indent = "  "
+    filled = fill_file(SECTIONS / f"{name}.md", slots, width - len(indent))
+    items = []
+    for paragraph in filled.split("\n\n"):
+        items.append("- " + paragraph.replace("\n", f"\n{indent}"))
+    return "\n".join(items)

@@ -93,6 +93,11 @@ class EvaluationKey:
     variant: str = ""
     tested_on: str = ""
 
+    @property
+    def model(self) -> tuple[str, str, int]:
+        """Corpus, method, and training length of the models."""
+        return (self.corpus, self.method, self.train_length)
+
 
 @dataclass(frozen=True)
 class ArticleLosses:

@@ -13,7 +13,7 @@ from .losses import last_validation, load_losses
 from .primary_tests import alibi_model
 from .small_models.groups import MODELS
 from .small_models.page import CHANGES_MULTIPLE, SECONDARY
-from .tables import estimate_cells, known_name, wrap
+from .tables import change_cell, interval_cell, known_name, seeds_cell, wrap
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"
@@ -56,14 +56,15 @@ def catalog() -> str:
     for method in [*changes, *(name for name in methods if name not in changes)]:
         row = methods[method]
         change = changes.get(method)
-        size, interval, seeds = estimate_cells(change.estimate if change else None)
+        estimate = change.estimate if change else None
+        size = change_cell(estimate)
         cells = [
             f"{known_name(method)}, `{method}`",
             _paper(row),
             row["idea"],
             f"`{row['parameters']}`",
-            f"{size} ({interval})" if change else size,
-            seeds,
+            f"{size} ({interval_cell(estimate)})" if change else size,
+            seeds_cell(estimate),
         ]
         lines.append(_line(cells))
     last = last_validation(alibi_model(RESULTS, MODELS))

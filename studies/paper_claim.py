@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from alibi_fairseq.paper import published
+from alibi_fairseq.paper.speeds import Model, printed_training_speeds
 from alibi_fairseq.positions.spec import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
+from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import percent
-from .tables import wrap
+from .pages import section
 
 #: Training length of Table 3, and its evaluation length nearest to four times that.
 SHORT = 1024
@@ -38,27 +40,6 @@ SOURCES = (
     (("table12",), "perplexity"),
     (("table11",), "perplexity"),
 )
-
-TRAINED_LONG = """\
-This table makes the same comparison with the paper's numbers, on the validation split. Of Table 5,
-it shows the pairs of L and 4 L, and 512 and 3,072 tokens, the pair of the paper's text; all others
-are below. Of the other tables, it shows all pairs. In Table 11, the models were trained for the
-same time, so the sinusoidal ones had fewer updates, and there is no ALiBi model trained long.
-Speeds are training speeds in words per second on one V100 (Figure 7, digitized). Memory is that of
-training (Tables 1, 11, and 12; on WikiText-103, the batch is split at 3,072 tokens). A dash marks a
-value that the paper does not state."""
-
-COUNTS = """\
-Where E6 is above zero, the paper's own ALiBi models are behind sinusoidal embeddings trained at the
-longer length, and the title's claim does not hold. It holds in {holding} of all {pairs} pairs:
-{by_table}."""
-
-ALL_PAIRS = """\
-E6 for all pairs of Table 5, by the training lengths of ALiBi (rows) and of sinusoidal embeddings
-(columns). The last row is the lead at the longer length:"""
-
-TRAINED_SHORT = """\
-Perplexity of the paper's models trained at 1,024 tokens (Table 3, drawn in Figure 1):"""
 
 
 @dataclass(frozen=True)
@@ -157,10 +138,18 @@ def table5_pair(short: int, long: int) -> PaperPair | None:
     return None
 
 
-def paper_claim_sections() -> list[str]:
+def paper_claim_section() -> str:
     """Return the paper's models trained long, and its models trained short."""
-    sections = [TRAINED_LONG, pairs_table(_shown_pairs()), _counts_sentence()]
-    return [*sections, ALL_PAIRS, _all_pairs_table(), TRAINED_SHORT, _trained_short_table()]
+    pairs = paper_pairs()
+    return section(
+        "paper-claim",
+        pairs=pairs_table(_shown_pairs()),
+        num_holding=sum(pair.e6 < 0 for pair in pairs),
+        num_pairs=len(pairs),
+        holding_by_table=_holding_by_table(),
+        all_pairs=_all_pairs_table(),
+        trained_short=_trained_short_table(),
+    )
 
 
 def perplexity(method: str, train_length: int, length: int) -> float:
@@ -182,25 +171,40 @@ def _shown_pairs() -> list[PaperPair]:
     return pairs
 
 
-def pairs_table(pairs: Iterable[PaperPair]) -> str:
+def pairs_table(pairs: Sequence[PaperPair]) -> str:
     """Write perplexity, cost, lead, and E6 of pairs, and what their trainings cost."""
-    rows = []
-    for pair in pairs:
-        stride = markdown.NOTHING if pair.stride == pair.long else str(pair.stride)
-        row = [TEXTS[pair.corpus], pair.source, stride, f"{pair.short} and {pair.long}"]
-        for value in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
-            row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
-        for change in (pair.cost, pair.lead, pair.e6):
-            row.append(markdown.NOTHING if change is None else percent(change))
-        row.append(_speeds(pair))
-        row.append(_memories(pair))
-        rows.append(row)
-    headers = ["text", "source", "S", "trained short and long", "ALiBi, short", "ALiBi, long"]
-    headers += ["sinusoidal, long", "cost", "lead", "E6", "speed, short vs. sinusoidal long"]
-    return markdown.table([*headers, "memory of these"], rows, left=2)
+    columns = [
+        Column[PaperPair]("text", lambda pair: TEXTS[pair.corpus]),
+        Column[PaperPair]("source", lambda pair: pair.source),
+        Column[PaperPair]("S", _stride_cell),
+        Column[PaperPair]("trained short and long", lambda pair: f"{pair.short} and {pair.long}"),
+        Column[PaperPair]("ALiBi, short", lambda pair: markdown.perplexity(pair.alibi_short)),
+        Column[PaperPair]("ALiBi, long", _alibi_long_cell),
+        Column[PaperPair](
+            "sinusoidal, long", lambda pair: markdown.perplexity(pair.sinusoidal_long)
+        ),
+        Column[PaperPair]("cost", lambda pair: _change_cell(pair.cost)),
+        Column[PaperPair]("lead", lambda pair: _change_cell(pair.lead)),
+        Column[PaperPair]("E6", lambda pair: _change_cell(pair.e6)),
+        Column[PaperPair]("speed, short vs. sinusoidal long", _speeds),
+        Column[PaperPair]("memory of these", _memories),
+    ]
+    return markdown.to_markdown([Table(columns, pairs, left=2)])
 
 
-def _counts_sentence() -> str:
+def _stride_cell(pair: PaperPair) -> str:
+    return markdown.NOTHING if pair.stride == pair.long else str(pair.stride)
+
+
+def _alibi_long_cell(pair: PaperPair) -> str:
+    return markdown.NOTHING if pair.alibi_long is None else markdown.perplexity(pair.alibi_long)
+
+
+def _change_cell(change: float | None) -> str:
+    return markdown.NOTHING if change is None else percent(change)
+
+
+def _holding_by_table() -> str:
     """Return in how many of the paper's pairs the claim holds, by table."""
     totals: Counter = Counter()
     holding: Counter = Counter()
@@ -210,32 +214,31 @@ def _counts_sentence() -> str:
             name += ", sliding windows"
         totals[name] += 1
         holding[name] += pair.e6 < 0
-    by_table = [f"{holding[name]} of {total} ({name})" for name, total in totals.items()]
-    return wrap(
-        COUNTS.format(
-            holding=sum(holding.values()), pairs=sum(totals.values()), by_table="; ".join(by_table)
-        )
-    )
+    return "; ".join(f"{holding[name]} of {total} ({name})" for name, total in totals.items())
 
 
 def _all_pairs_table() -> str:
     """Write E6 of all pairs of Table 5, and the lead at each longer length."""
     pairs = [pair for pair in paper_pairs() if pair.tables == ("table05",)]
-    shorts = sorted({pair.short for pair in pairs})
-    longs = sorted({pair.long for pair in pairs})
-    rows = []
-    for short in shorts:
-        row = [str(short)]
-        for long in longs:
-            pair = table5_pair(short, long)
-            row.append(markdown.NOTHING if pair is None else percent(pair.e6))
-        rows.append(row)
-    leads = ["lead"]
-    for long in longs:
+    shorts: list[int | None] = sorted({pair.short for pair in pairs})
+    columns = [
+        Column[int | None](
+            "ALiBi ↓ sinusoidal →", lambda short: "lead" if short is None else str(short)
+        )
+    ]
+    for long in sorted({pair.long for pair in pairs}):
+        columns.append(Column(str(long), partial(_pair_cell, long)))
+    return markdown.to_markdown([Table(columns, [*shorts, None])])
+
+
+def _pair_cell(long: int, short: int | None) -> str:
+    """Return E6 of a pair of Table 5, or the lead at the longer length if ``short`` is None."""
+    if short is None:
+        pairs = [pair for pair in paper_pairs() if pair.tables == ("table05",)]
         (lead,) = {pair.lead for pair in pairs if pair.long == long}
-        assert lead is not None, "Table 5 has ALiBi at all lengths"
-        leads.append(percent(lead))
-    return markdown.table(["ALiBi ↓ sinusoidal →", *map(str, longs)], [*rows, leads])
+        return _change_cell(lead)
+    pair = table5_pair(short, long)
+    return markdown.NOTHING if pair is None else percent(pair.e6)
 
 
 def _speeds(pair: PaperPair) -> str:
@@ -246,10 +249,10 @@ def _speeds(pair: PaperPair) -> str:
 
 
 def _speed(method: str, train_length: int) -> str:
-    for row in published.rows("figure07"):
-        if (row["position_method"], row["train_length"]) == (method, train_length):
-            return markdown.thousands(row["train_words_per_second"])
-    return markdown.NOTHING
+    speed = printed_training_speeds().get(Model(method, train_length))
+    if speed is None or speed.train is None:
+        return markdown.NOTHING
+    return markdown.thousands(speed.train)
 
 
 def _memories(pair: PaperPair) -> str:
@@ -270,14 +273,16 @@ def _memory(table: str, method: str, train_length: int) -> str:
 
 def _trained_short_table() -> str:
     """Write the perplexities of Table 3 at the training length and near four times that."""
-    by_length = {row["length"]: row for row in published.rows("table03")}
-    rows = []
-    for method in ("sinusoidal", "rotary", "t5", "alibi"):
-        row = [method_name(method)]
-        for length in (SHORT, NEAR_FOUR_TIMES):
-            row.append(markdown.perplexity(by_length[length][f"{method}_perplexity"]))
-        rows.append(row)
-    return markdown.table(["evaluated at →", str(SHORT), str(NEAR_FOUR_TIMES)], rows)
+    columns = [Column[str]("evaluated at →", method_name)]
+    for length in (SHORT, NEAR_FOUR_TIMES):
+        columns.append(Column(str(length), partial(_table_3_cell, length)))
+    return markdown.to_markdown([Table(columns, ("sinusoidal", "rotary", "t5", "alibi"))])
+
+
+def _table_3_cell(length: int, method: str) -> str:
+    """Return a perplexity of Table 3."""
+    (row,) = [row for row in published.rows("table03") if row["length"] == length]
+    return markdown.perplexity(row[f"{method}_perplexity"])
 
 
 def trained_long_panel(short: int) -> Panel:

@@ -10,14 +10,15 @@ import csv
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import percent
-from .tables import wrap
+from .pages import section
 
 #: Tables of the ALiBi paper with windows without overlap, and the text and size of their models.
 PAPER_TABLES = (
@@ -25,12 +26,6 @@ PAPER_TABLES = (
     ("table08", "BookCorpus", "247M"),
     ("table12", "CC100+RoBERTa", "1.3B"),
 )
-
-RANGE = """\
-The leads of ALiBi over sinusoidal embeddings lie between {lowest} and {highest}. Where no positions
-were trained as well, sinusoidal embeddings recover {low_share} to {high_share} of ALiBi's gain over
-them, in log perplexity. A rule that asks for half of this gain would therefore reject most
-published baselines."""
 
 
 @dataclass(frozen=True)
@@ -93,36 +88,45 @@ def published_gap_range() -> tuple[float, float]:
     return min(leads), max(leads)
 
 
-def published_gaps_table() -> str:
-    """Write the published perplexities, their differences from ALiBi, and recovered shares."""
-    rows = []
-    for models in published_models():
-        row = [models.text, models.parameters, str(models.train_length)]
-        row.append(markdown.perplexity(models.perplexity["alibi"]))
-        for method in ("sinusoidal", "rotary", "t5", "none"):
-            gap = models.gap(method)
-            cell = markdown.NOTHING
-            if gap is not None:
-                cell = f"{markdown.perplexity(models.perplexity[method])} ({percent(gap)})"
-            row.append(cell)
-        share = models.recovered
-        row.append(markdown.NOTHING if share is None else f"{100 * share:.0f}%")
-        rows.append(row)
-    headers = ["dataset", "parameters", "L", "ALiBi", "sinusoidal", "rotary", "T5 bias"]
-    headers += ["no positions", "recovered"]
-    return markdown.table(headers, rows)
-
-
-def published_gaps_sentence() -> str:
-    """Return the range of the published leads and of the recovered shares."""
+def published_gaps_section() -> str:
+    """Return the published perplexities, and the range of their leads and recovered shares."""
     lowest, highest = published_gap_range()
     all_shares = [models.recovered for models in published_models()]
     shares = [share for share in all_shares if share is not None]
-    return wrap(
-        RANGE.format(
-            lowest=percent(lowest),
-            highest=percent(highest),
-            low_share=f"{100 * min(shares):.0f}%",
-            high_share=f"{100 * max(shares):.0f}%",
-        )
+    return section(
+        "published-gaps",
+        gaps=_gaps_table(),
+        lowest=percent(lowest),
+        highest=percent(highest),
+        low_share=f"{100 * min(shares):.0f}%",
+        high_share=f"{100 * max(shares):.0f}%",
     )
+
+
+def _gaps_table() -> str:
+    """Write the published perplexities, their differences from ALiBi, and recovered shares."""
+    columns = [
+        Column[PublishedModels]("dataset", lambda row: row.text),
+        Column[PublishedModels]("parameters", lambda row: row.parameters),
+        Column[PublishedModels]("L", lambda row: str(row.train_length)),
+        Column[PublishedModels]("ALiBi", lambda row: markdown.perplexity(row.perplexity["alibi"])),
+        Column[PublishedModels]("sinusoidal", partial(_gap_cell, "sinusoidal")),
+        Column[PublishedModels]("rotary", partial(_gap_cell, "rotary")),
+        Column[PublishedModels]("T5 bias", partial(_gap_cell, "t5")),
+        Column[PublishedModels]("no positions", partial(_gap_cell, "none")),
+        Column[PublishedModels]("recovered", _recovered_cell),
+    ]
+    return markdown.to_markdown([Table(columns, published_models())])
+
+
+def _gap_cell(method: str, models: PublishedModels) -> str:
+    """Return the perplexity of a method, and its difference from ALiBi; a dash without it."""
+    gap = models.gap(method)
+    if gap is None:
+        return markdown.NOTHING
+    return f"{markdown.perplexity(models.perplexity[method])} ({percent(gap)})"
+
+
+def _recovered_cell(models: PublishedModels) -> str:
+    share = models.recovered
+    return markdown.NOTHING if share is None else f"{100 * share:.0f}%"

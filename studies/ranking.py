@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import math
 import statistics
+from functools import partial
 from pathlib import Path
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.spec import method_name
-from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
+from alibi_fairseq.reporting.table import Column, Table
 
-from .estimates import nats_to_percent
+from .estimates import nats_to_percent, percent
 from .losses import ValidationCurves
-from .tables import known_name, training_gaps_table
+from .pages import section
+from .tables import known_name
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
 PAPER_TOKENS_PER_UPDATE = 73_728
 
-ALT = "Difference of each method's validation perplexity from ALiBi's, by tokens read"
 
-NOT_TESTED = """\
-No test compares methods at L, because the ranking there depends on the number of training tokens.
-The figure and the table show validation losses at L, without overlap, as means over seeds. Only the
-last point is the end of a training. Before it, the learning rate is still high, so the other points
-are not the results of models trained on fewer tokens."""
-
-BUDGET = """\
-These models were trained on {tokens:.1f}M tokens, and the paper's models on WikiText-103 on
-{paper:.1f}B. A test of the ranking needs complete trainings with at least two budgets, one with
-twice the tokens of the other. The budgets are large enough if doubling the tokens changes the
-difference between two methods by less than the interval of that difference over seeds."""
-
-
-def ranking_sections(
-    folder: Path, curves: ValidationCurves, corpus: str, train_length: int
-) -> list[str]:
+def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_length: int) -> str:
     """Return the differences between methods at L during training, and draw their figure.
 
     Args:
@@ -47,11 +34,11 @@ def ranking_sections(
         train_length: training length L of the models.
 
     Returns:
-        No section without validations, or without ALiBi and another method.
+        Nothing without validations, or without ALiBi and another method.
     """
-    gaps = training_gaps_table(curves, corpus, train_length)
+    gaps = _gaps_table(curves, corpus, train_length)
     if not gaps:
-        return []
+        return ""
     alibi = curves[corpus, "alibi", train_length]
     lines = []
     for (trained_on, method, length), curve in sorted(curves.items()):
@@ -78,13 +65,12 @@ def ranking_sections(
     )
     plots.draw("", [panel], folder / f"{FIGURE}.svg")
     tokens = alibi[max(alibi)].tokens
-    return [
-        "### The ranking at the training length",
-        NOT_TESTED,
-        gaps,
-        f"![{ALT}]({FIGURE}.svg)",
-        BUDGET.format(tokens=tokens / 1e6, paper=_paper_tokens() / 1e9),
-    ]
+    return section(
+        "ranking",
+        gaps=gaps,
+        tokens=f"{tokens / 1e6:.1f}",
+        paper_tokens=f"{_paper_tokens() / 1e9:.1f}",
+    )
 
 
 def _paper_tokens() -> int:
@@ -92,3 +78,35 @@ def _paper_tokens() -> int:
     setting = published.setting_of("wikitext-103")
     assert setting is not None
     return setting["updates"] * PAPER_TOKENS_PER_UPDATE
+
+
+def _gaps_table(curves: ValidationCurves, corpus: str, train_length: int) -> str:
+    """Write how far each method is from ALiBi in validation perplexity during training.
+
+    The columns are an eighth, a quarter, half, and all of the updates, where ALiBi was validated
+    then. The text is empty without ALiBi or without another method.
+    """
+    alibi = curves.get((corpus, "alibi", train_length))
+    if not alibi:
+        return ""
+    methods = []
+    for trained_on, method, length in sorted(curves):
+        if (trained_on, length) == (corpus, train_length) and method != "alibi":
+            methods.append(method)
+    if not methods:
+        return ""
+
+    def gap(updates: int, method: str) -> str:
+        """Return the difference of a method from ALiBi; a dash without a validation."""
+        curve = curves[corpus, method, train_length]
+        if updates not in curve:
+            return markdown.NOTHING
+        bits = statistics.mean(curve[updates].bits) - statistics.mean(alibi[updates].bits)
+        return percent(bits * math.log(2))
+
+    columns = [Column[str]("vs. ALiBi, tokens →", method_name)]
+    last = max(alibi)
+    for updates in (last // 8, last // 4, last // 2, last):
+        if updates in alibi:
+            columns.append(Column(f"{alibi[updates].tokens / 1e6:.1f}M", partial(gap, updates)))
+    return markdown.to_markdown([Table(columns, methods)])

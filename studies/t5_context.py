@@ -18,20 +18,11 @@ from alibi_fairseq.results.result import TextValues
 
 from .experiment import EVALUATION_FILE
 from .losses import finished_models
+from .pages import section
 from .primary_tests import StudiedModels
-from .tables import wrap
-
-TEXT = """\
-T5 bias was not evaluated with sliding windows, and its checkpoints no longer exist. Losses by
-position give an estimate. Relative to ALiBi in the same windows, the loss of T5 bias changes by
-{relative:+.3f} bits per token from positions {half} to {short} (windows of {short}) to positions
-past {short} (windows of {long}). ALiBi itself gains {alibi:.3f} bits from the longer context (E4).
-T5 bias then gains {gain:.3f} bits ({low:.3f} … {high:.3f}, 95% interval over seeds). Its loss falls
-by {decrease:.3f} bits from L to 4 L, so most or all of that is the early-token curse. The estimate
-is rough, because positions {half} to {short} stand for a full context of {short} tokens."""
 
 
-def t5_context_section(folder: Path, models: StudiedModels) -> list[str]:
+def t5_context_section(folder: Path, models: StudiedModels) -> str:
     """Return the estimated gain of T5 bias from longer context; empty without its evaluations.
 
     Args:
@@ -44,7 +35,7 @@ def t5_context_section(folder: Path, models: StudiedModels) -> list[str]:
     alibi = _losses_by_seed(folder, models, "alibi")
     seeds = sorted({*t5} & {*alibi})
     if len(seeds) < 2:
-        return []
+        return ""
     relative = []
     alibi_gains = []
     decreases = []
@@ -61,21 +52,18 @@ def t5_context_section(folder: Path, models: StudiedModels) -> list[str]:
         decreases.append(of_t5[short, short].loss_bits - of_t5[long, long].loss_bits)
     gains = np.array(alibi_gains) - np.array(relative)
     margin = t_quantile(0.975, len(gains) - 1) * gains.std(ddof=1) / math.sqrt(len(gains))
-    return [
-        wrap(
-            TEXT.format(
-                relative=np.mean(relative),
-                half=short // 2 + 1,
-                short=short,
-                long=long,
-                alibi=np.mean(alibi_gains),
-                gain=gains.mean(),
-                low=gains.mean() - margin,
-                high=gains.mean() + margin,
-                decrease=np.mean(decreases),
-            )
-        )
-    ]
+    return section(
+        "t5-context",
+        relative=f"{np.mean(relative):+.3f}",
+        half=short // 2 + 1,
+        short=short,
+        long=long,
+        alibi=f"{np.mean(alibi_gains):.3f}",
+        gain=f"{gains.mean():.3f}",
+        low=f"{gains.mean() - margin:.3f}",
+        high=f"{gains.mean() + margin:.3f}",
+        decrease=f"{np.mean(decreases):.3f}",
+    )
 
 
 def _losses_by_seed(

@@ -7,139 +7,78 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from alibi_fairseq.positions.spec import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel
+from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.reporting.training_costs import (
-    COST_HEADERS,
     TrainingCost,
-    cost_cells,
+    cost_columns,
     processor_name,
     read_training_cost,
     trainings_at_a_time,
 )
-from alibi_fairseq.results.files import load_results_file
-from alibi_fairseq.results.results_file import BenchmarkFile
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.record import Benchmark
 
 from .cost_and_lead import (
-    HELP,
-    CostAndLead,
+    EffectsRow,
     claim_keys,
     claim_models,
     cost_and_lead_table,
     estimate_cost_and_lead,
     with_interval,
 )
-from .estimates import estimate_change, percent, percent_to_nats
+from .estimates import Estimate, estimate_change, percent, percent_to_nats
 from .losses import EvaluationKey, Losses, ValidationCurves, finished_models, load_curves
+from .pages import section
 from .paper_claim import (
-    paper_claim_sections,
+    paper_claim_section,
     table5_pair,
     trained_long_panel,
 )
 from .primary_tests import LARGEST_LEAD, StudiedModels, recovered_gain, run_tests
 from .published_gaps import published_gap_range
-from .tables import at_train_length, estimate_cells, model_line, recovered_percentage, wrap
+from .six_tests import recovered_percentage
+from .tables import at_train_length, change_cell, interval_cell, model_line
 
 #: Benchmark of single trainings in a study's folder, as ``python -m benchmarks.methods`` writes it.
 BENCHMARK_FILE = "benchmark.json"
 FIGURE = "title-claim"
 
-INTRODUCTION = """\
-The paper's title claims that a model can be trained short and tested long. This table compares
-ALiBi trained at L = {short} with models trained at 4 L = {long}. All of them are evaluated at
-{long} tokens. Only for the first row is this longer than the training sequences. Test E6 decides
-about sinusoidal embeddings; the other rows have no outcome."""
 
-SUMMARY = """\
-**The claim of the title.** At {long} tokens, the perplexity of sinusoidal embeddings trained at
-{long} differs from that of ALiBi trained at {long} by {lead}. Published differences at equal length
-lie between {lowest} and {highest}, so {baseline}. From ALiBi trained at {long} to ALiBi trained at
-{short} tokens, the perplexity changes by {cost}{in_paper}."""
-
-NOT_TRAINED = """\
-this baseline has not learned to use its positions, and a comparison with it says nothing about the
-paper"""
-
-TRAINED = """\
-this baseline is no further behind than published ones"""
-
-COST_WITHOUT_BASELINE = """\
-The cost needs no baseline. In the paper, it is {paper} for these lengths (Table 5)."""
-
-SMALLER_COST = """\
-Here, the whole interval is below that: these models profit less from longer training sequences than
-the paper's, probably because they are too young."""
-
-SHARE_RULE = """ \
-Sinusoidal embeddings trained at 4 L recover {recovered} of what ALiBi trained at 4 L gains over no
-positions, in log perplexity, and the protocol asks for at least half. That rule would reject most
-published baselines as well ([table](#published-differences-at-the-training-length)); the lead is
-what sets this one apart."""
-
-LEAD_RULE = """ \
-The baseline counts as trained if the 95% interval of the lead ends at +{largest}% or below."""
-
-GAP = """\
-This table shows how far the models trained at 4 L = {long} are behind ALiBi during training, on the
-validation split, as means over seeds. The gap of a baseline that catches up with ALiBi falls. The
-share is the part of ALiBi's gain over no positions that sinusoidal embeddings have, in log
-perplexity. Before the last update, the learning rate is still high, so the other rows are not
-the results of shorter trainings."""
-
-TIME_AND_MEMORY = """\
-Speed and memory are those of training, averaged over seeds. According to the recorded times, the
-models were trained one at a time, on one kind of processor."""
-
-BENCHMARK = """\
-No separate benchmark of these trainings is recorded."""
-
-BENCHMARK = """\
-Training steps alone on the machine, measured separately by `benchmarks.methods` ({model},
-{processor}, {precision}):"""
-
-FIGURE_ALT = (
-    "Perplexity by evaluation length of ALiBi trained at L and of the models trained at 4 L, "
-    "a panel for this study and one for the paper"
-)
-FIGURE_HELP = """\
-Left: the models of the table, up to 4 L. Right: the paper's models of Table 5, with hollow markers.
-The vertical axes have different ranges; wide ranges are logarithmic."""
-
-
-def claim_summary(losses: Losses, models: StudiedModels) -> list[str]:
+def claim_summary(losses: Losses, models: StudiedModels) -> str:
     """Return lead and cost for the top of a page; empty while models are missing."""
     effects = estimate_cost_and_lead(claim_models(losses, claim_keys(models)))
     if effects is None:
-        return []
+        return ""
     lowest, highest = published_gap_range()
-    pair = table5_pair(models.train_length, 4 * models.train_length)
-    in_paper = ""
-    if pair is not None and pair.cost is not None:
-        in_paper = f", and by {percent(pair.cost)} in the paper"
     _, high = effects.lead.interval()
-    is_trained = high <= percent_to_nats(LARGEST_LEAD)
-    return [
-        wrap(
-            SUMMARY.format(
-                short=f"{models.train_length:,}",
-                long=f"{4 * models.train_length:,}",
-                lead=with_interval(effects.lead),
-                lowest=percent(lowest),
-                highest=percent(highest),
-                baseline=TRAINED if is_trained else NOT_TRAINED,
-                cost=with_interval(effects.cost),
-                in_paper=in_paper,
-            )
-        )
-    ]
+    return section(
+        "title-claim-summary",
+        short=f"{models.train_length:,}",
+        long=f"{4 * models.train_length:,}",
+        lead=with_interval(effects.lead),
+        lowest=percent(lowest),
+        highest=percent(highest),
+        is_trained=high <= percent_to_nats(LARGEST_LEAD),
+        cost=with_interval(effects.cost),
+        in_paper=_paper_cost(models),
+    )
 
 
-def title_claim_sections(folder: Path, losses: Losses, models: StudiedModels) -> list[str]:
+def _paper_cost(models: StudiedModels) -> str:
+    """Return the cost at the lengths of a study in the paper's Table 5; empty if it lacks them."""
+    pair = table5_pair(models.train_length, 4 * models.train_length)
+    return "" if pair is None or pair.cost is None else percent(pair.cost)
+
+
+def title_claim_section(folder: Path, losses: Losses, models: StudiedModels) -> str:
     """Return the table, and draw the figure, of the title's claim.
 
     Args:
@@ -148,62 +87,82 @@ def title_claim_sections(folder: Path, losses: Losses, models: StudiedModels) ->
         models: models of the six tests.
 
     Returns:
-        No section while ALiBi trained at L, or any model trained at 4 L, is missing.
+        Nothing while ALiBi trained at L, or any model trained at 4 L, is missing.
     """
     trained_long = _trained_long(losses, models)
     if models.key("alibi", 4) not in losses or not trained_long:
-        return []
+        return ""
     short = models.train_length
     costs = load_training_costs(folder)
-    sections = ["## Train short, test long"]
-    sections.append(INTRODUCTION.format(short=short, long=4 * short))
     rows = [models.key("alibi", 4), *trained_long]
-    sections += [_claim_table(losses, rows, costs), _outcome(losses, models)]
-    sections += _effects_sections(losses, models)
-    sections += training_gap_sections(load_curves(folder), models)
-    sections += _cost_sections(folder, rows, costs)
-    sections += ["### The paper's numbers", *paper_claim_sections()]
     panels = [_panel(losses, models), trained_long_panel(short)]
     plots.draw("", panels, folder / f"{FIGURE}.svg")
-    sections += [f"![{FIGURE_ALT}]({FIGURE}.svg)", FIGURE_HELP]
-    return sections
-
-
-def _outcome(losses: Losses, models: StudiedModels) -> str:
-    """Return the outcome of E6, and the rule by which its baseline counts as trained."""
     *_, test = run_tests(losses, models)
-    sentence = f"Outcome of {test.name}: **{test.verdict}**."
-    if models.baseline == "lead":
-        return wrap(sentence + LEAD_RULE.format(largest=LARGEST_LEAD))
-    recovered = recovered_gain(losses, models)
-    if recovered is not None:
-        sentence += SHARE_RULE.format(recovered=recovered_percentage(recovered))
-    return wrap(sentence)
+    has_share_rule = models.baseline == "share"
+    recovered = recovered_gain(losses, models) if has_share_rule else None
+    comparable = costs_are_comparable(rows, costs)
+    benchmark = _benchmark(folder / BENCHMARK_FILE)
+    return section(
+        "title-claim",
+        short=short,
+        long=4 * short,
+        models=_claim_table(losses, rows, costs),
+        verdict=test.verdict,
+        lead_rule=not has_share_rule,
+        largest_lead=LARGEST_LEAD,
+        recovered="" if recovered is None else recovered_percentage(recovered),
+        cost_and_lead=section("cost-and-lead"),
+        effects=_effects_table(losses, models),
+        paper_cost=_paper_cost(models),
+        is_cost_smaller=_is_cost_smaller(losses, models),
+        gaps=training_gaps(load_curves(folder), models),
+        has_costs=comparable or bool(benchmark),
+        comparable_costs=comparable,
+        benchmark=benchmark,
+        paper=paper_claim_section(),
+    )
 
 
-def _effects_sections(losses: Losses, models: StudiedModels) -> list[str]:
-    """Return cost, lead, and E6 next to the paper's; empty while models are missing."""
-    effects = estimate_cost_and_lead(claim_models(losses, claim_keys(models)))
-    if effects is None:
-        return []
-    rows: list[tuple[list[str], CostAndLead]] = [(["no overlap"], effects)]
+def _effects_table(losses: Losses, models: StudiedModels) -> str:
+    """Write cost, lead, and E6; empty while models are missing."""
     stride = models.train_length // 8
-    sliding = estimate_cost_and_lead(claim_models(losses, claim_keys(models, stride)))
-    if sliding is not None:
-        rows.append(([f"S = {stride}"], sliding))
-    sections = ["### Cost and lead", HELP, cost_and_lead_table(["windows"], rows)]
+    rows = []
+    for shown_stride, windows in ((None, "no overlap"), (stride, f"S = {stride}")):
+        claim = claim_models(losses, claim_keys(models, shown_stride))
+        effects = estimate_cost_and_lead(claim)
+        if effects is not None:
+            rows.append(EffectsRow([windows], effects))
+    return cost_and_lead_table(["windows"], rows) if rows else ""
+
+
+def _is_cost_smaller(losses: Losses, models: StudiedModels) -> bool:
+    """Return True if the interval of the cost lies below the paper's cost."""
+    effects = estimate_cost_and_lead(claim_models(losses, claim_keys(models)))
     pair = table5_pair(models.train_length, 4 * models.train_length)
-    if pair is not None and pair.cost is not None:
-        sentence = COST_WITHOUT_BASELINE.format(paper=percent(pair.cost))
-        _, high = effects.cost.interval()
-        if high < pair.cost:
-            sentence = f"{sentence} {SMALLER_COST}"
-        sections.append(wrap(sentence))
-    return sections
+    if effects is None or pair is None or pair.cost is None:
+        return False
+    _, high = effects.cost.interval()
+    return high < pair.cost
 
 
-def training_gap_sections(curves: ValidationCurves, models: StudiedModels) -> list[str]:
-    """Return how far the models trained at 4 L are behind ALiBi during training.
+class _GapRow(NamedTuple):
+    """Gaps to ALiBi after a number of updates, in nats."""
+
+    updates: int
+    tokens: int
+    sinusoidal: float
+    none: float | None
+
+    @property
+    def share(self) -> str:
+        """Share of ALiBi's gain over no positions; a dash without a gain."""
+        if self.none is None or self.none <= 0:
+            return markdown.NOTHING
+        return recovered_percentage(1 - self.sinusoidal / self.none)
+
+
+def training_gaps(curves: ValidationCurves, models: StudiedModels) -> str:
+    """Write how far the models trained at 4 L are behind ALiBi during training.
 
     The rows are the validations nearest to tenths of the training.
 
@@ -212,7 +171,7 @@ def training_gap_sections(curves: ValidationCurves, models: StudiedModels) -> li
         models: models of the six tests.
 
     Returns:
-        No section without ALiBi and sinusoidal embeddings trained at 4 L.
+        Nothing without ALiBi and sinusoidal embeddings trained at 4 L.
     """
     long = 4 * models.train_length
     by_method = {}
@@ -227,20 +186,21 @@ def training_gap_sections(curves: ValidationCurves, models: StudiedModels) -> li
             if point is not None:
                 bits = statistics.mean(point.bits) - statistics.mean(alibi.bits)
                 gaps[method] = bits * math.log(2)
-        if "sinusoidal" not in gaps:
-            continue
-        row = [f"{updates:,}", f"{alibi.tokens / 1e6:.1f}M", percent(gaps["sinusoidal"])]
-        share = none = markdown.NOTHING
-        if "none" in gaps:
-            none = percent(gaps["none"])
-            if gaps["none"] > 0:
-                share = recovered_percentage(1 - gaps["sinusoidal"] / gaps["none"])
-        rows.append([*row, none, share])
+        if "sinusoidal" in gaps:
+            rows.append(_GapRow(updates, alibi.tokens, gaps["sinusoidal"], gaps.get("none")))
     if not rows:
-        return []
-    headers = ["updates", "tokens", "sinusoidal vs. ALiBi", "no positions vs. ALiBi", "share"]
-    table = markdown.table(headers, rows, left=0)
-    return ["### The gap during training", GAP.format(long=long), table]
+        return ""
+    columns = [
+        Column[_GapRow]("updates", lambda row: f"{row.updates:,}"),
+        Column[_GapRow]("tokens", lambda row: f"{row.tokens / 1e6:.1f}M"),
+        Column[_GapRow]("sinusoidal vs. ALiBi", lambda row: percent(row.sinusoidal)),
+        Column[_GapRow](
+            "no positions vs. ALiBi",
+            lambda row: markdown.NOTHING if row.none is None else percent(row.none),
+        ),
+        Column[_GapRow]("share", lambda row: row.share),
+    ]
+    return markdown.to_markdown([Table(columns, rows, left=0)])
 
 
 def _tenths(validated: Iterable[int]) -> list[int]:
@@ -273,68 +233,66 @@ def load_training_costs(folder: Path) -> list[TrainingCost]:
     return costs
 
 
-def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: list[TrainingCost]) -> str:
+def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: Sequence[TrainingCost]) -> str:
     """Write perplexity at 4 L, and the cost of training, of ALiBi and the models trained long."""
     alibi = losses[rows[0]]
-    comparable = costs_are_comparable(rows, costs)
-    cells = []
-    for key in rows:
-        change = [markdown.NOTHING, markdown.NOTHING]
-        if key != rows[0]:
-            change = estimate_cells(estimate_change(alibi, losses[key]))[:2]
-        row = [method_name(key.method), str(key.train_length)]
-        row += [markdown.perplexity(losses[key].perplexity), *change]
-        if comparable:
-            row += cost_cells(costs, _model(key))
-        cells.append([*row, str(len(losses[key].seeds))])
-    headers = ["", "trained at", f"perplexity at {rows[0].length}", "ALiBi (L) vs. it"]
-    headers += ["95% interval", *(COST_HEADERS if comparable else ()), "seeds"]
-    return markdown.table(headers, cells)
+
+    def change(key: EvaluationKey) -> Estimate | None:
+        """Return the change to ALiBi trained at L, for all other models."""
+        return None if key == rows[0] else estimate_change(alibi, losses[key])
+
+    columns = [
+        Column[EvaluationKey]("", lambda key: method_name(key.method)),
+        Column[EvaluationKey]("trained at", lambda key: str(key.train_length)),
+        Column[EvaluationKey](
+            f"perplexity at {rows[0].length}",
+            lambda key: markdown.perplexity(losses[key].perplexity),
+        ),
+        Column[EvaluationKey]("ALiBi (L) vs. it", lambda key: change_cell(change(key))),
+        Column[EvaluationKey]("95% interval", lambda key: interval_cell(change(key))),
+    ]
+    if costs_are_comparable(rows, costs):
+        columns += cost_columns(costs, lambda key: key.model)
+    columns.append(Column("seeds", lambda key: str(len(losses[key].seeds))))
+    return markdown.to_markdown([Table(columns, rows)])
 
 
-def _model(key: EvaluationKey) -> tuple[str, str, int]:
-    """Return corpus, method, and training length of an evaluation's model."""
-    return key.corpus, key.method, key.train_length
-
-
-def costs_are_comparable(rows: list[EvaluationKey], costs: list[TrainingCost]) -> bool:
+def costs_are_comparable(rows: Iterable[EvaluationKey], costs: Sequence[TrainingCost]) -> bool:
     """Return True if the models were trained one at a time, on one kind of processor."""
-    counts = [trainings_at_a_time(costs, _model(key)) for key in rows]
-    trained = {_model(key) for key in rows}
+    trained = {key.model for key in rows}
+    counts = [trainings_at_a_time(costs, model) for model in trained]
     processors = {cost.processor for cost in costs if cost.model in trained}
     return max(counts) < 1.05 and len(processors) == 1
 
 
-def _cost_sections(folder: Path, rows: list[EvaluationKey], costs: list[TrainingCost]) -> list[str]:
-    """Return what the costs of the table are, and the table of a benchmark of single trainings."""
-    sections = [TIME_AND_MEMORY] if costs_are_comparable(rows, costs) else []
-    path = folder / BENCHMARK_FILE
-    if path.is_file():
-        benchmark = load_results_file(path)
-        assert isinstance(benchmark, BenchmarkFile), f"{path} is not a benchmark"
-        sections += _benchmark_sections(benchmark)
-    if not sections:
-        return []
-    return ["### Time and memory", *sections]
-
-
-def _benchmark_sections(benchmark: BenchmarkFile) -> list[str]:
-    """Return the speed and memory of single training steps, by method and training length."""
-    rows = []
-    for record in benchmark.records:
-        values = record.values
-        memory = markdown.NOTHING
-        if "peak_memory_mb" in values:
-            memory = f"{values['peak_memory_mb'] / 1000:.2f} GB"
-        row = [method_name(values["position_method"]), str(values["train_length"])]
-        rows.append([*row, markdown.thousands(values["tokens_per_second"]), memory])
-    provenance = benchmark.provenance
-    sentence = BENCHMARK.format(
-        model=benchmark.records[0].values["model"],
-        processor=processor_name(provenance.hardware),
-        precision=provenance.precision,
+def _benchmark(path: Path) -> str:
+    """Return the speed and memory of single training steps; empty without this benchmark."""
+    if not path.is_file():
+        return ""
+    file = load(path)
+    assert file.benchmarks, f"{path} is not a benchmark"
+    assert file.provenance is not None, "a benchmark records it"
+    columns = [
+        Column[Benchmark]("", lambda record: method_name(record.values["position_method"])),
+        Column[Benchmark]("trained at", lambda record: str(record.values["train_length"])),
+        Column[Benchmark](
+            "tokens/s", lambda record: markdown.thousands(record.values["tokens_per_second"])
+        ),
+        Column[Benchmark]("memory", _memory_cell),
+    ]
+    return section(
+        "benchmark",
+        model=file.benchmarks[0].values["model"],
+        processor=processor_name(file.provenance.hardware),
+        precision=file.provenance.precision,
+        steps=markdown.to_markdown([Table(columns, file.benchmarks)]),
     )
-    return [sentence, markdown.table(["", "trained at", "tokens/s", "memory"], rows)]
+
+
+def _memory_cell(record: Benchmark) -> str:
+    if "peak_memory_mb" not in record.values:
+        return markdown.NOTHING
+    return f"{record.values['peak_memory_mb'] / 1000:.2f} GB"
 
 
 def _panel(losses: Losses, models: StudiedModels) -> Panel:

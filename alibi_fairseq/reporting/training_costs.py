@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from ..results.file import load
 from ..results.files import TRAINING_FILE
 from ..results.results_file import Hardware
 from . import markdown
+from .table import Column, RowType, Table
 
 CAPTION = """\
 Cost of training, as means over seeds. "At a time" is the mean number of these models in training
@@ -103,11 +105,36 @@ def cost_cells(costs: Sequence[TrainingCost], model: Hashable) -> list[str]:
     return [f"{60 * hours:.1f}", markdown.thousands(speed), memory, f"{at_a_time:.1f}"]
 
 
+def cost_columns(
+    costs: Sequence[TrainingCost], model: Callable[[RowType], Hashable]
+) -> list[Column[RowType]]:
+    """Return the columns of the costs of training.
+
+    Args:
+        costs: costs of all models that may share a machine.
+        model: function that returns the model of a row, as in the costs.
+    """
+    columns = []
+    for index, title in enumerate(COST_HEADERS):
+        columns.append(Column(title, partial(_cost_cell, costs, model, index)))
+    return columns
+
+
+def _cost_cell(
+    costs: Sequence[TrainingCost],
+    model: Callable[[RowType], Hashable],
+    index: int,
+    row: RowType,
+) -> str:
+    """Return one of the costs of a row's model."""
+    return cost_cells(costs, model(row))[index]
+
+
 def cost_table(costs: Sequence[TrainingCost]) -> str:
     """Return a Markdown table of the costs of models, whose names are those in the costs."""
-    models = dict.fromkeys(cost.model for cost in costs)
-    rows = [[str(model), *cost_cells(costs, model)] for model in models]
-    return f"{CAPTION}\n\n{markdown.table(['', *COST_HEADERS], rows).rstrip()}"
+    models = list(dict.fromkeys(cost.model for cost in costs))
+    columns = [Column[Hashable]("", str), *cost_columns(costs, lambda model: model)]
+    return f"{CAPTION}\n\n{markdown.to_markdown([Table(columns, models)]).rstrip()}"
 
 
 def processor_name(hardware: Hardware) -> str:

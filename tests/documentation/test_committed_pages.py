@@ -43,6 +43,14 @@ def test_page_of_gpu_study(tmp_path):
         assert_same(tmp_path, f"results/gpu/hour/{name}")
 
 
+def test_page_of_title_test(tmp_path):
+    shutil.copytree(RESULTS / "title", tmp_path / "results/title")
+    (tmp_path / "results/title/README.md").unlink()
+    config = ROOT / "studies/title/3M.yaml"
+    assert main([str(config), "--results", str(tmp_path / "results/title")]) == 0
+    assert_same(tmp_path, "results/title/README.md")
+
+
 def test_block_of_readme(tmp_path):
     shutil.copytree(RESULTS / "small_models", tmp_path / "results/small_models")
     readme = tmp_path / "README.md"

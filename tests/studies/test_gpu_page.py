@@ -61,6 +61,17 @@ def test_page_has_all_texts_and_training_lengths(tmp_path):
         assert not list((tmp_path / "results/mine").glob("*-on-*.svg"))
 
 
+def test_template_next_to_a_configuration_is_its_page(tmp_path):
+    path = write_config(tmp_path / "mine.yaml", title="My models")
+    path.with_suffix(".md").write_text("# {{title}}, briefly\n\n{{outcomes}}\n\n{{perplexity}}\n")
+    shutil.copytree(RESULTS / "primary", tmp_path / "results/mine")
+    assert main([str(path), "--results", str(tmp_path / "results")]) == 0
+    page = (tmp_path / "results/mine/README.md").read_text()
+    assert page.startswith("# My models, briefly\n\nThe [six tests](#the-six-tests) and")
+    assert "| evaluated at →" in page
+    assert "##" not in page
+
+
 def test_page_lists_diverged_models(tmp_path):
     name = "text-alibi-1024-seed2"
     model = tmp_path / "haviv-125M/cells" / name

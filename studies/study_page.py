@@ -1,0 +1,105 @@
+"""The page of a study with its own tests, next to its results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .added_methods import added_methods_section
+from .config import StudyConfig
+from .context_gain import ModelSet, context_gain_by_budget, context_gain_section
+from .losses import (
+    Losses,
+    diverged_models,
+    load_curves,
+    load_losses,
+    load_provenance,
+    load_tuning,
+)
+from .origins import divergence_sentence, origins_table, trials_table
+from .pages import section, sections, write_page
+from .primary_tests import StudiedModels, run_tests
+from .published_gaps import published_gaps_section
+from .ranking import ranking_section
+from .six_tests import outcomes_list, tests_section
+from .small_models.groups import MODELS
+from .small_models.page import PRIMARY, SECONDARY
+from .tables import at_train_length, draw_method_lengths, lengths_alt, perplexity_table
+from .title_claim import claim_summary, title_claim_section
+
+#: Published results of the small models, which this page compares with its own.
+SMALL_MODELS = Path(__file__).resolve().parents[1] / "results" / "small_models"
+
+PAGE = Path(__file__).with_name("page.md")
+DISCLOSURE = PAGE.with_name("disclosure.md")
+
+
+def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE) -> Path:
+    """Write the page and its figures from the JSON of a study.
+
+    Args:
+        folder: results of the study; holds ``cells/`` and ``tuning/``.
+        config: configuration of the study, with the models of the six tests.
+        template: template of the page.
+
+    Returns:
+        The path of the page.
+    """
+    models = config.tests
+    assert models is not None
+    losses = load_losses(folder)
+    curves = load_curves(folder)
+    sets = [
+        ModelSet(SMALL_MODELS / SECONDARY, StudiedModels("books", 128)),
+        ModelSet(SMALL_MODELS / SECONDARY, MODELS),
+        ModelSet(SMALL_MODELS / PRIMARY, MODELS),
+        ModelSet(folder, models),
+    ]
+    write_page(
+        folder,
+        DISCLOSURE,
+        title=config.title,
+        origins=origins_table(load_provenance(folder)),
+        trials=trials_table(load_tuning(folder)),
+    )
+    return write_page(
+        folder,
+        template,
+        title=config.title,
+        introduction=config.introduction.strip(),
+        claim_summary=claim_summary(losses, models),
+        outcomes=outcomes_list(run_tests(losses, models)),
+        notation=section("notation"),
+        train_length=models.train_length,
+        title_claim=title_claim_section(folder, losses, models),
+        six_tests=tests_section(losses, models),
+        context_gain=context_gain_section(losses, models),
+        context_gain_by_budget=context_gain_by_budget(sets),
+        diverged=divergence_sentence(diverged_models(folder)),
+        perplexity=_perplexities(losses, folder),
+        ranking=ranking_section(folder, curves, models.corpus, models.train_length),
+        published_gaps=published_gaps_section(),
+        added_methods=added_methods_section(folder, models),
+    )
+
+
+def _perplexities(losses: Losses, folder: Path) -> str:
+    """Return a table and a figure for each text and training length, and draw the figures."""
+    groups = sorted({(key.corpus, key.tested_on, key.train_length) for key in losses})
+    parts = []
+    for corpus, tested_on, train_length in groups:
+        models = at_train_length(losses, corpus, train_length, tested_on)
+        all_lengths: set[int] = set()
+        for losses_by_length in models.values():
+            all_lengths.update(losses_by_length)
+        lengths = sorted(all_lengths)
+        parts.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
+        parts.append(perplexity_table(models, lengths))
+        name = _figure_stem(corpus, train_length, tested_on)
+        if len(models) > 1:  # a single line shows no more than the table
+            draw_method_lengths(models, lengths, train_length, folder / f"{name}.svg")
+            parts.append(f"![{lengths_alt(models, lengths)}]({name}.svg)")
+    return sections(*parts)
+
+
+def _figure_stem(corpus: str, train_length: int, tested_on: str) -> str:
+    return f"{corpus}-{train_length}-on-{tested_on}"
