@@ -2,104 +2,59 @@
 
 from __future__ import annotations
 
-import textwrap
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.files import atomic_write
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.reporting import markdown
+from alibi_fairseq.reporting.markdown import NOTHING
+from alibi_fairseq.reporting.page import fill_file
+from alibi_fairseq.reporting.table import Column, Table
+from alibi_fairseq.results.file import Results, load
 from alibi_fairseq.results.record import Benchmark
-from alibi_fairseq.results.results_file import BenchmarkFile, Provenance
+from alibi_fairseq.results.results_file import Provenance
 
 from .common import RESULTS
 from .paper_ratios import paper_ratios
 
 PAGE = Path(__file__).resolve().parent / "README.md"
-
-HEAD = """# Benchmarks
-
-<!-- written by `python -m benchmarks.table` from results/benchmarks/*.json: do not edit -->
-
-This page compares the speed and memory of this package with fairseq, transformers, and
-x-transformers. Each table names its machine and commit, as far as they were recorded. This command
-measures training steps on your machine:
-
-```bash
-python -m benchmarks.train --quick --out runs/train.json
-```
-
-- **Files.** Without `--out`, `python -m benchmarks.NAME` writes `runs/benchmarks/NAME-cpu.json` or
-  `NAME-cuda.json`. `python -m benchmarks.table` writes this page from `results/benchmarks/`, whose
-  files also have commands, versions, speeds in tokens per second, and all other measurements.
-- **`--quick`** uses fewer lengths and rounds.
-- **Speed.** Variants run in alternation (A B A B …). A ratio is computed within each round, and the
-  table has the median over the rounds. Other load on the machine therefore affects both sides.
-  Above 1 is faster.
-- **Memory** is the peak of one model in a separate process. A ratio above 1 is more memory.
-- **`backends`** is not on this page. This benchmark times every backend on calls of many shapes.
-  On a CPU, `auto` selects by its results.
-"""
-
+#: Template of the page, and of the note below headings of benchmarks with random weights.
+TEMPLATE = PAGE.with_name("page.md")
+RANDOM_WEIGHTS = PAGE.with_name("random-weights.md")
 
 #: Commits of results files that are not in the history of the repository, and why.
 LOST_COMMITS = {
     "ff647fed4346c86715e44808d864257dbb27fcdd": "not in the repository; probably rebased away",
 }
 
-RANDOM_WEIGHTS = """\
-All weights are random. ALiBi's backend on the CPU skips keys whose weight is negligible, and a
-trained model has fewer of them: at {length:,} tokens, it is {random:.2f} times as fast as the
-causal kernel with random queries and keys, and {trained:.2f} times with trained ones ([attention
-alone](#attention-alone-forward-and-backward)). The speeds of ALiBi in this section are therefore
-upper bounds for a trained model.
-"""
 
-
-class Table(NamedTuple):
-    """Table of the page.
+class BenchmarkTable(NamedTuple):
+    """Table of the page, which each results file of a benchmark has.
 
     Attributes:
-        heading: heading of its section.
-        note: text above the table.
         rows: keys that identify a row. Keys with the same value in all records are omitted.
         column_groups: keys whose combinations of values have separate columns.
         columns: heading, key, and format of each column in a group.
-        has_random_weights: True if ALiBi is faster than in a trained model, because the weights are
-            random.
     """
 
-    heading: str
-    note: str
     rows: tuple[str, ...]
     column_groups: tuple[str, ...]
     columns: tuple[tuple[str, str, str], ...]
-    has_random_weights: bool = False
 
 
 TABLES = {
-    "train": Table(
-        "Training steps",
-        "A step is forward, loss, backward, clipping, and Adam. It is compared with fairseq's "
-        "`transformer_lm` (`stock`), and with the authors' mask in it (`materialized`).",
+    "train": BenchmarkTable(
         ("variant", "attention_dropout"),
         ("length",),
         (("× stock", "ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
-        has_random_weights=True,
     ),
-    "attention": Table(
-        "Attention alone, forward and backward",
-        "Ratios are to PyTorch's causal kernel without any bias. Trained queries and keys are "
-        "larger than random ones, so less can be skipped. They come from "
-        "`./scripts/demo.sh --methods alibi`.",
+    "attention": BenchmarkTable(
         ("variant",),
         ("weights", "length"),
         (("", "ratio", "{:.2f}"),),
     ),
-    "methods": Table(
-        "The paper's Table 1",
-        "Training speed, evaluation speed, and peak memory are ratios to sinusoidal. Next to "
-        "each is the paper's ratio (one V100). With few rounds, differences of a few percent are "
-        "noise.",
+    "methods": BenchmarkTable(
         ("position_method", "length"),
         (),
         (
@@ -111,47 +66,27 @@ TABLES = {
             ("paper", "paper_memory_ratio", "{:.2f}"),
         ),
     ),
-    "output_layer": Table(
-        "Training steps by criterion and option",
-        "Speed and memory are ratios to fairseq's criterion.",
+    "output_layer": BenchmarkTable(
         ("model", "variant"),
         (),
         (("speed", "ratio", "{:.2f}"), ("memory", "memory_ratio", "{:.2f}")),
     ),
-    "peers": Table(
-        "Training steps compared with other libraries' ALiBi",
-        "The table has the duration of a step relative to ours. Above 1 is slower than ours.",
+    "peers": BenchmarkTable(
         ("variant", "version"),
         ("length",),
         (("", "ours_is_faster", "{:.2f}"),),
-        has_random_weights=True,
     ),
-    "huggingface": Table(
-        "ALiBi in transformers' models",
-        "This table compares transformers' attention with "
-        "[ours](../docs/hugging-face-alibi.md). For each length, it "
-        "has the memory of a pass beyond the weights, as a ratio to transformers' and in MB. "
-        "`train` is a forward and a backward pass.",
+    "huggingface": BenchmarkTable(
         ("phase", "model", "variant"),
         ("length",),
         (("memory", "memory_ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
-    "generate": Table(
-        "Generation with cached keys",
-        "Speeds of greedy decoding of 4 sequences, by prompt length, are ratios to fairseq's "
-        "model. They mostly measure the prompt: our models read it in one call, and fairseq's "
-        "model needs one call per token. They do not apply to `generate` and `interactive`, "
-        "because fairseq's own generator feeds every model one token at a time.",
+    "generate": BenchmarkTable(
         ("variant",),
         ("prompt",),
         (("", "ratio", "{:.2f}"),),
     ),
-    "evaluate": Table(
-        "Evaluation",
-        "This table compares the speed of `alibi-fairseq eval` with `fairseq-eval-lm`. The last "
-        "row is the memory of one long window beyond the weights. `tokens` is the number of scored "
-        "tokens that a ratio rests on. With a stride of 1, it rests on very few. The lowest ratio "
-        "is that of the worst round.",
+    "evaluate": BenchmarkTable(
         ("name", "model", "length", "stride", "tokens"),
         (),
         (
@@ -164,25 +99,21 @@ TABLES = {
 
 
 def main() -> None:
-    parts = [HEAD]
-    for name, table in TABLES.items():
-        files = load_benchmark(name)
-        if files:
-            parts.append(section(table, files))
+    """Write the page."""
+    slots = {name: tables_of(name, table) for name, table in TABLES.items()}
+    page = fill_file(TEMPLATE, {**slots, "random_weights": random_weights_note()})
     with atomic_write(PAGE) as stream:
         # Results files keep the spelling of their variants.
-        stream.write("\n".join(parts).replace("materialised", "materialized"))
+        stream.write(page.replace("materialised", "materialized") + "\n")
     print(f"written to {PAGE}")
 
 
-def load_benchmark(name: str) -> dict[Path, BenchmarkFile]:
+def load_benchmark(name: str) -> dict[Path, Results]:
     """Return the results files of a benchmark, one per machine, by path."""
     files = {}
     for path in sorted(RESULTS.glob("*.json")):
         if path.stem.split("-")[0] == name:
-            results = load_results_file(path)
-            assert isinstance(results, BenchmarkFile), f"{path} is not a benchmark"
-            files[path] = results
+            files[path] = load(path)
     return files
 
 
@@ -232,102 +163,99 @@ def rounds_of(records: list[dict]) -> str:
     return " or ".join(map(str, counts)) + (" round" if counts == [1] else " rounds")
 
 
-def section(table: Table, files: dict[Path, BenchmarkFile]) -> str:
-    """Return heading and note, then the provenance and the table of each results file."""
-    lines = [f"## {table.heading}", "", table.note, ""]
-    if table.has_random_weights:
-        lines += random_weights_note()
-    for path, results in files.items():
-        provenance = results.provenance
-        records = [values_of(record) for record in results.records]
-        link = f"[{path.name}](../results/benchmarks/{path.name})"
+def tables_of(name: str, table: BenchmarkTable) -> str:
+    """Return provenance and table of each results file of a benchmark; empty without any."""
+    parts = []
+    for path, file in load_benchmark(name).items():
+        provenance = file.provenance
+        assert provenance is not None, "a benchmark records it"
+        records = [values_of(record) for record in file.benchmarks]
         facts = [
             machine(provenance),
             provenance.precision,
             rounds_of(records),
             provenance.date[:10],
             commits(provenance),
-            link,
+            f"[{path.name}](../results/benchmarks/{path.name})",
         ]
-        lines += ["; ".join(filter(None, facts)) + ":", ""]
-        lines += table_lines(table, records)
-        lines.append("")
-    return "\n".join(lines)
+        parts.append("; ".join(filter(None, facts)) + ":\n")
+        parts.append(markdown.to_markdown([measured_table(table, records)]))
+    return "\n".join(parts)
 
 
-def random_weights_note() -> list[str]:
+def random_weights_note() -> str:
     """Return how much of ALiBi's speed is lost with trained weights, in attention on a CPU.
 
-    Returns:
-        Lines of the page; none without a benchmark of attention with trained weights.
+    It is empty without a benchmark of attention with trained weights.
     """
     ratios = {}
-    for results in load_benchmark("attention").values():
-        if results.provenance.hardware.gpu:
+    for file in load_benchmark("attention").values():
+        if file.provenance is None or file.provenance.hardware.gpu:
             continue
-        for record in results.records:
+        for record in file.benchmarks:
             values = record.values
             if values["variant"] == "skipping":
                 ratios[values["weights"], values["length"]] = values["ratio"]
     lengths = [length for weights, length in ratios if weights == "trained"]
     if not lengths:
-        return []
+        return ""
     length = max(lengths)
-    text = RANDOM_WEIGHTS.format(
-        length=length, random=ratios["random", length], trained=ratios["trained", length]
-    )
-    return [textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False), ""]
+    slots = {
+        "length": f"{length:,}",
+        "random": f"{ratios['random', length]:.2f}",
+        "trained": f"{ratios['trained', length]:.2f}",
+    }
+    return fill_file(RANDOM_WEIGHTS, slots)
 
 
-def table_lines(table: Table, records: list[dict]) -> list[str]:
-    """Return the lines of a Markdown table.
+class MeasuredRow(NamedTuple):
+    """Row of a table: the values that identify it, and its records by group of columns."""
+
+    values: tuple
+    records: dict[tuple, dict]
+
+
+def measured_table(table: BenchmarkTable, records: list[dict]) -> Table[MeasuredRow]:
+    """Return the table of the records of one results file.
 
     Rows are combinations of values of ``table.rows``, and groups of columns are combinations of
     values of ``table.column_groups``.
     """
     row_keys = [key for key in table.rows if len({record.get(key) for record in records}) > 1]
-    groups = sorted({group_of(table, record) for record in records})
-    columns = [column for column in table.columns if has_values(records, column)]
-    rows: dict[tuple, dict[tuple, str]] = {}
+    rows: dict[tuple, MeasuredRow] = {}
     for record in records:
-        row = tuple(format_value(record.get(key)) for key in row_keys)
-        entries = rows.setdefault(row, {})
-        group = group_of(table, record)
-        for _, key, style in columns:
-            entries[group, key] = format_value(record.get(key), style)
-    header = [key.replace("_", " ") for key in row_keys]
-    for group in groups:
-        for heading, _, _ in columns:
-            header.append(", ".join(filter(None, [heading, *map(str, group)])))
-    lines = [
-        markdown_row(header),
-        "|---" * len(row_keys) + "|--:" * (len(header) - len(row_keys)) + "|",
-    ]
-    for row, entries in rows.items():
-        values = [entries.get((group, key), "–") for group in groups for _, key, _ in columns]
-        lines.append(markdown_row([*row, *values]))
-    return lines
+        values = tuple(record.get(key) for key in row_keys)
+        row = rows.setdefault(values, MeasuredRow(values, {}))
+        row.records[group_of(table, record)] = record
+    columns = []
+    for index, key in enumerate(row_keys):
+        columns.append(Column[MeasuredRow](key.replace("_", " "), partial(row_value, index)))
+    for group in sorted({group_of(table, record) for record in records}):
+        for heading, key, style in table.columns:
+            if any(record.get(key) is not None for record in records):
+                title = ", ".join(filter(None, [heading, *map(str, group)]))
+                columns.append(Column[MeasuredRow](title, partial(cell, group, key, style)))
+    return Table(columns, list(rows.values()), left=len(row_keys))
 
 
-def group_of(table: Table, record: dict) -> tuple:
+def group_of(table: BenchmarkTable, record: dict) -> tuple:
     """Return the values that select the columns of a record."""
     return tuple(record[key] for key in table.column_groups)
 
 
-def has_values(records: list[dict], column: tuple[str, str, str]) -> bool:
-    """Return True if any record has a value for the column."""
-    _, key, _ = column
-    return any(record.get(key) is not None for record in records)
+def row_value(index: int, row: MeasuredRow) -> str:
+    """Return a value that identifies a row."""
+    return format_value(row.values[index])
 
 
-def markdown_row(cells: list[str]) -> str:
-    """Return a line of a Markdown table."""
-    return "| " + " | ".join(cells) + " |"
+def cell(group: tuple, key: str, style: str, row: MeasuredRow) -> str:
+    """Return the value of a row in a column."""
+    return format_value(row.records.get(group, {}).get(key), style)
 
 
 def format_value(value: object, style: str = "{}") -> str:
     """Return the text of a table cell, a dash for a missing value."""
-    return "–" if value is None else style.format(value)
+    return NOTHING if value is None else style.format(value)
 
 
 if __name__ == "__main__":
