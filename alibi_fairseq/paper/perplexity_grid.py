@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ..reporting import markdown
 from ..reporting.rows import Point, Row
+from ..reporting.table import Column, Table
 from .seed_noise import marked_difference
 from .table_rows import PaperRow
 
@@ -22,7 +24,7 @@ class GridLine(NamedTuple):
     cells: list[str]
 
 
-def format_grid(lines: list[GridLine], columns: Sequence) -> str:
+def format_grid(lines: Sequence[GridLine], columns: Sequence, notes: Sequence[str] = ()) -> str:
     """Format lines in Markdown, each under the name of its model.
 
     A grid of many columns is transposed.
@@ -30,33 +32,34 @@ def format_grid(lines: list[GridLine], columns: Sequence) -> str:
     Args:
         lines: lines of the grid; the lines of one model are consecutive.
         columns: evaluation lengths, or other titles of the columns.
+        notes: sentences below the grid.
     """
     if len(columns) > _MAX_COLUMNS:
-        return _format_transposed(lines, columns)
-    headers = [markdown.CORNER, ""]
-    for column in columns:
-        headers.append(str(column))
-    rows = []
+        transposed = [Column[int]("length", lambda index: str(columns[index]))]
+        for line in lines:
+            cell = partial(_cell_of_line, line)
+            transposed.append(Column(f"{line.model}: {line.source}", cell))
+        return markdown.to_markdown([Table(transposed, range(len(columns)), notes=notes)])
+    shown = []
     previous = ""
     for line in lines:
-        name = line.model if line.model != previous else ""
-        rows.append([name, line.source, *line.cells])
+        shown.append(line._replace(model=line.model if line.model != previous else ""))
         previous = line.model
-    return markdown.table(headers, rows, left=2)
-
-
-def _format_transposed(lines: list[GridLine], columns: Sequence) -> str:
-    """Format lines in Markdown as columns, and evaluation lengths as rows."""
-    headers = ["length"]
-    for line in lines:
-        headers.append(f"{line.model}: {line.source}")
-    rows = []
+    grid = [
+        Column[GridLine](markdown.CORNER, lambda line: line.model),
+        Column[GridLine]("", lambda line: line.source),
+    ]
     for index, column in enumerate(columns):
-        row = [str(column)]
-        for line in lines:
-            row.append(line.cells[index])
-        rows.append(row)
-    return markdown.table(headers, rows)
+        grid.append(Column(str(column), partial(_cell_of_column, index)))
+    return markdown.to_markdown([Table(grid, shown, left=2, notes=notes)])
+
+
+def _cell_of_line(line: GridLine, index: int) -> str:
+    return line.cells[index]
+
+
+def _cell_of_column(index: int, line: GridLine) -> str:
+    return line.cells[index]
 
 
 class Side(NamedTuple):
@@ -145,8 +148,5 @@ def perplexity_grid(
         our_points += side.model.points
         if corpus and side.model.points:
             lines.append(GridLine(side.printed.name, "difference", differences))
-    grid = format_grid(lines, columns)
-    note = markdown.past_end_note(our_points)
-    if note:
-        grid += f"\n{note}"
-    return grid
+    note = markdown.past_end_note(our_points).rstrip()
+    return format_grid(lines, columns, [note] if note else [])

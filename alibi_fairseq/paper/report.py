@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..files import atomic_write
 from ..reporting import latex, loss_by_position, markdown
@@ -16,8 +17,10 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal
 from ..reporting.perplexity_by_length import length_tables
 from ..reporting.probes import accuracy_table
-from ..reporting.table import Table
+from ..reporting.table import Column, Table
+from ..results.file import Results
 from ..results.result import Result
+from ..results.results_file import Provenance
 from . import published, report_tables
 from .comparability import incomparability_reason
 from .report_data import ReportData, machine_of
@@ -83,34 +86,49 @@ def tables_about(report_data: ReportData) -> list[str]:
     return tables
 
 
+class _Source(NamedTuple):
+    """Results file, with its name relative to the report."""
+
+    name: str
+    file: Results
+    provenance: Provenance
+
+    @property
+    def commit(self) -> str:
+        """Commit, and whether the working tree had changes."""
+        commit = (self.provenance.git_commit or "unknown")[:10]
+        return f"{commit} with changes" if self.provenance.git_clean is False else commit
+
+
+#: Columns of the table of sources.
+SOURCE_COLUMNS = (
+    Column[_Source]("file", lambda source: source.name),
+    Column[_Source](
+        "kind", lambda source: _listed(KINDS[result.case.kind] for result in source.file.results)
+    ),
+    Column[_Source](
+        "corpus", lambda source: _listed(result.case.corpus for result in source.file.results)
+    ),
+    Column[_Source]("machine", lambda source: machine_of(source.file, source.provenance)),
+    Column[_Source]("commit", lambda source: source.commit),
+    Column[_Source]("date", lambda source: source.provenance.date),
+    Column[_Source]("seconds", lambda source: f"{source.provenance.seconds:.0f}"),
+)
+
+
 def source_table(report_data: ReportData, out: Path) -> str:
     """Format the origin of each results file, with paths relative to the output folder."""
     folder = out.resolve()
-    rows = []
+    sources = []
     for path, file in report_data.files:
-        provenance = file.provenance
-        if provenance is None:
+        if file.provenance is None:
             continue
         if path.is_relative_to(folder):
             name = os.fspath(path.relative_to(folder))
         else:
             name = os.path.join(*path.parts[-2:])
-        commit = (provenance.git_commit or "unknown")[:10]
-        if provenance.git_clean is False:
-            commit += " with changes"
-        rows.append(
-            [
-                name,
-                _listed(KINDS[result.case.kind] for result in file.results),
-                _listed(result.case.corpus for result in file.results),
-                machine_of(file, provenance),
-                commit,
-                provenance.date,
-                f"{provenance.seconds:.0f}",
-            ]
-        )
-    headers = ["file", "kind", "corpus", "machine", "commit", "date", "seconds"]
-    return markdown.table(headers, rows, left=6)
+        sources.append(_Source(name, file, file.provenance))
+    return markdown.to_markdown([Table(SOURCE_COLUMNS, sources, left=6)])
 
 
 def _listed(texts: Iterable[str]) -> str:
