@@ -374,13 +374,15 @@ def test_new_study_is_a_yaml_file(texts, monkeypatch):
     Path("three.yaml").write_text(yaml.safe_dump(description))
     assert main(["three.yaml", "--corpus", "tales=tales", "--parallel", "1"]) == 0
     page = Path("runs/studies/results/three/README.md").read_text()
-    assert page.startswith("# Tales of three methods\n\nThis page compares three methods.")
+    assert page.startswith("# Tales of three methods\n")
+    assert "\n\nThis page compares three methods.\n" in page
+    disclosure = Path("runs/studies/results/three/disclosure.md").read_text()
     for model in ("alibi-16", "rotary-16", "alibi-64"):
-        assert f"tales-{model} (1)" in page
+        assert f"tales-{model} (1)" in disclosure
 
 
 def test_repeated_corpus_is_rejected(texts):
-    with pytest.raises(UserInputError, match="--corpus tales=wiki cannot be used"):
+    with pytest.raises(UserInputError, match="--corpus tales=wiki is not a valid NAME=PATH"):
         main(["study.yaml", "--corpus", "tales=tales", "--corpus", "tales=wiki", "--dry-run"])
     assert not Path("runs").exists()
 
@@ -391,7 +393,7 @@ def test_corpus_name_can_be_a_number(texts, capsys):
     Path("study.yaml").write_text(yaml.safe_dump(config))
     assert main(["study.yaml", "--corpus", "2024=tales", "--corpus", "wiki=wiki", "--dry-run"]) == 0
     assert "2024-alibi-16-seed1" in capsys.readouterr().out
-    with pytest.raises(UserInputError, match="each of the names 2024, wiki"):
+    with pytest.raises(UserInputError, match="each of 2024, wiki"):
         main(["study.yaml", "--corpus", "2025=tales", "--dry-run"])
 
 
