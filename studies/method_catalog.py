@@ -10,10 +10,11 @@ from alibi_fairseq.files import atomic_write
 
 from .changes import changes_alt, length_changes
 from .losses import last_validation, load_losses
+from .pages import section
 from .primary_tests import alibi_model
 from .small_models.groups import MODELS
 from .small_models.page import CHANGES_MULTIPLE, SECONDARY
-from .tables import change_cell, interval_cell, known_name, seeds_cell, wrap
+from .tables import change_cell, interval_cell, known_name, seeds_cell
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"
@@ -25,12 +26,6 @@ END = "<!-- catalog: end -->"
 HEADERS = (
     *("method and its option", "paper", "idea: the method …", "learned parameters"),
     *(f"perplexity, L to {CHANGES_MULTIPLE} L (95% interval)", "seeds"),
-)
-MODELS_SENTENCE = (
-    "The last columns compare each of our small models with itself: its perplexity in windows of "
-    "{longer:,} tokens, {multiple} L, with that in windows of L = {length} tokens, its training "
-    "length. The models have {parameters:.1f}M parameters and were trained on {tokens:.1f}M tokens "
-    "of Wikipedia."
 )
 #: Figure of the changes, relative to the page.
 FIGURE = "../results/small_models/changes.svg"
@@ -68,15 +63,16 @@ def catalog() -> str:
         ]
         lines.append(_line(cells))
     last = last_validation(alibi_model(RESULTS, MODELS))
-    models = MODELS_SENTENCE.format(
-        longer=CHANGES_MULTIPLE * MODELS.train_length,
+    models = section(
+        "method-catalog",
+        longer=f"{CHANGES_MULTIPLE * MODELS.train_length:,}",
         multiple=CHANGES_MULTIPLE,
         length=MODELS.train_length,
-        parameters=(last.series.facts.parameters or 0) / 1e6,
-        tokens=(last.cost.trained_tokens or 0) / 1e6,
+        parameters=f"{(last.series.facts.parameters or 0) / 1e6:.1f}",
+        tokens=f"{(last.cost.trained_tokens or 0) / 1e6:.1f}",
     )
     figure = f"![{changes_alt(sorted_changes)}]({FIGURE})"
-    return "\n".join(["".join(lines), wrap(models), "", figure, ""])
+    return "\n".join(["".join(lines), models, "", figure, ""])
 
 
 def _paper(row: dict[str, str]) -> str:

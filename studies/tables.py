@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,11 +22,6 @@ ABBREVIATIONS = {"rotary": "RoPE", "none": "NoPE"}
 
 #: Evaluation length -> losses, by position method.
 MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
-
-
-def wrap(paragraph: str) -> str:
-    """Break the lines of a paragraph again after numbers were filled in."""
-    return textwrap.fill(paragraph, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def known_name(method: str) -> str:

@@ -37,8 +37,7 @@ class ReportCommand(CliCommand):
         "output folder, for report.md, tables/, and figures/", Path("runs/report"), metavar="FOLDER"
     )
     paper: bool = option(
-        "show all tables and figures of perplexity in the paper, not only those on the corpora of "
-        "the results",
+        "show all tables and figures of the paper, not only those on the corpora of the results",
         False,
     )
     title: str | None = option(

@@ -20,7 +20,6 @@ from ..pages import section, sections, write_page
 from ..paper_claim import pairs_table, paper_pairs
 from ..primary_tests import LARGEST_LEAD, StudiedModels
 from ..published_gaps import published_gap_range
-from ..tables import wrap
 from .figure import draw_effects
 from .outcome import (
     CONTRADICTED,
@@ -158,22 +157,23 @@ def _outcome(folder: Path, budgets: Sequence[Budget], outcome: TitleOutcome) -> 
             "second": second,
             "effects": cost_and_lead_table(["tokens", "windows"], rows),
             "stride": stride,
-            "direction": _direction_sentence(complete, outcome) if outcome.steps else "",
+            "direction": DIRECTIONS[outcome.direction],
+            "steps": _steps(complete, outcome),
             "short": short,
             "beyond": _beyond_table(complete),
         },
     )
 
 
-def _direction_sentence(complete: Sequence[Budget], outcome: TitleOutcome) -> str:
-    """Return whether E6 rises or falls with training, with its change at each step."""
-    sentences = [DIRECTIONS[outcome.direction]]
+def _steps(complete: Sequence[Budget], outcome: TitleOutcome) -> str:
+    """Return the change of E6 from each complete budget to the next; empty without two budgets."""
+    sentences = []
     for before, after, step in zip(complete, complete[1:], outcome.steps):
         sentences.append(
             f"From {_tokens(before.tokens)} to {_tokens(after.tokens)} tokens, the ratio of the "
             f"two perplexities of E6 changes by {with_interval(step)}."
         )
-    return wrap(" ".join(sentences))
+    return " ".join(sentences)
 
 
 class _Comparison(NamedTuple):
