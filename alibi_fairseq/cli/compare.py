@@ -44,7 +44,7 @@ class CompareCommand(ExperimentOptions):
         group="text",
     )
     probes: list[str] = option(
-        f"synthetic tasks on which further models are trained: {', '.join(PROBES)}; tested at "
+        f"synthetic tasks to train more models on: {', '.join(PROBES)}; tested at "
         f"{', '.join(map(str, MULTIPLES))} times the training length; the table also has the "
         "accuracies at 1 and 4 times",
         (),
@@ -109,7 +109,7 @@ class CompareCommand(ExperimentOptions):
         """Read the YAML file of a comparison, which is given without other options."""
         if len(self.sources) > 1 or self.probes or self.given:
             raise UserInputError(
-                f"{path} cannot be combined with other options. Edit it instead, and give it alone."
+                f"{path} cannot be combined with other options. Edit it instead, and pass it alone."
             )
         config = load_config(path)
         for group in config.models:
@@ -130,8 +130,8 @@ class CompareCommand(ExperimentOptions):
         unused = [flag for name, flag in flags.items() if name in self.given]
         if unused:
             raise UserInputError(
-                f"{', '.join(unused)} applies to a text, and probes are tested at "
-                f"{', '.join(map(str, MULTIPLES))} times the training length. Omit it."
+                f"{', '.join(unused)} has no effect here: probes are always tested at "
+                f"{', '.join(map(str, MULTIPLES))} times the training length. Remove it."
             )
 
     def _corpora(self, corpus_values: dict) -> list[dict]:
@@ -156,7 +156,7 @@ class CompareCommand(ExperimentOptions):
                 probe.update(filler)
             corpora.append(probe)
         if not corpora:
-            raise UserInputError("No text to compare on. Give a text, or pass --probes copy.")
+            raise UserInputError("There is no text to compare on. Pass a text, or --probes copy.")
         return corpora
 
     def corpus(self, values: dict) -> dict:
@@ -171,6 +171,6 @@ class CompareCommand(ExperimentOptions):
             return {"name": name, "text": self.sources, **values}
         if len(self.sources) > 1 or values:
             flags = ", ".join(CORPUS_FLAGS.values())
-            raise UserInputError(f"{first} is binary data already. Give it alone, without {flags}.")
+            raise UserInputError(f"{first} is already binary data. Pass it alone, without {flags}.")
         name = first.parent.name if first.name == "data-bin" else first.name
         return {"name": name or "data", "data": str(first)}

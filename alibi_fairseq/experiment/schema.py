@@ -190,7 +190,7 @@ class ModelGroup:
     )
     subset: str = option("split to evaluate on", "valid", metavar="SPLIT", group=EVALUATION)
     per_document: Literal["empty-lines", "titles"] | None = option(
-        "record the loss of each document, too; empty-lines: an empty line ends a document; "
+        "also record the loss of each document; empty-lines: an empty line ends a document; "
         "titles: the next title ends it, as in WikiText",
         None,
         group=EVALUATION,
