@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 RUN = Path(os.environ.get("ALIBI_RUN", "runs/demo/python-documentation"))
 CHECKPOINT = RUN / "alibi-64-seed1" / "checkpoint_last.pt"
@@ -35,10 +35,12 @@ for scale in ("none", "4", "dynamic"):
     exit_code = main(["eval", *arguments, "--lengths", lengths, "--model-overrides", overrides])
     if exit_code != 0:
         raise SystemExit(exit_code)
-    records = load_results_file(results_path).records
-    # The file also has the results of the models that earlier runs of this script evaluated.
-    records = [record for record in records if record.model.checkpoint_sha256 == checkpoint_sha256]
-    points = sorted((record.length, record.perplexity) for record in records)
+    points = []
+    for result in load(results_path).results:
+        # The file also has the results of the models that earlier runs of this script evaluated.
+        if result.checkpoint_sha256 == checkpoint_sha256:
+            points.append((result.case.length, result.values.perplexity))
+    points.sort()
     axes.plot(*zip(*points), marker="o", label=f"slopes ÷ {scale}")
 
 # %%

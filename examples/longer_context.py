@@ -16,13 +16,13 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write, read_json, sha256_file
-from alibi_fairseq.results.files import load_results_file, save_results_file
-from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.record import Measurement
-from alibi_fairseq.results.results_file import EvaluationFile, Provenance
+from alibi_fairseq.results.file import Results, load, save
+from alibi_fairseq.results.provenance import Provenance, collect_provenance
+from alibi_fairseq.results.result import Result, TextValues
 
 SHORT = 64
 LONG = 256
@@ -120,55 +120,55 @@ def main() -> None:
         "short": continue_training(start, data, args.out / "short", SHORT, args.updates),
         "long": continue_training(start, data, args.out / "long", LONG, args.updates),
     }
-    records: list[Measurement] = []
+    results: list[Result] = []
     for name, label, scale in ROWS:
         slopes = "slopes as is" if scale == "none" else f"slopes ÷ {scale}"
         results_path = args.out / f"{name}-{scale}.json"
-        for record in evaluate(checkpoints[name], data, scale, results_path):
-            records.append(record.with_model(architecture=f"{label}, {slopes}"))
+        for result in evaluate(checkpoints[name], data, scale, results_path):
+            series = replace(result.series, label=f"{label}, {slopes}")
+            results.append(replace(result, series=series))
     provenance = collect_provenance(
         seconds=time.monotonic() - began, seed=SEED, data=data, subsets=["train", "valid"]
     )
-    results = EvaluationFile(
-        corpus=args.run.resolve().name, provenance=Provenance(**provenance), records=records
-    )
-    save_results_file(results, args.out / "results.json")
+    save(Results(results, Provenance(**provenance)), args.out / "results.json")
     with atomic_write(args.out / "table.md") as stream:
-        stream.write(table(records))
-    print(table(records))
-    draw(records, args.out / "figure.png")
+        stream.write(table(results))
+    print(table(results))
+    draw(results, args.out / "figure.png")
 
 
-def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> list[Measurement]:
-    """Evaluate a checkpoint at all lengths and return its records."""
+def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> list[Result]:
+    """Evaluate a checkpoint at all lengths and return its results."""
     options = ["--lengths", ",".join(map(str, LENGTHS)), "--device", "cpu"]
     if scale != "none":
         options += ["--model-overrides", json.dumps({"alibi_scale": scale})]
     run_command("eval", data, "--path", checkpoint, *options, "--out", results_path)
-    records = load_results_file(results_path).records
+    results = load(results_path).results
     # The file may also have results of other runs of the demonstration.
     checkpoint_sha256 = sha256_file(checkpoint)
-    return [record for record in records if record.model.checkpoint_sha256 == checkpoint_sha256]
+    return [result for result in results if result.checkpoint_sha256 == checkpoint_sha256]
 
 
-def perplexities(records: list[Measurement]) -> dict[str, dict[int, float]]:
+def perplexities(results: list[Result]) -> dict[str, dict[int, float]]:
     """Return the perplexity by row and length."""
     rows: dict[str, dict[int, float]] = {}
-    for record in records:
-        rows.setdefault(record.model.architecture, {})[record.length] = record.perplexity
+    for result in results:
+        assert isinstance(result.values, TextValues)
+        row = rows.setdefault(result.series.label, {})
+        row[result.case.length] = result.values.perplexity
     return rows
 
 
-def table(records: list[Measurement]) -> str:
+def table(results: list[Result]) -> str:
     """Return a Markdown table of perplexities by length."""
     lines = ["| perplexity at | " + " | ".join(map(str, LENGTHS)) + " |"]
     lines.append("|---|" + "--:|" * len(LENGTHS))
-    for label, values in perplexities(records).items():
+    for label, values in perplexities(results).items():
         lines.append(f"| {label} | " + " | ".join(f"{values[n]:.1f}" for n in LENGTHS) + " |")
     return "\n".join(lines) + "\n"
 
 
-def draw(records: list[Measurement], path: Path) -> None:
+def draw(results: list[Result], path: Path) -> None:
     """Plot perplexity by length, one line per row of the table."""
     import matplotlib
 
@@ -176,7 +176,7 @@ def draw(records: list[Measurement], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
-    for label, values in perplexities(records).items():
+    for label, values in perplexities(results).items():
         axes.plot(values.keys(), values.values(), marker="o", label=label)
     axes.set(xscale="log", xlabel="window length in tokens", ylabel="perplexity")
     axes.set_xticks(LENGTHS, LENGTHS)

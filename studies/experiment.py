@@ -21,13 +21,9 @@ from alibi_fairseq.experiment.runner import Experiment
 from alibi_fairseq.experiment.schema import Model
 from alibi_fairseq.experiment.training_flags import flags_for_weights
 from alibi_fairseq.files import atomic_write, sha256_if_present
-from alibi_fairseq.results.files import (
-    TRAINING_FILE,
-    load_training,
-    merge_results_files,
-    save_results_file,
-)
-from alibi_fairseq.results.results_file import ResultsFile
+from alibi_fairseq.results.file import Results, load_training, merge, save
+from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.result import Result
 
 from .config import StudyConfig, StudyCorpus, run_name
 from .corpus_preparation import data_folder, is_prepared, prepare_corpora
@@ -101,21 +97,20 @@ class ModelArchive:
         if run.diverged:
             self._write_description(run, diverged=True)
             return
-        results_by_file: dict[str, list[ResultsFile]] = {}
+        files_by_name: dict[str, list[Results]] = {}
         for step in run.eval_steps:
-            results = step.load_results(run.model_of(step))
-            named = {"corpus": step.corpus or self.model.corpus.name}
-            records = [record.model_copy(update=named) for record in results.records]
+            file = step.load_results(run.model_of(step))
+            tested_on = step.corpus or self.model.corpus.name
+            named = [on_corpus(result, tested_on) for result in file.results]
             name = f"evaluation-on-{step.corpus}.json" if step.corpus else EVALUATION_FILE
-            results_by_file.setdefault(name, []).append(
-                results.model_copy(update={"records": records})
-            )
-        for name, files in results_by_file.items():
-            save_results_file(merge_results_files(files), self.folder / name)
+            files_by_name.setdefault(name, []).append(replace(file, results=named))
+        for name, files in files_by_name.items():
+            save(merge(files), self.folder / name)
         training = load_training(run.folder)
+        assert training.provenance is not None, "the training recorded it"
         # Without this machine's interpreter.
         training.provenance.command = run.training_command().command_line
-        save_results_file(training, self.folder / TRAINING_FILE)
+        save(training, self.folder / TRAINING_FILE)
         self._write_description(run)  # last, because it marks the results as complete
 
     def _write_description(self, run: Run, **facts: bool) -> None:
@@ -125,6 +120,11 @@ class ModelArchive:
         with atomic_write(self.folder / MODEL_FILE) as stream:
             json.dump(description, stream, indent=1)
             stream.write("\n")
+
+
+def on_corpus(result: Result, name: str) -> Result:
+    """Return a result whose text has the name that it has in the study."""
+    return replace(result, case=replace(result.case, corpus=name))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ from alibi_fairseq.data.probe_data import prepare_probe
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.results import manifest
-from alibi_fairseq.results.record import Measurement
+from alibi_fairseq.results.result import Cost, Result
 
 # nohup and background jobs of a script ignore these signals, and child processes inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -77,9 +78,9 @@ def trained(tmp_path_factory) -> Trained:
 
 @pytest.fixture
 def sweep(trained, tmp_path):
-    """Return a function that evaluates a model of ``trained`` or a checkpoint, with its records."""
+    """Return a function that evaluates a model of ``trained`` or a checkpoint."""
 
-    def run(model="alibi", out="results", data=trained.data, **changes) -> list[Measurement]:
+    def run(model="alibi", out="results", data=trained.data, **changes) -> list[Result]:
         checkpoint = trained(model) if isinstance(model, str) else model
         settings = {"lengths": (16,), "device": "cpu"} | changes
         config = SweepConfig(**settings)
@@ -106,10 +107,9 @@ def describe(data, **splits: dict) -> None:
     manifest.save(described, data)
 
 
-def without_times(record: Measurement) -> dict:
-    """Return a record without keys that differ between runs."""
-    noise = {"seconds", "tokens_per_second", "tokens_per_second_batch_1", "peak_memory_mb"}
-    return record.model_dump(exclude=noise)
+def without_times(result: Result) -> Result:
+    """Return a result without what differs between runs."""
+    return replace(result, cost=Cost(device=result.cost.device))
 
 
 def small_model(position_method: str = "alibi", *flags: str, heads: int = 8, **kwargs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -27,11 +28,10 @@ from ..reporting.caption import conditions, conditions_table
 from ..reporting.loss_by_position import position_tables
 from ..reporting.probes import accuracy_table
 from ..reporting.rows import rows_of
-from ..reporting.texts import group_by_text
+from ..reporting.texts import group_by_text, text_of
 from ..reporting.undertrained import undertrained_warning
 from ..results.file import load
-from ..results.record import AnyMeasurement, Measurement
-from ..results.result import ProbeValues, Result
+from ..results.result import ProbeValues, Result, TextValues
 from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
 
 FOLDERS = "only for Hugging Face folders"
@@ -137,17 +137,16 @@ class Eval(CliCommand):
         if (folder_of(self.data[0]) / PROBE_FILE).is_file():
             self._check_probe()
         if any((path / "config.json").is_file() for path in self.checkpoints):
-            records = self._evaluate_folders()
+            evaluated = self._evaluate_folders()
         else:
-            records = self._evaluate_checkpoints()
+            evaluated = self._evaluate_checkpoints()
         results = load(self.out).results
         if any(isinstance(result.values, ProbeValues) for result in results):
             print(f"{markdown.to_markdown([accuracy_table(results)])}\nResults: {self.out}")
             return
-        measurements = [record for record in records if isinstance(record, Measurement)]
-        print(evaluation_table(measurements))
+        print(evaluation_table(evaluated))
         if self.effective_context is not None:
-            print(context_table(measurements, self.effective_context, self.config.strides))
+            print(context_table(evaluated, self.effective_context, self.config.strides))
         if self.by_position:
             self._print_loss_by_position(results)
         _print_notes(results)
@@ -182,7 +181,7 @@ class Eval(CliCommand):
                     f"probe. Remove {flag}."
                 )
 
-    def _evaluate_checkpoints(self) -> list[AnyMeasurement]:
+    def _evaluate_checkpoints(self) -> list[Result]:
         """Evaluate fairseq checkpoints on a data folder."""
         for checkpoint in self.checkpoints:
             if not checkpoint.exists() and checkpoint.suffix != ".pt":
@@ -218,7 +217,7 @@ class Eval(CliCommand):
 
         return run_sweep(data, self.checkpoints, self.config, self.out)
 
-    def _evaluate_folders(self) -> list[AnyMeasurement]:
+    def _evaluate_folders(self) -> list[Result]:
         """Evaluate folders of Hugging Face models on text files, offline."""
         texts = [Path(name) for name in self.data]
         for text in texts:
@@ -255,10 +254,15 @@ def short_name(path: str) -> str:
     return "/".join(Path(path).parts[-2:])
 
 
-def _scored_range(measurement: Measurement) -> str | None:
+def _overrides(result: Result) -> str | None:
+    """Return the options that were changed for the evaluation, or None without any."""
+    overrides = sorted(result.reading.overrides.items())
+    return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides) or None
+
+
+def _scored_range(result: Result) -> str | None:
     """Return the range of tokens that is scored, or None for all."""
-    text = measurement.text_key
-    return text.scored if text.has_range else None
+    return text_of(result).scored if result.case.has_range else None
 
 
 #: Note in place of the table of ``--by-position``.
@@ -266,33 +270,34 @@ NO_LOSS_BY_POSITION = (
     "No loss by position: every length exceeds the text, the models attend only within documents "
     "(--block-diagonal), or the results are of an earlier version."
 )
-#: Column title, value of a measurement, format.
-_COLUMNS: list[tuple[str, Callable[[Measurement], Any], Callable[[Any], str]]] = [
-    ("checkpoint", attrgetter("model.checkpoint"), short_name),
-    ("positions", attrgetter("model.method.notation"), str),
-    ("trained at", attrgetter("model.train_length"), str),
-    ("split", attrgetter("subset"), str),
+#: Column title, value of a result, format.
+_COLUMNS: list[tuple[str, Callable[[Result], Any], Callable[[Any], str]]] = [
+    ("checkpoint", attrgetter("checkpoint"), short_name),
+    ("positions", attrgetter("series.method.notation"), str),
+    ("overrides", _overrides, str),
+    ("trained at", attrgetter("series.train_length"), str),
+    ("split", attrgetter("case.split"), str),
     ("scored", _scored_range, str),
-    ("L", attrgetter("length"), str),
-    ("S", attrgetter("stride"), str),
-    ("min ctx", attrgetter("min_context"), str),
-    ("mean ctx", attrgetter("mean_context"), "{:.1f}".format),
-    ("tokens", attrgetter("tokens"), "{:,}".format),
-    ("bits/token", attrgetter("loss_bits"), "{:.4f}".format),
-    ("perplexity", attrgetter("perplexity"), markdown.perplexity),
-    ("per word", attrgetter("word_perplexity"), markdown.perplexity),
-    ("bits/byte", attrgetter("bits_per_byte"), "{:.4f}".format),
-    ("tokens/s", attrgetter("tokens_per_second"), "{:,.0f}".format),
-    ("peak MB", attrgetter("peak_memory_mb"), "{:,.0f}".format),
+    ("L", attrgetter("case.length"), str),
+    ("S", attrgetter("case.stride"), str),
+    ("min ctx", attrgetter("values.min_context"), str),
+    ("mean ctx", attrgetter("values.mean_context"), "{:.1f}".format),
+    ("tokens", attrgetter("values.tokens"), "{:,}".format),
+    ("bits/token", attrgetter("values.loss_bits"), "{:.4f}".format),
+    ("perplexity", attrgetter("values.perplexity"), markdown.perplexity),
+    ("per word", attrgetter("values.word_perplexity"), markdown.perplexity),
+    ("bits/byte", attrgetter("values.bits_per_byte"), "{:.4f}".format),
+    ("tokens/s", attrgetter("cost.tokens_per_second"), "{:,.0f}".format),
+    ("peak MB", attrgetter("cost.peak_memory_mb"), "{:,.0f}".format),
 ]
 
 
-def evaluation_table(measurements: list[Measurement]) -> str:
-    """Return a Markdown table with the columns that any measurement has."""
+def evaluation_table(results: Sequence[Result]) -> str:
+    """Return a Markdown table with the columns that any result has."""
     titles = []
     columns = []
     for title, value_of, format_value in _COLUMNS:
-        values = [value_of(measurement) for measurement in measurements]
+        values = [value_of(result) for result in results]
         if all(value is None for value in values):
             continue
         cells = []
@@ -304,29 +309,27 @@ def evaluation_table(measurements: list[Measurement]) -> str:
     return markdown.table(titles, rows)
 
 
-def context_table(
-    measurements: list[Measurement], percent: float, strides: Sequence[int | None]
-) -> str:
+def context_table(results: Sequence[Result], percent: float, strides: Sequence[int | None]) -> str:
     """Return a table of the shortest window whose loss is close to that of the longest.
 
-    There is a row for each checkpoint, split, and requested stride. A measurement whose stride
+    There is a row for each checkpoint, split, and requested stride. A result whose stride
     is its length counts for that number and for ``full``.
 
     Args:
-        measurements: measurements of checkpoints.
+        results: results of checkpoints.
         percent: largest difference of the losses.
         strides: requested strides, as in :class:`..evaluation.config.SweepConfig`.
     """
     losses: dict[tuple, dict[int, float]] = defaultdict(dict)
-    for measurement in measurements:
-        assert measurement.loss_bits is not None, "the evaluator measured it"
+    for result in results:
+        assert isinstance(result.values, TextValues), "the evaluator measured it"
+        case = result.case
         for stride in strides:
-            tokens = measurement.length if stride is None else stride
-            if measurement.stride != tokens:
+            tokens = case.length if stride is None else stride
+            if case.stride != tokens:
                 continue
-            checkpoint = str(measurement.model.checkpoint)
-            row = (checkpoint, measurement.subset, format_stride(stride))
-            losses[row][measurement.length] = measurement.loss_bits
+            row = (str(result.checkpoint), case.split, format_stride(stride))
+            losses[row][case.length] = result.values.loss_bits
     rows = []
     for (checkpoint, subset, stride), loss in losses.items():
         longest = max(loss)

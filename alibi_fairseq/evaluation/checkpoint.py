@@ -6,8 +6,7 @@ Shapes: B windows, T inputs of a window, S tokens it scores, C model width.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +21,25 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ..errors import UserInputError
+from ..files import sha256_file
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder, State
-from ..models.description import describe_model, recorded_train_length
+from ..models.description import facts_of, recorded_train_length
 from ..models.output_projection import OutputProjection
 from ..plugin.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
 from ..plugin.linear_cross_entropy import linear_cross_entropy
 from ..plugin.loading import check_ties
 from ..plugin.option_validation import check_options
-from ..positions import all_options
+from ..positions import MethodSpec, all_options
 from ..positions.learned import Learned
+from ..positions.plugin_sources import plugin_sha256
 from ..results.data_hashes import STATE_KEY, dictionary_digest
-from ..results.files import load_training
-from ..results.model import BATCH_OPTIONS, OPTIONS_OF_A_SESSION, Model
-from ..results.results_file import TrainingFile
+from ..results.file import load_training
+from ..results.series import BEST_CHECKPOINT, Series, read_series
 from ..results.series import STATE_KEY as SERIES_KEY
-from ..results.series import Series, read_series
 from .config import find_dtype
 from .scoring import Scorer
+from .weights import Weights, unknown_training
 
 logger = logging.getLogger(__name__)
 
@@ -55,25 +55,25 @@ class LoadedModel:
 
     Attributes:
         decoder: the fairseq decoder, on its device and in its precision.
-        model: record of the model.
+        path: path of the checkpoint or of the folder.
+        weights: weights of the model, and how they were trained.
+        method: position methods of the layers, with overridden options.
+        memory_length: most inputs that the model remembers from the windows before; 0 without a
+            memory.
         max_length: longest window the model takes.
         shares_start: True if one pass may score all windows at the start of a split, because no
             score depends on the number of later tokens.
         bytes_per_input: estimated memory per input of a forward pass.
-        series: how it was trained; None if neither the checkpoint nor ``training.json`` says so.
     """
 
     decoder: Any
-    model: Model
+    path: Path
+    weights: Weights
+    method: MethodSpec
+    memory_length: int
     max_length: int
     shares_start: bool
     bytes_per_input: int
-    series: Series | None = field(default=None, kw_only=True)
-
-    @property
-    def memory_length(self) -> int:
-        """Most inputs that the model remembers from the windows before; 0 without a memory."""
-        return self.model.memory_length or 0
 
     @property
     def attends_within_documents(self) -> bool:
@@ -94,9 +94,9 @@ class LoadedModel:
                     "'{\"clamp_learned_positions\": true}'."
                 )
             raise UserInputError(
-                f"'{self.model.checkpoint}' supports windows of at most {self.max_length} "
+                f"'{self.path}' supports windows of at most {self.max_length} "
                 f"tokens, not {length}, because of its positions "
-                f"({self.model.method_name}). {advice}"
+                f"({self.method.label}). {advice}"
             )
 
     def check_stride(self, length: int, stride: int) -> None:
@@ -107,8 +107,7 @@ class LoadedModel:
         """
         if self.memory_length and stride < length:
             raise UserInputError(
-                f"'{self.model.checkpoint}' uses memory, which requires in-order windows. "
-                "Pass --strides full."
+                f"'{self.path}' uses memory, which requires in-order windows. Pass --strides full."
             )
 
     def windows_per_batch(self, length: int, device: torch.device, budget: int | None) -> int:
@@ -233,7 +232,9 @@ def load_checkpoint(
             override is not a model option.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path), {"data": str(data)})
-    train_length = recorded_train_length(state["cfg"])  # before overrides can change it
+    # Before overrides can change them
+    train_length = recorded_train_length(state["cfg"])
+    trained_method = MethodSpec.from_options(state["cfg"].model)
     if overrides:
         apply_overrides(state, overrides, path)
     check_dictionary(state, path, data)
@@ -246,73 +247,43 @@ def load_checkpoint(
     inner = safe_getattr(cfg.model, "decoder_ffn_embed_dim", 4 * width)
     if safe_getattr(cfg.model, "ffn", "mlp") == "swiglu":
         inner *= 2  # the gate and the values
-    training = recorded_training(path)
-    trained = None
-    options = None
-    if training is not None:
-        models = [validation.model for validation in training.records]
-        trained = models[-1]
-        options = options_of_training(models)
-    record = describe_model(
-        cfg,
-        model,
-        len(task.source_dictionary),
-        train_length=train_length,
-        options=options,
-        updates=updates,
-        checkpoint=str(path),
-        memory_length=getattr(model.decoder.embed_positions, "memory_length", 0) or None,
-    )
-    if trained is not None and trained.plugin_sha256 != record.plugin_sha256:
+    method = MethodSpec.from_options(cfg.model)
+    series = recorded_series(state, path)
+    if series is None:
+        facts = facts_of(cfg, model, len(task.source_dictionary))
+        series = unknown_training(trained_method, train_length, sha256_file(path), facts)
+    elif series.settings.get("plugin") != plugin_sha256(method.names):
         logger.warning("'%s' was trained with another version of its plugin.", path)
+    weights = Weights(
+        series=series,
+        seed=cfg.common.seed,
+        at="best" if path.name == BEST_CHECKPOINT else updates,
+        updates=updates,
+    )
     return LoadedModel(
         decoder=model.decoder,
-        model=record,
+        path=path,
+        weights=weights,
+        method=method,
+        memory_length=getattr(model.decoder.embed_positions, "memory_length", 0) or 0,
         max_length=find_max_length(model),
         # fairseq's own position embeddings do not depend on the number of keys.
         shares_start=not getattr(model.decoder.embed_positions, "depends_on_key_count", False),
         # Residual stream, norm, q, k, v, attention, its projection, and the feed-forward layer
         # before and after its activation.
         bytes_per_input=(10 * width + 2 * inner) * find_dtype(precision).itemsize,
-        series=_series_of(state, training, path),
     )
 
 
-def recorded_training(checkpoint: Path) -> TrainingFile | None:
-    """Return the training record next to a checkpoint, or None without one."""
-    try:
-        return load_training(checkpoint.parent)
-    except (FileNotFoundError, UserInputError):
-        return None
-
-
-def _series_of(state: dict, training: TrainingFile | None, path: Path) -> Series | None:
-    """Return the series of a checkpoint, which has it, or whose training record does."""
+def recorded_series(state: dict, path: Path) -> Series | None:
+    """Return the series that a checkpoint has, or the training record next to it; else None."""
     content = (state.get("extra_state") or {}).get(SERIES_KEY)
     if content is not None:
         return read_series(content, str(path))
-    return None if training is None else training.own_series
-
-
-def options_of_training(models: Sequence[Model]) -> dict[str, str] | None:
-    """Return the options of a training run, given the model of each of its validations.
-
-    If it resumed with another value of an option, the option's text is ``0.001 then 0.002``.
-    """
-    last = models[-1]
-    options = dict(last.options or {})
-    for earlier in reversed(models):
-        if earlier.options is None:
-            continue
-        changeable = set(OPTIONS_OF_A_SESSION)
-        if earlier.tokens_per_update == last.tokens_per_update:
-            changeable |= BATCH_OPTIONS  # for another number of GPUs, for example
-        for name in sorted({*earlier.options, *options} - changeable):
-            value = earlier.options.get(name, "default")
-            values = options.get(name, "default").split(" then ")
-            if value not in values:
-                options[name] = " then ".join([value, *values])
-    return None if last.options is None else options
+    try:
+        return load_training(path.parent).results[-1].series
+    except (FileNotFoundError, IndexError, UserInputError):
+        return None
 
 
 def apply_overrides(state: dict, overrides: dict, path: Path) -> None:

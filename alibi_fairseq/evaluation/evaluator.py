@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ..results.record import AnyMeasurement
-from ..results.result import Result, Wanted
+from ..results.result import Cost, ProbeValues, Result, TextSummary, TextValues, Wanted
+from .weights import Weights
 
 if TYPE_CHECKING:
     from .checkpoint import LoadedModel
+
+
+class Measured(NamedTuple):
+    """Values of a case, and what it cost to compute them."""
+
+    values: TextValues | ProbeValues
+    cost: Cost
 
 
 class Evaluator(Protocol):
@@ -18,23 +25,19 @@ class Evaluator(Protocol):
     A case is the settings of one measurement, such as split, length, and stride.
 
     Attributes:
-        kind: kind of the results file.
+        kind: kind of its cases, as in :class:`..results.case.Case`.
         subsets: splits whose hash the results file records.
-        corpus: name of the corpus in the results file.
-        cases: settings of each measurement, by their keys in its record.
+        cases: settings of each measurement, by name.
+        text: tokenizer and sizes of the data.
     """
 
     kind: str
     subsets: Sequence[str]
-    corpus: str
     cases: list[dict]
+    text: TextSummary
 
-    def wanted(self, case: dict, trained: Result) -> Wanted:
-        """Return the result of a case that a checkpoint should have.
-
-        Args:
-            trained: any result of the checkpoint, which says how it was trained.
-        """
+    def wanted(self, case: dict, weights: Weights) -> Wanted:
+        """Return the result of a case that a checkpoint should have."""
 
     def num_inputs(self, case: dict) -> int:
         """Return the number of inputs of a case, for the progress bar."""
@@ -50,15 +53,15 @@ class Evaluator(Protocol):
         self,
         model: LoadedModel,
         case: dict,
-        earlier: list[Any],
+        earlier: list[Result],
         progress: Callable[[int], object],
-    ) -> AnyMeasurement:
+    ) -> Measured:
         """Measure a case.
 
         Args:
             model: the model.
             case: an entry of ``cases``.
-            earlier: records of the model on the same text, in windows of any length and stride.
+            earlier: results of the model on the same text, in windows of any length and stride.
             progress: called with the number of inputs computed since its last call.
 
         Raises:

@@ -58,7 +58,7 @@ class LossByPosition:
         self._last_position = max(self._last_position, last)
 
     def fields(self) -> dict:
-        """Return the fields of a record: the buckets up to the last position, in bits."""
+        """Return the buckets up to the last position as fields of ``TextValues``, in bits."""
         ends = []
         tokens = []
         bits = []
@@ -72,10 +72,10 @@ class LossByPosition:
             errors.append(self._standard_error(bucket))
             position = bucket + 1
         return {
-            "position_ends": ends,
-            "position_tokens": tokens,
-            "position_bits": bits,
-            "position_errors": errors,
+            "position_ends": tuple(ends),
+            "position_tokens": tuple(tokens),
+            "position_bits": tuple(bits),
+            "position_errors": tuple(errors),
         }
 
     def _standard_error(self, bucket: int) -> float | None:

@@ -17,14 +17,14 @@ from torch import Tensor
 from ..data import probes
 from ..data.probe_data import load_probe
 from ..results.data_folder import DataFolder
-from ..results.record import ProbeMeasurement
-from ..results.result import Result, Wanted
+from ..results.result import Cost, ProbeValues, Result, TextSummary, Wanted
 from .checkpoint import LoadedModel
 from .config import SweepConfig
-from .evaluator import Evaluator
+from .evaluator import Evaluator, Measured
 from .option_types import find_device
 from .scoring import not_finite
 from .wanted import probe_case, probe_sha256, probe_subsets, wanted_result
+from .weights import Weights
 
 #: Random seed of the test sequences.
 SEED = 20_220_425
@@ -40,21 +40,22 @@ class ProbeEvaluator(Evaluator):
     """
 
     kind = "probe"
+    text = TextSummary()
 
     def __init__(self, config: SweepConfig, folder: DataFolder):
         self._config = config
         self._device = find_device(config.device)
         self._memory_budget = config.memory_budget
         self._probe, self._marker, self._text = load_probe(folder.path)
-        self.corpus = self._probe.name
         for length in config.lengths:
             self._probe.check(length)
         self.subsets = probe_subsets(folder.path)
         self._sha256 = probe_sha256(str(folder.path))
         self.cases = config.probe_cases()
 
-    def wanted(self, case: dict, trained: Result) -> Wanted:
-        return wanted_result(self._config, probe_case(self._sha256, **case), trained)
+    def wanted(self, case: dict, weights: Weights) -> Wanted:
+        identity = probe_case(self._sha256, **case, corpus=self._probe.name)
+        return wanted_result(self._config, identity, weights)
 
     def num_inputs(self, case: dict) -> int:
         return probes.SEQUENCES_PER_CASE * case["length"]
@@ -67,9 +68,9 @@ class ProbeEvaluator(Evaluator):
         self,
         model: LoadedModel,
         case: dict,
-        earlier: list[ProbeMeasurement],
+        earlier: list[Result],
         progress: Callable[[int], object],
-    ) -> ProbeMeasurement:
+    ) -> Measured:
         """Measure a case. ``earlier`` is not used, because no other case has the same sequences.
 
         Raises:
@@ -85,18 +86,13 @@ class ProbeEvaluator(Evaluator):
         positions = self._probe.answer_positions(length)
         is_correct = correct_symbols(model, tokens, positions, self._memory_budget)
         progress(sequences.size)
-        return ProbeMeasurement(
-            model=model.model,
-            corpus=self.corpus,
-            data_sha256=self._sha256,
-            device=self._device.type,
-            length=length,
-            depth=depth,
+        values = ProbeValues(
+            accuracy=is_correct.double().mean().item(),
             gap=self._probe.gap(length, depth),
             trials=len(sequences),
-            accuracy=is_correct.double().mean().item(),
             chance=self._probe.chance,
         )
+        return Measured(values, Cost(device=self._device.type))
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from ..progress_bar import make_progress_bar
 from ..results.data_folder import DataFolder
 from ..results.files import lock_path
 from ..results.provenance import collect_provenance
-from ..results.record import AnyMeasurement
+from ..results.result import Result
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig
 from .evaluator import Evaluator
@@ -25,9 +25,7 @@ from .sweep_results import SweepResults
 from .text_evaluator import TextEvaluator
 
 
-def run_sweep(
-    data: Path, checkpoints: list[Path], config: SweepConfig, out: Path
-) -> list[AnyMeasurement]:
+def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Path) -> list[Result]:
     """Make the measurements that are not in the output file yet.
 
     Args:
@@ -37,7 +35,7 @@ def run_sweep(
         out: results file.
 
     Returns:
-        The records of all measurements, including earlier sweeps.
+        The results of all measurements, including earlier sweeps.
 
     Raises:
         UserInputError: a measurement is impossible, or a checkpoint is replaced meanwhile.
@@ -53,8 +51,8 @@ def run_sweep(
         provenance = collect_provenance(
             seconds=0, precision=config.precision, data=folder.path, subsets=evaluator.subsets
         )
-        hashes = {path: checkpoint_hashes(path) for path in checkpoints}
-        results = SweepResults(out, hashes, config, evaluator, provenance)
+        hashes = {path: sha256_file(path) for path in checkpoints}
+        results = SweepResults(out, hashes, evaluator, provenance)
 
         def load(checkpoint: Path) -> LoadedModel:
             model = load_checkpoint(
@@ -65,17 +63,10 @@ def run_sweep(
                 config.overrides,
             )
             # Training may replace the file while other checkpoints are measured.
-            results.check_unchanged(checkpoint, checkpoint_hashes(checkpoint))
-            if model.series is not None:
-                results.set_series(checkpoint, model.series)
+            results.check_unchanged(checkpoint, sha256_file(checkpoint))
             return model
 
         return measure_missing(checkpoints, evaluator, results, load)
-
-
-def checkpoint_hashes(checkpoint: Path) -> dict[str, str]:
-    """Return the hash of a checkpoint file by its key in result records."""
-    return {"checkpoint_sha256": sha256_file(checkpoint)}
 
 
 def measure_missing(
@@ -83,7 +74,7 @@ def measure_missing(
     evaluator: Evaluator,
     results: SweepResults,
     load: Callable[[Path], LoadedModel],
-) -> list[AnyMeasurement]:
+) -> list[Result]:
     """Measure the cases of checkpoints that are not in the results, and add them.
 
     Args:
@@ -93,7 +84,7 @@ def measure_missing(
         load: loads a checkpoint. It is called once for each checkpoint that has a missing case.
 
     Returns:
-        The records of all cases.
+        The results of all cases.
 
     Raises:
         UserInputError: a model cannot compute a case. None of its cases is measured then.
@@ -116,11 +107,12 @@ def measure_missing(
                 settings = ", ".join(f"{key} {value}" for key, value in case.items())
                 bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {settings}")
                 earlier = results.on_same_text(checkpoint, case)
-                results.add(checkpoint, evaluator.measure(model, case, earlier, bar.update))
-    records = []
+                measured = evaluator.measure(model, case, earlier, bar.update)
+                results.add(checkpoint, model.weights, case, measured)
+    found = []
     for checkpoint in dict.fromkeys(checkpoints):
         for case in evaluator.cases:
-            record = results.find(checkpoint, case)
-            if record is not None:
-                records.append(record)
-    return records
+            result = results.find(checkpoint, case)
+            if result is not None:
+                found.append(result)
+    return found

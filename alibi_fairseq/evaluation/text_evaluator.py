@@ -14,11 +14,10 @@ import torch
 
 from ..peak_memory import PeakMemory
 from ..results.data_folder import DataFolder
-from ..results.record import Measurement, TextSummary
-from ..results.result import Result, Wanted
+from ..results.result import Cost, Result, TextSummary, TextValues, Wanted
 from .checkpoint import LoadedModel
 from .config import SweepConfig, TextCase
-from .evaluator import Evaluator
+from .evaluator import Evaluator, Measured
 from .loss_by_position import LossByPosition
 from .option_types import find_device
 from .scoring import Scorer, SplitTensors, score_batches, sum_losses
@@ -32,6 +31,7 @@ from .wanted import (
     text_identity,
     wanted_result,
 )
+from .weights import Weights
 from .windows import (
     Span,
     Window,
@@ -67,13 +67,13 @@ class TextEvaluator(Evaluator):
         splits: each split of the settings.
         starts: first position of each document of each split.
         identities: what identifies each split.
-        text: tokenizer and sizes of the data, if known.
+        text: tokenizer and sizes of the data.
 
     Raises:
         UserInputError: nothing in a split is scored.
     """
 
-    kind = "evaluation"
+    kind = "text"
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class TextEvaluator(Evaluator):
         splits: Mapping[str, EvaluatedSplit],
         starts: Mapping[str, Sequence[int]],
         identities: Mapping[str, TextIdentity],
-        text: TextSummary | None = None,
+        text: TextSummary,
     ):
         self._config = config
         self._device = find_device(config.device)
         self.subsets = sorted(config.subsets)
-        self.corpus = corpus
         self.cases = [case._asdict() for case in config.cases()]
+        self.text = text
+        self._corpus = corpus
         self._splits = splits
         self._identities = identities
-        self._text = text
         self._spans: dict[str, list[Span]] = {}
         self._unigram_bits: dict[str, float] = {}
         for name, split in splits.items():
@@ -117,10 +117,10 @@ class TextEvaluator(Evaluator):
                 identities[name] = replace(identities[name], documents_sha256=documents)
         return cls(config, folder.corpus, splits, starts, identities, folder.text_summary)
 
-    def wanted(self, case: dict, trained: Result) -> Wanted:
+    def wanted(self, case: dict, weights: Weights) -> Wanted:
         text = self._identities[case["subset"]]
-        identity = text_case(self._config, TextCase(**case), text)
-        return wanted_result(self._config, identity, trained, boundaries_of(self._config, text))
+        identity = text_case(self._config, TextCase(**case), text, self._corpus)
+        return wanted_result(self._config, identity, weights, boundaries_of(self._config, text))
 
     def num_inputs(self, case: dict) -> int:
         subset = case["subset"]
@@ -141,10 +141,10 @@ class TextEvaluator(Evaluator):
         self,
         model: LoadedModel,
         case: dict,
-        earlier: list[Measurement],
+        earlier: list[Result],
         progress: Callable[[int], object],
-    ) -> Measurement:
-        """Measure a case, or repeat the ``earlier`` measurement that has the same windows.
+    ) -> Measured:
+        """Measure a case, or repeat the ``earlier`` result that has the same windows.
 
         Lengths beyond the end of the text have the windows of a shorter length.
         ``longest_window`` is the number of inputs of the longest window.
@@ -152,7 +152,7 @@ class TextEvaluator(Evaluator):
         Args:
             model: the model.
             case: ``subset``, ``length``, and ``stride``.
-            earlier: measurements of the same checkpoint on the same text.
+            earlier: results of the same checkpoint on the same text.
             progress: called with the number of inputs after each batch.
 
         Raises:
@@ -169,7 +169,8 @@ class TextEvaluator(Evaluator):
         repeated = find_same_windows(case, earlier, parts)
         if repeated is not None:
             progress(self.num_inputs(case))
-            return repeated.model_copy(update={**case, "longest_window": longest_window})
+            assert isinstance(repeated.values, TextValues), "it is on a text"
+            return Measured(replace(repeated.values, longest_window=longest_window), repeated.cost)
 
         batch_size = model.windows_per_batch(length, self._device, self._config.memory_budget)
         if model.shares_start:
@@ -183,51 +184,33 @@ class TextEvaluator(Evaluator):
         seconds = round(time.perf_counter() - began, 6)
 
         tokens = [span.stop - span.first for span in spans]
-        has_documents = self._config.per_document is not None
         speed = round(sum(tokens) / seconds, 1)
-        measured = loss_measures(nats, tokens, split.scored_text_size(spans), has_documents)
+        boundaries = boundaries_of(self._config, self._identities[case["subset"]])
+        values = loss_values(nats, tokens, split.scored_text_size(spans), boundaries)
+        values = replace(
+            values,
+            unigram_bits=self._unigram_bits[case["subset"]],
+            longest_window=longest_window,
+        )
         if not model.attends_within_documents:  # else, the context is not that of the window
-            measured.update(loss_by_position.fields())
+            values = replace(values, **loss_by_position.fields())
             # Windows in order also score tokens outside the range, in contexts that do not count.
             if not (model.memory_length and self._config.has_scored_range):
-                measured["min_context"] = min_context
-                measured["mean_context"] = mean_context
+                values = replace(values, min_context=min_context, mean_context=mean_context)
+        speed_1 = None
         if stride == length:
             speed_1 = speed
             if batch_size > 1:
                 speed_1 = speed_of_single_windows(model.scorer(), tensors, batches)
-            measured["tokens_per_second_batch_1"] = speed_1
-        return Measurement(
-            model=model.model,
-            corpus=self.corpus,
-            text=self._text,
+        cost = Cost(
             device=self._device.type,
-            **self._text_fields(case["subset"]),
-            **case,
-            **measured,
-            unigram_bits=self._unigram_bits[case["subset"]],
-            longest_window=longest_window,
-            windows_per_batch=batch_size,
             seconds=seconds,
             tokens_per_second=speed,
+            tokens_per_second_batch_1=speed_1,
+            windows_per_batch=batch_size,
             peak_memory_mb=round(peak.mb(), 1),
         )
-
-    def _text_fields(self, subset: str) -> dict:
-        """Return the fields of a record that identify the scored tokens of a split."""
-        text = self._identities[subset]
-        key = "data_sha256"
-        if len(self.subsets) > 1 and text.tokens_sha256 is None:
-            # The splits of a data folder that are evaluated together share ``data_sha256``.
-            key = "split_sha256"
-        return {
-            key: text.sha256,
-            "tokens_sha256": text.tokens_sha256,
-            "documents": self._config.per_document,
-            "documents_sha256": text.documents_sha256,
-            "score_from": self._config.score_from,
-            "score_to": self._config.score_to,
-        }
+        return Measured(values, cost)
 
     def _parts(self, subset: str, in_order: bool = False) -> list[Span]:
         """Return the parts of a split whose windows start again: the documents of a scored range.
@@ -239,21 +222,18 @@ class TextEvaluator(Evaluator):
         return [Span(0, 0, len(self._splits[subset].tokens))]
 
 
-def find_same_windows(
-    case: dict, earlier: list[Measurement], parts: Sequence[Span]
-) -> Measurement | None:
-    """Return an earlier measurement of a model with the windows of a case, or None.
+def find_same_windows(case: dict, earlier: list[Result], parts: Sequence[Span]) -> Result | None:
+    """Return an earlier result of a model with the windows of a case, or None.
 
     Args:
         case: ``subset``, ``length``, and ``stride``.
-        earlier: measurements of the same checkpoint.
+        earlier: results of the same checkpoint on the same text.
         parts: parts of the text whose windows start again.
     """
     requested = plan_key(case["length"], case["stride"], parts)
-    for measurement in earlier:
-        key = plan_key(measurement.length, measurement.stride, parts)
-        if measurement.subset == case["subset"] and key == requested:
-            return measurement
+    for result in earlier:
+        if plan_key(result.case.length, result.case.stride, parts) == requested:
+            return result
     return None
 
 
@@ -271,29 +251,33 @@ def unigram_entropy(tokens: np.ndarray) -> float:
     return round(float(entropy), 6) + 0.0  # 0.0 instead of -0.0
 
 
-def loss_measures(
-    nats: list[list[float]], tokens: list[int], text_size: TextSize, per_document: bool
-) -> dict:
-    """Return the measures of the loss, by their keys in a record.
+def loss_values(
+    nats: list[list[float]], tokens: list[int], text_size: TextSize, boundaries: str | None
+) -> TextValues:
+    """Return the loss on a text, and on each document.
 
     Args:
         nats: sums of the losses of the parts of each document, in nats.
         tokens: number of scored tokens of each document.
         text_size: size of the text of all scored tokens.
-        per_document: also return the sums of each document, the input to a bootstrap.
+        boundaries: :func:`.wanted.boundaries_of` the documents; None: without their losses.
     """
     total_nats = math.fsum(itertools.chain.from_iterable(nats))
     total_tokens = sum(tokens)
-    measures: dict = {
-        "tokens": total_tokens,
-        "loss_bits": total_nats / total_tokens / math.log(2),
-        "words": text_size.words or None,
-        "bytes": text_size.bytes or None,
-    }
-    if per_document:
-        measures["document_tokens"] = tokens
-        measures["document_bits"] = [round(math.fsum(loss) / math.log(2), 4) for loss in nats]
-    return measures
+    values = TextValues(
+        loss_bits=total_nats / total_tokens / math.log(2),
+        tokens=total_tokens,
+        words=text_size.words or None,
+        bytes=text_size.bytes or None,
+    )
+    if boundaries is None:
+        return values
+    return replace(
+        values,
+        documents=boundaries,
+        document_tokens=tuple(tokens),
+        document_bits=tuple(round(math.fsum(loss) / math.log(2), 4) for loss in nats),
+    )
 
 
 def speed_of_single_windows(

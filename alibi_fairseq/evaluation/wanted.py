@@ -18,9 +18,11 @@ from ..positions.plugin_sources import plugin_sha256
 from ..results.case import Case
 from ..results.data_folder import DOCUMENTS_FILE, DataFolder
 from ..results.data_hashes import data_folders, data_sha256
-from ..results.result import Result, Wanted
-from ..results.series import Reading
+from ..results.result import Wanted
+from ..results.series import Reading, Series
+from ..results.settings import selection
 from .config import SweepConfig, TextCase
+from .weights import Weights
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,14 @@ def _versions(folder: Path, names: Sequence[str]) -> tuple:
     return tuple(versions)
 
 
-def text_case(config: SweepConfig, case: TextCase, text: TextIdentity) -> Case:
+def text_case(config: SweepConfig, case: TextCase, text: TextIdentity, corpus: str = "") -> Case:
     """Return the case of a measurement on a text.
 
     Boundaries of documents matter only if a range of each document is scored, or if the documents
     of a text file are tokenized one by one.
+
+    Args:
+        corpus: name of the text.
     """
     documents = None
     if config.has_scored_range or text.tokens_sha256 is not None:
@@ -132,16 +137,19 @@ def text_case(config: SweepConfig, case: TextCase, text: TextIdentity) -> Case:
         score_from=config.score_from or 0,
         score_to=config.score_to,
         tokens=text.tokens_sha256,
+        corpus=corpus,
+        separator=config.per_document or "",
     )
 
 
-def probe_case(sha256: str | None, length: int, depth: float) -> Case:
+def probe_case(sha256: str | None, length: int, depth: float, corpus: str = "") -> Case:
     """Return the case of a measurement on a probe.
 
     Args:
         sha256: :func:`probe_sha256`.
+        corpus: name of the probe.
     """
-    return Case("probe", sha256, "", length, length, depth=depth)
+    return Case("probe", sha256, "", length, length, depth=depth, corpus=corpus)
 
 
 def boundaries_of(config: SweepConfig, text: TextIdentity) -> str | None:
@@ -150,32 +158,38 @@ def boundaries_of(config: SweepConfig, text: TextIdentity) -> str | None:
 
 
 def wanted_result(
-    config: SweepConfig, case: Case, trained: Result, documents: str | None = None
+    config: SweepConfig, case: Case, weights: Weights, documents: str | None = None
 ) -> Wanted:
     """Return the result of a case that an evaluation of a checkpoint should have.
 
     Args:
-        trained: any result of the checkpoint, which says how it was trained.
         documents: :func:`boundaries_of` the text.
     """
+    settings = weights.series.settings
     overrides = dict(config.overrides or {})
-    trained_plugin = trained.series.settings.get("plugin")
-    plugin = plugin_sha256(_method_names(trained, overrides))
-    if plugin != trained_plugin:  # edited since, or another method
+    plugin = plugin_sha256(_method_names(weights.series, overrides))
+    if plugin != settings.get("plugin"):  # edited since, or another method
         overrides["plugin"] = plugin
+    reading = Reading(
+        at=weights.at,
+        selection=selection(settings) if weights.at == "best" else None,
+        overrides=overrides,
+        precision=config.precision,
+        variant=weights.variant,
+    )
     return Wanted(
-        series=trained.series,
-        seed=trained.seed,
-        reading=Reading(trained.reading.at, trained.reading.selection, overrides, config.precision),
+        series=weights.series,
+        seed=weights.seed,
+        reading=reading,
         case=case,
         details=frozenset() if documents is None else frozenset({"documents"}),
         documents=documents,
-        checkpoint_sha256=trained.checkpoint_sha256,
+        checkpoint_sha256=weights.sha256,
     )
 
 
-def _method_names(trained: Result, overrides: dict) -> Sequence[str]:
+def _method_names(series: Series, overrides: dict) -> Sequence[str]:
     """Return the position methods of the layers at evaluation."""
     if "position_method" in overrides:
         return str(overrides["position_method"]).split(",")
-    return trained.series.method.names
+    return series.method.names

@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
 from tqdm import tqdm
 
 from ..evaluation.config import SweepConfig, TextCase
-from ..evaluation.sweep_results import Known, known_results, of_checkpoint
+from ..evaluation.sweep_results import of_checkpoint
 from ..evaluation.wanted import (
     boundaries_of,
     probe_case,
@@ -25,11 +25,10 @@ from ..evaluation.wanted import (
     text_identity,
     wanted_result,
 )
+from ..evaluation.weights import Weights, weights_of
 from ..reporting import markdown
-from ..results.files import load_evaluation
-from ..results.record import AnyMeasurement, ProbeMeasurement
-from ..results.result import Result, Wanted, is_wanted, missing
-from ..results.results_file import EvaluationFile, ProbeFile
+from ..results.file import Results, load
+from ..results.result import ProbeValues, Result, TextValues, Wanted, is_wanted, missing
 from .child_process import ALIBI, ChildProcess
 from .execution import Slot
 
@@ -119,8 +118,8 @@ class EvalStep:
         """Return True if no result is missing that belongs to the model's checkpoint and data."""
         if model.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
-        results = [known.result for known in self._known(model, self._load())]
-        return bool(results) and not missing(self._wanted(model, results[-1]), results)
+        results = self._known(model, load(self.results_path).results)
+        return bool(results) and not missing(self._wanted(model, weights_of(results[-1])), results)
 
     def execute(self, model: TrainedModel, slot: Slot) -> None:
         """Evaluate a model.
@@ -129,84 +128,73 @@ class EvalStep:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
         self.command(model).run(slot)
-        summary = _summary(self.load_results(model).records)
+        summary = _summary(self.load_results(model).results)
         tqdm.write(f"{model.name}: {summary}", file=sys.stdout)
 
-    def _wanted(self, model: TrainedModel, trained: Result) -> list[Wanted]:
-        """Return the results that the step should have.
-
-        Args:
-            trained: any result of the model, which says how it was trained.
-        """
+    def _wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
+        """Return the results that the step should have."""
         wanted = []
         for case in self.config.cases():
             text = text_identity(self.data_of(model), case.subset, self.config.per_document)
             identity = text_case(self.config, case, text)
             documents = boundaries_of(self.config, text)
-            wanted.append(wanted_result(self.config, identity, trained, documents))
+            wanted.append(wanted_result(self.config, identity, weights, documents))
         return wanted
 
-    def _load(self) -> EvaluationFile | ProbeFile:
-        """Return the results file."""
-        return load_evaluation(self.results_path)
-
-    def _known(self, model: TrainedModel, file: EvaluationFile | ProbeFile) -> list[Known]:
-        """Return the results of the model's checkpoint in the results file."""
-        known = known_results(file, self.results_path.parent)
-        return of_checkpoint(known, model.checkpoint, model.checkpoint_sha256)
+    def _known(self, model: TrainedModel, results: Iterable[Result]) -> list[Result]:
+        """Return the results of the model's checkpoint."""
+        return of_checkpoint(results, model.checkpoint, model.checkpoint_sha256)
 
     @property
     def cases(self) -> set[TextCase]:
         """Split, length, and stride of each measurement."""
         return set(self.config.cases())
 
-    def load_results(self, model: TrainedModel) -> EvaluationFile | ProbeFile:
-        """Return the results file with the results of the step only.
+    def load_results(self, model: TrainedModel) -> Results:
+        """Return the results of the step only, from its results file.
 
-        The data folder in the records is the current one, because it may have been moved. The name
-        of a step with overridden options is the label of its models.
+        The name of a step with overridden options names their variant.
         """
-        file = self._load()
-        known = self._known(model, file)
-        wanted = self._wanted(model, known[-1].result) if known else []
-        records = []
-        for record, result in known:
+        file = load(self.results_path)
+        known = self._known(model, file.results)
+        wanted = self._wanted(model, weights_of(known[-1])) if known else []
+        results = []
+        for result in known:
             if any(is_wanted(result, want) for want in wanted):
-                options = {**(record.model.options or {}), "data": model.data}
-                label = self.name if self.is_variant else None
-                records.append(record.with_model(options=options, label=label))
-        checkpoints = {record.model.checkpoint_sha256 for record in records}
-        series = {key: value for key, value in file.series.items() if key in checkpoints}
-        return file.model_copy(update={"records": records, "series": series})
+                variant = self.name if self.is_variant else ""
+                reading = replace(result.reading, variant=variant)
+                results.append(replace(result, reading=reading))
+        return replace(file, results=results)
 
 
 class ProbeEvalStep(EvalStep):
     """Evaluation of a probe, with test sequences of the given lengths."""
 
-    def _wanted(self, model: TrainedModel, trained: Result) -> list[Wanted]:
+    def _wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have, one per length and depth."""
         sha256 = probe_sha256(self.data_of(model))
         wanted = []
         for case in self.config.probe_cases():
-            wanted.append(wanted_result(self.config, probe_case(sha256, **case), trained))
+            wanted.append(wanted_result(self.config, probe_case(sha256, **case), weights))
         return wanted
 
 
-def _summary(records: Iterable[AnyMeasurement]) -> str:
+def _summary(results: Iterable[Result]) -> str:
     """Return the results of an evaluation in one line: ``perplexity 47.23 at 128, 43.98 at 512``.
 
     The accuracy of a probe is the mean over all depths.
     """
     accuracies: dict[int, list[float]] = defaultdict(list)
     perplexities = []
-    for record in records:
-        if isinstance(record, ProbeMeasurement):
-            accuracies[record.length].append(record.accuracy)
+    for result in results:
+        case = result.case
+        if isinstance(result.values, ProbeValues):
+            accuracies[case.length].append(result.values.accuracy)
             continue
-        assert record.perplexity is not None, "the evaluation measured it"
-        stride = "" if record.nonoverlapping else f" (S = {record.stride})"
-        text = markdown.perplexity(record.perplexity)
-        perplexities.append(f"{text} at {record.length}{stride}")
+        assert isinstance(result.values, TextValues), "the evaluation measured it"
+        stride = "" if case.nonoverlapping else f" (S = {case.stride})"
+        text = markdown.perplexity(result.values.perplexity)
+        perplexities.append(f"{text} at {case.length}{stride}")
     if perplexities:
         return f"perplexity {', '.join(perplexities)}"
     means = [f"{mean(values):.0%} at {length}" for length, values in accuracies.items()]

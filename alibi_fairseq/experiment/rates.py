@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..results.files import load_training
+from ..results.file import load_training
+from ..results.result import TextValues
 from .choice import Choice, TrialResult, choice_marker
 from .run import Run
 
@@ -108,11 +109,12 @@ def _result_of(trial: Run) -> TrialResult:
         return TrialResult(None, None)
     training = load_training(trial.folder)
     losses = []
-    for validation in training.records:
-        if validation.subset != "valid":  # --valid-subset can name several splits
+    for validation in training.results:
+        if validation.case.split != "valid":  # --valid-subset can name several splits
             continue
-        if validation.loss_bits is not None:
-            losses.append(validation.loss_bits)
+        if isinstance(validation.values, TextValues):
+            losses.append(validation.values.loss_bits)
+    assert training.provenance is not None, "the training recorded it"
     provenance = training.provenance.model_dump(exclude_unset=True)
     command = trial.training_command().command_line
     return TrialResult(min(losses, default=None), {**provenance, "command": command})

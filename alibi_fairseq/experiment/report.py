@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..files import atomic_write
 from ..positions.spec import distinct_labels
@@ -20,19 +19,10 @@ from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, probe_columns
 from ..reporting.rows import model_label
 from ..reporting.training_costs import cost_table, read_training_cost
-from ..results.files import (
-    REPORT_FILES,
-    load_evaluation,
-    load_training,
-    merge_provenance,
-    merge_series,
-    read_report_files,
-    save_results_file,
-)
-from ..results.provenance import own_command
+from ..results.file import Results, load, load_training, results_json, save
+from ..results.files import REPORT_FILES, read_report_files
+from ..results.provenance import merge_provenance, own_command
 from ..results.result import ProbeValues, Result
-from ..results.results_file import EvaluationFile, ProbeFile
-from ..results.upgrade import upgraded
 from .choice import choice_table
 from .plan import Plan
 from .run import Run
@@ -63,7 +53,7 @@ class ComparisonReport:
         columns: dict = {}
         results_by_corpus = {}
         for corpus, runs in self._runs_by_corpus().items():
-            results = upgraded(self._save_results(corpus, runs), self.folder)
+            results = self._save_results(corpus, runs).results
             results_by_corpus[corpus] = results
             if is_probe(results):
                 columns.update(probe_columns(corpus, results))
@@ -99,7 +89,7 @@ class ComparisonReport:
         with atomic_write(self.folder / REPORT_FILES) as file:
             json.dump(names, file, indent=1)
 
-    def _draw_figures(self, corpus: str, results: list[Result]) -> list[Path]:
+    def _draw_figures(self, corpus: str, results: Sequence[Result]) -> list[Path]:
         """Draw the figures of a corpus.
 
         Returns:
@@ -156,16 +146,15 @@ class ComparisonReport:
         formats = ("png", "svg", "pdf")
         return [self._path(corpus, f"{name}.{suffix}") for suffix in formats]
 
-    def _save_results(self, corpus: str, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
+    def _save_results(self, corpus: str, runs: Iterable[Run]) -> Results:
         """Write the results file of a corpus, and return its contents."""
         path = self._path(corpus, "results.json")
         results = merge_results(self.config, runs)
         if path.is_file():
-            existing = load_evaluation(path)
-            is_same = existing.records == results.records and existing.series == results.series
-            if is_same:
+            existing = load(path)
+            if results_json(existing.results) == results_json(results.results):
                 results = existing  # keep the provenance of the measurements
-        save_results_file(results, path)
+        save(results, path)
         return results
 
 
@@ -202,24 +191,24 @@ def training_summary(config: ExperimentConfig, runs: Iterable[Run]) -> str:
 
 def trained_tokens(run: Run) -> int:
     """Return the number of tokens that a finished training has read."""
-    return load_training(run.folder).records[-1].trained_tokens or 0
+    return load_training(run.folder).results[-1].cost.trained_tokens or 0
 
 
-def merge_results(config: ExperimentConfig, runs: Iterable[Run]) -> EvaluationFile | ProbeFile:
-    """Return the results of runs on the same data as one results file.
+def merge_results(config: ExperimentConfig, runs: Iterable[Run]) -> Results:
+    """Return the results of runs on the same data.
 
     It has the provenance of the evaluations, but the command of this process.
     """
-    records: list[Any] = []
-    files = []
+    results: list[Result] = []
+    origins = []
     for run in runs:
         for step in run.eval_steps:
-            results = step.load_results(run.model_of(step))
-            records += results.records
-            files.append(results)
-    provenance = merge_provenance([results.provenance for results in files])
+            of_step = step.load_results(run.model_of(step))
+            results += of_step.results
+            assert of_step.provenance is not None, "the evaluation recorded it"
+            origins.append(of_step.provenance)
+    provenance = merge_provenance(origins)
     seed = config.seeds[0] if len(config.seeds) == 1 else None
     changes = {"command": shlex.join(own_command()), "seed": seed}
     provenance = provenance.model_copy(update=changes)
-    merged = {"provenance": provenance, "records": records, "series": merge_series(files)}
-    return results.model_copy(update=merged)
+    return Results(results, provenance)

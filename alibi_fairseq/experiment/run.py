@@ -26,7 +26,8 @@ from ..completion_marker import (
 )
 from ..errors import UserInputError
 from ..positions.plugin_sources import check_unedited
-from ..results.files import TRAINING_FILE, load_training
+from ..results.file import load_training
+from ..results.files import TRAINING_FILE
 from . import nodes
 from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .choice import Choice
@@ -351,7 +352,7 @@ class Run:
         """
         if not (self.folder / TRAINING_FILE).is_file():  # --disable-validation
             return False
-        return load_training(self.folder).records[-1].loss_bits is None
+        return load_training(self.folder).results[-1].values is None
 
     def _keep_last_checkpoint(self) -> None:
         """Copy the last checkpoint if it is evaluated under the number of updates."""

@@ -19,7 +19,7 @@ from ..files import locked, sha256_files
 from ..results.files import lock_path
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, version_of
-from ..results.record import AnyMeasurement, TextSummary
+from ..results.result import Result, TextSummary
 from .model_folder import ModelFolder
 from .text_file import TextFile, read_text_file
 from .transformers_model import load_transformers_model
@@ -61,7 +61,7 @@ def evaluate_folders(
     config: SweepConfig,
     out: Path,
     options: FolderOptions = FolderOptions(),
-) -> list[AnyMeasurement]:
+) -> list[Result]:
     """Make the measurements that are not in the output file yet.
 
     Args:
@@ -72,7 +72,7 @@ def evaluate_folders(
         options: options that fairseq checkpoints do not have.
 
     Returns:
-        The records of all measurements, including earlier sweeps.
+        The results of all measurements, including earlier sweeps.
 
     Raises:
         UserInputError: a measurement is impossible.
@@ -86,16 +86,16 @@ def evaluate_folders(
     if options.bos_per_window:
         # It changes the scores like an overridden option, so it is recorded with these.
         config = replace(config, overrides={**(config.overrides or {}), "bos_per_window": True})
-    records: list[AnyMeasurement] = []
+    results: list[Result] = []
     with locked(lock_path(out), f"--out {out}", "evaluation"):
         for folder in opened:
-            records += _evaluate(folder, texts, config, out, options)
-    return records
+            results += _evaluate(folder, texts, config, out, options)
+    return results
 
 
 def _evaluate(
     folder: ModelFolder, texts: list[Path], config: SweepConfig, out: Path, options: FolderOptions
-) -> list[AnyMeasurement]:
+) -> list[Result]:
     """Evaluate one model."""
     by_split = {}
     for path in texts:
@@ -104,7 +104,6 @@ def _evaluate(
     summary = TextSummary(
         tokenizer=type(folder.tokenizer).__name__,
         vocabulary=len(folder.tokenizer),
-        train_tokens=None,
     )
     corpus = other_name(texts[0].resolve().parent)
     evaluator = TextFileEvaluator(config, corpus, by_split, summary)
@@ -113,7 +112,8 @@ def _evaluate(
     by_name = sorted(texts, key=lambda path: path.stem)
     provenance["data_sha256"] = sha256_files(by_name)
     provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
-    results = SweepResults(out, {folder.path: folder.hashes()}, config, evaluator, provenance)
+    hashes = folder.hashes()
+    results = SweepResults(out, {folder.path: hashes.everything}, evaluator, provenance)
 
     def load(path: Path) -> LoadedModel:
         model = load_transformers_model(
@@ -121,9 +121,10 @@ def _evaluate(
             config.precision,
             find_device(config.device),
             max(config.lengths),
+            hashes.weights,
             options.bos_per_window,
         )
-        results.check_unchanged(path, folder.hashes())
+        results.check_unchanged(path, folder.hashes().everything)
         return model
 
     return measure_missing([folder.path], evaluator, results, load)

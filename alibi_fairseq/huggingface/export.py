@@ -72,8 +72,8 @@ def export_checkpoint(
                 check_tokenizer(tokenizer, load_split(data_folder, split, dictionary))
                 break
         # Results name a method with other options differently, so the option takes precedence.
-        method = getattr(loaded.decoder.args, "position_method", loaded.model.method.notation)
-        length = loaded.model.train_length
+        method = getattr(loaded.decoder.args, "position_method", loaded.method.notation)
+        length = loaded.weights.series.train_length
         converted = convert_decoder(loaded.decoder, method, length)
         save_model(converted.model, folder)
         is_custom_tokenizer = isinstance(tokenizer, AlibiLmTokenizer)
@@ -85,7 +85,7 @@ def export_checkpoint(
         trust_argument = ", trust_remote_code=True"
         is_custom_model = isinstance(converted.model, AlibiLmForCausalLM)
         card = model_card(
-            loaded.model,
+            loaded,
             converted,
             data_folder,
             checkpoint,

@@ -9,13 +9,13 @@ from pathlib import Path
 import yaml
 
 from ..errors import UserInputError
+from ..evaluation.checkpoint import LoadedModel
 from ..files import sha256_file
 from ..reporting.markdown import literal
 from ..reporting.perplexity_by_length import length_table
 from ..results.data_folder import DataFolder
-from ..results.file import load
-from ..results.files import TRAINING_FILE, load_training
-from ..results.model import Model
+from ..results.file import load, load_training
+from ..results.files import TRAINING_FILE
 from ..results.result import Result, TextValues, distinct
 from .conversion import Converted
 
@@ -54,9 +54,9 @@ def trained_tokens(checkpoint: Path, updates: int | None) -> int | None:
     """
     if not (checkpoint.parent / TRAINING_FILE).is_file():
         return None
-    for validation in load_training(checkpoint.parent).records:
+    for validation in load_training(checkpoint.parent).results:
         if validation.updates == updates:
-            return validation.trained_tokens
+            return validation.cost.trained_tokens
     return None
 
 
@@ -64,10 +64,10 @@ def describe_data(data: DataFolder) -> str:
     """Describe the corpus, the size of its training split, and its tokenizer."""
     parts = [literal(data.corpus)]
     summary = data.text_summary
-    if summary is not None:
-        if summary.train_tokens is not None:
-            parts.append(f"{summary.train_tokens:,} tokens in the training split")
-        parts.append(f"tokenizer {literal(str(summary.tokenizer))}")
+    if summary.train_tokens is not None:
+        parts.append(f"{summary.train_tokens:,} tokens in the training split")
+    if summary.tokenizer is not None:
+        parts.append(f"tokenizer {literal(summary.tokenizer)}")
     return ", ".join(parts)
 
 
@@ -86,7 +86,7 @@ def perplexity_section(results: Sequence[Result]) -> str:
 
 
 def model_card(
-    model: Model,
+    model: LoadedModel,
     converted: Converted,
     data: DataFolder,
     checkpoint: Path,
@@ -99,7 +99,7 @@ def model_card(
     """Return the text of the model card.
 
     Args:
-        model: record of the model.
+        model: the loaded checkpoint.
         converted: the converted model.
         data: data folder with the dictionary of the checkpoint.
         checkpoint: the exported checkpoint.
@@ -112,15 +112,15 @@ def model_card(
     metadata = {"library_name": "transformers", "pipeline_tag": "text-generation"}
     if license_identifier is not None:
         metadata["license"] = license_identifier
-    tokens = trained_tokens(checkpoint, model.updates)
+    tokens = trained_tokens(checkpoint, model.weights.updates)
     body = TEMPLATE.read_text(encoding="utf-8").format(
         run=literal(checkpoint.resolve().parent.name),
         position_method=model.method.notation,
-        train_length=model.train_length,
+        train_length=model.weights.series.train_length,
         # More than in the checkpoint if that ties its projections (--tie-adaptive-proj).
         parameters=converted.model.num_parameters(),
         data=describe_data(data),
-        updates=model.updates,
+        updates=model.weights.updates,
         trained_tokens=UNKNOWN if tokens is None else f"{tokens:,}",
         license=license_identifier or "not stated",
         architecture=converted.architecture,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
@@ -41,6 +41,13 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
+
+
+class FolderHashes(NamedTuple):
+    """SHA-256 of the weights of a folder, and of all its parts with the code in it."""
+
+    weights: str
+    everything: str
 
 
 @dataclass(frozen=True)
@@ -137,22 +144,20 @@ class ModelFolder:
         check_weights(self.path, loading_info)
         return model.to(device).eval()
 
-    def hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of configuration, weights, and tokenizer, and of all of them.
-
-        The keys are the same as in result records. ``checkpoint_sha256`` is computed from the other
-        hashes and from the code in the folder.
-        """
+    def hashes(self) -> FolderHashes:
+        """Return the hashes of the present contents."""
         names = {*TOKENIZER_FILES, *type(self.tokenizer).vocab_files_names.values()}
         tokenizer_files = sorted(self.path / name for name in names if (self.path / name).is_file())
         code = sorted(self.path.glob("*.py"))
-        hashes = {
-            "config_sha256": sha256_file(self.path / CONFIG_FILE),
-            "weights_sha256": sha256_files(sorted(self.path.glob("*.safetensors"))),
-            "tokenizer_sha256": sha256_files(tokenizer_files),
-        }
-        everything = " ".join([*hashes.values(), sha256_files(code)])
-        return {**hashes, "checkpoint_sha256": hashlib.sha256(everything.encode()).hexdigest()}
+        weights = sha256_files(sorted(self.path.glob("*.safetensors")))
+        parts = [
+            sha256_file(self.path / CONFIG_FILE),
+            weights,
+            sha256_files(tokenizer_files),
+            sha256_files(code),
+        ]
+        everything = hashlib.sha256(" ".join(parts).encode()).hexdigest()
+        return FolderHashes(weights, everything)
 
 
 def check_weights(path: Path, loading_info: dict) -> None:

@@ -20,8 +20,9 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import find_dtype
 from ..evaluation.scoring import Scorer
+from ..evaluation.weights import Weights, unknown_training
 from ..positions.spec import MethodSpec
-from ..results.model import Model
+from ..results.series import Facts
 from .configuration_alibi_lm import AlibiLmConfig
 from .model_folder import CONFIG_FILE, ModelFolder
 from .output_layer import OutputLayer
@@ -109,6 +110,7 @@ def load_transformers_model(
     precision: str,
     device: torch.device,
     longest: int,
+    weights_sha256: str,
     bos_per_window: bool = False,
 ) -> TransformersModel:
     """Load the model of a folder.
@@ -118,6 +120,7 @@ def load_transformers_model(
         precision: name of :data:`..evaluation.config.PRECISIONS`.
         device: device to compute on.
         longest: longest window, which determines the memory of eager attention.
+        weights_sha256: hash of the weights, which stands for their training.
         bos_per_window: True to replace the first input of every window by the first input of the
             text.
 
@@ -135,21 +138,22 @@ def load_transformers_model(
         # Scores, weights, and a bias or mask: one fp32 value per head and key in each.
         heads = getattr(config, "num_attention_heads", 1)
         bytes_per_input += 3 * 4 * heads * longest
-    record = Model(
+    facts = Facts(
         architecture=type(model).__name__,
-        label=folder.path.resolve().name,
-        method=MethodSpec.plain(find_position_method(config, model)),
-        train_length=find_train_length(folder),
-        checkpoint=str(folder.path),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
         layers=config.num_hidden_layers,
         width=width,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
         vocabulary=config.vocab_size,
     )
+    method = MethodSpec.plain(find_position_method(config, model))
+    series = unknown_training(method, find_train_length(folder), weights_sha256, facts)
     max_length = find_max_length(config, model)
     return TransformersModel(
         decoder=model,
-        model=record,
+        path=folder.path,
+        weights=Weights(series, seed=None, at=None, variant=folder.path.resolve().name),
+        method=method,
+        memory_length=0,
         max_length=max_length,
         shares_start=not (has_own_code(model) or depends_on_length(config)),
         bytes_per_input=bytes_per_input,

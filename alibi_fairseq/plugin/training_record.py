@@ -1,7 +1,7 @@
 """Record of a training run: the results file ``training.json`` in its save folder.
 
-Each validation adds a record: the model, the loss, and, all from the start of the run, tokens
-trained on, hours, GPU hours, speed and peak memory. What has been recorded is saved in every
+Each validation adds a result: the loss, and, all from the start of the run, tokens trained on,
+seconds, GPU seconds, speed and peak memory. What has been recorded is saved in every
 checkpoint and loaded with it, so a resumed run continues its results file at the checkpoint.
 
 The record never ends a training run: it leaves out what cannot be recorded, and warns once.
@@ -14,6 +14,7 @@ import logging
 import shutil
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -23,14 +24,15 @@ from ..errors import UserInputError
 from ..peak_memory import PeakMemory
 from ..positions import MethodSpec
 from ..positions.plugin_sources import plugin_files, plugin_sha256
+from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.files import TRAINING_FILE, save_results_file
-from ..results.model import Model
-from ..results.provenance import collect_provenance, git_state, utc_time
-from ..results.record import MAX_BITS, Validation
-from ..results.results_file import Provenance, TrainingFile
+from ..results.file import Results, read_results, results_json, save
+from ..results.files import TRAINING_FILE
+from ..results.provenance import Provenance, collect_provenance, git_state, utc_time
+from ..results.result import MAX_BITS, Cost, Result, TextValues
 from ..results.series import STATE_KEY as SERIES_KEY
-from ..results.series import Series, series_json
+from ..results.series import Reading, Series, series_json
+from ..results.upgrade import validations_of_version_3
 from .training_series import series_of_training
 
 logger = logging.getLogger(__name__)
@@ -43,8 +45,8 @@ class TrainingRecord:
     """Measurements of one training so far.
 
     Attributes:
-        validations: one record per validation of a split.
-        series: how the model is trained; None if that is unknown.
+        validations: one result per validation of a split.
+        series: how the model is trained; None in the processes that write no record.
         totals: over the whole run: ``tokens`` trained on, wall-clock ``seconds``, ``gpu_seconds``,
             ``peak_memory_mb``; ``timed_tokens`` and ``timed_seconds`` of only the updates, without
             validation, saving and the first update after each start; ``timed_process_seconds``, the
@@ -54,11 +56,15 @@ class TrainingRecord:
     def __init__(self, trainer, state: dict | None):
         self.trainer = trainer
         self.cfg = trainer.cfg
-        self.validations: list[Validation] = []
+        self.validations: list[Result] = []
+        self._earlier_validations: list[dict] = []  # in a checkpoint of an earlier release
         self.totals: dict[str, float] = defaultdict(float)
         if state is not None:
-            self.validations = [Validation(**record) for record in state["validations"]]
             self.totals.update(state["totals"])
+            if "results" in state:
+                self.validations = read_results(state["results"], "the checkpoint")
+            else:
+                self._earlier_validations = state["validations"]
             self._check_plugin(state["plugin_sha256"])
         self.subset = "valid"
         self.last: float | None = None  # when the last update, validation or save ended
@@ -99,7 +105,9 @@ class TrainingRecord:
         try:
             self.series = series_of_training(self.trainer, self.plugin, saved)
         except Exception as error:
-            self._warn_once(f"{self._path} has no settings of the training ({error})")
+            self._warn_once(f"{self._path} is not written ({error})")
+            return
+        self.validations += validations_of_version_3(self._earlier_validations, self.series)
 
     def keep_plugin(self) -> None:
         """Copy the imported source files of the method's plugin to ``plugin/`` in the save folder.
@@ -146,43 +154,67 @@ class TrainingRecord:
         Any error is only a warning: no record is worth losing the run for.
         """
         try:
-            self._add_validation(loss_bits, tokens)
-            if self.trainer.is_data_parallel_master:
-                save_results_file(self._results_file(), self._path)
+            self._count_time()
+            if self.series is not None:
+                self._add_validation(self.series, loss_bits, tokens)
+                save(self._results(), self._path)
+            self.last = time.perf_counter()
         except Exception as error:
             self._warn_once(f"{self._path} could not be written ({error})")
 
-    def _add_validation(self, loss_bits: float, tokens: int) -> None:
-        """Add the record of a validation on ``subset``."""
-        self._count_time()
-        validation = Validation(
-            model=self._model(),
-            subset=self.subset,
-            length=self.cfg.task.tokens_per_sample,
-            tokens=tokens,
-            loss_bits=self._recordable(loss_bits),
-            trained_tokens=int(self.totals["tokens"]),
-            hours=round(self.totals["seconds"] / 3600, 6),
+    def _add_validation(self, series: Series, loss_bits: float, tokens: int) -> None:
+        """Add the result of a validation on ``subset``."""
+        length = self.cfg.task.tokens_per_sample
+        updates = self.trainer.get_num_updates()
+        validation = Result(
+            series=series,
+            reading=Reading(updates, precision=self._precision),
+            seed=self.cfg.common.seed,
+            case=Case(
+                kind="validation",
+                text=series.settings.get("data.valid", {}).get(self.subset),
+                split=self.subset,
+                length=length,
+                stride=length,
+                corpus=self._corpus,
+            ),
+            values=self._values(loss_bits, tokens),
+            updates=updates,
+            cost=self._cost(),
+        )
+        # A resumed training repeats the validations after its checkpoint.
+        kept = []
+        for old in self.validations:
+            if (old.updates, old.case.split) != (updates, self.subset):
+                kept.append(old)
+        self.validations = [*kept, validation]
+
+    def _cost(self) -> Cost:
+        """Return time and memory since the beginning of the run."""
+        cost = Cost(
+            device=self.trainer.device.type,
+            seconds=round(self.totals["seconds"], 3),
             peak_memory_mb=round(self.totals["peak_memory_mb"], 1),
             processes=self.trainer.data_parallel_world_size,
-            device=self.trainer.device.type,
+            trained_tokens=int(self.totals["tokens"]),
         )
         if self.totals["gpu_seconds"]:
-            validation.gpu_hours = round(self.totals["gpu_seconds"] / 3600, 6)
+            cost = replace(cost, gpu_seconds=round(self.totals["gpu_seconds"], 3))
         if self.totals["timed_seconds"]:
-            speed = self.totals["timed_tokens"] / self.totals["timed_seconds"]
-            validation.tokens_per_second = round(speed, 1)
-            process_speed = self.totals["timed_tokens"] / self.totals["timed_process_seconds"]
-            validation.tokens_per_second_per_process = round(process_speed, 1)
-        # A resumed training repeats the validations after its checkpoint.
-        self.validations = [old for old in self.validations if old.key != validation.key]
-        self.validations.append(validation)
-        self.last = time.perf_counter()
+            timed_tokens = self.totals["timed_tokens"]
+            speed = timed_tokens / self.totals["timed_seconds"]
+            process_speed = timed_tokens / self.totals["timed_process_seconds"]
+            cost = replace(
+                cost,
+                tokens_per_second=round(speed, 1),
+                tokens_per_second_per_process=round(process_speed, 1),
+            )
+        return cost
 
-    def _recordable(self, loss_bits: float) -> float | None:
-        """Return a loss, or None if it is not finite or its perplexity is not."""
+    def _values(self, loss_bits: float, tokens: int) -> TextValues | None:
+        """Return the loss of a validation, or None if it is not finite or its perplexity is not."""
         if 0 <= loss_bits <= MAX_BITS:
-            return loss_bits
+            return TextValues(loss_bits, tokens)
         self._warn_once(
             f"The loss on {self.subset} is {loss_bits}. The training goes on, and {self._path} "
             "has no loss for such a validation."
@@ -203,25 +235,21 @@ class TrainingRecord:
     def state(self) -> dict:
         """Return the state of the record, from which a resumed training continues it."""
         self._count_time()
-        validations = [record.model_dump(exclude_defaults=True) for record in self.validations]
         return {
-            "validations": validations,
+            "results": results_json(self.validations),
             "totals": dict(self.totals),
             "plugin_sha256": self.plugin,
         }
 
-    def _model(self) -> Model:
-        """Return the record of the model after the last update."""
-        from ..models.description import describe_model, training_options
+    @property
+    def _precision(self) -> str:
+        """Precision of the training."""
+        return matmul_precision(self.cfg.common, self.trainer.device)
 
-        return describe_model(
-            self.cfg,
-            self.trainer.model,
-            len(self.trainer.task.source_dictionary),
-            options=training_options(self.cfg),
-            precision=matmul_precision(self.cfg.common, self.trainer.device),
-            updates=self.trainer.get_num_updates(),
-        )
+    @functools.cached_property
+    def _corpus(self) -> str:
+        """Name of the training data."""
+        return DataFolder.open(self.cfg.task.data).corpus
 
     def _count_time(self) -> None:
         now = time.monotonic()
@@ -243,28 +271,26 @@ class TrainingRecord:
             self._warnings.add(message)
             logger.warning(message)
 
-    def _results_file(self) -> TrainingFile:
-        folder = Path(self.cfg.task.data.split(":")[0])
+    def _results(self) -> Results:
+        """Return the content of the results file.
+
+        A last validation without a loss says that the training has diverged.
+        """
         if self._provenance is None:
-            subsets = self.cfg.dataset.valid_subset.split(",")
             self._provenance = collect_provenance(
                 seconds=0,
-                precision=self.validations[-1].model.precision,
+                precision=self._precision,
                 seed=self.cfg.common.seed,
-                data=folder,
-                subsets=subsets,
+                data=self.cfg.task.data.split(":")[0],
+                subsets=self.cfg.dataset.valid_subset.split(","),
                 git=self._git,
             )
         self._provenance["date"] = utc_time()
         self._provenance["seconds"] = round(self.totals["seconds"], 3)
-        corpus = DataFolder.open(folder).corpus
-        provenance = Provenance(**self._provenance)
-        return TrainingFile(
-            corpus=corpus,
-            provenance=provenance,
-            records=self.validations,
-            series={} if self.series is None else {TrainingFile.kind: self.series},
-        )
+        *earlier, last = self.validations
+        if last.values is None:
+            last = replace(last, status="diverged")
+        return Results([*earlier, last], Provenance(**self._provenance))
 
 
 def matmul_precision(common, device: torch.device) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 from ..errors import UserInputError
 from ..files import sha256_file
+from ..models.description import facts_of
 from ..results.data_hashes import DataHashes
-from ..results.series import Facts, Series, read_series
+from ..results.series import Series, read_series
 from ..results.training_settings import settings_of
 
 #: Name of the checkpoint from which a training run resumes by default.
@@ -27,7 +28,7 @@ def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Serie
     """
     cfg = trainer.cfg
     settings = settings_of(cfg, trainer.data_parallel_world_size, _data_hashes(cfg), plugin)
-    facts = _describe_trained_model(trainer)
+    facts = facts_of(cfg, trainer.model, len(trainer.task.source_dictionary))
     if saved is None:
         return Series(settings, start=_hash_start(cfg), facts=facts)
     before = read_series(saved, "the checkpoint")
@@ -52,17 +53,3 @@ def _hash_start(cfg: Any) -> str | None:
         if path and Path(path).is_file():
             return sha256_file(path)
     return None
-
-
-def _describe_trained_model(trainer) -> Facts:
-    """Return the properties of the model for tables."""
-    model = trainer.model
-    positions = getattr(model.decoder, "embed_positions", None)
-    return Facts(
-        architecture=trainer.cfg.model._name,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        layers=len(model.decoder.layers),
-        width=getattr(trainer.cfg.model, "decoder_embed_dim", None),
-        vocabulary=len(trainer.task.source_dictionary),
-        memory_length=getattr(positions, "memory_length", 0) or None,
-    )

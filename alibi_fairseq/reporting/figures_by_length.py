@@ -127,7 +127,7 @@ def _train_lengths_to_distinguish(
     return {method: sorted(lengths) for method, lengths in lengths_by_method.items()}
 
 
-def draw_lengths(results: list[Result], title: str, *paths: str | os.PathLike) -> str:
+def draw_lengths(results: Sequence[Result], title: str, *paths: str | os.PathLike) -> str:
     """Draw perplexity against length, one line per model, in the panels of :func:`model_panels`.
 
     The caption is returned.
@@ -157,7 +157,7 @@ def _informative(panels: dict[str, list[Row]]) -> dict[str, list[Row]]:
     return informative or panels
 
 
-def has_several_tokenizers(results: list[Result]) -> bool:
+def has_several_tokenizers(results: Sequence[Result]) -> bool:
     """Return True if bits per byte of different tokenizers are known for a raw text."""
     texts = set()
     tokenizations = set()

@@ -1,5 +1,5 @@
-"""Results: records, results files, groups of measurements and their names, and provenance.
+"""Results: series, readings, and cases, results files, and provenance.
 
-Read ``record.py``, ``model.py``, and ``groups.py`` first. The package imports no fairseq, and of
+Read ``series.py``, ``case.py``, and ``result.py`` first. The package imports no fairseq, and of
 this project only lower layers: errors, files, and the names of position methods.
 """

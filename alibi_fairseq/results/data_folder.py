@@ -11,7 +11,7 @@ from ..errors import UserInputError
 from ..files import read_json, sha256_file
 from . import manifest as manifests
 from .data_hashes import data_folders, dictionary_sha256
-from .record import TextSummary
+from .result import TextSummary
 
 #: File in a data folder with the first positions of each split's documents.
 DOCUMENTS_FILE = "documents.json"
@@ -68,14 +68,14 @@ class DataFolder:
         return folder.name
 
     @property
-    def text_summary(self) -> TextSummary | None:
-        """The tokenizer and the sizes of dictionary and training text; None without a manifest.
+    def text_summary(self) -> TextSummary:
+        """The tokenizer and the sizes of dictionary and training text, as far as they are known.
 
         Perplexities of two texts are in the same units only if their tokenizers and dictionaries
         agree.
         """
         if self.manifest is None:
-            return None
+            return TextSummary()
         train = self.manifest["splits"].get("train", {})
         return TextSummary(
             tokenizer=self.manifest["tokenizer"].get("kind"),

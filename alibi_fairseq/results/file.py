@@ -17,11 +17,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json
-from .files import SCHEMA, load_results_file, merge_provenance
+from .files import SCHEMA, TRAINING_FILE, load_results_file
 from .json_types import STORED, first_problem
+from .provenance import Provenance, merge_provenance
 from .record import Benchmark
 from .result import Result, distinct
-from .results_file import BenchmarkFile, Provenance
+from .results_file import BenchmarkFile
 from .series import Series, series_json
 from .upgrade import upgraded
 
@@ -80,25 +81,49 @@ def load(path: str | os.PathLike) -> Results:
     origin = stored.pop("provenance", None)
     try:
         provenance = None if origin is None else Provenance.model_validate(origin)
-        content_of_file = _FILE_TYPE.validate_json(json.dumps(stored))
     except ValidationError as error:
         raise UserInputError(f"{path}: {first_problem(error)}.") from error
+    return Results(read_results(stored, str(path)), provenance)
+
+
+def load_training(folder: Path) -> Results:
+    """Read the record of the training in a save folder: its validations, in order.
+
+    Raises:
+        UserInputError: as :func:`load`.
+    """
+    return load(folder / TRAINING_FILE)
+
+
+def read_results(content: object, source: str) -> list[Result]:
+    """Return the results that JSON values describe (:func:`results_json`).
+
+    Args:
+        source: file with the values, for messages.
+
+    Raises:
+        UserInputError: naming ``source`` and the first value that is wrong.
+    """
+    try:
+        stored = _FILE_TYPE.validate_json(json.dumps(content))
+    except ValidationError as error:
+        raise UserInputError(f"{source}: {first_problem(error)}.") from error
     results = []
-    for result in content_of_file.results:
-        if result.series not in content_of_file.series:
-            raise UserInputError(f"{path}: there is no series {result.series!r}.")
+    for result in stored.results:
+        if result.series not in stored.series:
+            raise UserInputError(f"{source}: there is no series {result.series!r}.")
         values = {field.name: getattr(result, field.name) for field in fields(Result)}
-        values["series"] = content_of_file.series[result.series]
+        values["series"] = stored.series[result.series]
         results.append(Result(**values))
-    return Results(results, provenance)
+    return results
 
 
-def save(results: Results, path: str | os.PathLike) -> None:
-    """Write a results file of version 4; the file is complete or absent."""
+def results_json(results: Iterable[Result]) -> dict[str, Any]:
+    """Return results as JSON values, with each series once."""
     keys: dict[str, str] = {}
     stored_series: dict[str, Any] = {}
     stored_results = []
-    for result in results.results:
+    for result in results:
         series = series_json(result.series)
         text = json.dumps(series, sort_keys=True)
         if text not in keys:
@@ -108,11 +133,15 @@ def save(results: Results, path: str | os.PathLike) -> None:
             result, mode="json", exclude_defaults=True, exclude={"series"}
         )
         stored_results.append({"series": keys[text], **fields_of_result})
+    return {"series": stored_series, "results": stored_results}
+
+
+def save(results: Results, path: str | os.PathLike) -> None:
+    """Write a results file of version 4; the file is complete or absent."""
     content: dict[str, Any] = {"schema": SCHEMA, "version": VERSION}
     if results.provenance is not None:
         content["provenance"] = results.provenance.model_dump(exclude_unset=True)
-    content["series"] = stored_series
-    content["results"] = stored_results
+    content |= results_json(results.results)
     with atomic_write(path) as stream:
         stream.write(json_text(content))
 

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json
 from .json_types import parse_json
+from .provenance import merge_provenance
 from .results_file import (
     FILE_CLASSES,
     EvaluationFile,
     ProbeFile,
-    Provenance,
     ResultsFile,
     TrainingFile,
 )
@@ -166,41 +166,3 @@ def merge_series(files: Iterable[ResultsFile]) -> dict[str, Series]:
     for results in files:
         series |= results.series
     return series
-
-
-def merge_provenance(origins: Sequence[Provenance]) -> Provenance:
-    """Merge the provenance of several results files, some of which may be merged already.
-
-    ``seconds`` is the sum, ``date`` the latest date, and ``command`` has a command per line. Other
-    values that differ between the files are null. ``parts`` has the provenance of each file. Equal
-    ones count once, because several files can contain the same measurements.
-    """
-    parts: list[Provenance] = []
-    for origin in origins:
-        for part in origin.parts or [origin]:
-            if part not in parts:
-                parts.append(part)
-    if len(parts) == 1:
-        return parts[0]
-    merged = _common([part.model_dump(exclude_unset=True) for part in parts])
-    merged["command"] = "\n".join(dict.fromkeys(part.command for part in parts))
-    merged["date"] = max(part.date for part in parts)
-    merged["seconds"] = sum(part.seconds for part in parts)
-    return Provenance(**merged, parts=parts)
-
-
-def _common(parts: Sequence[dict]) -> dict:
-    """Return the values that all parts share, and None for values that differ.
-
-    Nested objects are compared key by key.
-    """
-    common: dict = {}
-    for key in parts[0]:
-        values: list[Any] = [part.get(key) for part in parts]
-        if all(isinstance(value, dict) for value in values):
-            common[key] = _common(values)
-        elif values.count(values[0]) == len(values):
-            common[key] = values[0]
-        else:
-            common[key] = None
-    return common

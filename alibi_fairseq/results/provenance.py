@@ -8,18 +8,58 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from ..errors import PACKAGE
 from .data_hashes import data_sha256, dictionary_sha256
+from .json_types import (
+    Date,
+    JsonObject,
+    NonEmptyStr,
+    NonNegativeInt,
+    NotNegative,
+    Positive,
+    PositiveCount,
+    Sha256,
+)
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 _FAIRSEQ_DISTRIBUTIONS = ("fairseq-fixed", "fairseq")
+
+
+class Hardware(JsonObject):
+    """Machine of a measurement. Null means unknown, or no GPU."""
+
+    cpu: NonEmptyStr | None
+    cores: PositiveCount | None
+    memory_gb: Positive | None
+    gpu: NonEmptyStr | None
+    cpu_family: str | None = None
+    cpu_model: str | None = None
+
+
+class Provenance(JsonObject):
+    """Origin of the results, and of each part if results files were merged."""
+
+    command: NonEmptyStr
+    git_commit: NonEmptyStr | None
+    git_clean: bool | None
+    data_sha256: Sha256 | None
+    dictionary_sha256: Sha256 | None
+    versions: dict[str, NonEmptyStr | None]
+    hardware: Hardware
+    threads: PositiveCount | None
+    precision: NonEmptyStr | None
+    seed: NonNegativeInt | None
+    date: Date
+    seconds: NotNegative
+    parts: list[Provenance] = []
 
 
 def collect_provenance(
@@ -176,3 +216,41 @@ def _first_processor() -> dict[str, str]:
         key, _, value = line.partition(":")
         facts[key.strip()] = value.strip()
     return facts
+
+
+def merge_provenance(origins: Sequence[Provenance]) -> Provenance:
+    """Merge the provenance of several results files, some of which may be merged already.
+
+    ``seconds`` is the sum, ``date`` the latest date, and ``command`` has a command per line. Other
+    values that differ between the files are null. ``parts`` has the provenance of each file. Equal
+    ones count once, because several files can contain the same measurements.
+    """
+    parts: list[Provenance] = []
+    for origin in origins:
+        for part in origin.parts or [origin]:
+            if part not in parts:
+                parts.append(part)
+    if len(parts) == 1:
+        return parts[0]
+    merged = _common([part.model_dump(exclude_unset=True) for part in parts])
+    merged["command"] = "\n".join(dict.fromkeys(part.command for part in parts))
+    merged["date"] = max(part.date for part in parts)
+    merged["seconds"] = sum(part.seconds for part in parts)
+    return Provenance(**merged, parts=parts)
+
+
+def _common(parts: Sequence[dict]) -> dict:
+    """Return the values that all parts share, and None for values that differ.
+
+    Nested objects are compared key by key.
+    """
+    common: dict = {}
+    for key in parts[0]:
+        values: list[Any] = [part.get(key) for part in parts]
+        if all(isinstance(value, dict) for value in values):
+            common[key] = _common(values)
+        elif values.count(values[0]) == len(values):
+            common[key] = values[0]
+        else:
+            common[key] = None
+    return common

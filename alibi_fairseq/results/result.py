@@ -24,6 +24,9 @@ from .json_types import (
 )
 from .series import Reading, Series
 
+#: Largest loss in bits whose perplexity is a number of float64.
+MAX_BITS = 1023
+
 
 @dataclass(frozen=True)
 class TextValues:
@@ -77,6 +80,14 @@ class TextValues:
         if self.tokens is None or self.bytes is None:
             return None
         return self.loss_bits * self.tokens / self.bytes
+
+    @property
+    def word_perplexity(self) -> float | None:
+        """Perplexity per word; None if it exceeds float64, as for a text with few spaces."""
+        if self.tokens is None or self.words is None:
+            return None
+        bits_per_word = self.loss_bits * self.tokens / self.words
+        return 2.0**bits_per_word if bits_per_word <= MAX_BITS else None
 
     @property
     def details(self) -> frozenset[str]:
@@ -146,7 +157,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class TextSize:
+class TextSummary:
     """Tokenizer of a text, and sizes of its dictionary and training split. None means unknown."""
 
     __pydantic_config__ = STORED
@@ -188,7 +199,7 @@ class Result:
     status: Literal["", "diverged"] = ""
     updates: NonNegativeInt | None = None
     cost: Cost = Cost()
-    text: TextSize = TextSize()
+    text: TextSummary = TextSummary()
 
 
 def are_seeds(first: Result, second: Result) -> bool:

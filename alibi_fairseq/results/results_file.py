@@ -6,17 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator
 
-from .json_types import (
-    Date,
-    JsonObject,
-    NonEmptyStr,
-    NonNegativeInt,
-    NotNegative,
-    Positive,
-    PositiveCount,
-    Sha256,
-    StrictObject,
-)
+from .json_types import NonEmptyStr, StrictObject
+from .provenance import Hardware as Hardware
+from .provenance import Provenance as Provenance
 from .record import Benchmark, Measurement, ProbeMeasurement, Validation
 from .series import Series, read_series
 
@@ -27,35 +19,6 @@ def _read_series(content: object) -> Series:
 
 
 StoredSeries = Annotated[Series, BeforeValidator(_read_series)]
-
-
-class Hardware(JsonObject):
-    """Machine of a measurement. Null means unknown, or no GPU."""
-
-    cpu: NonEmptyStr | None
-    cores: PositiveCount | None
-    memory_gb: Positive | None
-    gpu: NonEmptyStr | None
-    cpu_family: str | None = None
-    cpu_model: str | None = None
-
-
-class Provenance(JsonObject):
-    """Origin of the results, and of each part if results files were merged."""
-
-    command: NonEmptyStr
-    git_commit: NonEmptyStr | None
-    git_clean: bool | None
-    data_sha256: Sha256 | None
-    dictionary_sha256: Sha256 | None
-    versions: dict[str, NonEmptyStr | None]
-    hardware: Hardware
-    threads: PositiveCount | None
-    precision: NonEmptyStr | None
-    seed: NonNegativeInt | None
-    date: Date
-    seconds: NotNegative
-    parts: list[Provenance] = []
 
 
 class ResultsFile(StrictObject):

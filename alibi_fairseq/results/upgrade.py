@@ -20,9 +20,9 @@ from .case import Case
 from .files import TRAINING_FILE, load_results_file
 from .model import Model
 from .record import Measurement, ProbeMeasurement, Validation
-from .result import Cost, ProbeValues, Result, TextSize, TextValues
+from .result import Cost, ProbeValues, Result, TextSummary, TextValues
 from .results_file import EvaluationFile, ProbeFile, Provenance, ResultsFile, TrainingFile
-from .series import Facts, Reading, Series
+from .series import Facts, Reading, Series, read_series
 from .settings import (
     COMPONENTS,
     DEFAULTS,
@@ -98,6 +98,17 @@ def upgraded(results: ResultsFile, folder: Path) -> list[Result]:
     return upgraded_results
 
 
+def validations_of_version_3(records: Iterable[dict], series: Series) -> list[Result]:
+    """Return the validations in a checkpoint of an earlier release.
+
+    Args:
+        records: JSON values of the records.
+        series: how the model is trained.
+    """
+    training = _Training(valid=series.settings.get("data.valid"))
+    return [_result_of(Validation(**record), series, training) for record in records]
+
+
 def _series_of_checkpoints(results: ResultsFile, training: _Training) -> dict[str | None, Series]:
     """Return the series of each checkpoint whose hash is known, which all of its records share.
 
@@ -130,6 +141,11 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
     dictionary = results.provenance.dictionary_sha256
     training = results if isinstance(results, TrainingFile) else None
     if training is None and (folder / TRAINING_FILE).is_file():
+        content = read_json(folder / TRAINING_FILE)
+        if content.get("version") != 3:
+            series = content["series"][content["results"][-1]["series"]]
+            source = str(folder / TRAINING_FILE)
+            return _Training(train, dictionary, series=read_series(series, source))
         loaded = load_results_file(folder / TRAINING_FILE)
         training = loaded if isinstance(loaded, TrainingFile) else None
     if training is None or not training.records:
@@ -324,7 +340,7 @@ def _result_of(
             case=_case_of(record),
             values=_text_values(record),
             cost=_text_cost(record),
-            text=_text_size(record),
+            text=_text_summary(record),
         )
     if isinstance(record, ProbeMeasurement):
         case = Case(
@@ -424,11 +440,11 @@ def _text_cost(record: Measurement) -> Cost:
     )
 
 
-def _text_size(record: Measurement) -> TextSize:
+def _text_summary(record: Measurement) -> TextSummary:
     """Return tokenizer and sizes of the text of an evaluation."""
     if record.text is None:
-        return TextSize()
-    return TextSize(**record.text.model_dump())
+        return TextSummary()
+    return TextSummary(**record.text.model_dump())
 
 
 def _training_cost(record: Validation) -> Cost:

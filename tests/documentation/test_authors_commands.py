@@ -23,7 +23,7 @@ from fairseq import checkpoint_utils
 from torch import Tensor
 
 from alibi_fairseq import cli
-from alibi_fairseq.results.files import load_training
+from alibi_fairseq.results.file import load_training
 
 PAGE = ROOT / "docs" / "authors-commands.md"
 #: Commands of https://github.com/ofirpress/attention_with_linear_biases/blob/master/README.md
@@ -110,7 +110,7 @@ def test_commands_compute_the_published_formulas(text, tmp_path, monkeypatch, ca
         assert cli.main([*train, *TOY.split(), *SCHEDULE.split()]) == 0
     state = torch.load("wt103/checkpoint_best.pt", weights_only=True)
     weights = {**state["model"], "decoder.embed_positions._float_tensor": torch.zeros(1)}
-    best = min(record.loss_bits for record in load_training(tmp_path / "wt103").records)
+    best = min(record.values.loss_bits for record in load_training(tmp_path / "wt103").results)
     expected = bits_per_token(weights, text, LENGTH, LENGTH)
     assert best == pytest.approx(expected, abs=1e-4)
 

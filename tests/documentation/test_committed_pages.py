@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,13 @@ def test_table_of_longer_context(monkeypatch):
     import longer_context
 
     folder = RESULTS / "examples/longer-context"
-    table = longer_context.table(load_results_file(folder / "results.json").records)
-    assert table == (folder / "table.md").read_text(encoding="utf-8")
+    records = json.loads((folder / "results.json").read_text(encoding="utf-8"))["records"]
+    named = []
+    for record, result in zip(records, load(folder / "results.json").results, strict=True):
+        # Version 3 had the name in the place of the architecture.
+        series = replace(result.series, label=record["model"]["architecture"])
+        named.append(replace(result, series=series))
+    assert longer_context.table(named) == (folder / "table.md").read_text(encoding="utf-8")
 
 
 def test_tables_of_removed_positions():

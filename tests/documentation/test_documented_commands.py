@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import shlex
 import sys
@@ -17,6 +16,7 @@ from fairseq import checkpoint_utils, options
 from alibi_fairseq import cli
 from alibi_fairseq.cli import train_recipe
 from alibi_fairseq.paper.recipe import RECIPES
+from alibi_fairseq.results.file import load
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -104,8 +104,8 @@ def test_tutorial_commands_run(tmp_path, monkeypatch, capsys, caplog):
 
 def compare_evaluators(log: str, results: Path, window: int) -> None:
     """Compare fairseq's printed loss with ``alibi-fairseq eval`` at the same length."""
-    records = json.loads(results.read_text(encoding="utf-8"))["records"]
-    (loss,) = [record["loss_bits"] for record in records if record["length"] == window]
+    in_windows = [result for result in load(results).results if result.case.length == window]
+    (loss,) = [result.values.loss_bits for result in in_windows]
     (fairseq_loss,) = re.findall(r"Loss \(base 2\): ([\d.]+)", log)
     assert loss == pytest.approx(float(fairseq_loss), abs=1e-4)
 

@@ -15,7 +15,8 @@ from trained import binarize, make_sentencepiece, text_of, train
 
 from alibi_fairseq import cli
 from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.files import load_results_file, save_results_file
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.files import save_results_file
 
 sys.path.insert(0, str(ROOT / "examples"))
 import longer_context
@@ -116,7 +117,7 @@ def test_longer_context_returns_records_of_checkpoint(start, tmp_path, monkeypat
     write_records(results, start)
     monkeypatch.setattr(longer_context, "run_command", lambda *command: None)
     (record,) = longer_context.evaluate(start, tmp_path, "none", results)
-    assert record.perplexity == 2.0
+    assert record.values.perplexity == 2.0
 
 
 def test_longer_context_resumes_interrupted_training(start, tmp_path, monkeypatch):
@@ -174,7 +175,7 @@ def test_longer_context_example(trained_run, tmp_path):
     arguments = ["--out", tmp_path / "out", "--updates", "10"]
     done = as_process(script, run, *arguments, cwd=tmp_path, PYTHONPATH=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert len(load_results_file(tmp_path / "out" / "results.json").records) == 30
+    assert len(load(tmp_path / "out" / "results.json").results) == 30
     table = (tmp_path / "out" / "table.md").read_text()
     assert table.count("\n") == 8
     assert "continued at 256" in table

@@ -40,6 +40,6 @@ def test_bits_per_token_match_fairseq(sweep, trained, name, method, length, stri
         flags += ["--task", "segment_language_modeling"]
     (record,) = sweep(name, **changes)
     expected = run_eval_lm(trained.data, trained(name), *flags)
-    assert record.loss_bits == pytest.approx(float(expected["loss"]), abs=1e-4)
-    assert record.model.method.names == (method,)
-    assert record.model.train_length == TRAIN_LENGTH
+    assert record.values.loss_bits == pytest.approx(float(expected["loss"]), abs=1e-4)
+    assert record.series.method.names == (method,)
+    assert record.series.train_length == TRAIN_LENGTH

@@ -13,7 +13,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.files import locked
 from alibi_fairseq.results import manifest
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_bad_request_writes_nothing(sweep, tmp_path, changes, message):
 def test_results_of_another_sweep_are_kept(sweep, tmp_path, changes):
     (first,) = sweep()
     (other,) = sweep(**changes)
-    assert other.loss_bits != first.loss_bits
-    assert load_results_file(tmp_path / "results.json").records == [first, other]
+    assert other.values.loss_bits != first.values.loss_bits
+    assert load(tmp_path / "results.json").results == [first, other]
     assert sweep(**changes) == [other]
     assert sweep() == [first]
 
@@ -85,8 +85,8 @@ def test_results_of_another_model_of_same_name_are_kept(sweep, trained, tmp_path
     (first,) = sweep(path)
     shutil.copy(trained("sinusoidal"), path)
     (second,) = sweep(path)
-    assert second.loss_bits != first.loss_bits
-    assert load_results_file(tmp_path / "results.json").records == [first, second]
+    assert second.values.loss_bits != first.values.loss_bits
+    assert load(tmp_path / "results.json").results == [first, second]
 
 
 def test_checkpoint_replaced_during_the_evaluation_is_rejected(
@@ -111,8 +111,8 @@ def test_measurements_of_another_checkpoint_are_not_reused(sweep, trained, tmp_p
     (first,) = sweep(path, lengths=[5000])
     shutil.copy(trained("sinusoidal"), path)
     (second,) = sweep(path, lengths=[6000])
-    assert second.longest_window == first.longest_window
-    assert second.loss_bits != first.loss_bits
+    assert second.values.longest_window == first.values.longest_window
+    assert second.values.loss_bits != first.values.loss_bits
 
 
 def test_concurrent_sweep_on_same_output_is_rejected(sweep, tmp_path):

@@ -20,8 +20,8 @@ BUCKET_ENDS = sorted({2**n for n in range(14)} | {3 * 2**n for n in range(13)})
 
 def buckets_of(record: dict) -> dict[int, tuple[int, float]]:
     """Return tokens and bits of a record by the last position of each bucket."""
-    values = zip(record.position_tokens, record.position_bits, strict=True)
-    return dict(zip(record.position_ends, values, strict=True))
+    values = zip(record.values.position_tokens, record.values.position_bits, strict=True)
+    return dict(zip(record.values.position_ends, values, strict=True))
 
 
 def expected_buckets(positions: Counter, nats: Counter) -> dict[int, tuple[int, float]]:
@@ -103,7 +103,7 @@ def test_standard_errors_match_independent_formula(sweep, trained, length):
             scores = model.eval()(inputs[None, start:stop])[0][0].double().log_softmax(1)
         losses.append(-scores.gather(1, tokens[start:stop, None])[:, 0] / math.log(2))
     begin = 0
-    for end, error in zip(record.position_ends, record.position_errors, strict=True):
+    for end, error in zip(record.values.position_ends, record.values.position_errors, strict=True):
         clusters = [window[begin:end] for window in losses if len(window) > begin]
         begin = end
         mean = torch.cat(clusters).mean()
@@ -147,15 +147,15 @@ def test_standard_errors_do_not_depend_on_the_batch(batch_size):
 
 def test_one_window_has_no_standard_errors(sweep):
     (record,) = sweep("alibi", lengths=[5000])
-    assert record.position_errors == [None] * len(record.position_ends)
+    assert record.values.position_errors == (None,) * len(record.values.position_ends)
 
 
 @pytest.mark.parametrize("stride", [None, 7])
 def test_buckets_add_up_to_total_loss(sweep, stride):
     (record,) = sweep(lengths=[48], strides=[stride])
-    assert sum(record.position_tokens) == record.tokens
-    total = record.loss_bits * record.tokens
-    assert math.fsum(record.position_bits) == pytest.approx(total, rel=1e-14)
+    assert sum(record.values.position_tokens) == record.values.tokens
+    total = record.values.loss_bits * record.values.tokens
+    assert math.fsum(record.values.position_bits) == pytest.approx(total, rel=1e-14)
 
 
 def test_memory_of_all_tokens_equals_one_window(sweep):
@@ -174,13 +174,13 @@ def test_memory_of_all_tokens_equals_one_window(sweep):
 def test_position_includes_memory(sweep):
     (record,) = sweep("transformer-xl", lengths=[16])
     positions: Counter = Counter()
-    for token in range(record.tokens):
+    for token in range(record.values.tokens):
         in_memory = min(token // 16 * 16, 24)
         in_segment = token % 16 + 1
         positions[in_memory + in_segment] += 1
     expected = expected_buckets(positions, Counter())
-    assert record.position_ends == list(expected)
-    assert record.position_tokens == [tokens for tokens, _ in expected.values()]
+    assert record.values.position_ends == tuple(expected)
+    assert record.values.position_tokens == tuple(tokens for tokens, _ in expected.values())
 
 
 def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
@@ -200,18 +200,19 @@ def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     resumed = sweep(**case)
     for record, expected in zip(resumed, uninterrupted, strict=True):
         for key in ("position_ends", "position_tokens", "position_bits", "position_errors"):
-            assert getattr(record, key) == getattr(expected, key)
+            assert getattr(record.values, key) == getattr(expected.values, key)
 
 
 def test_length_past_the_end_repeats_buckets(sweep):
     shorter, longer = sweep(lengths=[5000, 7000])
-    assert longer.position_bits == shorter.position_bits
-    assert shorter.position_ends[-1] == shorter.longest_window == shorter.tokens
+    assert longer.values.position_bits == shorter.values.position_bits
+    values = shorter.values
+    assert values.position_ends[-1] == values.longest_window == values.tokens
 
 
 def test_attention_within_documents_has_no_positions(sweep):
     (record,) = sweep("alibi", overrides={"block_diagonal": "eos"})
-    assert record.perplexity
-    assert record.position_ends == record.position_bits == []
-    assert record.min_context is None
-    assert record.mean_context is None
+    assert record.values.perplexity
+    assert record.values.position_ends == record.values.position_bits == ()
+    assert record.values.min_context is None
+    assert record.values.mean_context is None

@@ -19,7 +19,7 @@ from alibi_fairseq.evaluation.split import Split, find_document_starts
 from alibi_fairseq.evaluation.text_size import TextSize
 from alibi_fairseq.evaluation.windows import plan_windows, select_spans, share_start
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 STARTS = [0, 120, 240, 260]
 
@@ -106,7 +106,9 @@ def test_document_losses_match_model_scores(
     tokens = torch.cat([line["target"] for line in task.dataset("valid")])
     inputs = torch.cat([torch.tensor([task.dictionary.eos()]), tokens[:-1]])
     ends = [*STARTS[1:], len(tokens)]
-    documents_of_cell = zip(STARTS, ends, cell.document_tokens, cell.document_bits, strict=True)
+    documents_of_cell = zip(
+        STARTS, ends, cell.values.document_tokens, cell.values.document_bits, strict=True
+    )
     for begin, end, count, bits in documents_of_cell:
         end = min(end, begin + 100)
         nats = 0.0
@@ -119,31 +121,33 @@ def test_document_losses_match_model_scores(
             nats -= scores[chosen].sum().item()
         assert count == max(0, end - begin - score_from)
         assert bits == pytest.approx(nats / np.log(2), abs=1e-3)
-    assert cell.tokens == sum(cell.document_tokens)
-    assert cell.loss_bits * cell.tokens == pytest.approx(sum(cell.document_bits))
+    assert cell.values.tokens == sum(cell.values.document_tokens)
+    assert cell.values.loss_bits * cell.values.tokens == pytest.approx(
+        sum(cell.values.document_bits)
+    )
 
 
 def test_documents_without_range_keep_total_loss(documents):
     whole_text = documents(out="whole", per_document=None)
     for cell, whole in zip(documents(), whole_text, strict=True):
-        assert cell.loss_bits == pytest.approx(whole.loss_bits, rel=1e-12)
-        assert cell.mean_context == whole.mean_context
-        assert cell.bits_per_byte == pytest.approx(whole.bits_per_byte, rel=1e-12)
-        assert cell.document_tokens[:3] == [120, 120, 20]
-        assert "document_tokens" not in whole
+        assert cell.values.loss_bits == pytest.approx(whole.values.loss_bits, rel=1e-12)
+        assert cell.values.mean_context == whole.values.mean_context
+        assert cell.values.bits_per_byte == pytest.approx(whole.values.bits_per_byte, rel=1e-12)
+        assert cell.values.document_tokens[:3] == (120, 120, 20)
+        assert whole.values.document_tokens == ()
 
 
 def test_lengths_strides_and_memories_share_their_tokens(documents):
     cells = documents(score_from=48)
-    counts = [cell.document_tokens for cell in cells]
+    counts = [cell.values.document_tokens for cell in cells]
     assert counts == 4 * [counts[0]]
-    assert counts[0][:3] == [72, 72, 0]
-    assert [cell.min_context for cell in cells] == [1, 13, 1, 45]
-    assert len({cell.bytes for cell in cells}) == 1
+    assert counts[0][:3] == (72, 72, 0)
+    assert [cell.values.min_context for cell in cells] == [1, 13, 1, 45]
+    assert len({cell.values.bytes for cell in cells}) == 1
     (with_memory,) = documents("transformer-xl", "xl", lengths=[16], strides=[None], score_from=48)
-    assert with_memory.document_tokens == counts[0]
-    assert with_memory.model.memory_length == 24
-    assert with_memory.loss_bits != cells[0].loss_bits
+    assert with_memory.values.document_tokens == counts[0]
+    assert with_memory.series.facts.memory_length == 24
+    assert with_memory.values.loss_bits != cells[0].values.loss_bits
 
 
 WORDS = {"=": 4, "a": 5, "b": 6, "end": 2}
@@ -173,14 +177,17 @@ def test_eval_per_document_on_command_line(trained, data, tmp_path):
     command = ["eval", str(data), "--path", str(trained("alibi")), "--lengths", "16,32"]
     command += ["--out", str(out)]
     assert main([*command, "--per-document", "--score-from", "32"]) == 0
-    for cell in load_results_file(out).records:
-        assert (cell.documents, cell.score_from) == ("empty-lines", 32)
-    assert f'"document_tokens": [{", ".join(map(str, cell.document_tokens))}]' in out.read_text()
-    in_range = load_results_file(out).records
+    for cell in load(out).results:
+        assert (cell.case.separator, cell.case.score_from) == ("empty-lines", 32)
+    assert (
+        f'"document_tokens": [{", ".join(map(str, cell.values.document_tokens))}]'
+        in out.read_text()
+    )
+    in_range = load(out).results
     assert main([*command, "--per-document", "--score-from", "16"]) == 0
-    records = load_results_file(out).records
+    records = load(out).results
     assert records[:2] == in_range
-    assert [cell.score_from for cell in records] == [32, 32, 16, 16]
+    assert [cell.case.score_from for cell in records] == [32, 32, 16, 16]
 
 
 def test_changed_boundaries_replace_the_losses_of_documents(documents, data, tmp_path):
@@ -189,9 +196,11 @@ def test_changed_boundaries_replace_the_losses_of_documents(documents, data, tmp
     assert documents(data=folder) == records
     (folder / "documents.json").write_text(json.dumps({"valid": [0, 50]}))
     changed = documents(data=folder)
-    assert [record.loss_bits for record in changed] == [record.loss_bits for record in records]
-    assert all(record.document_tokens[0] == 50 for record in changed)
-    assert load_results_file(tmp_path / "results.json").records == changed
+    assert [record.values.loss_bits for record in changed] == [
+        record.values.loss_bits for record in records
+    ]
+    assert all(record.values.document_tokens[0] == 50 for record in changed)
+    assert load(tmp_path / "results.json").results == changed
 
 
 @pytest.mark.parametrize(

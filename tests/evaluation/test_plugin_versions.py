@@ -7,11 +7,11 @@ from commands import SHORT, in_process
 from results_documents import evaluation_record, results_of
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation import checkpoint as evaluated_checkpoint
 from alibi_fairseq.evaluation import wanted
-from alibi_fairseq.models import description
 from alibi_fairseq.plugin import training_record
 from alibi_fairseq.reporting.rows import rows_of
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 FIRST = "a" * 64
 SECOND = "b" * 64
@@ -22,21 +22,26 @@ def plugin(monkeypatch):
     """Return a function that makes ``alibi`` a method of a plugin of a version."""
 
     def set_version(version):
-        for module in (description, training_record, wanted):
+        for module in (evaluated_checkpoint, training_record, wanted):
             monkeypatch.setattr(module, "plugin_sha256", lambda names: version)
 
     return set_version
 
 
+def evaluated_version(result) -> str | None:
+    """Return the version of the plugin with which a model was evaluated."""
+    return result.reading.overrides.get("plugin", result.series.settings.get("plugin"))
+
+
 def test_evaluation_is_repeated_after_an_edit(sweep, plugin, tmp_path, caplog):
     plugin(FIRST)
     (before,) = sweep()
-    assert before.model.plugin_sha256 == FIRST
+    assert evaluated_version(before) == FIRST
     assert sweep() == [before]  # not measured again
     plugin(SECOND)
     (after,) = sweep()
-    assert after.model.plugin_sha256 == SECOND
-    records = load_results_file(tmp_path / "results.json").records
+    assert evaluated_version(after) == SECOND
+    records = load(tmp_path / "results.json").results
     assert records == [before, after]
     plugin(FIRST)
     assert sweep() == [before]
@@ -73,8 +78,8 @@ def test_training_does_not_resume_after_an_edit(data_bin, plugin, tmp_path, capl
     plugin(SECOND)
     with pytest.raises(UserInputError, match="The plugin of this model was edited"):
         train(data_bin, tmp_path, 4)
-    (record, *_) = load_results_file(tmp_path / "training.json").records
-    assert record.model.plugin_sha256 == FIRST
+    (record, *_) = load(tmp_path / "training.json").results
+    assert record.series.settings["plugin"] == FIRST
 
 
 def test_evaluation_with_another_version_than_training_warns(

@@ -15,17 +15,17 @@ from alibi_fairseq.evaluation import text_evaluator
 from alibi_fairseq.evaluation.checkpoint import LoadedModel
 from alibi_fairseq.evaluation.probe_evaluator import ProbeEvaluator
 from alibi_fairseq.evaluation.text_evaluator import TextEvaluator
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 
 def test_record_describes_model(sweep):
     record, _ = sweep(lengths=[16, 64], strides=[4])
-    assert record.model.architecture == "alibi_lm"
-    assert record.model.method.notation == "alibi"
-    assert record.model.train_length == TRAIN_LENGTH
-    assert record.model.updates == 12
-    assert record.model.seed == 3
-    assert record.model.precision == "fp32"
+    assert record.series.facts.architecture == "alibi_lm"
+    assert record.series.method.notation == "alibi"
+    assert record.series.train_length == TRAIN_LENGTH
+    assert record.updates == 12
+    assert record.seed == 3
+    assert record.reading.precision == "fp32"
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,19 @@ def test_record_describes_model(sweep):
 )
 def test_overrides_do_not_change_recorded_training_length(sweep, model, overrides):
     (record,) = sweep(model, lengths=[64], overrides=overrides)
-    assert record.model.train_length == TRAIN_LENGTH
+    assert record.series.train_length == TRAIN_LENGTH
 
 
 def test_record_describes_windows(sweep):
     record, _ = sweep(lengths=[16, 64], strides=[4])
-    assert record.length == 16
-    assert record.stride == 4
-    assert record.min_context == 1
-    assert 13 <= record.mean_context <= 16
-    assert record.tokens_per_second > 0
-    assert record.peak_memory_mb > 50
+    assert record.case.length == 16
+    assert record.case.stride == 4
+    assert record.values.min_context == 1
+    assert 13 <= record.values.mean_context <= 16
+    assert record.cost.tokens_per_second > 0
+    assert record.cost.peak_memory_mb > 50
     # Only non-overlapping windows are also timed one by one.
-    assert "tokens_per_second_batch_1" not in record
+    assert record.cost.tokens_per_second_batch_1 is None
 
 
 def test_record_converts_loss_to_other_units(sweep):
@@ -57,29 +57,29 @@ def test_record_converts_loss_to_other_units(sweep):
     lines = text_of("valid")
     words = sum(len(line.split()) for line in lines) + len(lines)
     size = len("".join(line + "\n" for line in lines).encode())
-    assert record.words == words
-    assert record.bytes == size
-    bits = record.loss_bits * record.tokens
-    assert record.perplexity == pytest.approx(2**record.loss_bits)
-    assert record.word_perplexity == pytest.approx(2 ** (bits / words))
-    assert record.bits_per_byte == pytest.approx(bits / size)
+    assert record.values.words == words
+    assert record.values.bytes == size
+    bits = record.values.loss_bits * record.values.tokens
+    assert record.values.perplexity == pytest.approx(2**record.values.loss_bits)
+    assert record.values.word_perplexity == pytest.approx(2 ** (bits / words))
+    assert record.values.bits_per_byte == pytest.approx(bits / size)
 
 
 @pytest.mark.parametrize("stride", [2, None])
 def test_loss_does_not_depend_on_batch_size(sweep, stride):
     (single,) = sweep(strides=[stride], memory_gb=1e-9, out="single")
     (batched,) = sweep(strides=[stride])
-    assert single.windows_per_batch == 1
-    assert batched.windows_per_batch > 8
-    assert single.loss_bits == pytest.approx(batched.loss_bits, abs=1e-6)
+    assert single.cost.windows_per_batch == 1
+    assert batched.cost.windows_per_batch > 8
+    assert single.values.loss_bits == pytest.approx(batched.values.loss_bits, abs=1e-6)
 
 
 def test_nonoverlapping_windows_are_also_timed_one_by_one(sweep):
     (single,) = sweep(memory_gb=1e-9, out="single")
     (batched,) = sweep()
-    assert single.tokens_per_second_batch_1 == single.tokens_per_second
-    assert batched.tokens_per_second_batch_1 > 0
-    assert batched.tokens_per_second_batch_1 != batched.tokens_per_second
+    assert single.cost.tokens_per_second_batch_1 == single.cost.tokens_per_second
+    assert batched.cost.tokens_per_second_batch_1 > 0
+    assert batched.cost.tokens_per_second_batch_1 != batched.cost.tokens_per_second
 
 
 INTERRUPTED = {"lengths": [8, 16], "strides": [None, 1]}
@@ -94,7 +94,7 @@ def interrupted(sweep, tmp_path, monkeypatch):
 
     def interrupt_fourth(*arguments):
         if path.exists():
-            written.append(load_results_file(path).records)
+            written.append(load(path).results)
         if len(written) == 3:
             raise KeyboardInterrupt
         return measure(*arguments)
@@ -116,8 +116,8 @@ def test_interrupted_sweep_resumes(interrupted, sweep, tmp_path):
     assert records[:3] == interrupted[-1]  # including the times
     assert list(map(without_times, records)) == list(map(without_times, uninterrupted))
     assert not list(tmp_path.glob(".*"))
-    document = load_results_file(tmp_path / "results.json")
-    assert document.records == records
+    document = load(tmp_path / "results.json")
+    assert document.results == records
     assert len(document.provenance.parts) == 2
 
 
@@ -130,13 +130,13 @@ def test_sweep_returns_records_of_results_file(sweep):
 
 def test_split_is_known_from_an_evaluation_of_two(sweep, scored, tmp_path):
     test, valid = sweep(subsets=("test", "valid"))
-    assert test.data_sha256 == valid.data_sha256
+    assert test.case.text != valid.case.text
     scored.clear()
     assert sweep(subsets=("valid",)) == [valid]
     assert not scored
     (half,) = sweep(subsets=("valid",), precision="bf16")
-    assert half.data_sha256 == valid.split_sha256 != test.split_sha256
-    assert load_results_file(tmp_path / "results.json").records == [test, valid, half]
+    assert half.case.text == valid.case.text
+    assert load(tmp_path / "results.json").results == [test, valid, half]
     assert sweep(subsets=("test", "valid")) == [test, valid]
 
 
@@ -156,19 +156,19 @@ def scored(monkeypatch):
 
 def test_lengths_past_the_end_are_measured_once(sweep, scored):
     (whole,) = sweep(lengths=[5000])
-    tokens = whole.tokens
-    assert whole.longest_window == tokens < 5000
+    tokens = whole.values.tokens
+    assert whole.values.longest_window == tokens < 5000
     records = sweep(lengths=[64, tokens - 1, tokens, 5000, 9000], strides=[None, 16])
-    by_case = {(record.length, record.stride): record for record in records}
+    by_case = {(record.case.length, record.case.stride): record for record in records}
     pairs = [
         (by_case[9000, 9000], by_case[5000, 5000]),
         (by_case[9000, 16], by_case[5000, 16]),
     ]
     for longest, past_end in pairs:
-        assert longest.longest_window == tokens
-        assert longest.loss_bits == past_end.loss_bits
-        assert longest.mean_context == past_end.mean_context
-    assert by_case[64, 64].longest_window == 64
+        assert longest.values.longest_window == tokens
+        assert longest.values.loss_bits == past_end.values.loss_bits
+        assert longest.values.mean_context == past_end.values.mean_context
+    assert by_case[64, 64].values.longest_window == 64
     # Stride 16 has different windows at each of the four lengths up to 5,000. Windows without
     # overlap differ at 64, at all tokens but one, and at all tokens, as at 5,000.
     assert len(scored) == 4 + 3
@@ -178,7 +178,7 @@ def test_length_past_the_end_is_not_measured_again(sweep, scored):
     (whole,) = sweep(lengths=[5000])
     scored.clear()
     (longer,) = sweep(lengths=[7000])
-    assert longer.loss_bits == whole.loss_bits
+    assert longer.values.loss_bits == whole.values.loss_bits
     assert not scored
 
 
@@ -186,14 +186,14 @@ def test_probe_sweep_resumes(sweep, probe, monkeypatch, tmp_path):
     data, checkpoint = probe
     case = {"data": data, "lengths": [TRAIN_LENGTH]}
     records = sweep(checkpoint, **case)
-    assert [record.depth for record in records] == list(probes.DEPTHS)
+    assert [record.case.depth for record in records] == list(probes.DEPTHS)
     monkeypatch.setattr(ProbeEvaluator, "measure", pytest.fail)
     assert sweep(checkpoint, **case) == records
-    with pytest.raises(UserInputError, match="results of kind probe, not evaluation"):
+    with pytest.raises(UserInputError, match="results of kind probe, not text"):
         sweep(checkpoint)
     monkeypatch.undo()
     in_half = sweep(checkpoint, **case, precision="bf16")
-    assert load_results_file(tmp_path / "results.json").records == records + in_half
+    assert load(tmp_path / "results.json").results == records + in_half
 
 
 def test_probe_rejects_scores_that_are_not_finite(sweep, probe, tmp_path):
@@ -226,7 +226,7 @@ def test_probe_evaluates_a_model_of_fairseq(sweep, probe, tmp_path):
     data, _ = probe
     checkpoint = train(data, tmp_path / "stock", Trained.FLAGS["stock"])
     records = sweep(checkpoint, data=data, lengths=[TRAIN_LENGTH])
-    assert [record.model.method.notation for record in records] == ["sinusoidal"] * len(
+    assert [record.series.method.notation for record in records] == ["sinusoidal"] * len(
         probes.DEPTHS
     )
 
@@ -235,29 +235,28 @@ def test_memory_passes_between_windows(sweep):
     def record_of(length, memory):
         case = {"lengths": [length], "overrides": {"mem_len": memory}}
         (record,) = sweep("transformer-xl", f"{length}-{memory}", **case)
-        assert (record.model.memory_length or 0) == memory
         return record
 
     # A memory of all tokens cuts nothing off. The segments then compute one long window.
     segments = record_of(16, 5000)
     window = record_of(5000, 5000)
-    assert segments.loss_bits == pytest.approx(window.loss_bits, abs=1e-5)
-    assert segments.mean_context == pytest.approx(window.mean_context, abs=1e-5)
+    assert segments.values.loss_bits == pytest.approx(window.values.loss_bits, abs=1e-5)
+    assert segments.values.mean_context == pytest.approx(window.values.mean_context, abs=1e-5)
 
     # After the first segments a token sees a memory of 24 inputs and 1 to 16 of its segment.
     short = record_of(16, 24)
     without = record_of(16, 0)
-    assert short.loss_bits != without.loss_bits
-    assert 28 < short.mean_context < 24 + 8.5
-    assert without.mean_context == pytest.approx(8.5, abs=0.1)
+    assert short.values.loss_bits != without.values.loss_bits
+    assert 28 < short.values.mean_context < 24 + 8.5
+    assert without.values.mean_context == pytest.approx(8.5, abs=0.1)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_loss_is_close(sweep, precision):
     (full,) = sweep()
     (half,) = sweep(precision=precision, out="half")
-    assert half.model.precision == precision
-    assert 0 < abs(half.loss_bits - full.loss_bits) < 0.02
+    assert half.reading.precision == precision
+    assert 0 < abs(half.values.loss_bits - full.values.loss_bits) < 0.02
 
 
 @pytest.fixture
@@ -281,13 +280,13 @@ def test_checkpoint_of_moved_folder_is_not_measured_again(sweep, trained, scored
     first_path.parent.rename(tmp_path / "moved")
     moved_path = tmp_path / "moved" / "checkpoint_last.pt"
     records = sweep(moved_path, lengths=[8, 16])
-    assert [record.length for record in records] == [8, 16]
+    assert [record.case.length for record in records] == [8, 16]
     assert len(scored) == 1
     # A copy under another name is another checkpoint of the folder.
     best_path = moved_path.with_name("checkpoint_best.pt")
     shutil.copyfile(moved_path, best_path)
     (best,) = sweep(best_path, lengths=[8])
-    assert best.model.checkpoint == str(best_path)
+    assert best.checkpoint == str(best_path)
 
 
 def test_sweep_reads_checkpoints_of_earlier_versions(sweep, old_checkpoint):
@@ -296,7 +295,7 @@ def test_sweep_reads_checkpoints_of_earlier_versions(sweep, old_checkpoint):
         case = {"lengths": [64], "overrides": overrides}
         (new,) = sweep("rotary", f"new{len(perplexities)}", **case)
         (old,) = sweep(old_checkpoint, f"old{len(perplexities)}", **case)
-        assert old.perplexity == new.perplexity
-        assert old.model.updates == 12
-        perplexities.add(new.perplexity)
+        assert old.values.perplexity == new.values.perplexity
+        assert old.updates == 12
+        perplexities.add(new.values.perplexity)
     assert len(perplexities) == 3

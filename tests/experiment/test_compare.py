@@ -23,9 +23,9 @@ from alibi_fairseq.experiment.training_options import check_training_options
 from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_folder import DataFolder
+from alibi_fairseq.results.file import load
 from alibi_fairseq.results.files import (
     find_results_files,
-    load_results_file,
 )
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
@@ -48,10 +48,10 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     for name in ("table.md", "comparison.yaml", *figures):
         assert (out / name).stat().st_size > 100
     assert "Loss by position" in figure_texts(out / "loss-by-position.svg")
-    results = load_results_file(out / "results.json")
+    results = load(out / "results.json")
     measured = [
-        (record.model.method.names[0], record.length, record.model.updates)
-        for record in results.records
+        (record.series.method.names[0], record.case.length, record.updates)
+        for record in results.results
     ]
     assert measured == [
         ("alibi", 16, 4),
@@ -60,10 +60,10 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
         ("learned", 48, 4),
     ]
     folder = next(out.glob("*/learned-16-seed1"))
-    (validation, *_) = load_results_file(folder / "training.json").records
-    assert validation.model.options["max_update"] == "4"
-    for record in load_results_file(folder / "results.json").records:
-        assert record.model.training_key == validation.model.training_key
+    (validation, *_) = load(folder / "training.json").results
+    assert validation.series.settings["optimization.max_update"] == 4
+    for record in load(folder / "results.json").results:
+        assert record.series == validation.series
 
     assert main(["report", str(out), "--out", str(tmp_path / "report")]) == 0
     assert "4 measurements" in capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")}
     assert main([*words, "4"]) == 0
     assert "-16-seed1" not in capsys.readouterr().out  # of "training learned-16-seed1"
-    assert load_results_file(out / "results.json") == results
+    assert load(out / "results.json") == results
     configuration = (out / "comparison.yaml").read_text()
     assert main([*words, "5"]) == 2
     assert "other settings (--max-update: '4' there, '5' now)" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Tables, figures, and results files of a comparison."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,8 @@ from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
-from alibi_fairseq.results.files import (
-    find_results_files,
-    load_results_file,
-    save_results_file,
-)
+from alibi_fairseq.results.file import load, save
+from alibi_fairseq.results.files import find_results_files, save_results_file
 
 
 @pytest.fixture
@@ -62,8 +60,8 @@ def test_seconds_of_shared_results_file_count_once(sliding_comparison, tmp_path,
     monkeypatch.setattr(child_process, "execute_command", Commands())
     out = tmp_path / "out"
     assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
-    results = load_results_file(out / "results.json")
-    assert len(results.records) == 6
+    results = load(out / "results.json")
+    assert len(results.results) == 6
     assert results.provenance.seconds == 2 * PROVENANCE["seconds"]
 
 
@@ -72,7 +70,7 @@ def test_results_have_provenance_of_evaluations(sliding_comparison, tmp_path, mo
     monkeypatch.setattr(child_process, "execute_command", Commands())
     out = tmp_path / "out"
     assert main(["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]) == 0
-    provenance = load_results_file(out / "results.json").provenance
+    provenance = load(out / "results.json").provenance
     for key in ("git_commit", "hardware", "versions", "threads", "date"):
         assert provenance.model_dump(exclude_unset=True)[key] == PROVENANCE[key]
     assert provenance.command != PROVENANCE["command"]
@@ -93,9 +91,10 @@ def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch)
     def short_updates(words, log, watch):
         code = train(words, log, watch)
         path = Path(value(words, "--save-dir")) / "training.json"
-        training = load_results_file(path)
-        training.records[-1].trained_tokens = 300
-        save_results_file(training, path)
+        training = load(path)
+        *earlier, last = training.results
+        last = replace(last, cost=replace(last.cost, trained_tokens=300))
+        save(replace(training, results=[*earlier, last]), path)
         return code
 
     monkeypatch.setattr(commands, "train", short_updates)
@@ -110,14 +109,14 @@ def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, mon
     out = tmp_path / "out"
     command = ["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]
     assert main(command) == 0
-    first = load_results_file(out / "results.json").records
+    first = load(out / "results.json").results
     config = yaml.safe_load(sliding_comparison.read_text())
     sliding_comparison.write_text(yaml.safe_dump({**config, "score_from": 8}))
     commands.ran.clear()
     assert main(command) == 0
     assert commands.ran == ["eval"] * 4
-    in_range = [record.model_copy(update={"score_from": 8}) for record in first]
-    assert load_results_file(out / "results.json").records == in_range
+    in_range = [replace(result, case=replace(result.case, score_from=8)) for result in first]
+    assert load(out / "results.json").results == in_range
     commands.ran.clear()
     assert main(command) == 0
     assert commands.ran == []
@@ -140,8 +139,7 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
         measured = evaluation_record(perplexity, length=64, checkpoint=checkpoint, **trained)
         # From an earlier request, before the folder was moved
         moved = f"elsewhere/seed{seed}/checkpoint_last.pt"
-        options = {"data": f"elsewhere/{seed}"}
-        longer = evaluation_record(perplexity, checkpoint=moved, options=options, **trained)
+        longer = evaluation_record(perplexity, checkpoint=moved, **trained)
         not_requested = longer.model_copy(update={"length": 256, "stride": 256})
         provenance = {
             "data_sha256": data_sha256(data_bin, ["valid"]),
@@ -160,7 +158,7 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     assert f"on {1000 * 4096:,} tokens" in text
     assert "seeds 1, 2." in text
     assert "| 256" not in text
-    results = load_results_file(tmp_path / "results.json")
-    assert [record.model.seed for record in results.records] == [1, 1, 2, 2]
+    results = load(tmp_path / "results.json")
+    assert [result.seed for result in results.results] == [1, 1, 2, 2]
     # The text is that of an evaluation of the split on its own.
     assert results.provenance.data_sha256 == data_sha256(data_bin, ["valid"])

@@ -16,7 +16,8 @@ from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.experiment.run import Run
-from alibi_fairseq.results.files import load_evaluation
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.result import Result
 
 CASE = TextCase("valid", 16, 16)
 
@@ -76,11 +77,11 @@ def run_in(folder: Path, **changes) -> Run:
     return run
 
 
-def records_of(run: Run) -> list:
+def records_of(run: Run) -> list[Result]:
     """Return what the steps of a run report."""
     records = []
     for step in run.eval_steps:
-        records += step.load_results(run.model_of(step)).records
+        records += step.load_results(run.model_of(step)).results
     return records
 
 
@@ -93,7 +94,10 @@ def change_weights(run: Run) -> None:
 
 
 def cases_of(run: Run) -> list[TextCase]:
-    return [TextCase(record.subset, record.length, record.stride) for record in records_of(run)]
+    return [
+        TextCase(record.case.split, record.case.length, record.case.stride)
+        for record in records_of(run)
+    ]
 
 
 CHANGES = {
@@ -125,7 +129,7 @@ def test_only_what_is_new_is_evaluated(folder, commands, change):
     # Going back needs nothing, because no result was deleted.
     assert first.is_complete
     if change == "documents":
-        assert records_of(first)[0].loss_bits == before[0].loss_bits
+        assert records_of(first)[0].values.loss_bits == before[0].values.loss_bits
     else:
         assert records_of(first) == before
     run.execute()
@@ -147,7 +151,7 @@ def test_edited_documents_are_evaluated_again(folder, commands, options):
     run.execute()
     assert commands == ["eval", "eval"]
     (record,) = records_of(run)
-    assert record.document_tokens[0] == 30 - options.get("score_from", 0)
+    assert record.values.document_tokens[0] == 30 - options.get("score_from", 0)
     assert run.is_complete
     documents.write_text(json.dumps({"valid": [0, 20], "test": [0, 9]}))
     assert run.is_complete == bool(options)  # losses of other documents are other results
@@ -172,9 +176,9 @@ def test_changed_split_is_evaluated_again(folder, commands):
     run.execute()
     assert commands == ["eval"]
     (after,) = records_of(run)
-    assert after.data_sha256 != before.data_sha256
+    assert after.case.text != before.case.text
     # The former text may come back.
-    assert len(load_evaluation(run.folder / "results.json").records) == 2
+    assert len(load(run.folder / "results.json").results) == 2
 
 
 @pytest.mark.ci
@@ -201,11 +205,11 @@ def test_training_again_replaces_the_results(folder, commands):
         assert run.is_complete
         records += records_of(run)
     moved, _, second = records
-    assert len({record.loss_bits for record in records}) == 3
+    assert len({record.values.loss_bits for record in records}) == 3
     # The weights in another folder may still exist there.
-    hashes = {moved.model.checkpoint_sha256, second.model.checkpoint_sha256}
-    in_file = load_evaluation(run.folder / "results.json").records
-    assert {record.model.checkpoint_sha256 for record in in_file} == hashes
+    hashes = {moved.checkpoint_sha256, second.checkpoint_sha256}
+    in_file = load(run.folder / "results.json").results
+    assert {record.checkpoint_sha256 for record in in_file} == hashes
 
 
 def test_diverged_trial_is_complete_and_not_evaluated(folder, monkeypatch):

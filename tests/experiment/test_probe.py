@@ -16,7 +16,8 @@ from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
 from alibi_fairseq.evaluation.split import load_dictionary
 from alibi_fairseq.experiment import child_process
-from alibi_fairseq.results.files import find_results_files, load_results_file
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.files import find_results_files
 
 COPY = PROBES["copy"]
 PASSKEY = PROBES["passkey"]
@@ -203,10 +204,10 @@ def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch
     assert "--lengths 48,96,192,384,768" in capsys.readouterr().out
     assert main(words) == 0
     assert "none has learned the task" in capsys.readouterr().out
-    document = load_results_file(out / "results.json")
-    assert document.kind == "probe"
-    assert document.corpus == "copy"
-    measured = [(record.length, record.depth) for record in document.records]
+    document = load(out / "results.json")
+    assert {result.case.kind for result in document.results} == {"probe"}
+    assert {result.case.corpus for result in document.results} == {"copy"}
+    measured = [(record.case.length, record.case.depth) for record in document.results]
     assert measured == [(48 * n, depth) for n in (1, 2, 4, 8, 16) for depth in DEPTHS]
     assert (out / "figure.svg").stat().st_size > 1000
     assert (out / "table.md").is_file()
@@ -255,8 +256,9 @@ def test_table_shows_probes_with_perplexity(few_sequences, tmp_path, capsys, mon
     assert "## passkey" in printed
     header = cells_of((tmp_path / "out" / "table.md").read_text())[0]
     assert header == ["trained ↓ evaluated at →", "16", "passkey at 1 L", "passkey at 4 L"]
-    kinds = [load_results_file(path).kind for path in find_results_files(tmp_path / "out")]
-    assert sorted(kinds) == ["evaluation", "probe"]
+    files = [load(path) for path in find_results_files(tmp_path / "out")]
+    kinds = [file.results[0].case.kind for file in files]
+    assert sorted(kinds) == ["probe", "text"]
 
 
 def test_too_short_filler_is_rejected_first(few_sequences, data_bin, tmp_path, capsys):

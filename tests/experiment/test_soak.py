@@ -83,19 +83,8 @@ BYTES = {".bin", ".idx", ".txt", ".model", ".vocab", ".safetensors", ".md"}
 TIMED = {".pt", ".bin", ".idx", ".model", ".safetensors"}
 #: Date and time. Reports print the duration in the same table row.
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
-#: Keys of result records that differ between two runs of the same command.
-VARYING_KEYS = {
-    "seconds",
-    "tokens_per_second",
-    "tokens_per_second_per_process",
-    "tokens_per_second_batch_1",
-    "peak_memory_mb",
-    "hours",
-    "gpu_hours",
-    "options",
-    "checkpoint",
-    "checkpoint_sha256",
-}
+#: Keys of results that differ between two runs of the same command.
+VARYING_KEYS = {"cost", "series", "checkpoint", "checkpoint_sha256"}
 
 
 class Interruption(NamedTuple):
@@ -190,16 +179,13 @@ def training_state(checkpoint: Path) -> list:
     return tree_map_only(torch.Tensor, lambda t: (t.dtype, t.numpy().tobytes()), parts)
 
 
-def measured_values(results: dict) -> list[str]:
-    """Return the result records of a results file without times, in a fixed order."""
-    records = []
-    for record in results["records"]:
-        values = {key: value for key, value in record.items() if key not in VARYING_KEYS}
-        model = record.get("model")
-        if isinstance(model, dict):
-            values["model"] = {k: v for k, v in model.items() if k not in VARYING_KEYS}
-        records.append(json.dumps(values, sort_keys=True))
-    return sorted(records)
+def measured_values(content: dict) -> list[str]:
+    """Return the results of a results file without times, in a fixed order."""
+    results = []
+    for result in content["results"]:
+        values = {key: value for key, value in result.items() if key not in VARYING_KEYS}
+        results.append(json.dumps(values, sort_keys=True))
+    return sorted(results)
 
 
 def comparable_output(folder: Path) -> dict:
@@ -211,7 +197,7 @@ def comparable_output(folder: Path) -> dict:
             output[name] = training_state(path)
         elif path.suffix == ".json":
             content = json.loads(path.read_text())
-            if "records" in content:
+            if "results" in content:
                 output[name] = measured_values(content)
         elif path.suffix in BYTES:
             output[name] = path.read_bytes()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.positions import METHODS, PositionMethod
-from alibi_fairseq.results.files import load_results_file, save_results_file
-from alibi_fairseq.results.record import Validation
+from alibi_fairseq.results.file import load, save
+from alibi_fairseq.results.result import Result, TextValues
 
 RATES = ("0.002", "0.004", "0.008")
 
@@ -226,9 +227,8 @@ def change_validations(commands: Commands, change: Callable) -> None:
     def train_and_change(words, log, watch) -> int:
         code = train(words, log, watch)
         path = Path(value(words, "--save-dir")) / "training.json"
-        results = load_results_file(path)
-        results.records = change(results.records)
-        save_results_file(results, path)
+        results = load(path)
+        save(replace(results, results=change(results.results)), path)
         return code
 
     commands.train = train_and_change
@@ -237,12 +237,13 @@ def change_validations(commands: Commands, change: Callable) -> None:
 def test_other_validated_splits_do_not_choose_the_rate(data_bin, tmp_path, commands):
     """The rates have the opposite order on the split ``test``, where losses are lower."""
 
-    def add_test_split(validations: list[Validation]) -> list[Validation]:
+    def add_test_split(validations: Sequence[Result]) -> list[Result]:
         added = []
         for validation in validations:
-            changes = {"subset": "test", "loss_bits": math.log2(100) - validation.loss_bits}
-            added.append(validation.model_copy(update=changes))
-        return validations + added
+            values = TextValues(math.log2(100) - validation.values.loss_bits)
+            case = replace(validation.case, split="test")
+            added.append(replace(validation, case=case, values=values))
+        return [*validations, *added]
 
     change_validations(commands, add_test_split)
     assert main(compare_command(data_bin, tmp_path, methods="alibi")) == 0
@@ -282,9 +283,9 @@ def test_tuning_end_to_end(data_bin, tmp_path):
     assert outcome["updates"] == 20
 
     (trial_file,) = tmp_path.rglob("*lr0.01/training.json")
-    records = load_results_file(trial_file).records
-    assert outcome["trials"][1]["loss_bits"] == min(record.loss_bits for record in records)
+    records = load(trial_file).results
+    assert outcome["trials"][1]["loss_bits"] == min(record.values.loss_bits for record in records)
 
     (training_file,) = tmp_path.rglob("alibi-16-seed2/training.json")
-    command_line = load_results_file(training_file).provenance.command
+    command_line = load(training_file).provenance.command
     assert "--lr 0.01 " in command_line

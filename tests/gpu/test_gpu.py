@@ -17,7 +17,7 @@ from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.plugin.linear_cross_entropy import linear_cross_entropy
 from alibi_fairseq.positions import METHODS
-from alibi_fairseq.results.files import load_training
+from alibi_fairseq.results.file import load_training
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -208,9 +208,9 @@ def test_training_as_in_the_paper(tmp_path, tokens):
     resumed = train(corpus, tmp_path / "run", *flags, updates=4)
     assert resumed["optimizer_history"][-1]["num_updates"] == 4
     assert all(weight.isfinite().all() for weight in resumed["model"].values())
-    records = load_training(tmp_path / "run").records
+    records = load_training(tmp_path / "run").results
     assert [record.updates for record in records] == [2, 4]
-    losses = [record.loss_bits for record in records]
+    losses = [record.values.loss_bits for record in records]
     if tokens == 2048:
         assert losses[1] < losses[0]
     else:

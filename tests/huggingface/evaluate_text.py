@@ -6,7 +6,8 @@ import pytest
 from folders import TEXT
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.result import Result
 
 
 @pytest.fixture
@@ -19,9 +20,9 @@ def text(tmp_path):
 
 @pytest.fixture
 def evaluate(text, tmp_path):
-    """Return a function that runs ``eval`` on the text file, with its result records."""
+    """Return a function that runs ``eval`` on the text file, and returns the results."""
 
-    def run(*folders, out="results", texts=(text,), **options) -> list[dict]:
+    def run(*folders, out="results", texts=(text,), **options) -> list[Result]:
         options = {"lengths": "8,48", "strides": "full,5", **options}
         command = ["eval", *texts, "--path", *folders, "--out", tmp_path / f"{out}.json"]
         for name, value in options.items():
@@ -29,6 +30,6 @@ def evaluate(text, tmp_path):
             if value is not True:
                 command.append(value)
         assert main([str(word) for word in command]) == 0
-        return load_results_file(tmp_path / f"{out}.json").records
+        return list(load(tmp_path / f"{out}.json").results)
 
     return run

@@ -76,15 +76,15 @@ def test_losses_equal_naive_float64(name, evaluate, tmp_path):
     folder = make_folder(tmp_path / name, name)
     documents = tokens_of(folder, [TEXT])
     records = evaluate(folder)
-    cases = [(record.length, record.stride) for record in records]
+    cases = [(record.case.length, record.case.stride) for record in records]
     assert cases == [(8, 8), (8, 5), (48, 48), (48, 5)]
     for record in records:
-        (expected,) = naive_losses(folder, documents, record.length, record.stride)
-        assert record.tokens == len(documents[0]) > 48
-        assert record.loss_bits == pytest.approx(expected / record.tokens, abs=1e-5)
-        assert record.bytes == len(TEXT.encode())
-        assert record.words == len(TEXT.split()) + TEXT.count("\n")
-        assert record.model.train_length == (4 * LENGTH if name == "mpt" else LENGTH)
+        (expected,) = naive_losses(folder, documents, record.case.length, record.case.stride)
+        assert record.values.tokens == len(documents[0]) > 48
+        assert record.values.loss_bits == pytest.approx(expected / record.values.tokens, abs=1e-5)
+        assert record.values.bytes == len(TEXT.encode())
+        assert record.values.words == len(TEXT.split()) + TEXT.count("\n")
+        assert record.series.train_length == (4 * LENGTH if name == "mpt" else LENGTH)
 
 
 #: Model that keeps the frequencies of its longest text, like InternLM2.
@@ -127,10 +127,10 @@ def test_dynamic_rotation_of_own_code_is_reset(evaluate, tmp_path):
     (tokens,) = tokens_of(folder, [TEXT])
     add_own_code(folder, "modeling_dynamic", DYNAMIC_CODE, "DynamicConfig", "DynamicModel")
     records = evaluate(folder, lengths="48,16", trust_remote_code=True)
-    assert {record.length for record in records} == {48, 16}
+    assert {record.case.length for record in records} == {48, 16}
     for record in records:
-        (expected,) = naive_losses(folder, [tokens], record.length, record.stride)
-        assert record.loss_bits == pytest.approx(expected / len(tokens), abs=1e-5)
+        (expected,) = naive_losses(folder, [tokens], record.case.length, record.case.stride)
+        assert record.values.loss_bits == pytest.approx(expected / len(tokens), abs=1e-5)
 
 
 @pytest.mark.parametrize("score_from", [0, 7])
@@ -144,10 +144,11 @@ def test_documents_equal_naive_float64(evaluate, tmp_path, score_from):
     records = evaluate(folder, **options)
     assert records
     for record in records:
-        expected = naive_losses(folder, documents, 8, record.stride, score_from=score_from)
-        assert record.document_tokens == [len(part) - score_from for part in documents]
-        assert record.document_bits == pytest.approx(expected, abs=1e-3)
-        assert (record.bytes == len(TEXT.encode())) is (score_from == 0)
+        expected = naive_losses(folder, documents, 8, record.case.stride, score_from=score_from)
+        sizes = [len(part) - score_from for part in documents]
+        assert list(record.values.document_tokens) == sizes
+        assert record.values.document_bits == pytest.approx(expected, abs=1e-3)
+        assert (record.values.bytes == len(TEXT.encode())) is (score_from == 0)
 
 
 def test_documents_are_one_stream_without_score_from(evaluate, tmp_path):
@@ -156,7 +157,7 @@ def test_documents_are_one_stream_without_score_from(evaluate, tmp_path):
     documents = tokens_of(folder, split_documents(TEXT, "empty-lines"))
     (stream,) = naive_losses(folder, [sum(documents, [])], 8, 8)
     (record,) = evaluate(folder, lengths="8", strides="full", per_document=True)
-    assert sum(record.document_bits) == pytest.approx(stream, abs=1e-3)
+    assert sum(record.values.document_bits) == pytest.approx(stream, abs=1e-3)
 
 
 TEXTS_WITH_DOCUMENTS = {
@@ -215,11 +216,12 @@ def test_exported_model_equals_its_checkpoint(
     text = shutil.copy(trained.folder / "valid", tmp_path / "valid.txt")
     records = evaluate(folder, texts=(text,), lengths=",".join(map(str, lengths)))
     for record, ours in zip(records, expected, strict=True):
-        assert record.loss_bits == pytest.approx(ours.loss_bits, abs=1e-5)
-        for key in ("tokens", "length", "stride", "mean_context"):
-            assert getattr(record, key) == getattr(ours, key)
-        for key in ("train_length", "method"):
-            assert getattr(record.model, key) == getattr(ours.model, key)
+        assert record.values.loss_bits == pytest.approx(ours.values.loss_bits, abs=1e-5)
+        assert record.values.tokens == ours.values.tokens
+        assert record.values.mean_context == ours.values.mean_context
+        assert (record.case.length, record.case.stride) == (ours.case.length, ours.case.stride)
+        assert record.series.train_length == ours.series.train_length
+        assert record.series.method == ours.series.method
 
 
 def test_bos_per_window_begins_every_window(evaluate, tmp_path):
@@ -228,10 +230,10 @@ def test_bos_per_window_begins_every_window(evaluate, tmp_path):
     windows = [tokens[begin : begin + 8] for begin in range(0, len(tokens), 8)]
     expected = sum(naive_losses(folder, windows, 8, 8))
     (record,) = evaluate(folder, lengths="8", strides="full", bos_per_window=True)
-    assert record.loss_bits == pytest.approx(expected / len(tokens), abs=1e-5)
-    assert record.model.overrides == {"bos_per_window": True}
+    assert record.values.loss_bits == pytest.approx(expected / len(tokens), abs=1e-5)
+    assert record.reading.overrides == {"bos_per_window": True}
     (plain,) = evaluate(folder, out="plain", lengths="8", strides="full")
-    assert abs(plain.loss_bits - record.loss_bits) > 1e-3
+    assert abs(plain.values.loss_bits - record.values.loss_bits) > 1e-3
 
 
 #: Overrides of a rotation, and the complete parameters that transformers is given instead.
@@ -262,9 +264,9 @@ def test_overridden_rotation_equals_transformers(name, evaluate, tmp_path):
     (plain,) = evaluate(folder, out="plain", **options)
     given = json.dumps({"rope_parameters": overrides})
     (record,) = evaluate(folder, model_overrides=given, **options)
-    assert abs(plain.loss_bits - expected) > 1e-3
-    assert record.loss_bits == pytest.approx(expected, abs=1e-5)
-    assert record.model.overrides == {"rope_parameters": overrides}
+    assert abs(plain.values.loss_bits - expected) > 1e-3
+    assert record.values.loss_bits == pytest.approx(expected, abs=1e-5)
+    assert record.reading.overrides == {"rope_parameters": overrides}
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -273,7 +275,7 @@ def test_half_precision_is_close(precision, evaluate, tmp_path):
     options = {"lengths": "16", "strides": "full"}
     (full,) = evaluate(folder, **options)
     (half,) = evaluate(folder, out="half", precision=precision, **options)
-    assert 0 < abs(half.loss_bits - full.loss_bits) < 0.02
+    assert 0 < abs(half.values.loss_bits - full.values.loss_bits) < 0.02
 
 
 def test_unknown_tokens_have_no_size(evaluate, text, tmp_path):
@@ -281,9 +283,9 @@ def test_unknown_tokens_have_no_size(evaluate, text, tmp_path):
     (known,) = evaluate(folder, lengths="8", strides="full")
     text.write_text(TEXT + "\N{SNOWMAN}\n", encoding="utf-8")
     (unknown,) = evaluate(folder, out="unknown", lengths="8", strides="full")
-    assert known.bits_per_byte
-    assert unknown.bits_per_byte is None
-    assert unknown.word_perplexity is None
+    assert known.values.bits_per_byte
+    assert unknown.values.bits_per_byte is None
+    assert unknown.values.word_perplexity is None
 
 
 WORDS = ["</s>", *TEXT.split()[:5]]
@@ -324,5 +326,5 @@ def test_documents_without_tokens_are_left_out(evaluate, text, tmp_path):
     text.write_text(content)
     options = {"lengths": "8", "strides": "full", "per_document": True, "score_from": "0"}
     (record,) = evaluate(folder, **options)
-    assert record.document_tokens == [3, 2]
-    assert record.bytes == len(content)
+    assert record.values.document_tokens == (3, 2)
+    assert record.values.bytes == len(content)

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, Gemma3Config
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface import evaluation
 from alibi_fairseq.huggingface.transformers_model import find_max_length, find_position_method
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 pytest_plugins = ["evaluate_text"]
 
@@ -23,23 +23,30 @@ pytest_plugins = ["evaluate_text"]
 def test_records_identify_model_and_text(evaluate, text, tmp_path):
     folder = make_folder(tmp_path / "my-model")
     (record,) = evaluate(folder, lengths="16", strides="full")
-    document = load_results_file(tmp_path / "results.json")
+    document = load(tmp_path / "results.json")
     provenance = document.provenance
 
     def sha256(*files):
         return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
-    assert provenance.data_sha256 == record.data_sha256 == sha256(text)
-    assert record.model.config_sha256 == sha256(folder / "config.json")
-    assert record.model.weights_sha256 == sha256(folder / "model.safetensors")
-    assert record.model.tokenizer_sha256 == sha256(
-        folder / "tokenizer.json", folder / "tokenizer_config.json"
+    assert provenance.data_sha256 == record.case.text == sha256(text)
+    assert record.series.settings["weights"] == sha256(folder / "model.safetensors")
+    parts = [
+        sha256(folder / "config.json"),
+        sha256(folder / "model.safetensors"),
+        sha256(folder / "tokenizer.json", folder / "tokenizer_config.json"),
+        sha256(),  # of no code
+    ]
+    assert record.checkpoint_sha256 == hashlib.sha256(" ".join(parts).encode()).hexdigest()
+    assert record.seed is None
+    assert (record.series.facts.architecture, record.reading.variant) == (
+        "LlamaForCausalLM",
+        "my-model",
     )
-    assert (record.model.architecture, record.model.label) == ("LlamaForCausalLM", "my-model")
-    assert (record.subset, document.corpus) == ("sample", tmp_path.name.split(".")[0])
+    assert (record.case.split, record.case.corpus) == ("sample", tmp_path.name.split(".")[0])
     assert {"transformers", "tokenizers", "safetensors", "torch"} <= provenance.versions.keys()
-    bits = record.loss_bits * record.tokens
-    assert record.bits_per_byte == pytest.approx(bits / record.bytes)
+    bits = record.values.loss_bits * record.values.tokens
+    assert record.values.bits_per_byte == pytest.approx(bits / record.values.bytes)
 
 
 def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch):
@@ -58,7 +65,7 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch):
         patch.setattr(evaluation.TextFileEvaluator, "measure", interrupt)
         with pytest.raises(AssertionError):
             evaluate(folder)
-    assert len(load_results_file(tmp_path / "results.json").records) == 2
+    assert len(load(tmp_path / "results.json").results) == 2
     resumed = evaluate(folder)
     assert list(map(without_times, resumed)) == list(map(without_times, whole))
     with monkeypatch.context() as patch:
@@ -67,8 +74,10 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-3}))
     changed = evaluate(folder)
-    assert [record.loss_bits for record in changed] != [record.loss_bits for record in resumed]
-    assert load_results_file(tmp_path / "results.json").records == changed
+    assert [record.values.loss_bits for record in changed] != [
+        record.values.loss_bits for record in resumed
+    ]
+    assert load(tmp_path / "results.json").results == changed
 
 
 def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
@@ -76,8 +85,8 @@ def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
     unigram = make_folder(tmp_path / "unigram", "gpt-neox", unigram_tokenizer())
     byte_level_records = evaluate(byte_level, out="results/one", strides="full")
     unigram_records = evaluate(unigram, out="results/two", strides="full")
-    byte_level_tokens = byte_level_records[0].tokens
-    unigram_tokens = unigram_records[0].tokens
+    byte_level_tokens = byte_level_records[0].values.tokens
+    unigram_tokens = unigram_records[0].values.tokens
     assert byte_level_tokens != unigram_tokens
     report = tmp_path / "report"
     assert main(["report", str(tmp_path / "results"), "--out", str(report)]) == 0
@@ -90,7 +99,7 @@ def test_report_compares_tokenizers_in_bits_per_byte(evaluate, tmp_path):
     ]
     shared = tables[tables.index(titles[2]) + 1]
     for record in byte_level_records + unigram_records:
-        assert f"{record.bits_per_byte:.4f}" in shared
+        assert f"{record.values.bits_per_byte:.4f}" in shared
     assert list((report / "figures").glob("*.png"))
 
 
@@ -110,7 +119,7 @@ def test_overrides_change_the_configuration(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model", "mpt")
     overrides = '{"max_seq_len": 256}'
     (record,) = evaluate(folder, lengths="200", strides="full", model_overrides=overrides)
-    assert record.model.train_length == 128
+    assert record.series.train_length == 128
 
 
 def test_overrides_change_derived_values(evaluate, tmp_path):
@@ -126,8 +135,9 @@ def test_overrides_change_derived_values(evaluate, tmp_path):
     (overridden,) = evaluate(folder, model_overrides=json.dumps(window), **options)
     (folder / "config.json").write_text(json.dumps({**config, **window}))
     (edited,) = evaluate(folder, out="edited", **options)
-    assert listed.loss_bits == overridden.loss_bits == edited.loss_bits
-    assert edited.loss_bits != full.loss_bits
+    losses = [result.values.loss_bits for result in (listed, overridden, edited)]
+    assert len(set(losses)) == 1
+    assert losses[0] != full.values.loss_bits
 
 
 def test_vision_tower_does_not_limit_windows():

@@ -89,8 +89,8 @@ def test_perplexity_matches_eval(name, exported, trained, sweep):
     model = AutoModelForCausalLM.from_pretrained(folder, **remote)
     factors = (1,) if name == "learned" else (1, 4, 16)  # learned positions end there
     for cell in sweep(name, lengths=[factor * TRAIN_LENGTH for factor in factors]):
-        measured = perplexity(model, trained.data, cell.length)
-        assert measured == pytest.approx(cell.perplexity, rel=1e-5)
+        measured = perplexity(model, trained.data, cell.case.length)
+        assert measured == pytest.approx(cell.values.perplexity, rel=1e-5)
 
 
 def test_files_of_export_folder(exported):

@@ -9,7 +9,8 @@ from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface.model_card import trained_tokens
-from alibi_fairseq.results.files import load_results_file, save_results_file
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.files import save_results_file
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,8 @@ def test_card_has_license_and_results(export, results, tmp_path):
     assert card.data.license == "apache-2.0"
     assert card.data.library_name == "transformers"
     assert card.data.pipeline_tag == "text-generation"
-    for record in load_results_file(results).records:
-        assert f"{record.perplexity:.2f}" in card.text
+    for record in load(results).results:
+        assert f"{record.values.perplexity:.2f}" in card.text
     assert "| trained ↓ evaluated at → |" in card.text
     assert "- License: apache-2.0" in card.text
     assert "tokens: not recorded" in card.text  # this training did not validate

@@ -59,9 +59,9 @@ def test_transformers_recipe_weights_windows_unequally(tmp_path):
     # Each window mean covers `counts` tokens. The sweep scores those after the first window.
     config = SweepConfig(lengths=(LENGTH - 1,), strides=(STRIDE,), score_from=LENGTH, device="cpu")
     (record,) = evaluate_folders([text], [folder], config, tmp_path / "results.json")
-    assert record.tokens == sum(counts[1:])
+    assert record.values.tokens == sum(counts[1:])
     later = sum(mean * count for mean, count in zip(means[1:], counts[1:]))
-    assert record.loss_bits == pytest.approx(later / sum(counts[1:]) / math.log(2), abs=1e-5)
+    assert record.values.loss_bits == pytest.approx(later / sum(counts[1:]) / math.log(2), abs=1e-5)
     recipe = sum(mean * weight for mean, weight in zip(means, weights)) / sum(weights)
     per_token = sum(mean * count for mean, count in zip(means, counts)) / sum(counts)
     assert abs(recipe - per_token) > 1e-3

@@ -26,7 +26,7 @@ def test_code_in_a_folder_runs_only_if_trusted(evaluate, refuse, text, tmp_path)
     assert "--trust-remote-code" in refuse(*command)
     assert not witness.exists()
     (record,) = evaluate(folder, lengths="8", strides="full", trust_remote_code=True)
-    assert record.model.architecture == "MyModel"
+    assert record.series.facts.architecture == "MyModel"
     assert witness.exists()
 
 
@@ -37,7 +37,7 @@ def test_ignored_weights_are_accepted(evaluate, tmp_path):
     weights["gpt_neox.layers.0.attention.masked_bias"] = torch.ones(())
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (record,) = evaluate(folder, lengths="8", strides="full")
-    assert record.loss_bits == before.loss_bits
+    assert record.values.loss_bits == before.values.loss_bits
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bool], ids=str)
@@ -50,7 +50,7 @@ def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path, dtype):
     weights[f"{prefix}.bias"] = torch.ones(1, 1, 32, 32).tril().to(dtype)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (record,) = evaluate(folder, lengths="8", strides="full")
-    assert record.loss_bits == before.loss_bits
+    assert record.values.loss_bits == before.values.loss_bits
     weights[f"{prefix}.bias"] = torch.ones(1, 1, 32, 32, dtype=torch.bool)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     command = ["eval", text, "--path", folder, "--lengths", "8", "--out", tmp_path / "out.json"]
@@ -60,7 +60,7 @@ def test_stored_masks_are_accepted(evaluate, refuse, text, tmp_path, dtype):
 def test_short_positions_are_accepted(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model", "gpt2", n_positions=8)
     (record,) = evaluate(folder, lengths="8", strides="full")
-    assert record.model.train_length == 8
+    assert record.series.train_length == 8
 
 
 @pytest.mark.parametrize("scale", ["dynamic", 0, -1.0])

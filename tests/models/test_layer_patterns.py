@@ -227,10 +227,10 @@ def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, cap
     in_process("train", data_bin, *flags, "--max-update", 5)
     checkpoint = tmp_path / "checkpoint_last.pt"
     (record,) = sweep(checkpoint, data=data_bin, lengths=[32])
-    assert record.model.method.notation == "rotary+none/attention_window=8+0"
-    assert record.model.updates == 5
+    assert record.series.method.notation == "rotary+none/attention_window=8+0"
+    assert record.updates == 5
     (unlimited,) = sweep(
         checkpoint, out="full", data=data_bin, lengths=[32], overrides={"attention_window": 0}
     )
-    assert unlimited.model.method.notation == "rotary+none"
-    assert unlimited.perplexity != record.perplexity
+    assert unlimited.reading.overrides == {"attention_window": 0}
+    assert unlimited.values.perplexity != record.values.perplexity

@@ -9,8 +9,9 @@ from fairseq_runs import training_config
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from alibi_fairseq.models.description import training_options
 from alibi_fairseq.positions import METHODS
+from alibi_fairseq.results.series import Series
+from alibi_fairseq.results.training_settings import settings_of
 
 PAD = 1
 VOCABULARY = 64
@@ -207,5 +208,5 @@ def test_models_with_different_parts_have_different_identities():
     identities = set()
     for part in ["", *PARTS]:
         cfg = training_config("--arch", "alibi_lm", *part.split())
-        identities.add(tuple(training_options(cfg).items()))
+        identities.add(Series(settings_of(cfg, 1, None, None)))
     assert len(identities) == len(PARTS) + 1

@@ -13,7 +13,7 @@ from fairseq.tasks import FairseqTask
 from fairseq_runs import run_train, write_corpus
 
 from alibi_fairseq.paper.recipe import RECIPES, flags
-from alibi_fairseq.results.files import load_training
+from alibi_fairseq.results.file import load_training
 
 TINY = (
     *("--decoder-layers", "1", "--decoder-embed-dim", "32", "--decoder-ffn-embed-dim", "32"),
@@ -56,7 +56,7 @@ def test_recipe_survives_stop(path, criterion, optimizer, tmp_path, monkeypatch)
     assert all(weight.isfinite().all() for weight in resumed["model"].values())
     assert resumed["cfg"]["criterion"]["_name"] == criterion
     assert resumed["cfg"]["optimizer"]["_name"] == optimizer
-    records = load_training(tmp_path / "run").records
+    records = load_training(tmp_path / "run").results
     assert [record.updates for record in records] == [2, 4, 6]
-    assert all(record.loss_bits is not None for record in records)
-    assert {record.model.precision for record in records} == {"fp16"}
+    assert all(record.values.loss_bits is not None for record in records)
+    assert {record.reading.precision for record in records} == {"fp16"}

@@ -27,7 +27,7 @@ from alibi_fairseq.files import locked
 from alibi_fairseq.paper import datasets, reproduction
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.trainings import sources, trained_items, trainings_for
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 
 @pytest.fixture
@@ -380,13 +380,13 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
         devices=reproduction.DeviceConfig(1, cpu=True),
     )
     assert execute_experiment(experiment) == 0
-    results = load_results_file(experiment.results_path(training, "valid"))
+    results = load(experiment.results_path(training, "valid"))
     assert results.corpus == "generated-smoke"
     measured = set()
     for record in results.records:
-        assert record.model.method.notation == "sinusoidal"
-        assert 2 < record.perplexity < 5000
-        measured.add((record.model.updates, record.length))
+        assert record.series.method.notation == "sinusoidal"
+        assert 2 < record.values.perplexity < 5000
+        measured.add((record.updates, record.case.length))
     assert measured == {(9, 1024), (10, 1024), (10, 2048)}
     assert "generated-smoke is not a text of the paper" in experiment.page.read_text()
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*.pt")}

@@ -19,7 +19,7 @@ from alibi_fairseq.reporting.rows import rows_of
 from alibi_fairseq.reporting.undertrained import undertrained_warning
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import load_results_file, save_results_file
+from alibi_fairseq.results.files import save_results_file
 
 
 def warning_of(*records) -> str:
@@ -116,9 +116,9 @@ def test_model_card_states_warning_and_scored_range(undertrained):
 
 
 def test_evaluation_prints_warning_and_scored_range(undertrained, capsys):
-    records = load_results_file(undertrained).records
-    assert "| tokens 0 to 4,000 |" in evaluation_table(records)
-    _print_notes(load(undertrained).results)
+    results = load(undertrained).results
+    assert "| tokens 0 to 4,000 |" in evaluation_table(results)
+    _print_notes(results)
     assert "These models are worse: ALiBi, L=64." in capsys.readouterr().out
 
 

@@ -12,6 +12,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results import data_folder, manifest
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.data_hashes import symbols_sha256
+from alibi_fairseq.results.result import TextSummary
 
 
 def count_calls(monkeypatch, module, name) -> list:
@@ -44,7 +45,8 @@ def folder(tmp_path):
 
 def test_folder_without_description_is_named_by_path(folder):
     opened = DataFolder.open(folder)
-    assert (opened.manifest, opened.text_summary, opened.document_starts) == (None, None, {})
+    assert (opened.manifest, opened.document_starts) == (None, {})
+    assert opened.text_summary == TextSummary()
     assert (opened.tokenizer, opened.tokenizer_files) == ({}, [])
     assert opened.corpus == folder.name
     assert opened.dictionary_sha256 == symbols_sha256(["the", "cat"])

@@ -19,7 +19,8 @@ from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
 from alibi_fairseq.experiment.runner import execute_experiment, make_work_items
 from alibi_fairseq.experiment.values import at_length, tokens_at
-from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.files import TRAINING_FILE
 from studies.__main__ import main
 from studies.config import StudyConfig
 from studies.document_beginnings import documents_in
@@ -423,21 +424,18 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     first = Path(f"results-one/study/cells/{name}")
     second = Path(f"results-two/study/cells/{name}")
     for file in ("evaluation.json", "evaluation-on-wiki.json"):
-        records = load_results_file(first / file).records
-        repeated = load_results_file(second / file).records
-        assert records
-        for record, repeated_record in zip(records, repeated, strict=True):
-            assert record.case_key == repeated_record.case_key
-            assert record.model.label == repeated_record.model.label
-            folders = [model.options.pop("data") for model in (record.model, repeated_record.model)]
-            assert folders == [f"runs-{run}/study/tales/data-bin" for run in ("one", "two")]
-            assert record.model.options == repeated_record.model.options
-            assert record.loss_bits == repeated_record.loss_bits
-            assert record.document_bits == repeated_record.document_bits
-        assert {record.tokens for record in records} == {3 * 256}
-    last = load_results_file(first / TRAINING_FILE).records[-1]
+        results = load(first / file).results
+        repeated = load(second / file).results
+        assert results
+        for result, other in zip(results, repeated, strict=True):
+            assert result.series == other.series
+            assert (result.case, result.reading) == (other.case, other.reading)
+            assert result.reading.variant == other.reading.variant
+            assert result.values == other.values
+        assert {result.values.tokens for result in results} == {3 * 256}
+    last = load(first / TRAINING_FILE).results[-1]
     assert last.updates == 4
-    assert last.trained_tokens == 4 * 64
+    assert last.cost.trained_tokens == 4 * 64
     losses = load_losses(Path("results-one/study"))
     cases = {(key.tested_on, key.length, key.stride, key.variant) for key in losses}
     expected = {("tales", length, 2, "") for length in (16, 32, 64)}

@@ -12,7 +12,7 @@ import pytest
 import torch
 from commands import PACKAGE, SHORT, as_process
 
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.file import load
 
 
 def torchrun(port, *command):
@@ -36,12 +36,12 @@ def test_torchrun_runs_one_resumable_job(data_bin, tmp_path, port):
     assert "@ 3 updates" in resumed.stdout
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     assert state["optimizer_history"][-1]["num_updates"] == 5
-    records = load_results_file(tmp_path / "training.json").records
-    assert [record.model.updates for record in records] == [3, 5]
+    records = load(tmp_path / "training.json").results
+    assert [record.updates for record in records] == [3, 5]
     for record in records:
-        assert record.processes == 2
+        assert record.cost.processes == 2
         # Each process reads 128 tokens in an update, except at the end of the text.
-        assert 0 <= record.model.updates * 2 * 128 - record.trained_tokens < 16
+        assert 0 <= record.updates * 2 * 128 - record.cost.trained_tokens < 16
 
 
 #: Delays gloo's threads. When they need the interpreter lock, they wait until the interpreter shuts

@@ -15,7 +15,8 @@ from fairseq_runs import run_train, same_training_state, write_corpus
 from alibi_fairseq.errors import EXIT_CODE_FILE, STOP_SIGNALS, UserInputError
 from alibi_fairseq.plugin import shutdown
 from alibi_fairseq.plugin.hooks import TrainingHooks
-from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.files import TRAINING_FILE
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 
@@ -236,8 +237,8 @@ def interval_flags(interval: str) -> tuple[str, ...]:
 
 def validation_losses(folder: Path) -> list[tuple[int, float]]:
     """Return the number of updates and the loss of each validation."""
-    cells = load_results_file(folder / TRAINING_FILE).records
-    return [(cell.model.updates, cell.loss_bits) for cell in cells]
+    cells = load(folder / TRAINING_FILE).results
+    return [(cell.updates, cell.values.loss_bits) for cell in cells]
 
 
 @pytest.fixture(scope="module")

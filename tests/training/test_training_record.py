@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,21 +16,18 @@ from fairseq.dataclass.configs import CommonConfig
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.trainer import Trainer
 from fairseq_runs import run_eval_lm, run_train, training_config, write_corpus
-from results_documents import validation_record
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.checkpoint import options_of_training
 from alibi_fairseq.plugin import training_record
 from alibi_fairseq.plugin.training_record import TrainingRecord, matmul_precision
-from alibi_fairseq.results.files import TRAINING_FILE, load_results_file
-from alibi_fairseq.results.record import Validation
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.result import Cost, Result
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
     *("--validate-interval-updates", "10", "--position-method", "alibi"),
 )
-#: Keys that depend on the load of the machine or on a restart.
-TIMES = {"hours", "tokens_per_second", "tokens_per_second_per_process", "peak_memory_mb"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def data(tmp_path_factory):
 
 def run(data, folder, updates, *flags):
     run_train(data, folder, *FLAGS, "--max-update", str(updates), *flags)
-    return load_results_file(folder / TRAINING_FILE)
+    return load(folder / TRAINING_FILE)
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +48,14 @@ def folder(data, tmp_path_factory):
     return folder
 
 
-def records_of(folder) -> list[Validation]:
-    return load_results_file(folder / TRAINING_FILE).records
+def records_of(folder) -> Sequence[Result]:
+    return load(folder / TRAINING_FILE).results
 
 
 def test_training_record_describes_data_and_seed(data, folder):
-    document = load_results_file(folder / TRAINING_FILE)
-    assert document.kind == "training"
-    assert document.corpus == data.name
+    document = load(folder / TRAINING_FILE)
+    assert {result.case.kind for result in document.results} == {"validation"}
+    assert {result.case.corpus for result in document.results} == {data.name}
     assert document.provenance.seed == 5
     assert document.provenance.data_sha256
 
@@ -96,7 +95,7 @@ def test_any_error_of_the_record_is_warned_of_once(data, tmp_path, monkeypatch, 
     def fail(*arguments, **keywords):
         raise KeyError("layers")
 
-    monkeypatch.setattr(TrainingRecord, "_model", fail)
+    monkeypatch.setattr(TrainingRecord, "_cost", fail)
     state = run_train(data, tmp_path, *FLAGS, "--max-update", "20")
     assert state["optimizer_history"][-1]["num_updates"] == 20
     assert caplog.text.count("training.json could not be written ('layers')") == 1
@@ -121,8 +120,11 @@ def test_infinite_loss_in_fp16_does_not_end_training(tmp_path, caplog):
     assert state["optimizer_history"][-1]["num_updates"] == 3
     assert all(weight.isfinite().all() for weight in state["model"].values())
     assert [record.updates for record in records_of(folder)] == [1, 2, 3]
-    assert [record.loss_bits for record in records_of(folder)] == [None, None, None]
-    assert records_of(folder)[-1].trained_tokens > records_of(folder)[0].trained_tokens > 0
+    assert [record.values for record in records_of(folder)] == [None, None, None]
+    assert [record.status for record in records_of(folder)] == ["", "", "diverged"]
+    assert (
+        records_of(folder)[-1].cost.trained_tokens > records_of(folder)[0].cost.trained_tokens > 0
+    )
     assert caplog.text.count("The loss on valid is inf.") == 2  # once in each process
 
 
@@ -130,7 +132,8 @@ def test_diverged_training_is_saved(data, tmp_path, caplog):
     state = run_train(data, tmp_path, *FLAGS, "--lr", "1e30", "--max-update", "1")
     assert math.isnan(state["extra_state"]["val_loss"])
     (record,) = records_of(tmp_path)
-    assert record.loss_bits is None
+    assert record.values is None
+    assert record.status == "diverged"
     assert "The loss on valid is nan." in caplog.text
     with pytest.raises(FloatingPointError):
         run_train(data, tmp_path, *FLAGS, "--lr", "1e30", "--max-update", "2")
@@ -141,7 +144,7 @@ def test_loss_without_finite_perplexity_is_left_out(loss):
     cpu = torch.device("cpu")
     cfg = training_config("--arch", "alibi_lm")
     trainer = SimpleNamespace(cfg=cfg, device=cpu, is_data_parallel_master=True)
-    assert TrainingRecord(trainer, None)._recordable(loss) is None
+    assert TrainingRecord(trainer, None)._values(loss, 10) is None
 
 
 def test_task_receives_path_of_saved_checkpoint(data, tmp_path, monkeypatch):
@@ -157,36 +160,36 @@ def test_task_receives_path_of_saved_checkpoint(data, tmp_path, monkeypatch):
 
 def test_each_validation_adds_record(folder):
     first, second = records_of(folder)
-    assert first.model.updates == 10
-    assert second.model.updates == 20
-    assert first.trained_tokens == 10 * 64
-    assert second.trained_tokens == 20 * 64
-    assert first.hours < second.hours
+    assert first.updates == 10
+    assert second.updates == 20
+    assert first.cost.trained_tokens == 10 * 64
+    assert second.cost.trained_tokens == 20 * 64
+    assert first.cost.seconds < second.cost.seconds
 
 
 def test_record_describes_model_and_validation(folder):
     for record in records_of(folder):
-        assert record.model.architecture == "alibi_lm"
-        assert record.device == "cpu"
-        assert record.model.method.notation == "alibi"
-        assert record.model.train_length == 16
-        assert record.length == 16
-        assert record.subset == "valid"
-        assert record.tokens == 200
-        assert record.peak_memory_mb > 10
-        assert record.tokens_per_second > 0
-        assert record.gpu_hours is None
-        assert record.model.options["max_tokens"] == "64"
-        assert "save_dir" not in record.model.options
+        assert record.series.facts.architecture == "alibi_lm"
+        assert record.cost.device == "cpu"
+        assert record.series.method.notation == "alibi"
+        assert record.series.train_length == 16
+        assert record.case.length == 16
+        assert record.case.split == "valid"
+        assert record.values.tokens == 200
+        assert record.cost.peak_memory_mb > 10
+        assert record.cost.tokens_per_second > 0
+        assert record.cost.gpu_seconds is None
+        assert record.series.settings["dataset.max_tokens"] == 64
+        assert "save_dir" not in str(record.series.settings)
 
 
 def test_record_agrees_with_log(data, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         document = run(data, tmp_path / "run", 20, "--log-format", "json")
     logged = [json.loads(record.message) for record in caplog.records if record.name == "valid"]
-    for record, line in zip(document.records, logged, strict=True):
-        assert record.loss_bits == pytest.approx(float(line["valid_loss"]), abs=6e-4)
-    parameters = document.records[0].model.parameters
+    for record, line in zip(document.results, logged, strict=True):
+        assert record.values.loss_bits == pytest.approx(float(line["valid_loss"]), abs=6e-4)
+    parameters = document.results[0].series.facts.parameters
     assert f"num. shared model params: {parameters:,} " in caplog.text
 
 
@@ -195,43 +198,43 @@ def test_recorded_loss_equals_fairseq_evaluator(data, folder):
     checkpoint = folder / "checkpoint_last.pt"
     measured = run_eval_lm(data, checkpoint, "--gen-subset", "valid", *flags)
     last = records_of(folder)[-1]
-    assert last.loss_bits == pytest.approx(float(measured["loss"]), abs=1e-4)
+    assert last.values.loss_bits == pytest.approx(float(measured["loss"]), abs=1e-4)
 
 
-def without_times(record: Validation) -> dict:
-    return record.with_model(options=None).model_dump(exclude=TIMES)
+def without_times(record: Result) -> Result:
+    return replace(record, cost=Cost(trained_tokens=record.cost.trained_tokens))
 
 
 def test_resumed_run_continues_results_file(data, tmp_path):
-    uninterrupted = run(data, tmp_path / "uninterrupted", 30).records
-    begun = run(data, tmp_path / "resumed", 13).records
-    assert [record.model.updates for record in begun] == [10, 13]
-    resumed = run(data, tmp_path / "resumed", 30).records
-    assert [record.model.updates for record in resumed] == [10, 13, 20, 30]
-    hours = [record.hours for record in resumed]
-    assert hours == sorted(hours)
-    assert hours[0] > 0
-    shared = [without_times(record) for record in resumed if record.model.updates != 13]
+    uninterrupted = run(data, tmp_path / "uninterrupted", 30).results
+    begun = run(data, tmp_path / "resumed", 13).results
+    assert [record.updates for record in begun] == [10, 13]
+    resumed = run(data, tmp_path / "resumed", 30).results
+    assert [record.updates for record in resumed] == [10, 13, 20, 30]
+    seconds = [record.cost.seconds for record in resumed]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+    shared = [without_times(record) for record in resumed if record.updates != 13]
     assert shared == [without_times(record) for record in uninterrupted]
 
 
 def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
     """The first ten updates are recorded as those of four processes."""
-    (first,) = run(data, tmp_path, 10).records
-    assert first.tokens_per_second_per_process == first.tokens_per_second
+    (first,) = run(data, tmp_path, 10).results
+    assert first.cost.tokens_per_second_per_process == first.cost.tokens_per_second
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     record = state["extra_state"]["training_record"]
     seconds = record["totals"]["timed_seconds"]
     record["totals"]["timed_process_seconds"] = 4 * seconds
     torch.save(state, tmp_path / "checkpoint_last.pt")
 
-    last = run(data, tmp_path, 20).records[-1]
+    last = run(data, tmp_path, 20).results[-1]
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     totals = state["extra_state"]["training_record"]["totals"]
     process_seconds = totals["timed_seconds"] + 3 * seconds
     assert totals["timed_process_seconds"] == pytest.approx(process_seconds)
     expected = totals["timed_tokens"] / process_seconds
-    assert last.tokens_per_second_per_process == pytest.approx(expected, abs=0.1)
+    assert last.cost.tokens_per_second_per_process == pytest.approx(expected, abs=0.1)
 
 
 def test_seconds_of_an_update_count_for_each_process():
@@ -252,7 +255,7 @@ def test_run_from_other_weights_starts_new_record(data, tmp_path):
     run(data, tmp_path / "first", 10)
     restore = ("--finetune-from-model", str(tmp_path / "first" / "checkpoint_last.pt"))
     second = run(data, tmp_path / "second", 10, *restore)
-    assert [record.trained_tokens for record in second.records] == [640]
+    assert [record.cost.trained_tokens for record in second.results] == [640]
 
 
 def test_record_after_stop_matches_checkpoint(data, tmp_path):
@@ -262,8 +265,8 @@ def test_record_after_stop_matches_checkpoint(data, tmp_path):
     early = folder / "checkpoint_1_5.pt"
     early.replace(folder / "checkpoint_last.pt")
     document = run(data, folder, 15)
-    assert [record.model.updates for record in document.records] == [5, 10, 15]
-    assert [record.trained_tokens for record in document.records] == [320, 640, 960]
+    assert [record.updates for record in document.results] == [5, 10, 15]
+    assert [record.cost.trained_tokens for record in document.results] == [320, 640, 960]
 
 
 def test_tokens_of_repeated_updates_count_once(data, tmp_path, monkeypatch):
@@ -280,7 +283,7 @@ def test_tokens_of_repeated_updates_count_once(data, tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "clip_grad_norm", overflow_twice)
     document = run(data, tmp_path / "run", 10, "--amp")
     assert calls == 12
-    assert document.records[-1].trained_tokens == 10 * 64
+    assert document.results[-1].cost.trained_tokens == 10 * 64
 
 
 @pytest.mark.parametrize(
@@ -319,33 +322,9 @@ def test_peak_memory_on_gpu_includes_updates(data, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 29.3e9)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     document = run(data, tmp_path / "run", 10)
-    assert document.records[-1].peak_memory_mb == 29_300
+    assert document.results[-1].cost.peak_memory_mb == 29_300
 
 
 def test_trained_tokens_are_no_sequences(data, tmp_path):
     document = run(data, tmp_path / "run", 10, "--sentence-avg")
-    assert document.records[-1].trained_tokens == 10 * 64
-
-
-def options_after(*sessions: dict[str, str]) -> dict[str, str]:
-    """Return the options of a training whose validations have recorded some options, in order."""
-    models = []
-    for of_session in sessions:
-        known = {"lr": "0.1", "max_tokens": "64", "distributed_world_size": "2", **of_session}
-        models.append(validation_record(options=known).model)
-    return options_of_training(models)
-
-
-def test_options_of_all_sessions_identify_a_resumed_training():
-    options = options_after(
-        {"lr": "0.01", "dropout": "0.5"}, {"lr": "0.02"}, {"lr": "0.03"}, {"lr": "0.03"}
-    )
-    assert options["lr"] == "0.01 then 0.02 then 0.03"
-    assert options["dropout"] == "0.5 then default"
-
-
-def test_training_that_resumes_elsewhere_is_the_same_model():
-    moved = {"data": "b", "max_update": "9", "max_tokens": "128", "distributed_world_size": "1"}
-    assert options_after({"data": "a"}, moved) == {"lr": "0.1", **moved}
-    larger = {"max_tokens": "128"}  # in two processes
-    assert options_after({}, larger)["max_tokens"] == "64 then 128"
+    assert document.results[-1].cost.trained_tokens == 10 * 64

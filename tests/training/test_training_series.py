@@ -12,7 +12,7 @@ from alibi_fairseq.evaluation.sweep import run_sweep
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import file
 from alibi_fairseq.results.data_hashes import DataHashes
-from alibi_fairseq.results.files import load_results_file, load_training
+from alibi_fairseq.results.file import load_training
 from alibi_fairseq.results.result import are_seeds, seeds
 from alibi_fairseq.results.series import STATE_KEY, Series, read_series
 from alibi_fairseq.results.settings import canonical
@@ -29,11 +29,14 @@ def data(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("data"), train=2000, valid=200)
 
 
+def recorded(folder) -> Series:
+    """Return the series at the end of a training."""
+    return load_training(folder).results[-1].series
+
+
 def run(data, folder, *flags, updates: int = 2):
     run_train(data, folder, *FLAGS, *flags, "--max-update", str(updates))
-    series = load_training(folder).own_series
-    assert series is not None
-    return series
+    return recorded(folder)
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +85,13 @@ def test_model_of_fairseq_has_a_series(data, tmp_path):
     run_train(data, tmp_path, *FLAGS[:6], *flags)
     cfg = training_config(*SMALL.split(), "--cpu", *FLAGS[:6], *flags)
     expected = Series(settings_of(cfg, 1, DataHashes.of(data), None))
-    assert load_training(tmp_path).own_series == expected
+    assert recorded(tmp_path) == expected
 
 
 def test_checkpoint_has_the_series(data, folder):
     state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
     series = read_series(state["extra_state"][STATE_KEY], "checkpoint")
-    assert series == load_training(folder).own_series
+    assert series == recorded(folder)
     assert series.method.label == "ALiBi"
     assert series.train_length == 16
     assert series.facts.layers == 2
@@ -109,9 +112,10 @@ def test_eval_copies_the_series_of_a_copied_checkpoint(data, folder, tmp_path):
     (tmp_path / "alone").mkdir()
     moved = (tmp_path / "results.json").rename(tmp_path / "alone" / "results.json")
     first, second = file.load(moved).results
-    assert first.series == second.series == load_training(folder).own_series
+    assert first.series == second.series == recorded(folder)
     assert are_seeds(first, second)
-    assert load_results_file(moved).series.keys() == {sha256_file(path) for path in checkpoints}
+    hashes = {first.checkpoint_sha256, second.checkpoint_sha256}
+    assert hashes == {sha256_file(path) for path in checkpoints}
 
 
 def test_resumed_options_are_in_the_history(data, tmp_path):
@@ -123,14 +127,14 @@ def test_resumed_options_are_in_the_history(data, tmp_path):
     assert [stage.until for stage in changed.history] == [4]
     assert changed != planned(data, "--lr", "0.1", updates=6)
     loaded = load_checkpoint(tmp_path / "a" / "checkpoint_last.pt", data)
-    assert loaded.series == changed
+    assert loaded.weights.series == changed
 
 
 def test_weights_at_the_start_count(data, folder, tmp_path):
     start = str(folder / "checkpoint_last.pt")
     tuned = run(data, tmp_path / "tuned", "--finetune-from-model", start)
     assert tuned.start == sha256_file(start)
-    assert tuned != load_training(folder).own_series
+    assert tuned != recorded(folder)
     resumed = run(data, tmp_path / "tuned", "--finetune-from-model", start, updates=4)
     assert resumed == tuned
 
@@ -139,7 +143,7 @@ def test_other_training_text_is_another_series(data, folder, tmp_path):
     torch.manual_seed(1)
     other = write_corpus(tmp_path, train=2100, valid=200)
     series = run(other, tmp_path / "run")
-    assert series != load_training(folder).own_series
+    assert series != recorded(folder)
     results = [*file.load(folder / "training.json").results]
     results += file.load(tmp_path / "run" / "training.json").results
     assert all(len(group) == 1 for group in seeds(results).values())
