@@ -16,7 +16,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 
 import alibi_fairseq  # noqa: F401 (registers the models)
 from alibi_fairseq import cli
-from alibi_fairseq.cli import train_recipe
+from alibi_fairseq.cli import fairseq_command, train_recipe
 from alibi_fairseq.files import atomic_write
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
@@ -56,6 +56,8 @@ def page() -> str:
         "`preprocess` are fairseq's commands with this package loaded. They have fairseq's "
         "options, which `--help` lists. This package adds the following.\n"
     )
+    sections.append("### train\n")
+    sections.append(option_tables(fairseq_command.own_training_options()))
     sections.append("### train --recipe\n")
     sections.append(option_tables(train_recipe.make_parser()))
     sections.append(

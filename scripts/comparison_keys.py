@@ -11,7 +11,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # studies/ is not installed
 
-from alibi_fairseq.cli.options import setting_flag  # noqa: E402
+from alibi_fairseq.cli.options import option_flag  # noqa: E402
 from alibi_fairseq.experiment.schema import (  # noqa: E402
     EVALUATION,
     MODELS,
@@ -80,7 +80,7 @@ def default_text(field: Field) -> str:
 
 def option_text(field: Field) -> str:
     """Return the option of ``compare`` that sets a key."""
-    return setting_flag(field) or markdown.NOTHING
+    return option_flag(field) or markdown.NOTHING
 
 
 def keys_table(table: Table) -> str:

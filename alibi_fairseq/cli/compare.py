@@ -20,12 +20,12 @@ from ..experiment.schema import (
     ModelGroup,
 )
 from .experiments import ExperimentOptions
-from .options import add_settings, names, option, option_group, plugin_option, setting_flags
+from .options import add_fields, names, option, option_flags, option_group, plugin_option
 
 #: Options that describe the corpus, by field.
-CORPUS_FLAGS = setting_flags(Corpus)
+CORPUS_FLAGS = option_flags(Corpus)
 #: Options of all fields of a comparison.
-FLAGS = {**CORPUS_FLAGS, **setting_flags(ModelGroup), **setting_flags(ExperimentConfig)}
+FLAGS = {**CORPUS_FLAGS, **option_flags(ModelGroup), **option_flags(ExperimentConfig)}
 
 
 @dataclass(kw_only=True)
@@ -62,7 +62,7 @@ class CompareCommand(ExperimentOptions):
             option_group(parser, title)  # in this order
         super().add_arguments(parser)
         for kind in (Corpus, ModelGroup, ExperimentConfig):
-            add_settings(parser, kind)
+            add_fields(parser, kind)
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int | None:
@@ -126,7 +126,7 @@ class CompareCommand(ExperimentOptions):
         Raises:
             UserInputError: an option does.
         """
-        flags = setting_flags(ModelGroup, EVALUATION)
+        flags = option_flags(ModelGroup, EVALUATION)
         unused = [flag for name, flag in flags.items() if name in self.given]
         if unused:
             raise UserInputError(

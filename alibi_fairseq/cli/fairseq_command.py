@@ -6,15 +6,41 @@ import argparse
 import os
 import sys
 from collections.abc import Collection
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..errors import FOLDER, PROGRAM, UserInputError
-from .options import Parser, names
+from ..options import positive_integer
+from .options import Parser, add_fields, names, option
 from .plugin import import_plugin
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+
+def update_counts(text: str) -> list[int]:
+    """Return ``1000,2000`` as [1000, 2000].
+
+    Raises:
+        ValueError: an item is no number of updates.
+    """
+    try:
+        return [positive_integer(item) for item in names(text)]
+    except ValueError:
+        raise ValueError("must be numbers of updates separated by commas") from None
+
+
+@dataclass
+class OwnTrainingOptions:
+    """Options that this package adds to all trainings."""
+
+    keep_at: list[int] = option(
+        "numbers of updates after which the training also saves, and keeps checkpoint_N.pt",
+        (),
+        type=update_counts,
+        metavar="N,…",
+    )
 
 
 def run(command: str, arguments: list[str]) -> int:
@@ -56,16 +82,16 @@ def take_kept_updates(arguments: list[str]) -> list[str]:
     """
     from ..plugin.kept_checkpoints import KEEP_AT  # imports fairseq
 
-    parser = Parser(prog=f"{PROGRAM} train", add_help=False, allow_abbrev=False)
-    parser.add_argument("--keep-at", type=names, metavar="N,…", default=[])
-    given, others = parser.parse_known_args(arguments)
-    for count in given.keep_at:
-        if not count.isdecimal():
-            raise UserInputError(
-                f"--keep-at takes numbers of updates, such as 1000,2000, and '{count}' is none."
-            )
-    os.environ[KEEP_AT] = ",".join(given.keep_at)
+    given, others = own_training_options().parse_known_args(arguments)
+    os.environ[KEEP_AT] = ",".join(map(str, given.keep_at))
     return others
+
+
+def own_training_options() -> Parser:
+    """Return the parser of the options that this package adds to all trainings."""
+    parser = Parser(prog=f"{PROGRAM} train", add_help=False, allow_abbrev=False)
+    add_fields(parser, OwnTrainingOptions)
+    return parser
 
 
 def training_help() -> None:
@@ -88,11 +114,12 @@ def training_help() -> None:
     parser.usage = "%(prog)s DATA --task language_modeling --arch NAME --save-dir FOLDER [options]"
     parser.description = (
         "To train a recipe of configs/: %(prog)s --recipe NAME DATA --save-dir FOLDER [options]. "
-        "%(prog)s --recipe NAME --help lists its options. --keep-at N,… also keeps the checkpoints "
-        "after these numbers of updates, as checkpoint_N.pt."
+        "%(prog)s --recipe NAME --help lists its options."
     )
     names = {field.name for field in fields(AlibiLanguageModelConfig)}
     names -= {field.name for field in fields(TransformerLanguageModelConfig)}
+    add_fields(parser, OwnTrainingOptions)
+    _move_to_front(parser, {"keep_at"}, f"trainings of {PROGRAM}")
     _move_to_front(parser, names, f"models of {PROGRAM} (`{PROGRAM} models` lists their names)")
     parser.print_help()
 

@@ -17,13 +17,13 @@ __all__ = [
     "CliCommand",
     "Parser",
     "add_fields",
-    "add_settings",
     "fill_dataclass",
     "names",
     "option",
+    "option_flag",
+    "option_flags",
     "option_group",
     "plugin_option",
-    "setting_flags",
 ]
 
 
@@ -56,79 +56,82 @@ class CliCommand:
 def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
     """Add an option for each field of a dataclass whose metadata has a ``help``.
 
-    The metadata may also have a ``group``, the heading of the option in the help.
+    The metadata may also have a ``group``, the heading of the option in the help. pydantic reads
+    the values of its own dataclasses: such an option is text or names, and None unless it is given.
     """
+    is_read_later = hasattr(kind, "__pydantic_fields__")
     hints = typing.get_type_hints(kind)
     for field in fields(kind):
-        if "help" not in field.metadata:
+        flag = option_flag(field)
+        if flag is None:
             continue
-        keywords = dict(field.metadata)
-        flag = keywords.pop("flag", "--" + field.name.replace("_", "-"))
-        group = option_group(parser, keywords.pop("group", None))
-        value_type, several = _value_type(hints[field.name])
-        if several and keywords.keys().isdisjoint({"nargs", "action", "type"}):
-            keywords["nargs"] = "+"
-        if field.default is False:
-            keywords["action"] = "store_true"
-        else:
-            keywords["type"] = _explained(keywords.get("type", value_type))
-            if value_type is int:
-                keywords.setdefault("metavar", "N")
+        convert = _setting_keywords if is_read_later else _option_keywords
+        keywords = convert(field, hints[field.name])
+        group = option_group(parser, field.metadata.get("group"))
         if field.default is MISSING and "required" not in keywords:
             keywords.setdefault("metavar", field.name.upper())
             group.add_argument(field.name, **keywords)
-            continue
-        default = None if field.default is MISSING else field.default
-        if default == ():
-            default = []
-        if default and "(default" not in keywords["help"]:
-            keywords["help"] += " (default: %(default)s)"
-        group.add_argument(flag, dest=field.name, default=default, **keywords)
-
-
-def add_settings(parser: argparse.ArgumentParser, kind: type) -> None:
-    """Add an option for each field of a pydantic dataclass that has one.
-
-    Its value is None unless it is given. Otherwise it is text, or names, for pydantic to read.
-    """
-    hints = typing.get_type_hints(kind)
-    for field in fields(kind):
-        flag = setting_flag(field)
-        if flag is None:
-            continue
-        description = field.metadata["help"]
-        default = field.default
-        keywords: dict[str, Any] = {}
-        if isinstance(default, tuple) and default:
-            default = ",".join(map(str, default))
-            keywords["type"] = names
-        choices = _literal_values(hints[field.name])
-        if choices:
-            keywords["choices"] = choices
         else:
-            keywords["metavar"] = field.metadata["metavar"]
-        if choices and default is None:  # like `eval`, which takes the first without a value
-            keywords.update(nargs="?", const=choices[0])
-            description = f"{description} (without a value: {choices[0]})"
-        if default:
-            description = f"{description} (default: {default})"
-        group = option_group(parser, field.metadata["group"])
-        group.add_argument(flag, dest=field.name, help=description, **keywords)
+            group.add_argument(flag, dest=field.name, **keywords)
 
 
-def setting_flag(field: Field) -> str | None:
-    """Return the option of a field of a pydantic dataclass; None if only YAML can set it."""
+def option_flag(field: Field) -> str | None:
+    """Return the flag of a field; None if it is no option, or only YAML can set it."""
+    if "help" not in field.metadata:
+        return None
     return field.metadata.get("flag", "--" + field.name.replace("_", "-"))
 
 
-def setting_flags(kind: type, group: str | None = None) -> dict[str, str]:
-    """Return the options of a pydantic dataclass by field, of all groups or of one."""
+def option_flags(kind: type, group: str | None = None) -> dict[str, str]:
+    """Return the flags of a dataclass by field, of all groups or of one."""
     flags = {}
     for field in fields(kind):
-        flag = setting_flag(field)
-        if flag is not None and group in (None, field.metadata["group"]):
+        flag = option_flag(field)
+        if flag is not None and group in (None, field.metadata.get("group")):
             flags[field.name] = flag
     return flags
+
+
+def _option_keywords(field: Field, hint: Any) -> dict[str, Any]:
+    """Return the arguments of ``add_argument`` for a field whose value is parsed right away."""
+    keywords = dict(field.metadata)
+    keywords.pop("flag", None)
+    keywords.pop("group", None)
+    value_type, several = _value_type(hint)
+    if several and keywords.keys().isdisjoint({"nargs", "action", "type"}):
+        keywords["nargs"] = "+"
+    if field.default is False:
+        keywords["action"] = "store_true"
+    else:
+        keywords["type"] = _explained(keywords.get("type", value_type))
+        if value_type is int:
+            keywords.setdefault("metavar", "N")
+    if field.default is MISSING:
+        return keywords
+    keywords["default"] = [] if field.default == () else field.default
+    if keywords["default"] and "(default" not in keywords["help"]:
+        keywords["help"] += " (default: %(default)s)"
+    return keywords
+
+
+def _setting_keywords(field: Field, hint: Any) -> dict[str, Any]:
+    """Return the arguments of ``add_argument`` for a field whose value pydantic reads later."""
+    keywords: dict[str, Any] = {"help": field.metadata["help"]}
+    default = field.default
+    if isinstance(default, tuple) and default:
+        default = ",".join(map(str, default))
+        keywords["type"] = names
+    choices = _literal_values(hint)
+    if choices:
+        keywords["choices"] = choices
+    else:
+        keywords["metavar"] = field.metadata["metavar"]
+    if choices and default is None:  # like `eval`, which takes the first without a value
+        keywords.update(nargs="?", const=choices[0])
+        keywords["help"] += f" (without a value: {choices[0]})"
+    if default:
+        keywords["help"] += f" (default: {default})"
+    return keywords
 
 
 def _literal_values(hint: Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from alibi_fairseq.data.probe_data import PROBE_FILE
 #: Options of a training, and a part of the message.
 TRAINING = {
     "--decoder-attention-heads 5": "--decoder-attention-heads must be a divisor of the width, 32",
-    "--keep-at soon": "--keep-at takes numbers of updates",
+    "--keep-at soon": "--keep-at: must be numbers of updates",
     "--ffn geglu": "--ffn must be mlp or swiglu",
     "--ffn swiglu --activation-fn gelu": "--activation-fn must be relu with --ffn swiglu",
     "--key-value-heads 3": "--key-value-heads must be a divisor of",
