@@ -17,9 +17,9 @@ from ..errors import UserInputError
 _PART = re.compile(r"\{\{([#^])(\w+)\}\}(.*?)\{\{/\2\}\}", re.DOTALL)
 _NAME = re.compile(r"\{\{[#^]?(\w+)\}\}")
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
-#: First characters of paragraphs whose lines are not filled again: headings, lists, tables, code,
-#: figures, and HTML.
-_FIXED = ("#", "-", "1.", "|", "```", "![", "<")
+#: First characters of paragraphs whose lines are not filled again: headings, lists, quotes, tables,
+#: code, figures, and HTML.
+_FIXED = ("#", "-", ">", "1.", "|", "```", "![", "<")
 
 
 def fill_file(path: Path, slots: Mapping[str, object], width: int = 100) -> str:

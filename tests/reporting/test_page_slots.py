@@ -43,3 +43,8 @@ def test_empty_slots_leave_their_parts_out():
 def test_unknown_slots_are_rejected(template):
     with pytest.raises(UserInputError, match="unknown slot 'other'. Choose from name"):
         fill(template, {"name": "A"})
+
+
+def test_quotes_keep_their_lines():
+    quote = "> The model {{name}}\n> is quoted."
+    assert fill(quote, {"name": "A"}) == "> The model A\n> is quoted."
