@@ -30,6 +30,10 @@ COMMANDS = {
         "convert your own text, or a corpus of the paper, to fairseq's binary data",
     ),
     "eval": ("evaluate:Eval", "measure perplexity at any window length and stride"),
+    "recall": (
+        "recall:Recall",
+        "measure the loss of tokens that complete a pair seen earlier, by distance",
+    ),
     "report": ("report:ReportCommand", "write tables and figures of results next to the paper's"),
     "reproduce": (
         "reproduce:Reproduce",

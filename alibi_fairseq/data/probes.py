@@ -9,6 +9,8 @@ the sequence::
 - ``passkey``: the same with a shorter string, the key, in running text.
 - ``mqar``, multi-query associative recall: each block has the same pairs of a key and a value in a
   new order. The fillers are one symbol.
+- ``overwrite``: each block first repeats the last value of each key, then gives each a new value.
+  The earlier values are wrong answers with the right key. The fillers are one symbol.
 
 Only attention to an earlier occurrence predicts the last block. The symbols of a string differ, so
 each determines the next. The values of pairs are independent, so a value does not follow from the
@@ -263,8 +265,38 @@ class RecallProbe(Probe):
         return ordered.reshape(count, copies, 2 * self.pairs)
 
 
+@dataclass(frozen=True)
+class OverwriteProbe(RecallProbe):
+    """Blocks of two rounds of pairs: the last value of each key, and then a new one.
+
+    The values of the first round are predicted. In the first block, they are given.
+    """
+
+    @property
+    def block_size(self) -> int:
+        return 1 + 4 * self.pairs
+
+    @property
+    def answers(self) -> np.ndarray:
+        return np.arange(2, 1 + 2 * self.pairs, 2)
+
+    def blocks(self, rng: np.random.Generator, count: int, copies: int) -> np.ndarray:
+        all_keys = np.tile(np.arange(self.keys), (count, 1))
+        keys = rng.permuted(all_keys, axis=1)[:, : self.pairs]
+        values = self.keys + rng.integers(0, self.symbols, (count, copies + 1, self.pairs))
+        # Block n has the values n, and then the values n + 1.
+        rounds = np.stack([values[:, :-1], values[:, 1:]], axis=2)  # (count, copies, 2, pairs)
+        keys_of_rounds = np.broadcast_to(keys[:, None, None], rounds.shape)
+        pairs = np.stack([keys_of_rounds, rounds], axis=-1)
+        unordered = np.broadcast_to(np.arange(self.pairs), rounds.shape)
+        order = rng.permuted(unordered, axis=3)
+        ordered = np.take_along_axis(pairs, order[..., None], axis=3)
+        return ordered.reshape(count, copies, 4 * self.pairs)
+
+
 PROBES: dict[str, Probe] = {
     "copy": StringProbe("copy", symbols=32, size=8, copies=5, in_text=False),
     "passkey": StringProbe("passkey", symbols=10, size=5, copies=4, in_text=True),
     "mqar": RecallProbe("mqar", symbols=64, keys=64, pairs=4, copies=5, in_text=False),
+    "overwrite": OverwriteProbe("overwrite", symbols=64, keys=64, pairs=3, copies=4, in_text=False),
 }

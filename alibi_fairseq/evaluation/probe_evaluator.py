@@ -104,8 +104,8 @@ def correct_symbols(
     Args:
         model: the model.
         sequences: (B, T) tokens.
-        positions: positions of the symbols in a sequence, ascending, (n,). The last is T - 2, since
-            ``</s>`` ends a sequence.
+        positions: positions of the symbols in a sequence, ascending, (n,). The last is at most
+            T - 2, since ``</s>`` ends a sequence.
         budget: bytes that a forward pass may take, or None for the default of the device.
 
     Returns:

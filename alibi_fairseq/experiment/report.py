@@ -16,7 +16,7 @@ from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
-from ..reporting.probes import accuracy_table, probe_columns
+from ..reporting.probes import accuracy_table, area_table, probe_columns
 from ..reporting.rows import model_label
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
@@ -171,7 +171,9 @@ def tables_of(results: Sequence[Result], columns: dict) -> list[str]:
         columns: additional columns of the table of perplexities.
     """
     if is_probe(results):
-        return [markdown.to_markdown([accuracy_table(results)]).rstrip()]
+        accuracies = markdown.to_markdown([accuracy_table(results)])
+        areas = markdown.to_markdown([area_table(results)])
+        return [accuracies.rstrip(), areas.rstrip()]
     return [length_table(results, columns).rstrip(), *difference_sections(results)]
 
 

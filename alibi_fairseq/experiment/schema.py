@@ -71,7 +71,7 @@ class Corpus:
         metavar="N",
         group=TEXT,
     )
-    probe: Literal["copy", "passkey", "mqar"] | None = yaml_key(
+    probe: Literal["copy", "passkey", "mqar", "overwrite"] | None = yaml_key(
         "synthetic task to train and test on", None
     )
 

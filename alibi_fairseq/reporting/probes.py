@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 from collections import defaultdict
@@ -155,6 +156,73 @@ def accuracy_table(results: Sequence[Result]) -> Table[ProbedModel]:
         different=conditions_table(rows),
         notes=_task_notes(results, models),
     )
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Areas under the curve of a model's accuracy over the distance, one per seed.
+
+    The distance is the number of fillers in between. An area is divided by the range of the
+    distances, so 1 means that all symbols at all of them are predicted.
+
+    Attributes:
+        label: name of the model.
+        inside: areas over distances up to the training length.
+        beyond: areas over longer distances.
+    """
+
+    label: str
+    inside: Sequence[float]
+    beyond: Sequence[float]
+
+
+def area_table(results: Iterable[Result]) -> Table[Areas]:
+    """Return the areas under the accuracy curves of a probe, a row per model."""
+    rows = [_areas(row) for row in rows_of(results)]
+    columns = [
+        Column[Areas]("distance →", lambda areas: areas.label),
+        Column[Areas]("up to L", lambda areas: _area_text(areas.inside)),
+        Column[Areas]("beyond L", lambda areas: _area_text(areas.beyond)),
+    ]
+    caption = "Area under the curve of the accuracy over the distance, of at most 1"
+    return Table(columns, rows, caption=caption)
+
+
+def _areas(row: Row) -> Areas:
+    """Return the areas of the seeds of a model."""
+    of_runs: dict[tuple, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for result in row.results:
+        assert isinstance(result.values, ProbeValues)
+        run = (result.seed, result.checkpoint_sha256)
+        of_runs[run][result.values.gap].append(result.values.accuracy)
+    inside = []
+    beyond = []
+    for accuracies in of_runs.values():
+        points = [(gap, statistics.fmean(found)) for gap, found in sorted(accuracies.items())]
+        limit = row.train_length or points[-1][0]
+        inside += _area([point for point in points if point[0] <= limit])
+        beyond += _area([point for point in points if point[0] > limit])
+    return Areas(row.label, inside, beyond)
+
+
+def _area(points: Sequence[tuple[int, float]]) -> list[float]:
+    """Return the area under the line through points, divided by their range; none of one point."""
+    if len(points) < 2:
+        return []
+    total = 0.0
+    for (left, low), (right, high) in itertools.pairwise(points):
+        total += (right - left) * (low + high) / 2
+    return [total / (points[-1][0] - points[0][0])]
+
+
+def _area_text(areas: Sequence[float]) -> str:
+    """Format the mean area of seeds, with the standard deviation of several."""
+    if not areas:
+        return markdown.NOTHING
+    text = f"{statistics.fmean(areas):.2f}"
+    if len(areas) > 1:
+        text += f" ± {statistics.stdev(areas):.2f}"
+    return text
 
 
 def _accuracy_cell(multiple: float) -> Callable[[ProbedModel], str]:

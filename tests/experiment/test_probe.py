@@ -22,6 +22,7 @@ from alibi_fairseq.results.files import find_results_files
 COPY = PROBES["copy"]
 PASSKEY = PROBES["passkey"]
 MQAR = PROBES["mqar"]
+OVERWRITE = PROBES["overwrite"]
 MARKER = 50
 TEXT = np.arange(1000, 3000)
 
@@ -149,6 +150,28 @@ def test_mqar_chance_is_accuracy_of_any_pair():
         correct += [values.count(value) / len(values) for _, value in last]
     standard_error = np.std(correct) / 4000**0.5
     assert abs(np.mean(correct) - MQAR.chance) < 4 * standard_error
+
+
+@pytest.mark.parametrize("depth", [0.0, 0.5, None])
+@pytest.mark.parametrize("copies", [2, 5])
+def test_overwrite_asks_for_the_last_value_of_each_key(depth, copies):
+    """Replay each sequence with a dictionary, which keeps the last value of a key."""
+    stale = 0
+    for row in generate(OVERWRITE, depth=depth, copies=copies):
+        last_values: dict[int, int] = {}
+        for number, marker in enumerate(markers_of(row)):
+            symbols = row[marker + 1 : marker + OVERWRITE.block_size]
+            pairs = list(zip(symbols[::2], symbols[1::2], strict=True))
+            read, written = pairs[: OVERWRITE.pairs], pairs[OVERWRITE.pairs :]
+            assert dict(read).keys() == dict(written).keys()
+            if number:
+                assert dict(read) == last_values
+            first_values = dict(read)
+            last_values = dict(written)
+            stale += first_values != last_values
+        answers = [row[position] for position in OVERWRITE.answer_positions(128)]
+        assert answers == [value for _, value in read]
+    assert stale > 40  # the values do change
 
 
 @pytest.mark.parametrize("probe", PROBES.values(), ids=lambda probe: probe.name)

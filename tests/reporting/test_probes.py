@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from results_documents import cells_of, make_record, results_of
 
 from alibi_fairseq.reporting.markdown import to_markdown
-from alibi_fairseq.reporting.probes import accuracy_table, any_corpus_key, probe_columns
+from alibi_fairseq.reporting.probes import accuracy_table, any_corpus_key, area_table, probe_columns
 from alibi_fairseq.results.record import ProbeMeasurement
 from alibi_fairseq.results.result import Result
 
@@ -125,3 +126,24 @@ def test_models_of_any_corpus_differ_in_no_option_that_depends_on_the_text():
         (result,) = probe_results(record("alibi", 64, 0.0, 0.5, options=options))
         keys.append(any_corpus_key(result.series))
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_areas_match_numpy():
+    """Two seeds; cases of equal distance are averaged, and distances at most 64 are inside."""
+    curves = {1: {0: 1.0, 16: 0.9, 64: 0.7, 100: 0.5, 400: 0.1}, 2: {0: 0.8, 16: 0.6, 64: 0.5}}
+    records = []
+    for seed, curve in curves.items():
+        for gap, accuracy in curve.items():
+            records.append(record("alibi", 64 + gap, 0.0, accuracy, seed, gap=gap))
+    records.append(record("alibi", 96, 1.0, 0.7, gap=16))  # the mean at 16 is 0.8
+    (row,) = cells_of(to_markdown([area_table(probe_results(*records))]))[1:]
+    first = np.trapezoid([1.0, 0.8, 0.7], [0, 16, 64]) / 64
+    second = np.trapezoid([0.8, 0.6, 0.5], [0, 16, 64]) / 64
+    areas = [first, second]
+    assert row[1] == f"{np.mean(areas):.2f} ± {np.std(areas, ddof=1):.2f}"
+    assert row[2] == f"{np.trapezoid([0.5, 0.1], [100, 400]) / 300:.2f}"
+
+
+def test_one_distance_has_no_area():
+    (row,) = cells_of(to_markdown([area_table(probe_results(record("alibi", 64, 0.0, 1.0)))]))[1:]
+    assert row == ["ALiBi, L=64", "–", "–"]

@@ -1,0 +1,113 @@
+"""Command ``alibi-fairseq recall``: the loss of tokens that complete an earlier pair."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..evaluation.config import PRECISIONS
+from ..evaluation.option_types import parse_device, parse_lengths
+from .options import CliCommand, option, plugin_option
+
+if TYPE_CHECKING:
+    from ..reporting.table import Table
+
+
+@dataclass
+class Recall(CliCommand):
+    """Options of ``alibi-fairseq recall``."""
+
+    data: Path = option("data folder of a text", metavar="DATA")
+    path: list[Path] = option("fairseq checkpoints", required=True, metavar="CHECKPOINT")
+    lengths: tuple[int, ...] = option(
+        "evaluation lengths, in windows that do not overlap",
+        required=True,
+        type=parse_lengths,
+        metavar="L,…",
+    )
+    subset: str = option("split to evaluate", "valid", metavar="SPLIT")
+    out: Path | None = option("also write the results to this JSON file", None, metavar="FILE")
+    precision: str = option("type of weights and activations", "fp32", choices=PRECISIONS)
+    device: str = option("auto, cpu, or cuda", "auto", type=parse_device, metavar="DEVICE")
+    user_dir: str | None = plugin_option()
+
+    def __call__(self) -> None:
+        """Measure each checkpoint at each length, and print a table.
+
+        Raises:
+            UserInputError: a checkpoint, the split, or a length cannot be used.
+        """
+        from ..evaluation.checkpoint import load_checkpoint
+        from ..evaluation.option_types import find_device
+        from ..evaluation.recall import measure_recall
+        from ..evaluation.split import load_dictionary, load_split
+        from ..files import atomic_write, json_text, sha256_file
+        from ..progress_bar import make_progress_bar
+        from ..reporting import markdown
+        from ..results.data_folder import DataFolder
+        from ..results.provenance import collect_provenance
+
+        folder = DataFolder.open(self.data)
+        device = find_device(self.device)
+        split = load_split(folder, self.subset, load_dictionary(folder.path))
+        results = []
+        total = len(self.path) * len(self.lengths) * len(split.tokens)
+        with make_progress_bar(total, "evaluating", "tok", disable=False) as bar:
+            for path in self.path:
+                model = load_checkpoint(path, folder.path, device, self.precision)
+                for length in self.lengths:
+                    model.check_length(length)
+                    tensors = split.tensors(length, device)
+                    ranges = measure_recall(model, tensors, length, length, bar.update)
+                    results.append(
+                        {
+                            "checkpoint": str(path),
+                            "checkpoint_sha256": sha256_file(path),
+                            "method": model.model.method.label,
+                            "train_length": model.model.train_length,
+                            "length": length,
+                            "ranges": [asdict(found) for found in ranges],
+                        }
+                    )
+        print(markdown.to_markdown([recall_table(results, self.subset)]), end="")
+        if self.out is not None:
+            provenance = collect_provenance(
+                seconds=round(bar.format_dict["elapsed"], 1),
+                precision=self.precision,
+                data=folder.path,
+                subsets=[self.subset],
+            )
+            content = {"format": "alibi_fairseq/recall", "version": 1, "split": self.subset}
+            with atomic_write(self.out) as stream:
+                stream.write(json_text({**content, "provenance": provenance, "results": results}))
+
+
+def recall_table(results: list[dict], split: str) -> Table[dict]:
+    """Return a table with a row per model and length, and a column per range of the distance."""
+    from ..reporting import markdown
+    from ..reporting.rows import model_label
+    from ..reporting.table import Column, Table
+
+    def label(result: dict) -> str:
+        return model_label(result["method"], result["train_length"])
+
+    columns = [Column[dict]("", label)]
+    columns.append(Column("evaluated at", lambda result: str(result["length"])))
+    longest = max(results, key=lambda result: result["length"])
+    for number, found in enumerate(longest["ranges"]):
+
+        def cell(result: dict, number: int = number) -> str:
+            if number >= len(result["ranges"]):
+                return markdown.NOTHING
+            loss = result["ranges"][number]["loss_bits"]
+            return markdown.NOTHING if loss is None else f"{loss:.3f}"
+
+        title = f"{found['first']}–{found['last']}" if found["first"] else "new pair"
+        columns.append(Column(title, cell))
+    return Table(
+        columns,
+        results,
+        caption=f"Loss in bits per token on {split}, by the distance to the same pair of tokens",
+        notes=["new pair: tokens that do not complete a pair seen earlier in the window."],
+    )

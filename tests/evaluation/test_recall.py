@@ -1,0 +1,112 @@
+"""Loss of tokens that complete a pair seen earlier in their window, against naive loops."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import torch
+from results_documents import cells_of
+
+from alibi_fairseq.cli import main
+from alibi_fairseq.evaluation.checkpoint import load_checkpoint
+from alibi_fairseq.evaluation.recall import (
+    distance_ranges,
+    distances_in,
+    measure_recall,
+    previous_occurrences,
+)
+from alibi_fairseq.evaluation.split import load_dictionary, load_split
+from alibi_fairseq.evaluation.windows import Window, plan_windows
+from alibi_fairseq.results.data_folder import DataFolder
+
+
+def naive_distance(visible: list[int], target: int) -> int:
+    """Return the distance of the target, given the inputs of its window up to its own input."""
+    for distance in range(1, len(visible)):
+        last = len(visible) - 1 - distance
+        if visible[last] == visible[-1] and visible[last + 1] == target:
+            return distance
+    return 0
+
+
+@pytest.mark.parametrize(("length", "stride"), [(16, 16), (16, 5), (1, 1), (200, 200)])
+def test_distances_match_a_naive_search(length, stride):
+    tokens = np.random.default_rng(1).integers(0, 4, 150)
+    inputs = np.concatenate([[9], tokens[:-1]])
+    previous = previous_occurrences(inputs, tokens)
+    for window in plan_windows(len(tokens), length, stride):
+        expected = []
+        for position in range(window.first_scored, window.stop):
+            visible = inputs[window.start : position + 1].tolist()
+            expected.append(naive_distance(visible, tokens[position]))
+        assert distances_in(window, previous).tolist() == expected
+
+
+def test_pair_that_begins_before_the_window_does_not_count():
+    inputs = np.array([9, 1, 2, 1])
+    previous = previous_occurrences(inputs, np.array([1, 2, 1, 2]))
+    assert distances_in(Window(1, 3, 4), previous).tolist() == [2]
+    assert distances_in(Window(2, 3, 4), previous).tolist() == [0]
+
+
+def test_ranges_cover_all_distances():
+    assert distance_ranges(1) == [(0, 0)]
+    assert distance_ranges(17) == [(0, 0), (1, 3), (4, 15), (16, 16)]
+    assert distance_ranges(64) == [(0, 0), (1, 3), (4, 15), (16, 63)]
+
+
+@pytest.mark.parametrize("length", [32, 100])
+def test_losses_match_a_naive_loop(trained, length):
+    checkpoint = trained("alibi")
+    folder = DataFolder.open(trained.data)
+    split = load_split(folder, "valid", load_dictionary(folder.path))
+    model = load_checkpoint(checkpoint, folder.path)
+    tensors = split.tensors(length, torch.device("cpu"))
+    measured = measure_recall(model, tensors, length, length)
+
+    tokens = split.tokens.tolist()
+    inputs = tensors.inputs.tolist()
+    sums: dict[tuple[int, int], float] = defaultdict(float)
+    counts: dict[tuple[int, int], int] = defaultdict(int)
+    for start in range(0, len(tokens), length):
+        window = inputs[start : start + length]
+        with torch.no_grad():
+            scores = model.decoder(torch.tensor([window]))[0][0].double()
+        log_probabilities = scores.log_softmax(dim=1)
+        for index in range(len(window)):
+            target = tokens[start + index]
+            distance = naive_distance(window[: index + 1], target)
+            (bin_,) = [(a, b) for a, b in distance_ranges(length) if a <= distance <= b]
+            sums[bin_] -= float(log_probabilities[index, target])
+            counts[bin_] += 1
+    assert sum(found.tokens for found in measured) == len(tokens)
+    assert sum(found.tokens for found in measured[1:]) > 10
+    for found in measured:
+        bin_ = (found.first, found.last)
+        assert found.tokens == counts[bin_]
+        if found.tokens:
+            expected = sums[bin_] / counts[bin_] / math.log(2)
+            assert found.loss_bits == pytest.approx(expected, rel=1e-6)
+
+
+def test_recall_command(trained, tmp_path, capsys):
+    out = tmp_path / "recall.json"
+    words = ["recall", trained.data, "--path", trained("alibi"), trained("sinusoidal")]
+    words += ["--lengths", "8,32", "--out", out]
+    assert main([*map(str, words)]) == 0
+    rows = cells_of(capsys.readouterr().out)
+    assert rows[0][1:] == ["evaluated at", "new pair", "1–3", "4–15", "16–31"]
+    assert [row[:2] for row in rows[1:]] == [
+        ["ALiBi, L=32", "8"],
+        ["ALiBi, L=32", "32"],
+        ["Sinusoidal, L=32", "8"],
+        ["Sinusoidal, L=32", "32"],
+    ]
+    content = json.loads(out.read_text())
+    shown = content["results"][1]["ranges"][0]["loss_bits"]
+    assert rows[2][2] == f"{shown:.3f}"
+    assert content["provenance"]["data_sha256"]
