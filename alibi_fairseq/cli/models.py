@@ -18,7 +18,8 @@ class Models(CliCommand):
         from fairseq.models import MODEL_REGISTRY
 
         from ..models import AlibiLanguageModel
-        from ..positions import METHODS
+        from ..positions import METHODS, MethodSpec
+        from ..positions.model_patterns import MODEL_PATTERNS
         from ..reporting import markdown
 
         configs = {}
@@ -44,6 +45,9 @@ class Models(CliCommand):
         print(markdown.table(headers, rows))
         print("parameters: layers only; token embeddings add width × dictionary entries")
         print(f"--position-method: {', '.join(METHODS)}")
+        print("layer patterns of open models, for compare --methods, and their options of train:")
+        for name, pattern in MODEL_PATTERNS.items():
+            print(f"  {name}: {' '.join(MethodSpec.parse(name).flags)}  # {pattern.models}")
 
 
 def layer_parameters(config) -> int:

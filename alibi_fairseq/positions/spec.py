@@ -20,6 +20,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import UserInputError
+from .model_patterns import expand_pattern
 from .options import Value, flag, plain_type
 
 #: Names of the methods of this package in tables and figures, in the order of tables.
@@ -142,13 +143,13 @@ class MethodSpec:
         Building the position method checks the values, which depend on the size of the model.
 
         Args:
-            notation: the notation.
+            notation: the notation, or one that begins with a name of :data:`.MODEL_PATTERNS`.
             options: more options.
 
         Raises:
             UserInputError: there is no such method or option, or a value has the wrong type.
         """
-        methods, *settings = notation.split("/")
+        methods, *settings = expand_pattern(notation).split("/")
         texts = _split_settings(notation, settings)
         windows = texts.pop("attention_window", "0")
         scaling = texts.pop("score_scaling", "none")
