@@ -235,6 +235,8 @@ class Run:
         self._keep_last_checkpoint()
         for updates in missing:
             self.training_marker(updates).write()
+        if self.may_diverge:
+            self._remove_other_checkpoints()
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Execute the evaluation steps that are not complete, and keep the results.
@@ -361,6 +363,13 @@ class Run:
             unfinished = checkpoint.with_suffix(".unfinished")
             shutil.copyfile(self.folder / "checkpoint_last.pt", unfinished)
             os.replace(unfinished, checkpoint)
+
+    def _remove_other_checkpoints(self) -> None:
+        """Remove all checkpoints but the final one, for a trial."""
+        final = self.checkpoint_path(self.updates)
+        for checkpoint in self.folder.glob("checkpoint*.pt"):
+            if checkpoint != final:
+                checkpoint.unlink()
 
 
 def _without_rate(settings: dict) -> tuple[dict, str]:

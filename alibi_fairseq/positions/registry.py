@@ -93,7 +93,7 @@ def known_method(name: str) -> str:
         hint = did_you_mean(_ALIASES.get(name.lower(), name.lower()), METHODS)
         raise UnknownMethodError(
             f"There is no position method '{name}'.{hint} Choose one of: {', '.join(METHODS)}. A "
-            "method of a plugin requires --user-dir FOLDER."
+            "method of a plugin requires --user-dir FOLDER, or in Python an import of the plugin."
         )
     return name
 

@@ -143,6 +143,20 @@ def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, caps
     assert len(commands.trained) == 5
 
 
+def test_trials_keep_their_last_checkpoint_only(data_bin, tmp_path, commands):
+    command = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002")
+    assert main(command) == 0
+    kept = sorted(f"{path.parent.name}/{path.name}" for path in tmp_path.rglob("checkpoint*.pt"))
+    assert kept == [
+        "alibi-16-seed1-lr0.002/checkpoint_last.pt",
+        "alibi-16-seed1-lr0.004/checkpoint_last.pt",
+        "alibi-16-seed1/checkpoint_best.pt",
+        "alibi-16-seed1/checkpoint_last.pt",
+    ]
+    assert main(command) == 0
+    assert len(commands.trained) == 3  # nothing is repeated
+
+
 def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsys):
     command = compare_command(data_bin, tmp_path)
     commands.stop_at = 5
