@@ -64,8 +64,8 @@ class Recall(CliCommand):
                         {
                             "checkpoint": str(path),
                             "checkpoint_sha256": sha256_file(path),
-                            "method": model.model.method.label,
-                            "train_length": model.model.train_length,
+                            "method": model.method.label,
+                            "train_length": model.weights.series.train_length,
                             "length": length,
                             "ranges": [asdict(found) for found in ranges],
                         }
