@@ -274,7 +274,7 @@ def test_page_of_unfinished_models_says_what_is_missing(tmp_path):
     copy_budget(tmp_path / "3M", seeds=(2, 3))
     page = write_title_page(tmp_path, models).read_text()
     assert "the largest complete budget: baseline not trained.**" in page
-    assert "This is not the final outcome" in " ".join(page.split())
+    assert "Larger budgets are still to come." in " ".join(page.split())
 
 
 def test_command_writes_one_page_for_all_budgets(tmp_path):
