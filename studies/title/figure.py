@@ -57,7 +57,8 @@ def draw_effects(
             low, high = estimate.interval()
             axes.vlines(x, nats_to_percent(low), nats_to_percent(high), color=color, linewidth=1)
         ends.append(LineEnd(NAMES[name], tokens, changes, color))
-    axes.margins(x=0.12)
+    # Margins would be a share of the range, which a single budget doesn't have.
+    axes.set_xlim(min(tokens) / 1.5, max(tokens) * 1.5)
     axes.xaxis.set_major_locator(FixedLocator(list(tokens)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:.1f}M"))
