@@ -26,7 +26,7 @@ if not CHECKPOINT.is_file():
 
 # %%
 loaded = load_checkpoint(CHECKPOINT, DATA)
-length = loaded.model.train_length
+length = loaded.weights.series.train_length
 model = convert_decoder(loaded.decoder, "alibi", length).model
 model.set_attn_implementation("eager")  # the only one that returns weights
 split = load_split(DataFolder.open(DATA), "valid", load_dictionary(DATA))

@@ -63,10 +63,9 @@ def _same_random_numbers():
 
 
 @pytest.fixture(autouse=True)
-def _options_of_registered_methods_only(monkeypatch):
+def _options_of_registered_methods_only():
     """Remove the options of a method that a test registered and removed again."""
-    yield
-    monkeypatch.undo()  # tests remove methods with it
+    yield  # the fixtures that a test requests end first, and monkeypatch removes methods
     remove_options_of_removed_methods()
 
 

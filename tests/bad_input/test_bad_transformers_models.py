@@ -46,7 +46,7 @@ BY_LAYER_TYPE = {
 @pytest.mark.parametrize(
     ("name", "overrides", "named"),
     [
-        ("llama", {"other": 1}, "names 'other'"),
+        ("llama", {"other": 1}, "has no 'other'"),
         ("llama", {"rope_parameters": {"type": "linear"}}, "'type' of 'rope_parameters'"),
         ("gemma3", {"rope_parameters": {"rope_theta": 5.0}}, "Override full_attention or sliding"),
         ("llama", {"intermediate_size": 64}, "has another shape"),

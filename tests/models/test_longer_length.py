@@ -44,9 +44,9 @@ def test_training_continues_at_four_times_the_length(method, data_bin, tmp_path)
     longer = train_longer(method, data_bin, short, tmp_path / "long")
     before = load_checkpoint(short, data_bin)
     after = load_checkpoint(longer, data_bin)
-    assert before.model.train_length == 16
-    assert after.model.train_length == 64
-    assert after.model.updates == 1
+    assert before.weights.series.train_length == 16
+    assert after.weights.series.train_length == 64
+    assert after.weights.updates == 1
     after_parameters = dict(after.decoder.named_parameters())
     for name, parameter in before.decoder.named_parameters():
         torch.testing.assert_close(after_parameters[name], parameter, rtol=0, atol=1e-6, msg=name)
@@ -65,8 +65,8 @@ def test_rotary_model_continues_without_positions(data_bin, tmp_path):
     folder = tmp_path / "none"
     in_process("train", data_bin, *flags, "--finetune-from-model", start, "--save-dir", folder)
     dropped = load_checkpoint(folder / "checkpoint_last.pt", data_bin)
-    assert dropped.model.method.notation == "none"
-    assert dropped.model.updates == 1
+    assert dropped.method.notation == "none"
+    assert dropped.weights.updates == 1
 
     rotary = load_checkpoint(start, data_bin)
     overridden = load_checkpoint(start, data_bin, overrides={"position_method": "none"})

@@ -150,8 +150,8 @@ def test_option_is_kept_overridden_and_not_exported(power, data_bin, tmp_path):
     in_process("train", data_bin, *SHORT, *flags)
     checkpoint = tmp_path / "checkpoint_last.pt"
     loaded = load_checkpoint(checkpoint, data_bin)
-    assert loaded.model.method.notation == "power/exponent=0.75"
-    assert loaded.model.method_name == "Power of the distance, exponent 0.75"
+    assert loaded.method.notation == "power/exponent=0.75"
+    assert loaded.method.label == "Power of the distance, exponent 0.75"
     changed = load_checkpoint(checkpoint, data_bin, overrides={"exponent": 0.25})
     assert changed.decoder.embed_positions.options.exponent == 0.25
     with pytest.raises(UserInputError, match="exponent is 'much', which is no float"):

@@ -100,7 +100,7 @@ def test_plain_command_by_devices(capsys, monkeypatch, tmp_path, options, beginn
     ],
 )
 def test_nested_launchers_are_rejected(environment, nodes):
-    with pytest.raises(UserInputError, match="each start a whole run"):
+    with pytest.raises(UserInputError, match="each copy would start a full run"):
         reject_nested_launchers(environment, nodes)
 
 
