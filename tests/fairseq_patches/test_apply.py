@@ -8,6 +8,7 @@ import logging
 import os
 import pickle
 import shutil
+import sys
 import warnings
 
 import numpy
@@ -123,6 +124,7 @@ def test_interrupted_copy_keeps_old_file(monkeypatch, tmp_path):
 
 
 def test_user_programs_keep_warnings_and_logging(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["program.py"])  # commands in this process change it
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [logging.StreamHandler()])
     root.handlers[0].setFormatter(logging.Formatter("%(message)s"))
