@@ -15,10 +15,8 @@ import torch
 from tqdm import tqdm
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.files import save_results_file
-from alibi_fairseq.results.provenance import collect_provenance
-from alibi_fairseq.results.record import Benchmark
-from alibi_fairseq.results.results_file import BenchmarkFile, Provenance
+from alibi_fairseq.results.benchmark import Benchmark, BenchmarkFile, save_benchmarks
+from alibi_fairseq.results.provenance import Provenance, collect_provenance
 
 #: Values that identify a measurement. All others are measured.
 CASE = (
@@ -218,7 +216,7 @@ def run(
         for values in measure(args):
             results.records.append(make_record(values))
             results.provenance.seconds = round(time.time() - start, 3)
-            save_results_file(results, path)
+            save_benchmarks(results, path)
     except UserInputError as error:
         parser.error(str(error))
     print(f"written to {path}")

@@ -11,9 +11,9 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.markdown import NOTHING
 from alibi_fairseq.reporting.page import fill_file
 from alibi_fairseq.reporting.table import Column, Table
+from alibi_fairseq.results.benchmark import Benchmark
 from alibi_fairseq.results.file import Results, load
-from alibi_fairseq.results.record import Benchmark
-from alibi_fairseq.results.results_file import Provenance
+from alibi_fairseq.results.provenance import Provenance
 
 from .common import RESULTS
 from .paper_ratios import paper_ratios

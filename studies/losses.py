@@ -16,8 +16,8 @@ import numpy as np
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.file import load
 from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result, TextValues
-from alibi_fairseq.results.results_file import Provenance
 
 #: File in a model's folder that is written last and has the model's name and settings.
 MODEL_FILE = "cell.json"

@@ -23,8 +23,8 @@ from alibi_fairseq.reporting.training_costs import (
     read_training_cost,
     trainings_at_a_time,
 )
+from alibi_fairseq.results.benchmark import Benchmark
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.record import Benchmark
 
 from .cost_and_lead import (
     EffectsRow,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from fairseq import checkpoint_utils
-from results_documents import document, evaluation_record, validation_record
+from results_documents import document, evaluation_record, save_results_file, validation_record
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
@@ -22,7 +22,7 @@ from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.positions.plugin_sources import plugin_sha256
 from alibi_fairseq.results.data_hashes import data_sha256
-from alibi_fairseq.results.files import load_results_file, save_results_file
+from alibi_fairseq.results.version_3 import Measurement, load_results_file
 
 #: Flags of a model that trains in a moment.
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
@@ -178,11 +178,17 @@ class Commands:
                     **settings,
                 )
             )
-        unique = {record.key: record for record in records}
+        unique = {identity(record): record for record in records}
         save_results_file(
             document(*unique.values(), command=f"alibi-fairseq eval {shlex.join(words)}"), out
         )
         return 0
+
+
+def identity(record: Measurement) -> tuple:
+    """Return what two evaluations of one model and case share."""
+    window = (record.length, record.stride, record.score_from, record.score_to)
+    return (record.model.model_dump_json(), record.subset, *window)
 
 
 def eval_settings(words: list[str]) -> dict:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
+from alibi_fairseq.files import atomic_write, json_text
 from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.positions.spec import MethodSpec
+from alibi_fairseq.results.benchmark import SCHEMA, VERSION, BenchmarkFile
 from alibi_fairseq.results.json_types import StrictObject
-from alibi_fairseq.results.model import Model
-from alibi_fairseq.results.record import Measurement, ModelRecord, ProbeMeasurement, Validation
+from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
-from alibi_fairseq.results.results_file import FILE_CLASSES, Provenance, ResultsFile
 from alibi_fairseq.results.upgrade import upgraded
+from alibi_fairseq.results.version_3 import (
+    FILE_CLASSES,
+    Measurement,
+    Model,
+    ModelRecord,
+    ProbeMeasurement,
+    ResultsFile,
+    Validation,
+)
 
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",
@@ -81,12 +91,17 @@ def _fields_of_model(values: dict) -> dict:
     return model
 
 
+def with_model(record: ModelRecord, **changes) -> ModelRecord:
+    """Return a record whose model has other values."""
+    return record.model_copy(update={"model": record.model.model_copy(update=changes)})
+
+
 def changed(record: Measurement, **changes) -> Measurement:
     """Return a measurement with other fields; fields of the model are given like the others."""
-    perplexity = changes.pop("perplexity", record.perplexity)
+    if "perplexity" in changes:
+        changes["loss_bits"] = math.log2(changes.pop("perplexity"))
     model = _fields_of_model(changes)
-    changes["loss_bits"] = math.log2(perplexity)
-    return record.with_model(**model).model_copy(update=changes)
+    return with_model(record, **model).model_copy(update=changes)
 
 
 def as_ours(printed: PrintedMeasurement, **changes) -> Measurement:
@@ -125,7 +140,8 @@ def document(
     complete = []
     for record in records:
         if isinstance(record, ModelRecord):
-            record = record.with_model(
+            record = with_model(
+                record,
                 seed=origin.seed if record.model.seed is None else record.model.seed,
                 precision=record.model.precision or origin.precision,
             )
@@ -137,6 +153,20 @@ def document(
             record = record.model_copy(update=text)
         complete.append(record)
     return FILE_CLASSES[kind](corpus=corpus, provenance=origin, records=complete)
+
+
+def save_results_file(results: ResultsFile | BenchmarkFile, path: str | os.PathLike) -> None:
+    """Write a results file of version 3."""
+    content = {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "kind": results.kind,
+        "corpus": results.corpus,
+        "provenance": results.provenance.model_dump(exclude_unset=True),
+        "records": [record.model_dump(exclude_defaults=True) for record in results.records],
+    }
+    with atomic_write(path) as stream:
+        stream.write(json_text(content))
 
 
 def results_of(*records: StrictObject, **values) -> list[Result]:

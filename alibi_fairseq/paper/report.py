@@ -19,8 +19,8 @@ from ..reporting.perplexity_by_length import length_tables
 from ..reporting.probes import accuracy_table
 from ..reporting.table import Column, Table
 from ..results.file import Results
+from ..results.provenance import Provenance
 from ..results.result import Result
-from ..results.results_file import Provenance
 from . import published, report_tables
 from .comparability import incomparability_reason
 from .report_data import ReportData, machine_of

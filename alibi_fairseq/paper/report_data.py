@@ -10,8 +10,8 @@ from ..errors import UserInputError
 from ..reporting.texts import Text, names_across_splits, text_of
 from ..results.file import Results, load
 from ..results.files import find_results_files
+from ..results.provenance import Provenance
 from ..results.result import Result, TextValues
-from ..results.results_file import Provenance
 from ..results.series import Series
 from . import comparability, published
 

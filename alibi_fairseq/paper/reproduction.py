@@ -16,8 +16,7 @@ from ..experiment.runner import Experiment, unfinished_runs
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
 from ..results.file import load
-from ..results.files import TRAINING_FILE
-from ..results.model import BEST_CHECKPOINT
+from ..results.files import BEST_CHECKPOINT, TRAINING_FILE
 from ..results.result import Result
 from ..results.training_settings import method_json
 from .cost import cost_table, evaluation_hours, run_cost, total

@@ -5,7 +5,7 @@
 - ``--position-method rotary,none --p-rope 0.75``, for ``train``
 - ``Rotary, p-RoPE 0.75 + No positions``, for tables and figures
 
-Results record the value itself (:class:`..results.model.Model`). Reading them needs neither PyTorch
+Results record the value itself (:class:`..results.series.Series`). Reading them needs neither PyTorch
 nor the plugins of their methods.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from ..positions.spec import KNOWN_LABELS, MethodNameKey, distinct_labels
 from ..results.case import Case
-from ..results.record import is_chance
 from ..results.result import Result, SeedsKey, TextValues, seeds
 from .conditions import Model, condition_text, differences, short_path
 
 #: Largest number of differing conditions that the labels of rows state.
 MAX_STATED = 2
+#: Fraction of the bits per token of guessing, above which a model is near chance.
+CHANCE_FRACTION = 0.9
 
 
 def model_label(name: str, train_length: int | None) -> str:
@@ -114,8 +116,15 @@ class Point:
 
     @property
     def is_near_chance(self) -> bool:
-        """True if the perplexity is about as good as guessing (:func:`.is_chance`)."""
-        return is_chance(self.perplexity, self.results[0].series.facts.vocabulary)
+        """True if the perplexity is about as good as guessing.
+
+        Guessing any entry of a dictionary of V entries has a perplexity of V, and at least V^0.9
+        counts as chance. It is False without a perplexity, or if the dictionary's size is unknown.
+        """
+        vocabulary = self.results[0].series.facts.vocabulary
+        if self.perplexity is None or vocabulary is None:
+            return False
+        return math.log(self.perplexity) >= CHANCE_FRACTION * math.log(vocabulary)
 
 
 def is_past_end(result: Result) -> bool:

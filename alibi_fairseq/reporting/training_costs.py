@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..results.file import load
 from ..results.files import TRAINING_FILE
-from ..results.results_file import Hardware
+from ..results.provenance import Hardware
 from . import markdown
 from .table import Column, RowType, Table
 

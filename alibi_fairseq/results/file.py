@@ -17,14 +17,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json
-from .files import SCHEMA, TRAINING_FILE, load_results_file
+from .benchmark import SCHEMA, Benchmark, BenchmarkFile
+from .files import TRAINING_FILE
 from .json_types import STORED, first_problem
 from .provenance import Provenance, merge_provenance
-from .record import Benchmark
 from .result import Result, distinct
-from .results_file import BenchmarkFile
 from .series import Series, series_json
 from .upgrade import upgraded
+from .version_3 import load_results_file
 
 VERSION = 4
 

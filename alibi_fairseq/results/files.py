@@ -1,96 +1,20 @@
-"""Reading, writing, merging, and finding of results files."""
+"""Names of the files of runs and comparisons, and the results files of a folder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
-from ..errors import UserInputError
-from ..files import atomic_write, json_text, read_json
-from .json_types import parse_json
-from .provenance import merge_provenance
-from .results_file import (
-    FILE_CLASSES,
-    EvaluationFile,
-    ProbeFile,
-    ResultsFile,
-    TrainingFile,
-)
-from .series import Series, series_json
+from ..files import read_json
 
 #: Results file that a training writes into its save folder.
 TRAINING_FILE = "training.json"
+#: Checkpoint with the lowest validation loss of a run.
+BEST_CHECKPOINT = "checkpoint_best.pt"
 #: Configuration that ``compare`` writes into its output folder.
 COMPARISON_FILE = "comparison.yaml"
 #: File in the same folder that lists the files of the comparison's report.
 REPORT_FILES = "report-files.json"
-
-#: Values of the keys ``schema`` and ``version`` of every results file.
-SCHEMA = "alibi_fairseq/results"
-VERSION = 3
-_HEADER = ("schema", "version", "kind")
-
-AnyFile = TypeVar("AnyFile", bound=ResultsFile)
-
-
-def save_results_file(results: ResultsFile, path: str | os.PathLike) -> None:
-    """Write results; the file is complete or absent."""
-    content = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "kind": results.kind,
-        "corpus": results.corpus,
-        "provenance": results.provenance.model_dump(exclude_unset=True),
-        "records": [record.model_dump(exclude_defaults=True) for record in results.records],
-    }
-    if results.series:
-        content["series"] = {key: series_json(series) for key, series in results.series.items()}
-    with atomic_write(path) as stream:
-        stream.write(json_text(content))
-
-
-def load_results_file(path: str | os.PathLike) -> ResultsFile:
-    """Read a results file of any kind; see :func:`read_json`.
-
-    Raises:
-        UserInputError: naming the first key that is wrong, or the file is another JSON file, such
-            as the settings of a run.
-    """
-    content = read_json(path)
-    header = content if isinstance(content, dict) else {}
-    kind = header.get("kind")
-    identity = (header.get("schema"), header.get("version"))
-    if identity != (SCHEMA, VERSION) or kind not in FILE_CLASSES:
-        raise UserInputError(
-            f"{path} is not a results file of version {VERSION}. Pass results files, such as the "
-            "results.json of a comparison, or folders that contain no other *.json files."
-        )
-    fields = {key: value for key, value in content.items() if key not in _HEADER}
-    return parse_json(FILE_CLASSES[kind], fields, str(path))
-
-
-def load_training(folder: Path) -> TrainingFile:
-    """Read the record of the training in a save folder.
-
-    Raises:
-        UserInputError: as :func:`load_results_file`.
-    """
-    results = load_results_file(folder / TRAINING_FILE)
-    assert isinstance(results, TrainingFile)
-    return results
-
-
-def load_evaluation(path: Path) -> EvaluationFile | ProbeFile:
-    """Read a results file that ``alibi-fairseq eval`` wrote.
-
-    Raises:
-        UserInputError: as :func:`load_results_file`.
-    """
-    results = load_results_file(path)
-    assert isinstance(results, EvaluationFile | ProbeFile), "eval writes no others"
-    return results
 
 
 def lock_path(path: Path) -> Path:
@@ -131,38 +55,3 @@ def find_results_files(folder: Path) -> list[Path]:
             if name.endswith(".json"):
                 files.append(Path(parent, name))
     return sorted(files)
-
-
-def merge_results_files(files: Sequence[AnyFile]) -> AnyFile:
-    """Merge results files of the same kind, corpus, text, and dictionary.
-
-    A record that appears twice is kept once, even if the checkpoint's folder was moved between two
-    measurements.
-
-    Raises:
-        UserInputError: two records contradict each other.
-    """
-    first = files[0]
-    records: dict[tuple, Any] = {}
-    for results in files:
-        for record in results.records:
-            merged = records.setdefault(record.key, record)
-            if record.outcome != merged.outcome:
-                raise UserInputError(
-                    f"Two results to be merged differ for the same measurement ({record.key}). "
-                    "Leave one out."
-                )
-    return type(first)(
-        corpus=first.corpus,
-        provenance=merge_provenance([results.provenance for results in files]),
-        records=list(records.values()),
-        series=merge_series(files),
-    )
-
-
-def merge_series(files: Iterable[ResultsFile]) -> dict[str, Series]:
-    """Return the series of the checkpoints of several results files."""
-    series: dict[str, Series] = {}
-    for results in files:
-        series |= results.series
-    return series

@@ -1,46 +1,38 @@
 """Results files of version 3 as results of today, in memory.
 
-Records of version 3 have options that differ from their default, as text, by the name of their
-field. They know the training data by its path only. ``cell.json`` next to a study's results has the
-hash of it, and ``training.json`` the command, the number of processes, and the position method
-before any override. Whatever is missing, such a result equals only results that lack it as well.
+Records of version 3 know the training data by its path only. ``cell.json`` next to a study's
+results has the hash of it, and ``training.json`` the command, the number of processes, and the
+position method before any override. Whatever is missing, such a result equals only results that
+lack it as well.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..files import read_json
-from ..positions.spec import cycle_over_layers, layer_windows
 from .case import Case
-from .files import TRAINING_FILE, load_results_file
-from .model import Model
-from .record import Measurement, ProbeMeasurement, Validation
+from .files import TRAINING_FILE
+from .options_of_version_3 import command_options, settings_from_text
 from .result import Cost, ProbeValues, Result, TextSummary, TextValues
-from .results_file import EvaluationFile, ProbeFile, Provenance, ResultsFile, TrainingFile
 from .series import Facts, Reading, Series, read_series
-from .settings import (
-    COMPONENTS,
-    DEFAULTS,
-    GROUPS,
-    Settings,
-    component_defaults,
-    plain,
-    selection,
-)
+from .settings import Settings, selection
 from .training_settings import method_json
+from .version_3 import (
+    Measurement,
+    Model,
+    ProbeMeasurement,
+    ResultsFile,
+    TrainingFile,
+    Validation,
+    load_results_file,
+)
 
 #: File next to the results of a study's model, with the hash of its training data.
 MODEL_FILE = "cell.json"
-#: Options that version 3 recorded under another name than the field, or not as an option.
-_ALIASES = {"max_sentences": "batch_size", "arch": "model"}
-#: Options of the command that version 3 left out of records: the first because its default is a
-#: reference, the second in early records.
-_UNRECORDED = ("total_num_update", "criterion")
 
 
 @dataclass(frozen=True)
@@ -68,24 +60,13 @@ class _Training:
     series: Series | None = None
 
 
-def load_version_3(path: Path) -> list[Result]:
-    """Read a results file of version 3, and the files next to it.
-
-    Raises:
-        UserInputError: as :func:`.files.load_results_file`.
-    """
-    return upgraded(load_results_file(path), path.parent)
-
-
 def upgraded(results: ResultsFile, folder: Path) -> list[Result]:
-    """Return the results of a results file of version 3; none of benchmarks.
+    """Return the results of a results file of version 3.
 
     Args:
         results: content of the file.
         folder: folder of the file.
     """
-    if not isinstance(results, EvaluationFile | ProbeFile | TrainingFile):
-        return []
     training = _training_in(folder, results)
     series_of_checkpoints = _series_of_checkpoints(results, training)
     upgraded_results = []
@@ -161,37 +142,12 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
         train=train,
         dictionary=dictionary,
         valid=valid,
-        options=_command_options(training.provenance),
+        options=command_options(training.provenance.command),
         method=method_json(last.model.method),
         processes=last.processes,
         diverged_at=last if last.loss_bits is None else None,
         series=training.own_series,
     )
-
-
-def _command_options(provenance: Provenance) -> dict[str, str]:
-    """Return the options of a training command that records lack."""
-    try:
-        words = shlex.split(provenance.command)
-    except ValueError:
-        return {}
-    options = options_of_words(words)
-    return {name: options[name] for name in _UNRECORDED if name in options}
-
-
-def options_of_words(words: Iterable[str]) -> dict[str, str]:
-    """Return the options of a command by field, as text; a flag without a value is empty."""
-    options: dict[str, str] = {}
-    name = ""
-    for word in words:
-        if word.startswith("--"):
-            name, _, value = word.removeprefix("--").replace("-", "_").partition("=")
-            name = _ALIASES.get(name, name)
-            options[name] = value
-        elif name:
-            options[name] = word
-            name = ""
-    return options
 
 
 def _series_of(model: Model, training: _Training) -> Series:
@@ -237,59 +193,6 @@ def _data_settings(training: _Training, path: str) -> dict[str, Any]:
     if training.valid:
         settings["data.valid"] = dict(training.valid)
     return settings
-
-
-def settings_from_text(options: Mapping[str, str], architecture: str | None) -> dict[str, Any]:
-    """Return options as text, by the name of their field, as settings.
-
-    Args:
-        options: the options; names of components are those of their groups.
-        architecture: name of the architecture; None: of ``options``.
-    """
-    settings: dict[str, Any] = {}
-    for group in COMPONENTS:
-        if group in options:
-            settings[group] = options[group]
-    if architecture is not None:
-        settings["model"] = architecture
-    for name, text in options.items():
-        if name == "distributed_world_size":
-            settings["processes"] = plain(text)
-        elif name not in COMPONENTS and name != "data":
-            settings[_setting_name(name, settings)] = _value_of(text)
-    return settings
-
-
-def _value_of(text: str) -> Any:
-    """Return the value of an option that is text in version 3, where a set flag is empty."""
-    known = {"": True, "True": True, "False": False, "None": None}
-    return known[text] if text in known else plain(text)
-
-
-def _setting_name(field: str, components: Settings) -> str:
-    """Return the name of the setting of a field, which version 3 recorded without its group.
-
-    Several groups may have a field, but only one of them other than as a reference to it.
-    """
-    found = ""
-    for group in (*GROUPS, *COMPONENTS):
-        if group in COMPONENTS:
-            defaults = component_defaults(group, components.get(group))
-        else:
-            defaults = DEFAULTS[group]
-        if field in defaults:
-            if not str(defaults[field]).startswith("${"):
-                return f"{group}.{field}"
-            found = found or f"{group}.{field}"
-    return found or _UNLISTED.get(field, f"model.{field}")
-
-
-#: Groups of options that the table of defaults lacks, because new results record them otherwise.
-_UNLISTED = {
-    "finetune_from_model": "start.finetune_from_model",
-    "restore_file": "start.restore_file",
-    "continue_once": "start.continue_once",
-}
 
 
 def _without_overrides(model: Model) -> dict[str, Any]:
@@ -374,9 +277,9 @@ def _case_of(record: Measurement) -> Case:
     tokens, which differ between tokenizers, so their rule counts instead.
     """
     documents = None
-    if record.is_raw_text:
+    if record.tokens_sha256 is not None:
         documents = record.documents
-    elif record.text_key.has_range:
+    elif record.score_from is not None or record.score_to is not None:
         documents = record.documents_sha256 or record.documents
     return Case(
         kind="text",
@@ -459,79 +362,3 @@ def _training_cost(record: Validation) -> Cost:
         processes=record.processes,
         trained_tokens=record.trained_tokens,
     )
-
-
-def load_tuning(path: Path) -> list[Result]:
-    """Read the outcome of learning-rate trials (``MODEL-tuning.json``) as validations.
-
-    A trial has the lowest loss of its validations, on ``valid``. The file names the validation data
-    only in later releases.
-    """
-    content = read_json(path)
-    results = []
-    for trial, outcome in zip(content["settings"]["trials"], content["result"]["trials"]):
-        results.append(_trial_result(trial, outcome))
-    return results
-
-
-def _trial_result(trial: Mapping[str, Any], outcome: Mapping[str, Any]) -> Result:
-    """Return a trial of a learning rate as the best validation of its training."""
-    options = options_of_words(trial["options"])
-    provenance = outcome.get("provenance") or {}
-    settings = settings_from_text(_without_method(options), None)
-    settings["method"] = _method_of(options, settings["model"])
-    settings["data.train"] = trial["train"]
-    if provenance.get("dictionary_sha256"):
-        settings["data.dictionary"] = provenance["dictionary_sha256"]
-    text = provenance.get("data_sha256")
-    if text:
-        settings["data.valid"] = {"valid": text}
-    if trial.get("plugin"):
-        settings["plugin"] = trial["plugin"]
-    length = int(options["tokens_per_sample"])
-    loss = outcome["loss_bits"]
-    return Result(
-        series=Series(settings),
-        reading=Reading("best", selection(settings)),
-        seed=int(options["seed"]),
-        case=Case("validation", text, "valid", length, length),
-        values=None if loss is None else TextValues(loss),
-        status="diverged" if loss is None else "",
-    )
-
-
-_METHOD_OPTIONS = ("position_method", "attention_window", "score_scaling")
-
-
-def _without_method(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a command without those that are part of the method, and the seed."""
-    known = {name for defaults in DEFAULTS["method"].values() for name in defaults}
-    left_out = {*known, *_METHOD_OPTIONS, "seed"}
-    return {name: text for name, text in options.items() if name not in left_out}
-
-
-def _method_of(options: Mapping[str, str], architecture: str) -> dict[str, Any]:
-    """Return the position method of a training command as JSON."""
-    num_layers = int(
-        options.get("decoder_layers", component_defaults("model", architecture)["decoder_layers"])
-    )
-    methods = cycle_over_layers(
-        "--position-method", options.get("position_method", "alibi"), num_layers
-    )
-    windows = layer_windows(options.get("attention_window", "0"), num_layers)
-    layers: list[dict[str, Any]] = []
-    for name, window in zip(methods, windows, strict=True):
-        known = DEFAULTS["method"].get(name, {})
-        values = {option: options[option] for option in known if option in options}
-        layers.append({"name": name, "options": values, "window": window})
-    content: dict[str, Any] = {"layers": _repeated_part(layers)}
-    content["score_scaling"] = options.get("score_scaling", "none")
-    return content
-
-
-def _repeated_part(layers: Sequence[Any]) -> list[Any]:
-    """Return the shortest list that gives the layers when it is repeated."""
-    for period in range(1, len(layers)):
-        if all(layer == layers[index % period] for index, layer in enumerate(layers)):
-            return list(layers[:period])
-    return list(layers)

@@ -15,7 +15,7 @@ from alibi_fairseq.attention import FutureMask, attend, backend_selection, flash
 from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.alibi import LinearBias
-from alibi_fairseq.results.files import load_results_file
+from alibi_fairseq.results.version_3 import load_results_file
 
 LONG = Call(length=1024)
 

@@ -8,10 +8,9 @@ import tempfile
 
 import pytest
 from commands import SHORT, as_process
-from results_documents import document, evaluation_record
+from results_documents import document, evaluation_record, save_results_file
 
 from alibi_fairseq.errors import print_error
-from alibi_fairseq.results.files import save_results_file
 
 
 def test_impossible_output_path_is_rejected(tmp_path, refuse):

@@ -6,10 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from results_documents import document, evaluation_record
+from results_documents import document, evaluation_record, save_results_file
 
 from alibi_fairseq import cli
-from alibi_fairseq.results.files import save_results_file
 
 
 def results_text() -> str:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from huggingface.folders import TEXT, make_folder
 from huggingface.imported import save_random_model
-from results_documents import document, evaluation_record
+from results_documents import document, evaluation_record, save_results_file
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
@@ -18,8 +18,6 @@ from transformers import (
     MambaConfig,
     PreTrainedConfig,
 )
-
-from alibi_fairseq.results.files import save_results_file
 
 
 @pytest.fixture

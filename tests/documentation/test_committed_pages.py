@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT
+from results_documents import save_results_file
 
 from alibi_fairseq.experiment.report import tables_of
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_table
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import load_results_file, save_results_file
+from alibi_fairseq.results.version_3 import load_results_file
 from benchmarks import table
 from studies.__main__ import main
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, as_process
-from results_documents import document, evaluation_record
+from results_documents import document, evaluation_record, save_results_file
 from trained import binarize, make_sentencepiece, text_of, train
 
 from alibi_fairseq import cli
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import save_results_file
 
 sys.path.insert(0, str(ROOT / "examples"))
 import longer_context

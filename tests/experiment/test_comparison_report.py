@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 from fakes import Commands, value
-from results_documents import PROVENANCE, document, evaluation_record, validation_record
+from results_documents import (
+    PROVENANCE,
+    document,
+    evaluation_record,
+    save_results_file,
+    validation_record,
+)
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import child_process
@@ -15,7 +21,7 @@ from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.file import load, save
-from alibi_fairseq.results.files import find_results_files, save_results_file
+from alibi_fairseq.results.files import find_results_files
 
 
 @pytest.fixture

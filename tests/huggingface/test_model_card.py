@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from huggingface_hub import ModelCard
-from results_documents import document, validation_record
+from results_documents import document, save_results_file, validation_record
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface.model_card import trained_tokens
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import save_results_file
 
 
 @pytest.fixture(scope="module")

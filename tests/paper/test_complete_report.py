@@ -10,16 +10,20 @@ import itertools
 
 import pytest
 from figure_texts import figure_texts
-from results_documents import cells_of, document, evaluation_record, figures_as_svg
+from results_documents import (
+    cells_of,
+    document,
+    evaluation_record,
+    figures_as_svg,
+    save_results_file,
+)
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper import report_tables
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.paper.report_figures import FIGURES
-from alibi_fairseq.results.files import save_results_file
-from alibi_fairseq.results.record import TextSummary
-from alibi_fairseq.results.results_file import ResultsFile
+from alibi_fairseq.results.version_3 import ResultsFile, TextSummary
 
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}

@@ -14,6 +14,7 @@ from results_documents import (
     figures_as_svg,
     make_record,
     results_of,
+    save_results_file,
 )
 
 from alibi_fairseq import cli
@@ -22,9 +23,8 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.paper.report import machine_of
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.results.file import Results
-from alibi_fairseq.results.files import save_results_file
-from alibi_fairseq.results.record import ProbeMeasurement
-from alibi_fairseq.results.results_file import Provenance, ResultsFile
+from alibi_fairseq.results.provenance import Provenance
+from alibi_fairseq.results.version_3 import ProbeMeasurement, ResultsFile
 
 TABLES = {f"table{number:02d}.md" for number in range(1, 16)}
 FIGURES = {f"figure{number:02d}" for number in range(1, 12)} - {"figure03", "figure10"}

@@ -13,7 +13,7 @@ from alibi_fairseq.files import json_text
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
 from alibi_fairseq.positions.spec import METHOD_NAMES, LayerMethod, distinct_labels
-from alibi_fairseq.results.model import Model
+from alibi_fairseq.results.version_3 import Model
 
 #: Notation, name in tables, and JSON.
 NAMES = [

@@ -17,7 +17,7 @@ from alibi_fairseq.reporting.differences import (
     one_seed_note,
     seed_limit,
 )
-from alibi_fairseq.results.record import Measurement
+from alibi_fairseq.results.version_3 import Measurement
 from studies.losses import load_losses
 
 ROOT = Path(__file__).parents[2]

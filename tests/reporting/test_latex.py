@@ -9,14 +9,20 @@ from operator import itemgetter
 
 import pytest
 from figure_texts import figure_texts
-from results_documents import cells_of, document, evaluation_record, figures_as_svg, results_of
+from results_documents import (
+    cells_of,
+    document,
+    evaluation_record,
+    figures_as_svg,
+    results_of,
+    save_results_file,
+)
 
 from alibi_fairseq import cli
 from alibi_fairseq.reporting import latex
 from alibi_fairseq.reporting.differences import difference_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_tables
 from alibi_fairseq.reporting.table import Column, Table
-from alibi_fairseq.results.files import save_results_file
 
 
 def table_of(headers, rows, **texts) -> Table:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 from figure_texts import figure_texts
-from results_documents import cells_of, evaluation_record, results_of
+from results_documents import cells_of, evaluation_record, results_of, with_model
 
 from alibi_fairseq.reporting.figures_by_position import (
     ERRORS,
@@ -19,7 +19,7 @@ from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.reporting.rows import rows_of
-from alibi_fairseq.results.record import Measurement
+from alibi_fairseq.results.version_3 import Measurement
 
 ENDS = [1, 2, 3, 4, 6]
 TOKENS = [200, 200, 200, 50, 400]
@@ -82,7 +82,7 @@ def test_moved_checkpoint_has_one_table():
     longer = record_of(9, 8, 7, 6, 5, checkpoint="/moved/runs/last.pt")
     sha256 = "d" * 64
     results = results_of(
-        *[record.with_model(checkpoint_sha256=sha256) for record in (shorter, longer)]
+        *[with_model(record, checkpoint_sha256=sha256) for record in (shorter, longer)]
     )
     assert [result.case.length for result in longest_windows(results)] == [6]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from results_documents import cells_of, evaluation_record, results_of
+from results_documents import cells_of, evaluation_record, results_of, with_model
 
 from alibi_fairseq.paper.perplexity_grid import perplexity_grid
 from alibi_fairseq.paper.published import PrintedMeasurement
@@ -13,7 +13,7 @@ from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
 from alibi_fairseq.reporting.rows import rows_of as models_of
-from alibi_fairseq.results.record import Measurement, TextSummary
+from alibi_fairseq.results.version_3 import Measurement, TextSummary
 
 
 def length_table(*records):
@@ -83,7 +83,7 @@ def test_tables_mark_lengths_past_the_end():
     for record in SHORT_TEXT:
         method = record.model.method
         model = (method, record.model.train_length)
-        evaluation = (record.length, record.stride, record.subset, record.perplexity)
+        evaluation = (record.length, record.stride, record.subset, 2**record.loss_bits)
         printed.append(PrintedMeasurement(*model, *evaluation))
     grid = perplexity_grid(table_rows(printed, results_of(*SHORT_TEXT)), [1024, 4096])
     assert cells_of(grid)[2][2:] == ["60.00", "59.00 †"]
@@ -396,7 +396,7 @@ def test_best_checkpoints_of_seeds_are_averaged():
 
 def test_best_checkpoints_of_two_models_have_separate_rows():
     records = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
-    records[2:] = [record.with_model(options={"lr": "0.5"}) for record in records[2:]]
+    records[2:] = [with_model(record, options={"lr": "0.5"}) for record in records[2:]]
     rows = rows_of(*records)
     assert sorted(row[1] for row in rows) == ["10.50 ± 0.71 (2 seeds)", "12.50 ± 0.71 (2 seeds)"]
 

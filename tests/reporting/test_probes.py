@@ -10,8 +10,8 @@ from results_documents import cells_of, make_record, results_of
 
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.reporting.probes import accuracy_table, any_corpus_key, area_table, probe_columns
-from alibi_fairseq.results.record import ProbeMeasurement
 from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.version_3 import ProbeMeasurement
 
 
 def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> ProbeMeasurement:

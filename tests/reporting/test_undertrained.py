@@ -7,7 +7,13 @@ import torch
 from fairseq_runs import write_corpus
 from fakes import TINY, in_this_process
 from figure_texts import figure_texts
-from results_documents import document, evaluation_record, figures_as_svg, results_of
+from results_documents import (
+    document,
+    evaluation_record,
+    figures_as_svg,
+    results_of,
+    save_results_file,
+)
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.cli.evaluate import _print_notes, evaluation_table
@@ -19,7 +25,6 @@ from alibi_fairseq.reporting.rows import rows_of
 from alibi_fairseq.reporting.undertrained import undertrained_warning
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import save_results_file
 
 
 def warning_of(*records) -> str:

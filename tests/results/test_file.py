@@ -138,3 +138,12 @@ def test_every_field_of_a_result_is_documented():
     for stored in (Facts, TextSummary):
         for field in fields(stored):
             assert f"`{field.name}`" in described
+
+
+def test_derived_values():
+    values = TextValues(4.0, tokens=1000, words=500, bytes=8000)
+    assert values.perplexity == 16.0
+    assert values.word_perplexity == 256.0
+    assert values.bits_per_byte == 0.5
+    assert TextValues(4.0, tokens=1000, words=3).word_perplexity is None
+    assert TextValues(4.0, tokens=1000).bits_per_byte is None

@@ -4,12 +4,13 @@ import subprocess
 import pytest
 import torch
 from fairseq.data import Dictionary
+from results_documents import PROVENANCE
 
 from alibi_fairseq import __version__
 from alibi_fairseq.errors import FOLDER, UserInputError
 from alibi_fairseq.results import provenance
 from alibi_fairseq.results.data_hashes import dictionary_sha256, symbols_sha256
-from alibi_fairseq.results.results_file import Provenance
+from alibi_fairseq.results.provenance import Provenance, merge_provenance
 
 
 def data_folder(path, words=("the", "a b", "ü"), valid=b"\x01\x02"):
@@ -118,3 +119,23 @@ def test_git_state_follows_the_checkout(tmp_path, monkeypatch):
     (package / "new.py").write_text("")
     assert provenance.git_state()["git_clean"] is False
     assert len(provenance.git_state()["git_commit"]) == 40
+
+
+def test_merged_parts_are_added_once():
+    first = Provenance(
+        **PROVENANCE | {"seconds": 1.0, "command": "first", "date": "2026-01-01T00:00:00Z"}
+    )
+    second = Provenance(**PROVENANCE | {"seconds": 2.5, "threads": 1})
+    merged = merge_provenance([first, second])
+    assert merged.seconds == 3.5
+    assert merged.command.split("\n") == ["first", PROVENANCE["command"]]
+    assert merged.date == PROVENANCE["date"]
+    assert merged.threads is None
+    assert merged.seed == 1
+    assert merged.parts == [first, second]
+    # Two steps of a run can write to one file.
+    third = Provenance(**PROVENANCE | {"seconds": 4.0, "seed": 2})
+    again = merge_provenance([merged, merged, third])
+    assert [part.seconds for part in again.parts] == [1.0, 2.5, 4.0]
+    assert again.seconds == 7.5
+    assert again.seed is None

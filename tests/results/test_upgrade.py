@@ -12,19 +12,20 @@ import pytest
 from commands import ROOT
 from fairseq_runs import training_config
 
+from alibi_fairseq.results.benchmark import BenchmarkFile
 from alibi_fairseq.results.data_hashes import DataHashes
-from alibi_fairseq.results.files import load_results_file, load_training
-from alibi_fairseq.results.record import Measurement, ModelRecord, Validation
+from alibi_fairseq.results.file import load, load_training
+from alibi_fairseq.results.options_of_version_3 import settings_from_text
 from alibi_fairseq.results.result import Result, seeds
-from alibi_fairseq.results.results_file import BenchmarkFile
 from alibi_fairseq.results.settings import canonical
 from alibi_fairseq.results.training_settings import settings_of
-from alibi_fairseq.results.upgrade import (
-    MODEL_FILE,
-    load_tuning,
-    load_version_3,
-    settings_from_text,
-    upgraded,
+from alibi_fairseq.results.upgrade import MODEL_FILE, upgraded
+from alibi_fairseq.results.version_3 import (
+    Measurement,
+    ModelRecord,
+    ProbeMeasurement,
+    Validation,
+    load_results_file,
 )
 
 RESULTS = ROOT / "results"
@@ -68,7 +69,7 @@ def test_committed_studies_have_33_series():
         results = []
         for path in folder.glob("*.json"):
             if path.name != MODEL_FILE:
-                results += load_version_3(path)
+                results += load(path).results
         (series,) = {result.series for result in results}
         seeds_of[series.id].update(result.seed for result in results)
         study = folder.parent.parent.name
@@ -89,8 +90,21 @@ def old_key(record: ModelRecord) -> tuple:
     options = model.options
     if options is not None and options["data"] == MOVED:
         options = {**options, "data": MOVED_TO}
-    changes = {"vocabulary": None, "memory_length": None, "options": options}
-    return model.model_copy(update=changes).key
+    return (
+        model.method,
+        model.plugin_sha256,
+        model.train_length,
+        model.architecture,
+        model.parameters,
+        model.layers,
+        model.width,
+        None if options is None else tuple(sorted(options.items())),
+        # Seeds reach their lowest validation loss after different numbers of updates.
+        None if model.is_best_checkpoint else model.updates,
+        model.precision,
+        json.dumps(model.overrides, sort_keys=True) if model.overrides else None,
+        model.label,
+    )
 
 
 def test_models_are_grouped_as_in_version_3(records):
@@ -112,7 +126,8 @@ def test_every_loss_and_text_is_kept(records):
     assert len(records) > 2900
     for record, result in records:
         assert result.values is not None
-        assert result.values.outcome == record.outcome
+        loss = record.accuracy if isinstance(record, ProbeMeasurement) else record.loss_bits
+        assert result.values.outcome == loss
         assert result.seed == record.model.seed
         if isinstance(record, Measurement):
             assert result.case.text == record.data_sha256
@@ -154,32 +169,8 @@ def test_recorded_commands_are_the_series_of_their_results():
         dictionary = training.provenance.dictionary_sha256
         hashes = DataHashes((data["train.bin"],), ("0" * 64,), str(dictionary), {})
         settings = settings_of(training_config(*flags), 1, hashes, None)
-        (result, *_) = load_version_3(folder / "training.json")
+        (result, *_) = load(folder / "training.json").results
         assert canonical(settings) == canonical(result.series.settings)
-
-
-def test_trials_of_learning_rates_are_validations():
-    """Trials of the published studies chose the rates of their models."""
-    for path in RESULTS.glob("**/*-tuning.json"):
-        trials = load_tuning(path)
-        losses = [trial.values.loss_bits for trial in trials if trial.values is not None]
-        best = losses.index(min(losses))
-        rates = [trial.series.settings["optimization.lr"] for trial in trials]
-        assert rates[best] == json.loads(path.read_text())["result"]["lr"]
-        assert len({trial.series for trial in trials}) == len(trials)
-
-
-def test_trial_differs_from_its_model_only_in_the_length_of_the_schedule():
-    study = RESULTS / "small_models" / "secondary"
-    trials = load_tuning(study / "tuning" / "wikipedia" / "rotary-128-tuning.json")
-    (model, *_) = load_version_3(study / "cells" / "wikipedia-rotary-128-seed1" / "training.json")
-    as_trained = canonical(model.series.settings)
-    rates = [canonical(trial.series.settings) for trial in trials]
-    (trial,) = [rate for rate in rates if rate["optimization.lr"] == as_trained["optimization.lr"]]
-    names = {*trial, *as_trained}
-    differing = {name for name in names if trial.get(name) != as_trained.get(name)}
-    # Early releases did not record the dictionary of a trial.
-    assert differing <= {"lr_scheduler.warmup_updates", "data.dictionary"}
 
 
 def test_options_of_version_3_are_text():
@@ -222,7 +213,7 @@ def test_end_of_a_schedule_comes_from_the_command(tmp_path):
         path = tmp_path / number / "training.json"
         path.parent.mkdir()
         path.write_text(json.dumps(content))
-        (result, *_) = load_version_3(path)
+        (result, *_) = load(path).results
         ids.append(result.series.id)
     assert ids[0] != ids[1]
 
@@ -233,6 +224,6 @@ def test_training_whose_last_loss_is_not_finite_diverged(tmp_path):
     del content["records"][0]["loss_bits"]
     del content["records"][-1]["loss_bits"]
     (tmp_path / "training.json").write_text(json.dumps(content))
-    results = load_version_3(tmp_path / "training.json")
+    results = load(tmp_path / "training.json").results
     assert results[0].values is None
     assert [result.status for result in results] == [*[""] * (len(results) - 1), "diverged"]

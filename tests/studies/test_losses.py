@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from results_documents import document, evaluation_record, validation_record
+from results_documents import document, evaluation_record, save_results_file, validation_record
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.files import TRAINING_FILE, save_results_file
+from alibi_fairseq.results.files import TRAINING_FILE
 from studies.losses import ValidationPoint, finished_models, load_curves, load_losses
 
 ROOT = Path(__file__).parents[2]
