@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
 

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import SETTINGS, save
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from alibi_fairseq.experiment.choice import trial_cell
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.reporting.training_costs import processor_name
@@ -88,17 +89,14 @@ def trials_table(tuning: Mapping[str, Mapping]) -> str:
         return ""
     columns = [Column[_Trials]("perplexity after the trial", lambda row: row.model)]
     for rate in sorted({rate for row in rows for rate in row.losses}):
-        columns.append(Column(f"{rate:g}", partial(_trial_cell, rate)))
+        columns.append(Column(f"{rate:g}", partial(_perplexity_at, rate)))
     columns.append(Column("best", _best_rate))
     return markdown.to_markdown([Table(columns, rows)])
 
 
-def _trial_cell(rate: float, row: _Trials) -> str:
-    """Return the perplexity of a trial; a dash if the rate was not tried."""
-    if rate not in row.losses:
-        return markdown.NOTHING
-    loss = row.losses[rate]
-    return "diverged" if loss is None else markdown.perplexity(2**loss)
+def _perplexity_at(rate: float, row: _Trials) -> str:
+    """Return the perplexity of the trial at a rate."""
+    return trial_cell(row.losses, rate)
 
 
 def _best_rate(row: _Trials) -> str:

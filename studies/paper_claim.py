@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.paper.speeds import Model, printed_training_speeds
-from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.positions.display_names import method_name
 
 from .estimates import Estimate, estimate_change, percent, percent_to_nats
 from .losses import EvaluationKey, FinishedModel, Losses, finished_models

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from alibi_fairseq.positions.spec import METHOD_NAMES, method_name
+from alibi_fairseq.positions.display_names import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel

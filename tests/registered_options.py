@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
-from hydra.core.config_store import ConfigStore
+from fairseq.models import MODEL_REGISTRY
 
 from alibi_fairseq.models import plugin_options
 from alibi_fairseq.models.language_model import AlibiLanguageModel
@@ -23,13 +22,7 @@ def remove_options_of_removed_methods() -> None:
         return
     plugin_options._added.clear()
     for name, config in _CONFIGS.items():
-        model = MODEL_REGISTRY[name]
-        model.config = config
-        setattr(model, "__dataclass", config)  # where fairseq looks it up
-        MODEL_DATACLASS_REGISTRY[name] = config
-        node = config()
-        node._name = name
-        ConfigStore.instance().store(name=name, group="model", node=node, provider="fairseq")
+        plugin_options.replace_config(name, config)
     for method in METHODS:
         if is_plugin_method(method):
             plugin_options.add_options(method)

@@ -61,11 +61,10 @@ def previous_occurrences(inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
         inputs: (N,) input at each position, which is the token before the target.
         targets: (N,) token to predict at each position.
     """
-    pairs = np.stack([inputs, targets])
-    _, numbers = np.unique(pairs, axis=1, return_inverse=True)
-    order = np.argsort(numbers.reshape(-1), kind="stable")  # equal pairs, in order of positions
+    pairs = inputs * (targets.max() + 1) + targets  # one number per pair
+    order = np.argsort(pairs, kind="stable")  # equal pairs, in order of positions
     previous = np.full(len(targets), -1)
-    is_same = numbers.reshape(-1)[order[1:]] == numbers.reshape(-1)[order[:-1]]
+    is_same = pairs[order[1:]] == pairs[order[:-1]]
     previous[order[1:][is_same]] = order[:-1][is_same]
     return previous
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..completion_marker import CompletionMarker
 from ..reporting import markdown
+from ..reporting.table import Column, Table
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,14 @@ def choice_table(choices: Iterable[Choice]) -> str:
         update_counts[f"{choice.updates:,}"] = None
         if choice.is_at_edge:
             at_edge.append(choice.model)
-    grid = sorted(rates)
     updates = " or ".join(update_counts)
-    headers = ["", *(f"{lr:g}" for lr in grid), "chosen"]
-    rows = [_choice_row(choice, grid) for choice in by_path.values()]
+    columns = [Column[Choice]("", lambda choice: choice.model)]
+    for rate in sorted(rates):
+        columns.append(Column(f"{rate:g}", partial(_perplexity_at, rate)))
+    columns.append(Column("chosen", lambda choice: f"{choice.lr:g}"))
     paragraphs = [
         f"Learning rates, chosen by validation perplexity after {updates} updates:",
-        markdown.table(headers, rows).rstrip(),
+        markdown.to_markdown([Table(columns, list(by_path.values()))]).rstrip(),
     ]
     if at_edge:
         models = ", ".join(at_edge)
@@ -107,16 +110,19 @@ def choice_table(choices: Iterable[Choice]) -> str:
     return "\n\n".join(paragraphs)
 
 
-def _choice_row(choice: Choice, grid: Iterable[float]) -> list[str]:
-    """Return the row of a model: perplexity at each learning rate, and the chosen rate."""
-    row = [choice.model]
-    for lr in grid:
-        result = choice.results.get(lr)
-        if result is None:
-            row.append(markdown.NOTHING)
-        elif result.loss_bits is None:
-            row.append("diverged")
-        else:
-            row.append(markdown.perplexity(2**result.loss_bits))
-    row.append(f"{choice.lr:g}")
-    return row
+def _perplexity_at(rate: float, choice: Choice) -> str:
+    """Return the perplexity of the trial at a rate."""
+    losses = {lr: result.loss_bits for lr, result in choice.results.items()}
+    return trial_cell(losses, rate)
+
+
+def trial_cell(losses: Mapping[float, float | None], rate: float) -> str:
+    """Return the perplexity of the trial at a rate; a dash if it was not tried.
+
+    Args:
+        losses: lowest loss by rate, in bits per token; None if the trial diverged.
+    """
+    if rate not in losses:
+        return markdown.NOTHING
+    loss = losses[rate]
+    return "diverged" if loss is None else markdown.perplexity(2**loss)

@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from ..positions.spec import METHOD_NAMES, MethodSpec
+from ..positions.display_names import METHOD_NAMES
+from ..positions.spec import MethodSpec
 
 #: Methods selected by ``all``: the paper's four, learned, Transformer-XL, and none. ``later``
 #: selects the methods of this package that were published after the paper.

@@ -39,13 +39,18 @@ def add_options(method: str) -> None:
     _added.update(method_options(method))
     for name, model in MODEL_REGISTRY.items():
         if issubclass(model, AlibiLanguageModel):
-            config = with_method_options(model.config, [method])
-            model.config = config
-            setattr(model, "__dataclass", config)  # where fairseq looks it up
-            MODEL_DATACLASS_REGISTRY[name] = config
-            node = config()
-            node._name = name
-            ConfigStore.instance().store(name=name, group="model", node=node, provider="fairseq")
+            replace_config(name, with_method_options(model.config, [method]))
+
+
+def replace_config(name: str, config: type) -> None:
+    """Replace the configuration class of a registered model."""
+    model = MODEL_REGISTRY[name]
+    model.config = config
+    setattr(model, "__dataclass", config)  # where fairseq looks it up
+    MODEL_DATACLASS_REGISTRY[name] = config
+    node = config()
+    node._name = name
+    ConfigStore.instance().store(name=name, group="model", node=node, provider="fairseq")
 
 
 def _is_taken(option: Field, method: str) -> bool:

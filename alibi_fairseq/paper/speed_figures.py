@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..positions.spec import method_name
+from ..positions.display_names import method_name
 from ..reporting import plots
 from ..reporting.line_styles import method_style
 from ..reporting.rows import model_label

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..positions.spec import method_name
+from ..positions.display_names import method_name
 from ..reporting import markdown
 from ..reporting.table import Column, Table
 from ..results.result import Result, TextValues

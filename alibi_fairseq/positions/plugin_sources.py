@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import PACKAGE, UserInputError
-from .spec import METHOD_NAMES
+from .display_names import METHOD_NAMES
 
 
 class ModuleSource(NamedTuple):

@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..positions.spec import KNOWN_LABELS, MethodNameKey, distinct_labels
+from ..positions.display_names import KNOWN_LABELS
+from ..positions.spec import MethodNameKey, distinct_labels
 from ..results.case import Case
 from ..results.result import Result, SeedsKey, TextValues, seeds
 from .conditions import Model, condition_text, differences, short_path

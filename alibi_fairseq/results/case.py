@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from .json_types import STORED, Fraction, NonEmptyStr, NonNegativeInt, PositiveCount, Sha256
-
-
-class SameText(NamedTuple):
-    """Key of the predicted text, whatever its tokens, for bits per byte between tokenizers."""
-
-    kind: str
-    text: str | None
-    split: str
-    documents: str | None
-    score_from: int
-    score_to: int | None
 
 
 @dataclass(frozen=True)
@@ -69,10 +58,3 @@ class Case:
     def is_raw_text(self) -> bool:
         """True if the text was tokenized for the evaluation."""
         return self.tokens is not None
-
-    @property
-    def same_text(self) -> SameText:
-        """Key of the predicted text, whatever its tokens."""
-        return SameText(
-            self.kind, self.text, self.split, self.documents, self.score_from, self.score_to
-        )

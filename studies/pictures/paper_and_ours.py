@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine

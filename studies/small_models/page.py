@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.results.file import load

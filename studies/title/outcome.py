@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alibi_fairseq.positions.spec import method_name
+from alibi_fairseq.positions.display_names import method_name
 
 from ..cost_and_lead import (
     ClaimKeys,

@@ -12,7 +12,8 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import json_text
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
-from alibi_fairseq.positions.spec import METHOD_NAMES, LayerMethod, distinct_labels
+from alibi_fairseq.positions.display_names import METHOD_NAMES
+from alibi_fairseq.positions.spec import LayerMethod, distinct_labels
 from alibi_fairseq.results.version_3 import Model
 
 #: Notation, name in tables, and JSON.
@@ -78,7 +79,7 @@ def test_results_record_the_value(notation, label, content):
     assert json.loads(text) == {"method": content, "train_length": 64}
     model = Model(**json.loads(text))
     assert model.method == method
-    assert model.method_name == label
+    assert model.method.label == label
 
 
 @pytest.mark.parametrize(

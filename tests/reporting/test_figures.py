@@ -9,7 +9,8 @@ from figure_texts import figure_texts
 from results_documents import document, evaluation_record, results_of
 
 from alibi_fairseq.paper.published import PrintedMeasurement, point_of
-from alibi_fairseq.positions.spec import KNOWN_LABELS, MethodSpec
+from alibi_fairseq.positions.display_names import KNOWN_LABELS
+from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line

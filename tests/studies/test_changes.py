@@ -11,7 +11,7 @@ import pytest
 from commands import ROOT
 from figure_texts import figure_texts
 
-from alibi_fairseq.positions.spec import METHOD_NAMES
+from alibi_fairseq.positions.display_names import METHOD_NAMES
 from studies.changes import changes_alt, draw_length_changes, length_changes
 from studies.losses import load_losses
 from studies.small_models.groups import MODELS

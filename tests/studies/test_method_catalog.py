@@ -7,7 +7,7 @@ import re
 import pytest
 
 from alibi_fairseq.positions import PositionConfig, build_position_method
-from alibi_fairseq.positions.spec import METHOD_NAMES
+from alibi_fairseq.positions.display_names import METHOD_NAMES
 from studies.method_catalog import PAGE, read_methods, update
 
 
