@@ -18,6 +18,7 @@ from alibi_fairseq.experiment.schema import (  # noqa: E402
     OUTPUT,
     TRAINING,
     Corpus,
+    Evaluation,
     ExperimentConfig,
     ModelGroup,
 )
@@ -57,7 +58,7 @@ class Table(NamedTuple):
 TABLES = {
     "model-keys": Table((ExperimentConfig, ModelGroup), (None, MODELS)),
     "training-keys": Table((ModelGroup,), (TRAINING,)),
-    "evaluation-keys": Table((ModelGroup, ExperimentConfig), (EVALUATION, OUTPUT)),
+    "evaluation-keys": Table((Evaluation, ModelGroup, ExperimentConfig), (EVALUATION, OUTPUT)),
     "corpus-keys": Table((Corpus,)),
     "study-keys": Table((StudyConfig,), base=ExperimentConfig),
     "study-corpus-keys": Table((StudyCorpus,), base=Corpus),
@@ -66,8 +67,8 @@ TABLES = {
 
 def default_text(field: Field) -> str:
     """Return the default of a key as YAML would give it."""
-    if field.name == "models":
-        return markdown.NOTHING  # without it, there is one group
+    if field.name in ("models", "evaluations"):
+        return markdown.NOTHING  # without it, there is one
     if field.default is MISSING and field.default_factory is MISSING:
         return "required"
     value = () if field.default is MISSING else field.default

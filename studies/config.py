@@ -11,7 +11,14 @@ import pydantic.dataclasses
 from pydantic import Field
 
 from alibi_fairseq.experiment.evaluations import eval_steps_of
-from alibi_fairseq.experiment.schema import STRICT, Corpus, ExperimentConfig, Model, ModelGroup
+from alibi_fairseq.experiment.schema import (
+    STRICT,
+    Corpus,
+    Evaluation,
+    ExperimentConfig,
+    Model,
+    ModelGroup,
+)
 from alibi_fairseq.experiment.values import PositiveInt
 from alibi_fairseq.options import yaml_key
 from alibi_fairseq.positions.spec import MethodSpec
@@ -103,27 +110,35 @@ class StudyConfig(ExperimentConfig):
             user_dir: folder of the plugin with the methods.
         """
         assert self.tests is not None
-        values = _shared_values(self.models)
-        for name in ("method_flags", "variants"):
-            values[name] = {
-                method: value
-                for method, value in values.get(name, {}).items()
-                if method.notation in methods
-            }
-        values["methods"] = tuple(MethodSpec.parse(name) for name in methods)
+        specs = tuple(MethodSpec.parse(name) for name in methods)
+        values = _shared_values(self.models, ModelGroup)
+        values["method_flags"] = _of_methods(values.get("method_flags", {}), specs)
+        # Groups have different evaluations. Added methods get what these have in common.
+        of_groups = [evaluation for group in self.models for evaluation in group.evaluations]
+        evaluation = Evaluation(**_shared_values(of_groups, Evaluation))
+        variants = _of_methods(evaluation.variants, specs)
+        values["evaluations"] = (
+            replace(evaluation, variants=variants, methods=(), train_lengths=()),
+        )
+        values["methods"] = specs
         values["train_lengths"] = (self.tests.train_length,)
         values["user_dir"] = user_dir
         return replace(self, models=(ModelGroup(**values),))
 
 
-def _shared_values(groups: Sequence[ModelGroup]) -> dict:
-    """Return the values that all groups have in common, by key."""
+def _shared_values(items: Sequence, kind: type) -> dict:
+    """Return the values that all groups, or all evaluations, have in common, by key."""
     values = {}
-    for field in fields(ModelGroup):
-        value = getattr(groups[0], field.name)
-        if all(getattr(group, field.name) == value for group in groups):
+    for field in fields(kind):
+        value = getattr(items[0], field.name)
+        if all(getattr(item, field.name) == value for item in items):
             values[field.name] = value
     return values
+
+
+def _of_methods(by_method: Mapping, methods: Sequence[MethodSpec]) -> dict:
+    """Return the values of some methods."""
+    return {method: value for method, value in by_method.items() if method in methods}
 
 
 def _check_tests(config: ExperimentConfig, tests: StudiedModels) -> None:
@@ -137,7 +152,8 @@ def _check_tests(config: ExperimentConfig, tests: StudiedModels) -> None:
     """
     evaluations: dict[tuple[str, str, int], set[EvaluationKey]] = {}
     for group in config.models:
-        _check_scored_range(group, tests)
+        for evaluation in group.evaluations:
+            _check_scored_range(evaluation, tests)
     for model in config.all_models():
         trained = (model.corpus.name, model.method.notation, model.train_length)
         evaluations[trained] = set(_evaluations_of(model))
@@ -155,23 +171,23 @@ def _check_tests(config: ExperimentConfig, tests: StudiedModels) -> None:
             )
 
 
-def _check_scored_range(group: ModelGroup, tests: StudiedModels) -> None:
+def _check_scored_range(evaluation: Evaluation, tests: StudiedModels) -> None:
     """Check that each document has a scored range after, and as long as, the longest window.
 
     Raises:
         ValueError: it has not.
     """
     longest = 16 * tests.train_length
-    if group.per_document is None:
+    if evaluation.per_document is None:
         raise ValueError("per_document: the tests need the loss of each document; set it")
-    if group.score_from is None or group.score_from < longest:
+    if evaluation.score_from is None or evaluation.score_from < longest:
         raise ValueError(
             f"score_from: it must be at least {longest}, 16 training lengths of the tests, so that "
             "the longest window fits before the scored tokens"
         )
-    if group.score_to is None or group.score_to < group.score_from + longest:
+    if evaluation.score_to is None or evaluation.score_to < evaluation.score_from + longest:
         raise ValueError(
-            f"score_to: it must be at least {group.score_from + longest}, so that the scored "
+            f"score_to: it must be at least {evaluation.score_from + longest}, so that the scored "
             "tokens fill a window of 16 training lengths of the tests"
         )
 

@@ -16,6 +16,7 @@ from ..experiment.schema import (
     TEXT,
     TRAINING,
     Corpus,
+    Evaluation,
     ExperimentConfig,
     ModelGroup,
 )
@@ -25,7 +26,12 @@ from .options import add_fields, names, option, option_flags, option_group, plug
 #: Options that describe the corpus, by field.
 CORPUS_FLAGS = option_flags(Corpus)
 #: Options of all fields of a comparison.
-FLAGS = {**CORPUS_FLAGS, **option_flags(ModelGroup), **option_flags(ExperimentConfig)}
+FLAGS = {
+    **CORPUS_FLAGS,
+    **option_flags(ModelGroup),
+    **option_flags(Evaluation),
+    **option_flags(ExperimentConfig),
+}
 
 
 @dataclass(kw_only=True)
@@ -61,7 +67,7 @@ class CompareCommand(ExperimentOptions):
         for title in (TEXT, MODELS, TRAINING, EVALUATION, OUTPUT):
             option_group(parser, title)  # in this order
         super().add_arguments(parser)
-        for kind in (Corpus, ModelGroup, ExperimentConfig):
+        for kind in (Corpus, ModelGroup, Evaluation, ExperimentConfig):
             add_fields(parser, kind)
 
     @classmethod
@@ -126,7 +132,7 @@ class CompareCommand(ExperimentOptions):
         Raises:
             UserInputError: an option does.
         """
-        flags = option_flags(ModelGroup, EVALUATION)
+        flags = option_flags(Evaluation)
         unused = [flag for name, flag in flags.items() if name in self.given]
         if unused:
             raise UserInputError(

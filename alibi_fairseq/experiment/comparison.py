@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from .corpora import (
 from .plan import Plan, model_name, plan_from_folder
 from .run import Run
 from .runner import Experiment
-from .schema import Corpus, ExperimentConfig, ModelGroup
+from .schema import Corpus, Evaluation, ExperimentConfig
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,13 @@ class Comparison(Experiment):
         """
         prepare_corpora(self.config.corpora, self.config.train_lengths, self.folder)
         for corpus in self.config.corpora:
-            for group in self.config.models:
-                check_split(corpus, group.subset, self.folder)
             print(describe_corpus(corpus, self.folder))
         for group in self.config.models:
+            corpora = self.config.corpora_of(group)
+            for evaluation, corpus in itertools.product(group.evaluations, corpora):
+                check_split(corpus, evaluation.subset, self.folder)
             if group.also_on:
-                check_same_dictionary(self.config.corpora_of(group), self.folder)
+                check_same_dictionary(corpora, self.folder)
         self._check_scored_tokens()
         for run in self.plan().runs:
             if not run.after:  # until then, its learning rate is not known
@@ -73,24 +75,24 @@ class Comparison(Experiment):
         Raises:
             UserInputError: it has not.
         """
-        groups = [group for group in self.config.models if group.scores_part_of_text]
-        if not groups or self.is_complete:
+        if self.is_complete:
             return
-        for group in groups:
-            for corpus in self.config.corpora:
-                if not corpus.probe:
-                    self._check_text(group, corpus)
+        for group in self.config.models:
+            corpora = [corpus for corpus in self.config.corpora_of(group) if not corpus.probe]
+            for evaluation, corpus in itertools.product(group.evaluations, corpora):
+                if evaluation.scores_part_of_text:
+                    self._check_text(evaluation, corpus)
 
-    def _check_text(self, group: ModelGroup, corpus: Corpus) -> None:
-        """Check that a text has the documents and the range of a group."""
+    def _check_text(self, evaluation: Evaluation, corpus: Corpus) -> None:
+        """Check that a text has the documents and the range of an evaluation."""
         from ..evaluation.text_evaluator import TextEvaluator  # imports PyTorch and fairseq
 
         config = SweepConfig(
-            lengths=(group.train_lengths[0],),
-            subsets=(group.subset,),
-            per_document=group.per_document,
-            score_from=group.score_from,
-            score_to=group.score_to,
+            lengths=(self.config.train_lengths[0],),
+            subsets=(evaluation.subset,),
+            per_document=evaluation.per_document,
+            score_from=evaluation.score_from,
+            score_to=evaluation.score_to,
         )
         TextEvaluator.of_folder(config, DataFolder.open(text_folder(corpus, self.folder)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,11 +47,25 @@ def from_mapping(
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as errors:
         first = errors.errors(include_url=False)[0]
-        path = [str(part) for part in first["loc"]]
-        has_groups = isinstance(values, Mapping) and "models" in values
-        if path[:1] == ["models"] and not has_groups:
-            path = path[2:]  # the only group, whose keys are those of the file
+        path = _written_path(first["loc"], values)
         raise UserInputError(_sentence(first, path, flags)) from errors
+
+
+def _written_path(path: Iterable[str | int], values: object) -> list[str]:
+    """Return the path of a key without the lists that a file with one group leaves out."""
+    written = [str(part) for part in path]
+    for key in ("models", "evaluations"):
+        if key in written and not _has_key(values, key):
+            position = written.index(key)
+            del written[position : position + 2]  # with its index
+    return written
+
+
+def _has_key(values: object, key: str) -> bool:
+    """Return True if a mapping in plain values has a key."""
+    if isinstance(values, Mapping):
+        return key in values or _has_key(list(values.values()), key)
+    return isinstance(values, list) and any(_has_key(item, key) for item in values)
 
 
 def _sentence(error: Mapping[str, Any], path: Sequence[str], flags: Mapping[str, str]) -> str:
@@ -76,12 +90,15 @@ def _sentence(error: Mapping[str, Any], path: Sequence[str], flags: Mapping[str,
 def as_mapping(config: ExperimentConfig) -> dict:
     """Return the plain values of an experiment, for :func:`from_mapping`.
 
-    A single group is written without ``models``.
+    A single group is written without ``models``, and a single evaluation without ``evaluations``.
     """
     plain = TypeAdapter(type(config)).dump_python(config, mode="json", exclude_none=True)
     for group in plain["models"]:
         if len(group["lr"]) == 1:
             (group["lr"],) = group["lr"]  # a list would look like tuning
+        if len(group["evaluations"]) == 1:
+            (evaluation,) = group.pop("evaluations")
+            group.update({key: value for key, value in evaluation.items() if key not in group})
     if len(plain["models"]) > 1:
         return plain
     (group,) = plain.pop("models")

@@ -11,7 +11,7 @@ from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from .eval_step import EvalStep, ProbeEvalStep
-from .schema import Model
+from .schema import Evaluation, Model
 from .values import tokens_at
 
 
@@ -22,52 +22,60 @@ def eval_steps_of(
 ) -> Iterator[EvalStep]:
     """Yield the evaluations of a model.
 
-    The model is evaluated as trained, with additional strides, as each variant, and on other
-    corpora.
-
     Args:
         results_folder: folder of the results files.
         other_data: binary data of each other corpus to evaluate on.
     """
-    group = model.group
     overrides: dict = {}
     if "learned" in model.method.names:
         # The table of positions ends at the training length.
         overrides["clamp_learned_positions"] = True
     flags: tuple[str, ...] = ()
-    if group.user_dir:
-        flags = ("--user-dir", group.user_dir)
+    if model.group.user_dir:
+        flags = ("--user-dir", model.group.user_dir)
+    path = results_folder / "results.json"
     if model.corpus.probe:
         lengths = tuple(multiple * model.train_length for multiple in MULTIPLES)
         probe_config = SweepConfig(lengths=lengths, overrides=overrides)
-        yield ProbeEvalStep(results_folder / "results.json", probe_config, flags=flags)
+        yield ProbeEvalStep(path, probe_config, flags=flags)
         return
+    for evaluation in model.group.evaluations_of(model.method, model.train_length):
+        config = _sweep_config(evaluation, model.train_length, overrides)
+        as_trained = EvalStep(path, config, flags=flags)
+        yield as_trained
+        yield from _sliding_steps(evaluation, model, as_trained)
+        yield from _variant_steps(evaluation, model, as_trained)
+        for corpus, data in other_data.items():
+            if corpus in evaluation.also_on:
+                yield replace(
+                    as_trained,
+                    results_path=results_folder / f"results-on-{corpus}.json",
+                    name=f"on {corpus}",
+                    corpus=corpus,
+                    data=str(data),
+                )
 
-    config = SweepConfig(
-        lengths=tokens_at(group.eval_lengths, model.train_length),
-        strides=tuple(parse_stride(stride) for stride in group.strides),
-        subsets=(group.subset,),
-        per_document=group.per_document,
-        score_from=group.score_from,
-        score_to=group.score_to,
+
+def _sweep_config(evaluation: Evaluation, train_length: int, overrides: dict) -> SweepConfig:
+    """Return the settings of an evaluation of a model as it was trained."""
+    return SweepConfig(
+        lengths=tokens_at(evaluation.eval_lengths, train_length),
+        strides=tuple(parse_stride(stride) for stride in evaluation.strides),
+        subsets=(evaluation.subset,),
+        per_document=evaluation.per_document,
+        score_from=evaluation.score_from,
+        score_to=evaluation.score_to,
         overrides=overrides,
     )
-    as_trained = EvalStep(results_folder / "results.json", config, flags=flags)
-    yield as_trained
-    yield from _sliding_steps(model, as_trained)
-    yield from _variant_steps(model, as_trained)
-    for corpus, data in other_data.items():
-        path = results_folder / f"results-on-{corpus}.json"
-        yield replace(
-            as_trained, results_path=path, name=f"on {corpus}", corpus=corpus, data=str(data)
-        )
 
 
-def _sliding_steps(model: Model, as_trained: EvalStep) -> Iterator[EvalStep]:
+def _sliding_steps(
+    evaluation: Evaluation, model: Model, as_trained: EvalStep
+) -> Iterator[EvalStep]:
     """Yield the evaluations with additional strides, in overlapping windows."""
     if "transformer_xl" in model.method.names:
         return  # its memory requires windows that do not overlap
-    for stride, eval_lengths in model.group.sliding.items():
+    for stride, eval_lengths in evaluation.sliding.items():
         lengths = tokens_at(eval_lengths, model.train_length)
         longer = tuple(length for length in lengths if length > stride)
         if longer:
@@ -75,9 +83,11 @@ def _sliding_steps(model: Model, as_trained: EvalStep) -> Iterator[EvalStep]:
             yield replace(as_trained, config=config)
 
 
-def _variant_steps(model: Model, as_trained: EvalStep) -> Iterator[EvalStep]:
+def _variant_steps(
+    evaluation: Evaluation, model: Model, as_trained: EvalStep
+) -> Iterator[EvalStep]:
     """Yield the evaluations with overridden options of the model, one per variant."""
-    for name, options in model.group.variants.get(model.method, {}).items():
+    for name, options in evaluation.variants.get(model.method, {}).items():
         overrides = dict(as_trained.config.overrides or {})
         for option, value in options.items():
             overrides[option] = model.train_length if value == "train_length" else value

@@ -90,7 +90,12 @@ def plan(
             if name not in trials:
                 trials[name] = _plan_trials(config, model, folder, facts, choices or folder)
             run = _plan_tuned_run(model, folder, facts, trials[name], known)
-        eval_steps = eval_steps_of(model, run.folder, _other_data(config, model, folder))
+        other_data = {
+            corpus.name: text_folder(corpus, folder)
+            for corpus in config.corpora
+            if corpus.name != model.corpus.name
+        }
+        eval_steps = eval_steps_of(model, run.folder, other_data)
         runs.append(replace(run, eval_steps=tuple(eval_steps)))
     return Plan(tuple(runs), trials)
 
@@ -158,15 +163,6 @@ def model_name(model: Model) -> str:
     name = f"{model.corpus.name}/{method}-{model.train_length}"
     plugin = plugin_sha256(model.method.names)
     return f"{name}-{plugin[:8]}" if plugin else name
-
-
-def _other_data(config: ExperimentConfig, model: Model, folder: Path) -> dict[str, Path]:
-    """Return the binary data of the other corpora on which a model is evaluated."""
-    data = {}
-    for corpus in config.corpora:
-        if corpus.name in model.group.also_on and corpus.name != model.corpus.name:
-            data[corpus.name] = text_folder(corpus, folder)
-    return data
 
 
 def _plan_trials(

@@ -22,7 +22,7 @@ from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
 from ..results.files import REPORT_FILES, read_report_files
 from ..results.provenance import merge_provenance, own_command
-from ..results.result import ProbeValues, Result
+from ..results.result import ProbeValues, Result, distinct
 from .choice import choice_table
 from .plan import Plan
 from .run import Run
@@ -213,4 +213,4 @@ def merge_results(config: ExperimentConfig, runs: Iterable[Run]) -> Results:
     seed = config.seeds[0] if len(config.seeds) == 1 else None
     changes = {"command": shlex.join(own_command()), "seed": seed}
     provenance = provenance.model_copy(update=changes)
-    return Results(results, provenance)
+    return Results(distinct(results), provenance)

@@ -7,11 +7,11 @@ reference page (docs/comparison-keys.md); its name is the key in YAML. :mod:`.va
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from ..data.probes import PROBES
@@ -30,6 +30,7 @@ from .values import (
     NonEmptyListOrItem,
     PositiveInt,
     Stride,
+    as_methods,
 )
 
 DEFAULT_TITLE = "Perplexity by evaluation length"
@@ -97,6 +98,80 @@ class Corpus:
                     f"'data' is binary data already, so '{name}' has no effect. Remove '{name}', "
                     "or give 'text' instead of 'data'"
                 )
+
+
+@dataclass(frozen=True, config=STRICT)
+class Evaluation:
+    """Evaluation of models at several lengths, as trained and with other options."""
+
+    eval_lengths: NonEmptyListOrItem[Length] = option(
+        "evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens more than the "
+        "training length",
+        (128, 256, 512, 1024),
+        flag="--lengths",
+        metavar="L,…",
+        group=EVALUATION,
+    )
+    strides: NonEmptyListOrItem[Stride] = option(
+        "tokens scored per window; full: the evaluation length, in windows that do not overlap",
+        ("full",),
+        metavar="S,…",
+        group=EVALUATION,
+    )
+    sliding: dict[PositiveInt, NonEmptyListOrItem[Length]] = yaml_key(
+        "additional strides, each with its evaluation lengths", {}, group=EVALUATION
+    )
+    subset: str = option("split to evaluate on", "valid", metavar="SPLIT", group=EVALUATION)
+    per_document: Literal["empty-lines", "titles"] | None = option(
+        "also record the loss of each document; empty-lines: an empty line ends a document; "
+        "titles: the next title ends it, as in WikiText",
+        None,
+        group=EVALUATION,
+    )
+    score_from: PositiveInt | None = option(
+        "number of tokens at the start of the split, or of each document, that are not scored",
+        None,
+        metavar="N",
+        group=EVALUATION,
+    )
+    score_to: PositiveInt | None = option(
+        "number of tokens at the start of the split, or of each document, after which scoring ends",
+        None,
+        metavar="M",
+        group=EVALUATION,
+    )
+    variants: dict[Method, dict[Name, dict[str, Any]]] = yaml_key(
+        "additional evaluations with other options of the model, by method and name of the "
+        "variant; `train_length` stands for the training length",
+        {},
+        group=EVALUATION,
+    )
+    also_on: ListOrItem[str] = yaml_key(
+        "names of corpora on which every model is evaluated as well, whichever corpus it was "
+        "trained on",
+        (),
+        group=EVALUATION,
+    )
+    methods: Annotated[ListOrItem[Method], BeforeValidator(as_methods)] = yaml_key(
+        "only in `evaluations`: the methods that it evaluates (default: all)", (), group=EVALUATION
+    )
+    train_lengths: ListOrItem[PositiveInt] = yaml_key(
+        "only in `evaluations`: the training lengths of the models that it evaluates (default: "
+        "all)",
+        (),
+        group=EVALUATION,
+    )
+
+    @property
+    def scores_part_of_text(self) -> bool:
+        """True if documents or a range of the text are scored, which the text may not have."""
+        has_range = self.score_from is not None or self.score_to is not None
+        return has_range or self.per_document is not None
+
+    def includes(self, method: MethodSpec, train_length: int) -> bool:
+        """Return True if it evaluates models of a method with a training length."""
+        has_method = not self.methods or method in self.methods
+        return has_method and (not self.train_lengths or train_length in self.train_lengths)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -171,64 +246,37 @@ class ModelGroup:
         {},
         group=TRAINING,
     )
-    eval_lengths: NonEmptyListOrItem[Length] = option(
-        "evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens more than the "
-        "training length",
-        (128, 256, 512, 1024),
-        flag="--lengths",
-        metavar="L,…",
-        group=EVALUATION,
-    )
-    strides: NonEmptyListOrItem[Stride] = option(
-        "tokens scored per window; full: the evaluation length, in windows that do not overlap",
-        ("full",),
-        metavar="S,…",
-        group=EVALUATION,
-    )
-    sliding: dict[PositiveInt, NonEmptyListOrItem[Length]] = yaml_key(
-        "additional strides, each with its evaluation lengths", {}, group=EVALUATION
-    )
-    subset: str = option("split to evaluate on", "valid", metavar="SPLIT", group=EVALUATION)
-    per_document: Literal["empty-lines", "titles"] | None = option(
-        "also record the loss of each document; empty-lines: an empty line ends a document; "
-        "titles: the next title ends it, as in WikiText",
-        None,
-        group=EVALUATION,
-    )
-    score_from: PositiveInt | None = option(
-        "number of tokens at the start of the split, or of each document, that are not scored",
-        None,
-        metavar="N",
-        group=EVALUATION,
-    )
-    score_to: PositiveInt | None = option(
-        "number of tokens at the start of the split, or of each document, after which scoring ends",
-        None,
-        metavar="M",
-        group=EVALUATION,
-    )
-    variants: dict[Method, dict[Name, dict[str, Any]]] = yaml_key(
-        "additional evaluations with other options of the model, by method and name of the "
-        "variant; `train_length` stands for the training length",
-        {},
-        group=EVALUATION,
-    )
-    also_on: ListOrItem[str] = yaml_key(
-        "names of corpora on which every model is evaluated as well, whichever corpus it was "
-        "trained on",
-        (),
+    evaluations: Annotated[tuple[Evaluation, ...], Field(min_length=1)] = yaml_key(
+        "list of evaluations, each with keys of its own that replace those of all evaluations",
+        (Evaluation(),),
         group=EVALUATION,
     )
 
     def __post_init__(self):
         for length in self.train_lengths:
             self._check_tokens_per_update(length)
-        has_memory = any("transformer_xl" in method.names for method in self.methods)
-        if has_memory and any(stride != "full" for stride in self.strides):
-            raise ValueError(
-                "strides: the memory of transformer_xl requires windows that do not overlap; "
-                "remove transformer_xl, or use sliding, which leaves it out"
-            )
+        for length, method in itertools.product(self.train_lengths, self.methods):
+            evaluations = self.evaluations_of(method, length)
+            if not evaluations:
+                raise ValueError(
+                    f"evaluations: none includes {method.notation} with the training length "
+                    f"{length}, which would be trained for nothing; add one, or remove the model"
+                )
+            strides = {stride for evaluation in evaluations for stride in evaluation.strides}
+            if "transformer_xl" in method.names and strides != {"full"}:
+                raise ValueError(
+                    "strides: the memory of transformer_xl requires windows that do not overlap; "
+                    "remove transformer_xl, or use sliding, which leaves it out"
+                )
+
+    def evaluations_of(self, method: MethodSpec, train_length: int) -> list[Evaluation]:
+        """Return the evaluations of the models of a method with a training length."""
+        return [each for each in self.evaluations if each.includes(method, train_length)]
+
+    @property
+    def also_on(self) -> set[str]:
+        """Names of the corpora on which models are evaluated as well."""
+        return {name for evaluation in self.evaluations for name in evaluation.also_on}
 
     def _check_tokens_per_update(self, train_length: int) -> None:
         """Raise ValueError if an update cannot consist of equal batches of whole samples."""
@@ -250,12 +298,6 @@ class ModelGroup:
         """Number of tokens whose gradients are computed at once."""
         return self.tokens_per_update // self.batches_per_update
 
-    @property
-    def scores_part_of_text(self) -> bool:
-        """True if documents or a range of the text are scored, which the text may not have."""
-        has_range = self.score_from is not None or self.score_to is not None
-        return has_range or self.per_document is not None
-
 
 class Model(NamedTuple):
     """Model to train."""
@@ -268,9 +310,11 @@ class Model(NamedTuple):
 
 
 def share_keys(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
-    """Return the values of an experiment with the keys that its groups share in each of them.
+    """Return the values of an experiment with shared keys in each group and each evaluation.
 
-    Shared keys may also be in the sections ``training`` and ``evaluation``.
+    Keys of a group apply to all groups if they are next to them, and keys of an evaluation to all
+    evaluations of the experiment, or of the group that has them. They may also be in the sections
+    ``training`` and ``evaluation``.
 
     Args:
         own: keys of the experiment itself.
@@ -289,18 +333,40 @@ def share_keys(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any
             experiment[name] = value
         else:
             shared[name] = value
-    groups = experiment.get("models", [{}])
+    groups = _with_shared(experiment.get("models", [{}]), shared)
     if isinstance(groups, list):
-        groups = [{**shared, **group} if isinstance(group, dict) else group for group in groups]
+        groups = [_share_evaluation_keys(group) for group in groups]
     return {**experiment, "models": groups}
+
+
+def _share_evaluation_keys(group: Any) -> Any:
+    """Return the values of a group with its keys of an evaluation in each of its evaluations."""
+    if not isinstance(group, dict):
+        return group
+    names = {field.name for field in fields(Evaluation)}
+    names -= {field.name for field in fields(ModelGroup)}
+    shared = {name: value for name, value in group.items() if name in names}
+    others = {name: value for name, value in group.items() if name not in names}
+    return {**others, "evaluations": _with_shared(group.get("evaluations", [{}]), shared)}
+
+
+def _with_shared(items: Any, shared: Mapping[str, Any]) -> Any:
+    """Return a list of mappings with shared keys, which their own keys replace.
+
+    Anything else is returned as it is: pydantic reports it.
+    """
+    if not isinstance(items, list):
+        return items
+    return [{**shared, **item} if isinstance(item, dict) else item for item in items]
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class ExperimentConfig:
     """Models to train on corpora, and their evaluations.
 
-    Keys of :class:`ModelGroup` next to ``corpora`` apply to all models. Each mapping in ``models``
-    is a group of models with keys of its own; without any, there is one group.
+    Keys of :class:`ModelGroup` and :class:`Evaluation` next to ``corpora`` apply to all models.
+    Each mapping in ``models`` is a group of models with keys of its own; without any, there is one
+    group. The same holds for ``evaluations``.
     """
 
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)] = yaml_key(
@@ -376,20 +442,26 @@ class ExperimentConfig:
         return list(models.values())
 
     def check_method_keys(self) -> None:
-        """Check that each key of ``variants`` and ``method_flags`` is a method in use.
+        """Check that each method that options or an evaluation name is one of the models'.
 
         Raises:
-            UserInputError: no model has the method of a key, so its options have no effect.
+            UserInputError: no model has the method, so its options have no effect.
         """
-        for group, name in itertools.product(self.models, ("variants", "method_flags")):
-            for method in getattr(group, name):
-                if method not in self.methods:
-                    used = sorted(used_method.notation for used_method in self.methods)
-                    raise UserInputError(
-                        f"{name}: '{method.notation}' is not one of the methods "
-                        f"({', '.join(used)}), so it has no effect. Write it as in methods, or "
-                        "remove it."
-                    )
+        for group in self.models:
+            for evaluation in group.evaluations:
+                self._check_methods("variants", evaluation.variants)
+                self._check_methods("evaluations", evaluation.methods)
+            self._check_methods("method_flags", group.method_flags)
+
+    def _check_methods(self, key: str, methods: Iterable[MethodSpec]) -> None:
+        """Raise UserInputError if no model has one of the methods in the value of a key."""
+        for method in methods:
+            if method not in self.methods:
+                used = sorted(used_method.notation for used_method in self.methods)
+                raise UserInputError(
+                    f"{key}: '{method.notation}' is not one of the methods ({', '.join(used)}), so "
+                    "it has no effect. Write it as in methods, or remove it."
+                )
 
     def with_plugin(self, user_dir: str | None) -> ExperimentConfig:
         """Return the same experiment with the plugin in a folder."""

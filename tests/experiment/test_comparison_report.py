@@ -1,5 +1,7 @@
 """Tables, figures, and results files of a comparison."""
 
+import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,6 +125,30 @@ def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, mon
     assert commands.ran == ["eval"] * 4
     in_range = [replace(result, case=replace(result.case, score_from=8)) for result in first]
     assert load(out / "results.json").results == in_range
+    commands.ran.clear()
+    assert main(command) == 0
+    assert commands.ran == []
+
+
+def test_each_evaluation_has_a_table(sliding_comparison, tmp_path, monkeypatch):
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
+    out = tmp_path / "out"
+    config = yaml.safe_load(sliding_comparison.read_text())
+    same = {"methods": "none", "eval_lengths": 32, "sliding": {}}
+    config["evaluations"] = [{}, {"subset": "valid", "eval_lengths": 64, "sliding": {}}, same]
+    sliding_comparison.write_text(yaml.safe_dump(config))
+    command = ["compare", str(sliding_comparison), "--out", str(out), "--parallel", "1"]
+    assert main(command) == 0
+    table = (out / "table.md").read_text()
+    captions = re.findall("^Perplexity on (.*):$", table, re.MULTILINE)
+    assert captions == ["valid, non-overlapping", "test, non-overlapping", "test, S=4"]
+    measured = Counter()
+    for result in load(out / "results.json").results:
+        method = ",".join(result.series.method.names)
+        measured[method, result.case.split, result.case.length, result.case.stride] += 1
+    cases = [("valid", 64, 64), ("test", 16, 4), ("test", 16, 16), ("test", 32, 32)]
+    assert measured == {(method, *case): 1 for method in ("alibi", "none") for case in cases}
     commands.ran.clear()
     assert main(command) == 0
     assert commands.ran == []

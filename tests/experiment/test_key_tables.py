@@ -11,7 +11,7 @@ import yaml
 from commands import ROOT
 
 from alibi_fairseq.experiment.config_files import from_mapping
-from alibi_fairseq.experiment.schema import Corpus, ExperimentConfig, ModelGroup
+from alibi_fairseq.experiment.schema import Corpus, Evaluation, ExperimentConfig, ModelGroup
 
 PAGE = ROOT / "docs" / "comparison-keys.md"
 
@@ -32,7 +32,7 @@ def test_key_tables_are_current(generator):
         assert generator.update(page) == page
 
 
-@pytest.mark.parametrize("kind", [Corpus, ModelGroup, ExperimentConfig])
+@pytest.mark.parametrize("kind", [Corpus, ModelGroup, Evaluation, ExperimentConfig])
 def test_key_tables_name_every_key(kind):
     page = PAGE.read_text(encoding="utf-8")
     for field in dataclasses.fields(kind):
@@ -41,7 +41,10 @@ def test_key_tables_name_every_key(kind):
 
 def test_examples_are_configurations():
     blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    smallest, models, training, evaluation, corpora, groups = map(yaml.safe_load, blocks)
-    for values in (smallest, models | training | evaluation, corpora, groups):
+    smallest, models, training, evaluation, several, corpora, groups = map(yaml.safe_load, blocks)
+    for values in (
+        *(smallest, models | training | evaluation, models | training | several),
+        *(corpora, groups),
+    ):
         config = from_mapping(values)
         config.check_method_keys()

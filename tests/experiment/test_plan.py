@@ -123,6 +123,40 @@ def test_groups_replace_shared_keys():
     assert evaluated["code/none-64-seed1"] == [((256,), "code-bin")]
 
 
+def test_evaluations_replace_shared_keys():
+    values = {
+        "corpora": [CORPUS],
+        "methods": ["alibi", "none", "transformer_xl"],
+        "train_lengths": [64, 128],
+        "eval_lengths": "1x",
+        "variants": {"alibi": {"limited": {"attention_window": "train_length"}}},
+        "evaluations": [
+            {"subset": "test", "sliding": {1: "1x"}},
+            {"methods": ["alibi", "none"], "train_lengths": 64, "strides": 16, "variants": {}},
+        ],
+    }
+    config = from_mapping(values)
+    assert from_mapping(as_mapping(config)) == config
+    evaluated = {}
+    for run in plan(config, FOLDER, {}, {}).runs:
+        steps = []
+        for step in run.eval_steps:
+            (length,) = step.config.lengths
+            steps.append((*step.config.subsets, length, *step.config.strides, step.name))
+        evaluated[run.name] = steps
+    of_all = [("test", 128, None, ""), ("test", 128, 1, "")]
+    limited = ("test", 128, None, "limited")
+    at_64 = [(split, 64, stride, name) for split, _, stride, name in (*of_all, limited)]
+    assert evaluated == {
+        "text/alibi-64-seed1": [*at_64, ("valid", 64, 16, "")],
+        "text/none-64-seed1": [*at_64[:2], ("valid", 64, 16, "")],
+        "text/transformer_xl-64-seed1": at_64[:1],
+        "text/alibi-128-seed1": [*of_all, limited],
+        "text/none-128-seed1": of_all,
+        "text/transformer_xl-128-seed1": of_all[:1],
+    }
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -130,6 +164,10 @@ def test_groups_replace_shared_keys():
         ({"models": []}, "models"),
         ({"models": [{"train_on": "web"}]}, "there is no corpus 'web'"),
         ({"models": [{"updates": 5}, {"updates": 6}]}, "in two groups with different updates"),
+        ({"evaluations": []}, "evaluations"),
+        ({"evaluations": [{"methods": "none"}]}, "none includes alibi with the training length"),
+        ({"evaluations": [{"strides": "x"}]}, "evaluations.0.strides.0: 'x' must be 'full'"),
+        ({"evaluations": [{"updates": 5}]}, "evaluations.0.updates: there is no such key"),
         ({"training": 5}, "training: must be keys with their values"),
         ({"training": {"update": 5}}, "update: there is no such key"),
     ],

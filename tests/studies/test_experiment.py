@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -163,9 +164,9 @@ def test_committed_results_have_the_settings_of_their_studies(tmp_path):
 def test_shipped_windows_divide_scored_tokens(path):
     config = load_config(path, StudyConfig)
     assert config.all_models()
-    for group in config.models:
-        scored = group.score_to - group.score_from
-        for length in group.eval_lengths:
+    for evaluation in itertools.chain(*(group.evaluations for group in config.models)):
+        scored = evaluation.score_to - evaluation.score_from
+        for length in evaluation.eval_lengths:
             if isinstance(length, int):
                 assert length <= scored
                 assert scored % length == 0
