@@ -148,7 +148,6 @@ class Study(Experiment):
 
     folder_option = "--work-dir"
     threads = 1
-    report_if_incomplete = True
 
     @cached_property
     def data(self) -> dict[str, Path]:

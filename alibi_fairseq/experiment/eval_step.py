@@ -32,6 +32,9 @@ from ..results.result import ProbeValues, Result, TextValues, Wanted, is_wanted,
 from .child_process import ALIBI, ChildProcess
 from .execution import Slot
 
+#: File in the folder of a run to which its evaluations append their output.
+EVALUATION_LOG = "evaluate.log"
+
 
 @dataclass(frozen=True)
 class TrainedModel:
@@ -112,7 +115,7 @@ class EvalStep:
         title = f"evaluating {model.name}"
         if self.name:
             title += f" {self.name}"
-        return ChildProcess(title, argv, model.folder / "evaluate.log")
+        return ChildProcess(title, argv, model.folder / EVALUATION_LOG)
 
     def is_complete(self, model: TrainedModel) -> bool:
         """Return True if no result is missing that belongs to the model's checkpoint and data."""

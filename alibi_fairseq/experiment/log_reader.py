@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from tqdm import tqdm
+
+#: Part of the line by which a command reports an error (:func:`..errors.print_error`).
+ERROR = ": error: "
 
 
 @dataclass
@@ -35,7 +39,7 @@ class LogReader:
             if not line.strip():
                 continue
             self.last_line = line
-            if ": error: " in line:
+            if ERROR in line:
                 self.error_line = line
             advance(self.bar, line)
 
@@ -43,6 +47,19 @@ class LogReader:
     def reason(self) -> str:
         """Line that most likely gives the reason of a failure."""
         return (self.error_line or self.unread or self.last_line).strip()
+
+
+def read_reason(log: Path) -> str:
+    """Return the line of a log that most likely gives the reason for which its last command failed.
+
+    It is empty if the log has no output of the command.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace")
+    _, _, last_command = text.rpartition("\n$ ")
+    _, *output = last_command.splitlines() or [""]
+    lines = [line.strip() for line in output if line.strip()]
+    errors = [line for line in lines if ERROR in line]
+    return (errors or lines or [""])[-1]
 
 
 def advance(bar: tqdm, line: str) -> None:

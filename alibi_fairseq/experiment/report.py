@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ..files import atomic_write
@@ -31,12 +32,12 @@ from .schema import DEFAULT_TITLE, ExperimentConfig, Model
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """Report of a comparison whose runs are complete.
+    """Report of a comparison on its complete runs, of which there is one at least.
 
     Attributes:
         config: what is compared.
         folder: output folder.
-        plan: complete runs of the comparison.
+        plan: runs of the comparison.
     """
 
     config: ExperimentConfig
@@ -48,7 +49,7 @@ class ComparisonReport:
 
         The figures are perplexity by evaluation length and loss by position, or heat maps of a
         probe. With several corpora, file names begin with the corpus. Accuracies of probes are
-        also columns of the perplexity tables.
+        also columns of the perplexity tables. Models whose runs are not complete are listed.
         """
         columns: dict = {}
         results_by_corpus = {}
@@ -58,8 +59,9 @@ class ComparisonReport:
             if is_probe(results):
                 columns.update(probe_columns(corpus, results))
 
-        summary = training_summary(self.config, self.plan.runs)
-        sections = [f"# {self.config.title}", summary]
+        sections = [f"# {self.config.title}", training_summary(self._complete)]
+        if self._incomplete:
+            sections.append(self._describe_incomplete())
         files = [self.folder / "table.md"]
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
@@ -72,7 +74,7 @@ class ComparisonReport:
         if choices:
             sections.append(choice_table(choices))
         costs = []
-        for model, run in self._models():
+        for model, run in self._complete:
             costs.append(read_training_cost(self._label(model), run.folder))
         sections.append(cost_table(costs))
         with atomic_write(self.folder / "table.md") as file:
@@ -114,14 +116,34 @@ class ComparisonReport:
             files += position_figures
         return files
 
-    def _models(self) -> Iterable[tuple[Model, Run]]:
-        """Return each model with its run."""
-        return zip(self.config.all_models(), self.plan.runs, strict=True)
+    @cached_property
+    def _complete(self) -> list[tuple[Model, Run]]:
+        """Models whose runs are complete."""
+        models = zip(self.config.all_models(), self.plan.runs, strict=True)
+        return [(model, run) for model, run in models if run.is_complete]
+
+    @cached_property
+    def _incomplete(self) -> list[tuple[Model, Run]]:
+        """All other models."""
+        complete = {run.name for _, run in self._complete}
+        models = zip(self.config.all_models(), self.plan.runs, strict=True)
+        return [(model, run) for model, run in models if run.name not in complete]
+
+    def _describe_incomplete(self) -> str:
+        """Return a list of the models that the tables lack, with the reasons."""
+        lines = ["**Not in the tables,** because these runs failed:\n"]
+        for model, run in self._incomplete:
+            label = self._label(model)
+            if len(self.config.seeds) > 1:
+                label += f", seed {model.seed}"
+            first = self.plan.find(run.after[0]) if run.after else run  # a trial that failed
+            lines.append(f"- {label}: {first.why_incomplete()}")
+        return "\n".join(lines)
 
     def _runs_by_corpus(self) -> dict[str, list[Run]]:
         """Group runs by the corpus that they are trained and evaluated on."""
         runs: dict[str, list[Run]] = {}
-        for model, run in self._models():
+        for model, run in self._complete:
             runs.setdefault(model.corpus.name, []).append(run)
         return runs
 
@@ -177,18 +199,18 @@ def tables_of(results: Sequence[Result], columns: dict) -> list[str]:
     return [length_table(results, columns).rstrip(), *difference_sections(results)]
 
 
-def training_summary(config: ExperimentConfig, runs: Iterable[Run]) -> str:
+def training_summary(models: Sequence[tuple[Model, Run]]) -> str:
     """Return a sentence about the training that the conditions of the tables do not state.
 
     It states the tokens that were read. The last update of each pass over the text has fewer.
     """
-    read_tokens = [trained_tokens(run) for run in runs]
+    read_tokens = [trained_tokens(run) for _, run in models]
     fewest = min(read_tokens)
     most = max(read_tokens)
     tokens = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    seeds = ", ".join(map(str, config.seeds))
-    unit = "seeds" if len(config.seeds) > 1 else "seed"
-    return f"Each model was trained on {tokens} tokens; {unit} {seeds}."
+    seeds = list(dict.fromkeys(model.seed for model, _ in models))
+    unit = "seeds" if len(seeds) > 1 else "seed"
+    return f"Each model was trained on {tokens} tokens; {unit} {', '.join(map(str, seeds))}."
 
 
 def trained_tokens(run: Run) -> int:

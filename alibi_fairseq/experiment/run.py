@@ -31,10 +31,13 @@ from ..results.files import TRAINING_FILE
 from . import nodes
 from .child_process import ALIBI, ChildProcess, CommandFailedError
 from .choice import Choice
-from .eval_step import EvalStep, TrainedModel
+from .eval_step import EVALUATION_LOG, EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot
+from .log_reader import read_reason
 from .torchrun import BAD_INPUT
 
+#: File in the folder of a run to which its training appends its output.
+TRAINING_LOG = "train.log"
 #: Error by which fairseq ends a training whose loss or gradients are not finite.
 DIVERGENCE_ERROR = "FloatingPointError"
 
@@ -121,7 +124,7 @@ class Run:
         if self.keep_at:
             argv += ["--keep-at", ",".join(map(str, self.keep_at))]
         title = f"training {self.name}"
-        log = self.folder / "train.log"
+        log = self.folder / TRAINING_LOG
         return ChildProcess(title, argv, log, self.updates)
 
     def checkpoint_path(self, updates: int) -> Path:
@@ -185,6 +188,18 @@ class Run:
         if not self.is_trained:
             return False
         return all(step.is_complete(self.model_of(step)) for step in self.eval_steps)
+
+    def why_incomplete(self) -> str:
+        """Return the reason for which the run failed, as far as its logs tell."""
+        if self.blocked:
+            return self.blocked
+        work = "evaluation" if self.is_trained else "training"
+        log = self.folder / (EVALUATION_LOG if self.is_trained else TRAINING_LOG)
+        if not log.is_file():
+            return f"its {work} did not start"
+        sentence = f"its {work} is not complete (log: {log})"
+        reason = read_reason(log)
+        return f"{sentence}: {reason}" if reason else sentence
 
     def execute(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Train the model, then evaluate it. Completed steps are skipped.

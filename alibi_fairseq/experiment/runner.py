@@ -30,13 +30,11 @@ class Experiment(Protocol):
         folder: working folder.
         folder_option: command-line option that names the folder.
         threads: number of threads of each run on a CPU (default: an equal division of the cores).
-        report_if_incomplete: True if the report is also written when a run fails or is stopped.
     """
 
     folder: Path
     folder_option: str = "--out"
     threads: int | None = None
-    report_if_incomplete: bool = False
 
     @property
     def gpus(self) -> int:
@@ -69,7 +67,7 @@ class Experiment(Protocol):
         """Return the runs, as far as the data and the results of trials determine them now."""
 
     def report(self) -> None:
-        """Write and print the report."""
+        """Write and print the report on the complete runs, of which there is one at least."""
 
     def dry_run_header(self) -> list[str]:
         """Return the lines that a dry run prints before the runs."""
@@ -117,13 +115,22 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         completed = run_count - len(with_unfinished_trials(plan, unfinished))
         try:
             run_all(items, slots, completed)
-        except (Stopped, CommandFailedError) as error:
-            if experiment.report_if_incomplete:
-                experiment.report()
-            if isinstance(error, Stopped):
-                print(progress_of(experiment.plan()), file=sys.stderr)
+        except Stopped:
+            print(progress_of(experiment.plan()), file=sys.stderr)
+            raise
+        except CommandFailedError:
+            report_on_complete_runs(experiment)
             raise
         experiment.report()
+
+
+def report_on_complete_runs(experiment: Experiment) -> list[Run]:
+    """Write the report, if a run is complete, and return the runs that are not."""
+    runs = experiment.plan().runs
+    incomplete = [run for run in runs if not run.is_complete]
+    if len(incomplete) < len(runs):
+        experiment.report()
+    return incomplete
 
 
 def unfinished_runs(experiment: Experiment, plan: Plan) -> list[Run]:

@@ -2,10 +2,11 @@
 
 One job prepares the data, one executes each learning-rate trial, one trains and evaluates each
 model, and one writes the report. If a training uses several GPUs, a separate job with one GPU
-evaluates its model. Each stage is a job array, and ``--dependency`` lets it wait for
-the stage before. A job is the user's command with ``--job NAME``. It uses the same completion
-markers and locks as work on one machine, so either can resume the other. A job that SLURM warns
-before its time is up saves and requeues itself.
+evaluates its model. Each stage is a job array, and ``--dependency`` lets it wait for the stage
+before. If a trial or a run fails, the others go on, and the report says what it lacks. A job is
+the user's command with ``--job NAME``. It uses the same completion markers and locks as work on one
+machine, so either can resume the other. A job that SLURM warns before its time is up saves and
+requeues itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .nodes import CONTAINER
 from .runner import (
     Experiment,
     evaluates_separately,
+    report_on_complete_runs,
     run_with_exit_code,
     unfinished_runs,
 )
@@ -57,6 +59,7 @@ class Stage:
         nodes: number of nodes of each job.
         processes: number of processes of each job on each node.
         memory_gb: main memory of each process; None: SLURM's default.
+        required: True if the next stage does not start unless all jobs succeed.
     """
 
     title: str
@@ -65,6 +68,15 @@ class Stage:
     nodes: int = 1
     processes: int = 1
     memory_gb: int | None = None
+    required: bool = False
+
+    def dependency(self, array: str) -> str:
+        """Return the condition for the next stage, as an option of ``sbatch``.
+
+        Args:
+            array: number of the job array of this stage.
+        """
+        return f"{'afterok' if self.required else 'afterany'}:{array}"
 
 
 def make_stages(experiment: Experiment) -> list[Stage]:
@@ -81,7 +93,7 @@ def make_stages(experiment: Experiment) -> list[Stage]:
         experiment.memory_gb,
     )
     # Also of prepared data, because this job checks that its settings are still the same.
-    stages = [Stage("preparing the data", ["prepare"]), tuning]
+    stages = [Stage("preparing the data", ["prepare"], required=True), tuning]
     if evaluates_separately(experiment):
         train_jobs = [f"train:{run.name}" for run in runs if not run.is_trained]
         evaluate_jobs = [f"evaluate:{run.name}" for run in runs]
@@ -109,30 +121,26 @@ def run_job(experiment: Experiment, job: str) -> int:
                 experiment.prepare()
         elif job == "report":
             with locked(experiment.folder / "lock", experiment.folder_option, "command"):
-                if not experiment.report_if_incomplete:
-                    _check_complete(experiment)
-                experiment.report()
+                _report(experiment)
         else:
             _execute_run(experiment, job)
 
     return run_with_exit_code(do_job)
 
 
-def _check_complete(experiment: Experiment) -> None:
-    """Check that all runs are complete with the present settings.
-
-    A job reads a YAML file of the experiment when it starts, so a user may have edited it since the
-    jobs were submitted.
+def _report(experiment: Experiment) -> None:
+    """Write the report.
 
     Raises:
-        UserInputError: a run is not complete.
+        UserInputError: a run is not complete, and the report lacks it.
     """
-    for run in experiment.plan().runs:
-        if not run.is_complete:
-            raise UserInputError(
-                f"{run.name} is not complete with the present settings. Submit the experiment "
-                "again, or restore the settings that its jobs were submitted with."
-            )
+    incomplete = report_on_complete_runs(experiment)
+    if incomplete:
+        names = ", ".join(run.name for run in incomplete)
+        raise UserInputError(
+            f"These runs are not complete: {names}. Submit the experiment again, after undoing "
+            "any change of its settings."
+        )
 
 
 def _execute_run(experiment: Experiment, job: str) -> None:
@@ -179,12 +187,12 @@ def format_stages(stages: Sequence[Stage], user_options: Mapping[str, str]) -> s
         count = len(stage.jobs)
         plural = "" if count == 1 else "s"
         title = f"# {stage.title}: {count} job{plural}"
-        previous_job = ""
+        dependency = ""
         if previous:
             title += f", after '{previous.title}'"
-            previous_job = "N"  # not known before it is submitted
+            dependency = previous.dependency("N")  # not known before it is submitted
         lines.append(title)
-        options = sbatch_options(stage, user_options, previous_job)
+        options = sbatch_options(stage, user_options, dependency)
         flags = [f"--{name}={value}" for name, value in options.items()]
         lines.append(f"# sbatch {' '.join(flags)}")
         lines += stage.jobs
@@ -194,7 +202,7 @@ def format_stages(stages: Sequence[Stage], user_options: Mapping[str, str]) -> s
 
 
 def sbatch_options(
-    stage: Stage, user_options: Mapping[str, str], previous_job: str = ""
+    stage: Stage, user_options: Mapping[str, str], dependency: str = ""
 ) -> dict[str, object]:
     """Return the options of ``sbatch`` for the jobs of a stage.
 
@@ -203,7 +211,7 @@ def sbatch_options(
             only to stages with GPUs, and ``gpus-per-node=0`` removes that option. ``gres=gpu`` or
             ``gres=gpu:a100`` replaces it, with the number of GPUs. A ``dependency`` is added to
             that on the stage before.
-        previous_job: number of the job array of the stage before. Empty: this is the first stage.
+        dependency: condition on the stage before; empty for the first stage.
     """
     cores = MINIMUM_CORES
     if stage.processes > 1:
@@ -226,8 +234,8 @@ def sbatch_options(
             options[name] = value
     if options.get(GPU_OPTION) == "0":
         del options[GPU_OPTION]
-    if previous_job:
-        dependencies = [f"afterok:{previous_job}"]
+    if dependency:
+        dependencies = [dependency]
         user_dependency = user_options.get("dependency", "")
         # SLURM cannot combine ",", all jobs, with "?", any job. The stage before waited for any.
         if user_dependency and "?" not in user_dependency:
@@ -256,10 +264,10 @@ def submit(
     os.environ["SUBMITIT_PREEMPT_SIGNAL"] = WARNING_SIGNAL  # inherited by the jobs
     container = os.environ.get(CONTAINER)
     python = f"{container} python" if container else shlex.quote(sys.executable)
-    previous_job = ""  # number of the job array of the stage before
+    dependency = ""
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
         for stage in make_stages(experiment):
-            options = sbatch_options(stage, user_options, previous_job)
+            options = sbatch_options(stage, user_options, dependency)
             parameters = _submitit_parameters(stage, options)
             parameters["array_parallelism"] = max_parallel_jobs or MAX_PARALLEL_JOBS
             if stage.nodes > 1:
@@ -270,8 +278,9 @@ def submit(
             # Not at the end, where --job would be a text if the arguments contain "--".
             commands = [[arguments[0], "--job", job, *arguments[1:]] for job in stage.jobs]
             jobs = executor.map_array(execute_with_requeue, commands)
-            previous_job = jobs[0].job_id.partition("_")[0]
-            print(f"{stage.title}: {len(jobs)} jobs in array {previous_job}", flush=True)
+            array = jobs[0].job_id.partition("_")[0]
+            dependency = stage.dependency(array)
+            print(f"{stage.title}: {len(jobs)} jobs in array {array}", flush=True)
     print(f"Logs: {logs}. Rerun the same command after the last job to submit unfinished work.")
 
 
@@ -288,7 +297,7 @@ def _submitit_parameters(stage: Stage, options: Mapping[str, object]) -> dict[st
         "setup": setup_lines(),
         "additional_parameters": {
             "requeue": True,
-            # A job ends if the job it depends on fails, instead of waiting forever.
+            # A job ends if the data cannot be prepared, instead of waiting forever.
             "kill-on-invalid-dep": "yes",
             **options,
         },

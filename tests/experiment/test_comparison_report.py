@@ -21,6 +21,7 @@ from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
+from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.file import load, save
 from alibi_fairseq.results.files import find_results_files
@@ -166,8 +167,12 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
     )
     runs = plan_from_folder(config, tmp_path).runs
     for run, (seed, perplexity) in zip(runs, ((1, 20.0), (2, 24.0))):
-        trained = {"seed": seed, "checkpoint_sha256": f"{seed:064}"}
-        checkpoint = str(run.checkpoint_path(run.updates))
+        path = run.checkpoint_path(run.updates)
+        path.parent.mkdir(parents=True)
+        path.write_text(f"weights of seed {seed}")
+        run.training_marker(run.updates).write()
+        trained = {"seed": seed, "checkpoint_sha256": sha256_file(path)}
+        checkpoint = str(path)
         measured = evaluation_record(perplexity, length=64, checkpoint=checkpoint, **trained)
         # From an earlier request, before the folder was moved
         moved = f"elsewhere/seed{seed}/checkpoint_last.pt"

@@ -66,7 +66,7 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
     assert "dependency" not in preparation
     assert "#SBATCH --dependency=afterok:100\n" in runs
     assert "gpus" not in report
-    assert "#SBATCH --dependency=afterok:101\n" in report
+    assert "#SBATCH --dependency=afterany:101\n" in report
     command, *arguments = compare(data_bin, out, "--slurm")
     job = ["--job", f"run:{data_bin.parent.name}/none-16-seed1"]
     assert words_of_job(out, "101_1") == [command, *job, *arguments, *options]
@@ -89,12 +89,12 @@ def test_job_of_command_with_double_dash_is_a_job(scripts, data_bin, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "later"),
-    [("afterok:7", "afterok:7,afterok:{}"), ("afterok:7?afterany:8", "afterok:{}")],
+    [("afterok:7", "afterok:7,{}"), ("afterok:7?afterany:8", "{}")],
 )
 def test_users_dependency_keeps_order_of_stages(scripts, data_bin, tmp_path, capsys, given, later):
     words = [*compare(data_bin, tmp_path / "out", "--slurm"), "--slurm-option"]
     words.append(f"dependency={given}")
-    expected = [given, later.format(100), later.format(101)]
+    expected = [given, later.format("afterok:100"), later.format("afterany:101")]
     assert main(words) == 0
     for number, dependency in enumerate(expected):
         script = (scripts / str(number)).read_text()
@@ -103,7 +103,7 @@ def test_users_dependency_keeps_order_of_stages(scripts, data_bin, tmp_path, cap
     capsys.readouterr()
     assert main([*words, "--dry-run"]) == 0
     printed = re.findall(r"--dependency=(\S+)", capsys.readouterr().out)
-    assert printed == [given, later.format("N"), later.format("N")]
+    assert printed == [given, later.format("afterok:N"), later.format("afterany:N")]
 
 
 def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, capsys):
@@ -134,7 +134,7 @@ def test_dry_run_lists_jobs_and_writes_nothing(scripts, data_bin, tmp_path, caps
         "--time=24:00:00 --cpus-per-task=16 --mem=128G --gpus-per-node=8 --dependency=afterok:N"
     )
     assert options_of(output, "evaluating") == (
-        "--time=24:00:00 --cpus-per-task=4 --mem=16G --gpus-per-node=1 --dependency=afterok:N"
+        "--time=24:00:00 --cpus-per-task=4 --mem=16G --gpus-per-node=1 --dependency=afterany:N"
     )
     for work in ("train", "evaluate"):
         assert output.count(f"\n{work}:bookcorpus/") == 6
@@ -211,12 +211,20 @@ def test_jobs_train_or_evaluate(monkeypatch):
     ]
 
 
-def test_report_of_changed_settings_is_rejected(data_bin, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(child_process, "execute_command", Commands())
+def test_report_names_runs_that_are_not_complete(data_bin, tmp_path, monkeypatch, capsys):
+    commands = Commands()
+    commands.failing = {("train", "none-16-seed1")}
+    monkeypatch.setattr(child_process, "execute_command", commands)
     out = tmp_path / "out"
-    assert main(compare(data_bin, out)) == 0
-    assert main([*compare(data_bin, out), "--updates", "5", "--job", "report"]) == 2
-    assert "alibi-16-seed1 is not complete with the present settings" in capsys.readouterr().err
+    for method in ("alibi", "none"):
+        job = f"run:{data_bin.parent.name}/{method}-16-seed1"
+        assert main(compare(data_bin, out, "--job", job)) == (method == "none")
+    assert main(compare(data_bin, out, "--job", "report")) == 2
+    name = f"{data_bin.parent.name}/none-16-seed1"
+    assert f"not complete: {name}. Submit" in capsys.readouterr().err
+    table = (out / "table.md").read_text()
+    assert "| ALiBi, L=16 " in table
+    assert "- No positions, L=16: its training is not complete (log: " in table
 
 
 def test_jobs_and_one_machine_resume_each_other(data_bin, tmp_path, monkeypatch, capsys):

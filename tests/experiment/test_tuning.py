@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -283,6 +284,42 @@ def test_trials_are_separate_jobs(data_bin, tmp_path, commands, capsys):
         assert main(trial_job) == 0
     assert main(run_job) == 0
     assert commands.trained[-1] == ("alibi-16-seed1", "0.004", 40)
+
+
+def test_methods_that_fail_leave_a_table_of_the_others(data_bin, tmp_path, commands, capsys):
+    commands.validation["rotary"] = dict.fromkeys(RATES)
+    commands.failing = {
+        ("eval", "alibi-16-seed1"),
+        ("train", "t5-16-seed1-lr0.004"),
+        ("train", "none-16-seed2"),
+    }
+    methods = "alibi,rotary,t5,none,sinusoidal"
+    command = compare_command(data_bin, tmp_path, "--seeds", "1,2", methods=methods)
+    assert main(command) == 1
+    assert "runs and trials failed" in capsys.readouterr().err
+    table = (tmp_path / "table.md").read_text()
+    (rows,) = re.findall("Perplexity on test, non-overlapping:\n\n(.*?)\n\n", table, re.DOTALL)
+    reported = {cells[0].partition(",")[0] for cells in cells_of(rows)[1:]}
+    assert reported == {"ALiBi", "No positions", "Sinusoidal"}
+    failed = re.findall(r"^- (.+?): (.+)$", table, re.MULTILINE)
+    assert [label for label, _ in failed] == [
+        *("ALiBi, L=16, seed 1", "Rotary, L=16, seed 1", "T5 bias, L=16, seed 1"),
+        *("Rotary, L=16, seed 2", "T5 bias, L=16, seed 2", "No positions, L=16, seed 2"),
+    ]
+    evaluation, rates, trial, *_, training = [reason for _, reason in failed]
+    assert evaluation.startswith("its evaluation is not complete (log: ")
+    assert rates == "--lr: Rotary, L=16 diverged at 0.002, 0.004, 0.008. Try smaller values."
+    assert "t5-16-seed1-lr0.004/train.log" in trial
+    assert training.startswith("its training is not complete (log: ")
+
+    commands.failing = set()
+    commands.validation["rotary"] = PERPLEXITIES["rotary"]
+    for diverged in tmp_path.rglob("rotary-16-seed1-lr0.004"):
+        shutil.rmtree(diverged)
+    assert main(command) == 0
+    table = (tmp_path / "table.md").read_text()
+    assert "Not in the tables" not in table
+    assert "Rotary, L=16 " in table
 
 
 @pytest.mark.slow
