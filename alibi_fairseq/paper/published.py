@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from ..positions.spec import MethodSpec
-from ..reporting.rows import Point
+from ..reporting.markdown import NOTHING
+from ..reporting.rows import Point, model_label
 from ..results.case import Case
 from . import packaged_folder
 
@@ -20,17 +21,20 @@ SPLITS = ("valid", "test")
 
 @dataclass(frozen=True)
 class PrintedMeasurement:
-    """Perplexity of one of the paper's models.
+    """Perplexity of a model in a table or figure.
 
     Attributes:
-        method: position method of the model.
+        corpus: corpus of the model.
+        method: position method of the model; None for a model by other authors.
         updates: update count of the model, where the item gives it.
-        perplexity: perplexity as printed. None: the paper's run failed.
-        status: reason why there is no perplexity.
+        perplexity: perplexity as printed. None: the paper's run failed, or it is not printed.
+        status: text in place of a missing perplexity.
         words_per_second: speed of the evaluation.
+        author_model: name of a model by other authors.
     """
 
-    method: MethodSpec
+    corpus: str
+    method: MethodSpec | None
     train_length: int
     length: int
     stride: int
@@ -39,11 +43,25 @@ class PrintedMeasurement:
     updates: int | None = None
     status: str = ""
     words_per_second: float | None = None
+    author_model: str = ""
 
     @property
     def method_name(self) -> str:
-        """Name of the position method in tables."""
-        return self.method.label
+        """Name of the position method in tables; empty for a model by other authors."""
+        return "" if self.method is None else self.method.label
+
+    @property
+    def label(self) -> str:
+        """Name of the model: ``ALiBi, L=512``, or ``ALiBi, L=512, 20.0% trained``."""
+        if self.method is None:
+            return f"{self.author_model} (as printed)"
+        name = model_label(self.method_name, self.train_length)
+        setting = setting_of(self.corpus)
+        assert setting is not None, "a corpus of the paper"
+        planned = setting["updates"]
+        if self.updates is None or planned in (None, self.updates):
+            return name
+        return f"{name}, {self.updates / planned:.1%} trained"
 
     @property
     def nonoverlapping(self) -> bool:
@@ -123,17 +141,6 @@ def _value(text: str) -> int | float | str | None:
     return text or None
 
 
-def index_row(item: str) -> dict:
-    """Return the row of ``index.csv``: name, page, corpus, subset, content, and source."""
-    by_item = {row["item"]: row for row in rows("index")}
-    return by_item[item]
-
-
-def corpus_of(item: str) -> str:
-    """Return the corpus of a table or figure."""
-    return index_row(item)["corpus"]
-
-
 def notes(item: str) -> list[str]:
     """Return the caveats of a comparison with a table or figure."""
     return [row["note"] for row in rows("notes") if row["item"] == item]
@@ -154,26 +161,24 @@ def model(corpus: str) -> str:
 
 @cache
 def measurements(item: str) -> tuple[PrintedMeasurement, ...]:
-    """Return the perplexities of a table or figure, without models by other authors."""
+    """Return the perplexities of a CSV file such as ``table05``."""
+    (declared,) = [row for row in rows("index") if row["item"] == item]
     printed = []
     for row in rows(item):
         for column, perplexity in row.items():
-            if not column.endswith("perplexity"):
-                continue
-            prefix = column.removesuffix("perplexity").rstrip("_")
-            measurement = _measurement(item, row, prefix, perplexity)
-            if measurement is not None:
-                printed.append(measurement)
+            if column.endswith("perplexity"):
+                prefix = column.removesuffix("perplexity").rstrip("_")
+                printed.append(_measurement(declared, row, prefix, perplexity))
     return tuple(printed)
 
 
 def _measurement(
-    item: str, row: dict, prefix: str, perplexity: float | str | None
-) -> PrintedMeasurement | None:
-    """Create the measurement of one column, or return None for a model by other authors.
+    item: dict, row: dict, prefix: str, perplexity: float | str | None
+) -> PrintedMeasurement:
+    """Create the measurement of one column.
 
     Args:
-        item: table or figure.
+        item: row of the table or figure in ``index.csv``.
         row: all columns of the row.
         prefix: beginning of the column's name: a split, a position method, or nothing. In Tables
             2–4, a row is an evaluation length and has a column per position method. In all others,
@@ -182,31 +187,32 @@ def _measurement(
     """
     is_model_row = prefix in ("", *SPLITS)
     if is_model_row:
-        method = row.get("position_method")
-        if not method:
-            return None
+        method = row["position_method"]
         train_length = row["train_length"]
         stride = row["stride"]
         speed = row.get("eval_words_per_second")
     else:
         method = prefix
         # The first evaluation length of Tables 2–4 is the training length.
-        train_length = rows(item)[0]["length"]
+        train_length = rows(item["item"])[0]["length"]
         stride = row["length"]
         speed = row.get(f"{prefix}_words_per_second")
-    subset = prefix if prefix in SPLITS else index_row(item)["subset"]
     status = ""
-    if perplexity == OUT_OF_MEMORY:
+    if perplexity is None:
+        status = NOTHING
+    elif perplexity == OUT_OF_MEMORY:
         perplexity = None
         status = OUT_OF_MEMORY
     return PrintedMeasurement(
-        method=MethodSpec.plain(method),
+        corpus=item["corpus"],
+        method=MethodSpec.plain(method) if method else None,
         train_length=train_length,
         length=row["length"],
         stride=stride,
-        subset=subset,
+        subset=prefix if prefix in SPLITS else item["subset"],
         perplexity=perplexity,  # type: ignore[arg-type]
         updates=row.get("updates"),
         status=status,
         words_per_second=speed,
+        author_model=row.get("model") or "",
     )

@@ -21,11 +21,12 @@ from ..reporting.table import Column, Table
 from ..results.file import Results
 from ..results.provenance import Provenance
 from ..results.result import Result
-from . import published, report_tables
+from . import figures, published
 from .comparability import incomparability_reason
+from .items import Item, items
 from .report_data import ReportData, machine_of
-from .report_figures import FIGURES
 from .report_writer import ReportWriter
+from .tables import table as format_table
 
 #: Names of the kinds of results in the table of sources.
 KINDS = {"text": "evaluation", "probe": "probe", "validation": "training"}
@@ -52,11 +53,11 @@ def write_report(
         with_latex: True to write the tables of the user's measurements in LaTeX, too.
     """
     report = ReportWriter(out)
-    items = list(report_tables.TABLES)
+    tables = [item for item in items().values() if item.is_table]
     if not with_paper:
-        items = tables_about(report_data)
+        tables = [table for table in tables if _is_about(table, report_data)]
     sources = "results files"
-    if items:
+    if tables:
         sources += " and the paper's tables as data"
     report.page += [
         f"# {title or 'Results'}\n",
@@ -67,23 +68,19 @@ def write_report(
         report.page += ["## Sources\n", source_table(report_data, out)]
         add_perplexities(report, report_data, title, columns, with_latex)
         add_probes(report, report_data)
-    if items:
-        add_paper_items(report, report_data, items)
+    if tables:
+        add_paper_items(report, report_data, tables)
     path = out / "report.md"
     with atomic_write(path) as stream:
         stream.write("\n".join(report.page))
     return path
 
 
-def tables_about(report_data: ReportData) -> list[str]:
-    """Return the paper's tables on the corpora of results, and Table 1 for benchmarks."""
-    corpora = {result.case.corpus for result in report_data.results}
-    tables = []
-    for table in report_tables.TABLES:
-        is_about_speed = table == report_tables.SPEEDS and report_data.has_benchmarks
-        if is_about_speed or published.corpus_of(table) in corpora:
-            tables.append(table)
-    return tables
+def _is_about(table: Item, report_data: ReportData) -> bool:
+    """Return True if a table is on the corpus of a result, or if it is of speeds, as benchmarks."""
+    if not table.measurements and report_data.has_benchmarks:
+        return True
+    return any(result.case.corpus == table.corpus for result in report_data.results)
 
 
 class _Source(NamedTuple):
@@ -296,38 +293,23 @@ def _caveat(corpus: str, results: list[Result]) -> str:
     return f"Not all of these numbers are comparable with the paper's: {listed}.\n"
 
 
-def add_paper_items(report: ReportWriter, report_data: ReportData, items: list[str]) -> None:
+def add_paper_items(report: ReportWriter, report_data: ReportData, tables: list[Item]) -> None:
     """Add tables of the paper with our numbers, each followed by its figures.
 
     Args:
         report: report that is written.
         report_data: results to report.
-        items: tables of the paper.
+        tables: tables of the paper.
     """
     report.page.append("## Comparison with the paper\n")
-    for item in items:
-        row = published.index_row(item)
-        title = f"{row['name']}. {row['corpus']}: {row['content']}"
-        for text, data_on_text in report_data.by_text(row["corpus"]):
+    for table in tables:
+        for text, data_on_text in report_data.by_text(table.corpus):
             suffix = f" ({text})" if text else ""
-            body = report_tables.table(item, data_on_text)
-            report.add_table(f"{item} {text}", title + suffix, body, published.notes(item))
-            for name, figure in FIGURES.items():
-                if figure.table == item:
-                    paths = report.figure_paths(f"{name} {text}")
-                    figure.draw(data_on_text, *paths)
-                    report.add_figure(paths, _figure_caption(name, suffix))
-
-
-def _figure_caption(name: str, suffix: str) -> str:
-    """Return the caption of a figure of the paper, with the notes on it.
-
-    Args:
-        name: key of :data:`.FIGURES`.
-        suffix: name of the text in parentheses, or an empty string.
-    """
-    caption = FIGURES[name].caption + suffix
-    notes = "; ".join(published.notes(name)).rstrip(".")
-    if notes:
-        caption += f". {notes}"
-    return caption
+            body = format_table(table.key, data_on_text)
+            notes = published.notes(table.key)
+            report.add_table(f"{table.key} {text}", table.title + suffix, body, notes)
+            for figure in items().values():
+                if figure.after == table.key:
+                    paths = report.figure_paths(f"{figure.key} {text}")
+                    figures.draw(figure, data_on_text, *paths)
+                    report.add_figure(paths, figures.caption(figure, suffix))

@@ -21,10 +21,11 @@ from ..results.result import Result
 from ..results.training_settings import method_json
 from .cost import cost_table, evaluation_hours, run_cost, total
 from .datasets import PaperDataset
-from .item_table import item_table
+from .items import Item, items
 from .recipe import Recipe, flags, for_80gb
 from .report_data import collect
 from .scale import Scale
+from .tables import item_table
 from .trainings import PaperEvaluation, PaperTraining, evaluations_of
 
 #: Main memory of a training process besides its checkpoint, in 10⁹ bytes: Python, PyTorch, CUDA,
@@ -144,13 +145,24 @@ class ReproductionExperiment(Experiment):
         write_report(collect(paths), self.page.parent, with_paper=False)
         for item in self.items:
             path = self.page.with_name(f"{self.scale.name}-{item}.md")
-            recipe = evaluations_of(item)[0].recipe
-            dataset = self.data[recipe.corpus]
-            text = item_table(item, self.results_of(item), self.scale, dataset)
+            text = self._table(items()[item])
             with atomic_write(path) as stream:
                 stream.write(text)
             print(f"\n{text}\n({path})")
         print(f"\nThe report with all tables and figures: {self.page}")
+
+    def _table(self, item: Item) -> str:
+        """Format an item next to our numbers, with a warning unless they are a replication."""
+        dataset = self.data[item.corpus]
+        ours = self.results_of(item.key)
+        if dataset.is_paper_corpus:
+            return f"# {item.title}\n\n{item_table(item, ours)}"
+        caveat = (
+            f"**Not a replication.** Ours: {self.scale.caveat} (scale '{self.scale.name}', text "
+            f"'{dataset.name_in_results}'). The paper's numbers are shown for reference only.\n"
+        )
+        body = item_table(item, ours, f"ours ({self.scale.name})", compare=False)
+        return f"# {item.title}\n\n{caveat}\n{body}"
 
     def dry_run_header(self) -> list[str]:
         """Return the lines of a dry run that prepare the data."""

@@ -11,16 +11,16 @@ from typing import NamedTuple
 from ..positions.display_names import method_name
 from ..reporting import markdown
 from ..reporting.table import Column, Table
-from ..results.result import Result, TextValues
+from ..results.result import Result
 from ..results.series import Series
 from . import published
+from .items import Item
 from .report_data import ReportData, machine_of
 
 #: Source of the numbers of Table 1 and Figure 7.
 PAPER = "the paper, one V100"
-#: Source of the numbers from the records of our trainings on WikiText-103, and their evaluations.
+#: Source of the numbers from the records of our trainings, and their evaluations.
 TRAININGS = "our trainings, per process"
-_CORPUS = "wikitext-103"
 #: Method that Table 1 is relative to.
 _REFERENCE = "sinusoidal"
 
@@ -48,28 +48,23 @@ class Speed(NamedTuple):
 Speeds = Mapping[Model, Speed]
 
 
-def printed_speeds() -> dict[Model, Speed]:
-    """Return the paper's Table 1."""
+def printed_speeds(item: Item) -> dict[Model, Speed]:
+    """Return the paper's speeds and memory that a table or figure shows."""
     speeds = {}
-    for row in published.rows("table01"):
-        model = Model(row["position_method"], row["train_length"])
-        speeds[model] = Speed(
-            row["train_words_per_second"], row["eval_words_per_second"], row["train_memory_gb"]
-        )
+    for numbers in item.numbers:
+        for row in published.rows(numbers):
+            if row.get("train_words_per_second") is not None:
+                model = Model(row["position_method"], row["train_length"])
+                speeds[model] = Speed(
+                    row["train_words_per_second"],
+                    row.get("eval_words_per_second"),
+                    row.get("train_memory_gb"),
+                )
     return speeds
 
 
-def printed_training_speeds() -> dict[Model, Speed]:
-    """Return the paper's Figure 7, which has more training lengths."""
-    speeds = {}
-    for row in published.rows("figure07"):
-        model = Model(row["position_method"], row["train_length"])
-        speeds[model] = Speed(row["train_words_per_second"])
-    return speeds
-
-
-def measured_speeds(report_data: ReportData) -> dict[str, Speeds]:
-    """Return our speeds by source: each file of ``benchmarks.methods``, and the trainings.
+def measured_speeds(report_data: ReportData, corpus: str) -> dict[str, Speeds]:
+    """Return our speeds by source: each file of ``benchmarks.methods``, and trainings on a corpus.
 
     Only speeds of one source are comparable.
     """
@@ -92,20 +87,20 @@ def measured_speeds(report_data: ReportData) -> dict[str, Speeds]:
             name = os.path.join(*path.parts[-2:])
             source = f"{machine_of(file, file.provenance)}, {values['model']} ({name})"
             by_source[source] = speeds
-    trained = trained_speeds(report_data)
+    trained = trained_speeds(report_data, corpus)
     if trained:
         by_source[TRAININGS] = trained
     return by_source
 
 
-def trained_speeds(report_data: ReportData) -> dict[Model, Speed]:
-    """Return speed and memory of our trainings on WikiText-103 in the paper's setting.
+def trained_speeds(report_data: ReportData, corpus: str) -> dict[Model, Speed]:
+    """Return speed and memory of our trainings on a corpus in the paper's setting.
 
     They are means over seeds. The evaluation is that of the validation split in windows of the
     training length.
     """
     evaluations: dict[Series, list[Result]] = defaultdict(list)
-    for result in report_data.comparable(_CORPUS):
+    for result in report_data.comparable(corpus):
         evaluations[result.series].append(result)
     speeds = {}
     for series, results in evaluations.items():
@@ -128,19 +123,6 @@ def trained_speeds(report_data: ReportData) -> dict[Model, Speed]:
     return speeds
 
 
-def perplexities_at(report_data: ReportData, length: int) -> dict[Model, float]:
-    """Return our perplexities on WikiText-103's validation split at a length, without overlap."""
-    values: dict[Model, list[float]] = defaultdict(list)
-    for result in report_data.comparable(_CORPUS):
-        case = result.case
-        if case.split != "valid" or (case.length, case.stride) != (length, length):
-            continue
-        assert isinstance(result.values, TextValues)
-        model = Model(result.series.method.notation, result.series.train_length)
-        values[model].append(result.values.perplexity)
-    return {model: statistics.fmean(of_model) for model, of_model in values.items()}
-
-
 def _mean(values: list[float | None]) -> float | None:
     """Return the mean of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
@@ -148,7 +130,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 class _SpeedRow(NamedTuple):
-    """Row of Table 1."""
+    """Row of a table of speeds."""
 
     name: str
     length: int
@@ -156,11 +138,18 @@ class _SpeedRow(NamedTuple):
     reference: Speed
 
 
-def speed_tables(report_data: ReportData) -> list[Table[_SpeedRow]]:
-    """Return the paper's Table 1, and ours by source; without a source, ours is missing."""
-    printed = printed_speeds()
+def speed_tables(item: Item, report_data: ReportData) -> list[Table[_SpeedRow]]:
+    """Return a table of the paper's speeds, and ours by source; without a source, ours is missing.
+
+    Args:
+        item: table of speeds and memory.
+        report_data: our results.
+    """
+    printed = printed_speeds(item)
     tables = [_speed_table(PAPER, printed, "words")]
-    measured = measured_speeds(report_data) or {"not measured yet": dict.fromkeys(printed, Speed())}
+    measured = measured_speeds(report_data, item.corpus)
+    if not measured:
+        measured = {"not measured yet": dict.fromkeys(printed, Speed())}
     for source, speeds in measured.items():
         tables.append(_speed_table(source, speeds, "tokens"))
     return tables

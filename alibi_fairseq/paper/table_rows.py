@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..reporting.rows import Row, model_label, rows_of
+from ..reporting.rows import Row, rows_of
 from ..results.result import Result
+from .items import Item
 from .published import PrintedMeasurement, point_of
 
 #: Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
@@ -25,40 +26,43 @@ class PaperRow(NamedTuple):
     printed: Row
     ours: Sequence[Row] = ()
 
+    def named_ours(self, source: str) -> list[tuple[str, Row]]:
+        """Return our rows, each with the name of its numbers.
 
-def measurement_label(measurement: PrintedMeasurement) -> str:
-    """Return the name of a measurement's model, ``ALiBi, L=512``."""
-    return model_label(measurement.method_name, measurement.train_length)
+        Without a measurement, a row is empty. Models by other authors have none.
+
+        Args:
+            source: name of our numbers.
+        """
+        if not self.printed.method_name:
+            return []
+        if not self.ours:
+            return [(source, Row("", "", None, ()))]
+        named = []
+        for row in self.ours:
+            named.append((f"{source} ({row.variant})" if row.variant else source, row))
+        return named
 
 
-def table_rows(
-    printed: Sequence[PrintedMeasurement],
-    ours: Iterable[Result],
-    joined: bool = False,
-    label: Callable[[PrintedMeasurement], str] = measurement_label,
-) -> list[PaperRow]:
+def table_rows(item: Item, ours: Iterable[Result]) -> list[PaperRow]:
     """Return the rows of a table of the paper in its order, with our results of each model.
 
     Args:
-        printed: the paper's measurements.
-        ours: results in the paper's setting on the table's corpus.
-        joined: True if each method except ALiBi has only one row, as in Tables 5 and 8.
-        label: function that returns the label of a printed measurement's row.
+        item: table, or figure of perplexities.
+        ours: results in the paper's setting on the corpus of the item.
     """
-    printed_evaluations = {
-        (measurement.subset, measurement.length, measurement.stride) for measurement in printed
-    }
+    printed = item.all_measurements
+    printed_cases = {(each.subset, each.length, each.stride) for each in printed}
     ours_in_table = []
     for result in ours:
         case = result.case
-        if (case.split, case.length, case.stride) in printed_evaluations:
+        if (case.split, case.length, case.stride) in printed_cases:
             ours_in_table.append(result)
     printed_by_row: dict[str, list[PrintedMeasurement]] = defaultdict(list)
     for measurement in printed:
-        if joined and measurement.method_name != "ALiBi":
+        name = measurement.label
+        if item.by_method and measurement.method_name != "ALiBi":
             name = f"{measurement.method_name}, L = evaluation length"
-        else:
-            name = label(measurement)
         printed_by_row[name].append(measurement)
     return [_table_row(name, members, ours_in_table) for name, members in printed_by_row.items()]
 
@@ -109,7 +113,8 @@ def _is_same_model(result: Result, printed: PrintedMeasurement) -> bool:
         printed: measurement of the paper.
     """
     return (
-        result.series.method.name_key == printed.method.name_key
+        printed.method is not None
+        and result.series.method.name_key == printed.method.name_key
         and result.series.train_length == printed.train_length
         and _has_update_count(result.updates or 0, printed.updates)
     )

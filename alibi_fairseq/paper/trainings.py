@@ -1,45 +1,17 @@
-"""Trainings and evaluations of the paper's tables and figures, derived from ``results/paper``."""
+"""Trainings and evaluations that tables and figures of the paper need."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from ..errors import UserInputError
 from ..evaluation.config import SweepConfig
-from . import published
+from .items import items, trained_items
 from .published import PrintedMeasurement
 from .recipe import RECIPES, Recipe, recipe_name
-
-
-class Source(NamedTuple):
-    """Numbers that a table or figure shows.
-
-    Attributes:
-        items: tables, or the item itself, with these numbers; none for a diagram.
-        methods: names in tables of the position methods that it shows (default: all).
-        content: what a diagram shows.
-    """
-
-    items: tuple[str, ...]
-    methods: tuple[str, ...] = ()
-    content: str = ""
-
-
-#: Why an item whose numbers are no perplexities has no runs.
-_SPEED = (
-    "It shows speed and memory of untrained models of the paper's size. Run "
-    "`python -m benchmarks.methods` on a GPU to measure them, and pass its results to "
-    "`alibi-fairseq report`."
-)
-#: Update counts of the checkpoints behind Figure 5's curves. Validations during training have the
-#: training length, so where the figure evaluates at another length, these checkpoints are kept and
-#: evaluated: five, as in section 4.2.
-CURVE_UPDATES = (10_000, 20_000, 30_000, 40_000, 50_000)
 
 
 class SweepKey(NamedTuple):
@@ -106,123 +78,31 @@ class PaperTraining:
         return tuple(updates for updates in evaluated_update_counts(self.recipe) if updates <= last)
 
 
-@cache
-def sources() -> dict[str, Source]:
-    """Return all tables and figures in the paper's order, with the numbers that they show.
-
-    They are the rows of ``index.csv``, and those of ``drawn.csv``, which draw numbers of tables.
-    """
-    by_item = {row["item"]: Source((row["item"],)) for row in published.rows("index")}
-    for row in published.rows("drawn"):
-        items = row["sources"].split() if row["sources"] else ()
-        methods = row["methods"].split("/") if row["methods"] else ()
-        by_item[row["item"]] = Source(tuple(items), tuple(methods), row["content"] or "")
-    # Tables first, each kind by its number.
-    order = sorted(by_item, key=lambda item: (item.startswith("figure"), item))
-    return {item: by_item[item] for item in order}
-
-
-@cache
-def trained_items() -> tuple[str, ...]:
-    """Return the items with perplexities of trained models, in the paper's order."""
-    return tuple(item for item in sources() if _has_perplexities(item))
-
-
-def _has_perplexities(item: str) -> bool:
-    """Return True if an item shows perplexities."""
-    return any(published.measurements(source) for source in sources()[item].items)
-
-
-def find_items(name: str) -> tuple[str, ...]:
-    """Parse ``table5``, ``figure1``, or ``all`` into items of the paper, e.g. ``("table05",)``."""
-    if name == "all":
-        return trained_items()
-    item = ""
-    match = re.fullmatch(r"(table|figure)0*(\d+)", name.lower())
-    if match:
-        kind, number = match.groups()
-        item = f"{kind}{int(number):02d}"
-    if item in trained_items():
-        return (item,)
-    if item in sources():
-        reason = sources()[item].content or _SPEED
-        raise UserInputError(f"{paper_name(item)} requires no training. {reason}")
-    choices = ", ".join(_option_name(choice) for choice in trained_items())
-    raise UserInputError(
-        f"'{name}' is not a trained table or figure. Choose from {choices}, or all."
-    )
-
-
-def _option_name(item: str) -> str:
-    """Return the name of an item on the command line: ``table05`` → ``table5``."""
-    return f"{item[:-2]}{int(item[-2:])}"
-
-
-def paper_name(item: str) -> str:
-    """Return the name of an item in the paper: ``table05`` → ``Table 5``."""
-    return f"{item[:-2].capitalize()} {int(item[-2:])}"
-
-
-def title_of(item: str) -> str:
-    """Return name, corpus, and content of an item, or the tables that a figure draws."""
-    indexed = {row["item"] for row in published.rows("index")}
-    if item not in indexed:
-        names = [published.index_row(source)["name"] for source in sources()[item].items]
-        return f"{paper_name(item)} ({', '.join(names)})"
-    row = published.index_row(item)
-    return f"{row['name']}. {row['corpus']}: {row['content']}"
-
-
-def recipes_and_measurements(item: str) -> Sequence[tuple[Recipe, PrintedMeasurement]]:
-    """Return the perplexities of a table or figure, each with the recipe of its model."""
-    source = sources()[item]
-    measurements = []
-    for source_item in source.items:
-        for measurement in published.measurements(source_item):
-            if not source.methods or measurement.method_name in source.methods:
-                measurements.append((recipe_of(source_item, measurement), measurement))
-    return measurements
-
-
-def recipe_of(item: str, measurement: PrintedMeasurement) -> Recipe:
+def recipe_of(measurement: PrintedMeasurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
-    corpus = published.corpus_of(item)
-    return RECIPES[recipe_name(corpus, measurement.method, measurement.train_length)]
+    assert measurement.method is not None, "other authors have no recipe"
+    path = recipe_name(measurement.corpus, measurement.method, measurement.train_length)
+    return RECIPES[path]
 
 
 @cache
 def evaluations_of(item: str) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations of a table or figure, in the paper's order."""
     lengths_by_key: dict[SweepKey, list[int]] = defaultdict(list)
-    for recipe, measurement in recipes_and_measurements(item):
+    for measurement in items()[item].measurements:
+        recipe = recipe_of(measurement)
         updates = measurement.updates or recipe.updates
         stride = None if measurement.nonoverlapping else measurement.stride
         lengths = lengths_by_key[SweepKey(recipe.path, updates, measurement.subset, stride)]
         if measurement.length not in lengths:
             lengths.append(measurement.length)
-    item_evaluations = [key.with_lengths(lengths) for key, lengths in lengths_by_key.items()]
-    if item == "figure05":
-        item_evaluations += curve_evaluations()
-    return tuple(item_evaluations)
+    return tuple(key.with_lengths(lengths) for key, lengths in lengths_by_key.items())
 
 
-def curve_evaluations() -> tuple[PaperEvaluation, ...]:
-    """Return the evaluations of Figure 5's curves at lengths other than the training length."""
-    curves = []
-    for measurement in published.measurements("figure05"):
-        if measurement.length == measurement.train_length:
-            continue
-        recipe = recipe_of("figure05", measurement)
-        for updates in CURVE_UPDATES:
-            key = SweepKey(recipe.path, updates, measurement.subset, stride=None)
-            curves.append(key.with_lengths([measurement.length]))
-    return tuple(curves)
-
-
-def trainings_for(items: tuple[str, ...]) -> list[PaperTraining]:
-    """Return the trainings that the items need, each once, with all its evaluations."""
+def trainings_for(keys: Iterable[str]) -> list[PaperTraining]:
+    """Return the trainings that items need, each once, with all its evaluations."""
     lengths_by_key: dict[SweepKey, set[int]] = defaultdict(set)
-    for item in items:
+    for item in keys:
         for evaluation in evaluations_of(item):
             lengths_by_key[evaluation.key].update(evaluation.lengths)
     evaluations_by_recipe: dict[str, list[PaperEvaluation]] = defaultdict(list)

@@ -20,15 +20,15 @@ from results_documents import (
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import report_tables
+from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report_data import collect
-from alibi_fairseq.paper.report_figures import FIGURES
+from alibi_fairseq.paper.tables import table as paper_table
 from alibi_fairseq.results.version_3 import ResultsFile, TextSummary
 
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}
 #: Tables of perplexities; ``test_speeds.py`` tests Table 1.
-TABLES = [item for item in report_tables.TABLES if item != report_tables.SPEEDS]
+TABLES = [item.key for item in items().values() if item.is_table and item.measurements]
 #: Label of one of our lines in each figure of perplexity by length.
 OURS = {
     "figure01": "ALiBi",
@@ -43,9 +43,9 @@ def evaluations(corpus: str) -> ResultsFile:
     """Return results for every printed perplexity of a corpus."""
     records = {}  # by settings, because several items print the same perplexity
     for item in (*TABLES, "figure06"):
-        if paper.corpus_of(item) != corpus:
+        if items()[item].corpus != corpus:
             continue
-        for measurement in paper.measurements(item):
+        for measurement in items()[item].measurements:
             settings = {
                 "method": measurement.method,
                 "train_length": measurement.train_length,
@@ -84,7 +84,7 @@ def test_table_has_ours_for_every_printed_perplexity(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()
     shown = list(itertools.chain(*cells_of(text)))
     printed = []
-    for measurement in paper.measurements(item):
+    for measurement in items()[item].measurements:
         if measurement.perplexity is not None:
             printed.append(f"{measurement.perplexity:.2f}")
     assert set(printed) <= set(shown)
@@ -93,8 +93,8 @@ def test_table_has_ours_for_every_printed_perplexity(complete, item):
 
 
 def test_figures_draw_ours(complete):
-    speed_figures = {f"figure{n:02d}" for n in (2, 5, 7, 8)}
-    assert set(FIGURES) - speed_figures == set(OURS)
+    by_length = {item.key for item in items().values() if item.drawing == "lengths"}
+    assert by_length == set(OURS)
     for item, label in OURS.items():
         texts = figure_texts(complete / "figures" / f"{item}.svg")
         assert label in texts, item
@@ -126,7 +126,7 @@ def test_marks_require_text_like_the_papers(tmp_path, changes, reason):
         record.text = TextSummary(**text)
     results = collect([saved(tmp_path, results_file)])
     for item in ("table08", "table09", "table10"):
-        shown = report_tables.table(item, results)
+        shown = paper_table(item, results)
         assert ("+0.00 =" in shown) == (reason is None), item
         if reason is not None:
             assert f"No marks: {reason}" in shown

@@ -16,6 +16,7 @@ from paper.configurations import ONE_OF_EACH, from_flags, from_yaml
 from alibi_fairseq.cli import main
 from alibi_fairseq.files import read_yaml
 from alibi_fairseq.paper import published
+from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags, for_80gb
 
 FOLDERS = sorted(path.parent.name for path in CONFIGS.glob("*/recipes.csv"))
@@ -133,7 +134,7 @@ def test_expected_perplexities_are_those_of_paper():
             recipe = RECIPES[path]
             (printed,) = {
                 f"{measurement.perplexity:.2f}"
-                for measurement in published.measurements(f"table{int(row['paper_table']):02d}")
+                for measurement in items()[f"table{int(row['paper_table']):02d}"].measurements
                 if measurement.method.names == (recipe.position_method,)
                 and measurement.train_length == measurement.length == recipe.train_length
             }

@@ -19,7 +19,7 @@ from results_documents import (
 
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.paper import published
+from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report import machine_of
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.results.file import Results
@@ -50,7 +50,7 @@ def file_names(folder: Path) -> set[str]:
 def paper_results(shift: float = 0.1) -> ResultsFile:
     """Return ALiBi's results of Table 5, each perplexity shifted by the same amount."""
     records = []
-    for measurement in published.measurements("table05"):
+    for measurement in items()["table05"].measurements:
         if measurement.method.notation != "alibi":
             continue
         record = as_ours(

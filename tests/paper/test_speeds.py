@@ -10,9 +10,10 @@ import pytest
 from commands import ROOT
 from results_documents import cells_of
 
-from alibi_fairseq.paper import report_tables
+from alibi_fairseq.paper import tables
+from alibi_fairseq.paper.figures import draw
+from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report_data import ReportData, collect
-from alibi_fairseq.paper.report_figures import FIGURES
 from alibi_fairseq.paper.speeds import Model, Speed, trained_speeds
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
@@ -67,12 +68,12 @@ def drawn(figure: str, data: ReportData, monkeypatch) -> dict[str, dict[str, plo
     """Return the lines of a figure by label, for each panel."""
     panels: list[plots.Panel] = []
     monkeypatch.setattr(plots, "draw", lambda title, drawn, *paths: panels.extend(drawn))
-    FIGURES[figure].draw(data)
+    draw(items()[figure], data)
     return {f"{panel.title}, {panel.y}": {x.label: x for x in panel.lines} for panel in panels}
 
 
 def test_table_1_has_the_paper_and_a_benchmark():
-    text = report_tables.table("table01", collect([BENCHMARK]))
+    text = tables.table("table01", collect([BENCHMARK]))
     rows = cells_of(text)
     assert ["ALiBi", "512", "28.3k", "0.99", "85.8k", "1.05", "15.3", "+0.0"] in rows
     assert ["Sinusoidal", "512", "1.2k", "1.00", "5.9k", "1.00", "1.7", "+0.0"] in rows
@@ -81,20 +82,22 @@ def test_table_1_has_the_paper_and_a_benchmark():
 
 
 def test_table_1_without_results_is_missing_ours():
-    rows = cells_of(report_tables.table("table01", ReportData()))
+    rows = cells_of(tables.table("table01", ReportData()))
     missing = ["ALiBi", "512", "missing", "–", "missing", "–", "missing", "–"]
     assert missing in rows
 
 
 def test_speeds_of_trainings_are_means_over_seeds():
     data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512))
-    assert trained_speeds(data) == {Model("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)}
+    assert trained_speeds(data, "wikitext-103") == {
+        Model("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)
+    }
 
 
 def test_speeds_of_trainings_unlike_the_paper_are_left_out():
     options = {"model.decoder_layers": 3}
     data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512, **options))
-    assert trained_speeds(data) == {}
+    assert trained_speeds(data, "wikitext-103") == {}
 
 
 def test_figure_2_has_three_panels_for_each_source(monkeypatch):
@@ -126,7 +129,7 @@ def test_figure_5_separates_ways_of_training(monkeypatch):
     del second[0]  # a validation of the first seed
     panels: list[plots.Panel] = []
     monkeypatch.setattr(plots, "draw", lambda title, drawn, *paths: panels.extend(drawn))
-    FIGURES["figure05"].draw(report_data(*first, *second))
+    draw(items()["figure05"], report_data(*first, *second))
     curves = [line for line in panels[1].lines if line.label == "ALiBi, L=1024"]
     assert [curve.x[0] for curve in curves] == pytest.approx([510, 520])
 

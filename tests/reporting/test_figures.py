@@ -161,7 +161,8 @@ def test_ticks_are_round():
 
 def printed(length: int, **values) -> PrintedMeasurement:
     """Return a measurement of the paper's T5 bias model."""
-    return PrintedMeasurement(MethodSpec.plain("t5"), 512, length, length, "valid", **values)
+    method = MethodSpec.plain("t5")
+    return PrintedMeasurement("wikitext-103", method, 512, length, length, "valid", **values)
 
 
 def test_failed_evaluation_is_noted_at_line_end():

@@ -5,9 +5,6 @@ from dataclasses import replace
 import pytest
 from results_documents import cells_of, evaluation_record, results_of, with_model
 
-from alibi_fairseq.paper.perplexity_grid import perplexity_grid
-from alibi_fairseq.paper.published import PrintedMeasurement
-from alibi_fairseq.paper.table_rows import table_rows
 from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, perplexity_by_length
@@ -79,15 +76,6 @@ def test_tables_mark_lengths_past_the_end():
     assert "†: no window is this long" in shown
     assert "has 1,548 tokens" in shown
     assert "†" not in length_table(SHORT_TEXT[0])
-    printed = []
-    for record in SHORT_TEXT:
-        method = record.model.method
-        model = (method, record.model.train_length)
-        evaluation = (record.length, record.stride, record.subset, 2**record.loss_bits)
-        printed.append(PrintedMeasurement(*model, *evaluation))
-    grid = perplexity_grid(table_rows(printed, results_of(*SHORT_TEXT)), [1024, 4096])
-    assert cells_of(grid)[2][2:] == ["60.00", "59.00 †"]
-    assert "has 1,548 tokens" in grid
 
 
 def test_lines_end_where_the_text_ends():

@@ -4,7 +4,8 @@ import pytest
 from results_documents import as_ours, cells_of, changed, results_of
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import report_tables
+from alibi_fairseq.paper import tables
+from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report_data import ReportData
 from alibi_fairseq.positions.spec import MethodSpec
 
@@ -22,9 +23,9 @@ def ours(item, shift=0.0, **settings):
         shift: difference of our perplexities from the paper's.
         settings: attributes of the measurements to return (default: all measurements).
     """
-    corpus = paper.corpus_of(item)
+    corpus = items()[item].corpus
     measurements = []
-    for printed in paper.measurements(item):
+    for printed in items()[item].measurements:
         if printed.perplexity is None:
             continue
         if any(getattr(printed, key) != value for key, value in settings.items()):
@@ -40,7 +41,7 @@ def ours(item, shift=0.0, **settings):
 
 def table(item, measurements):
     """Format a table from measurements in the paper's setting."""
-    return report_tables.table(item, ReportData(results=results_of(*measurements)))
+    return tables.table(item, ReportData(results=results_of(*measurements)))
 
 
 def test_table_5_has_rows_and_columns_of_the_paper():
@@ -87,6 +88,13 @@ def test_table_ignores_other_models_strides_and_lengths(item, changes):
     ignored = changed(shown, **changes)
     assert "77.77" in table(item, [shown])
     assert "77.77" not in table(item, [ignored])
+
+
+def test_lengths_beyond_the_text_are_marked():
+    (whole,) = ours("table05", method=ALIBI, train_length=512, length=3072)
+    text = table("table05", [changed(whole, longest_window=1548)])
+    assert "18.40 †" in text
+    assert "has 1,548 tokens" in text
 
 
 def test_variants_have_separate_lines():
@@ -157,7 +165,7 @@ def test_splits_of_one_evaluation_share_a_table():
             measurements.append(changed(measurement, **text))
     shown = {}
     for name, results in ReportData(results=results_of(*measurements)).by_text("bookcorpus"):
-        shown[name] = cells_of(report_tables.table("table09", results))[-2]
+        shown[name] = cells_of(tables.table("table09", results))[-2]
     assert shown == {
         "data aaaaaaaa": ["", "ours", "13.15", "10.73"],
         "data cccccccc": ["", "ours", "14.15", "11.73"],
@@ -171,3 +179,28 @@ def test_tables_11_and_12_distinguish_update_counts():
     measurement = changed(ours("table11")[0], updates=46500)
     rows = cells_of(table("table11", [measurement]))
     assert rows[2][1:] == ["ours", "9.24", "–"]
+
+
+@pytest.mark.parametrize(
+    ("item", "model"),
+    [
+        ("table02", "T5 bias, L=512"),
+        ("table03", "T5 bias, L=1024"),
+        ("table04", "T5 bias, L=3072"),
+    ],
+)
+def test_out_of_memory_is_shown(item, model):
+    headers, *rows = cells_of(table(item, []))
+    column = headers.index(f"{model}: paper")
+    perplexities = [row[column] for row in rows if len(row) == len(headers)]
+    assert perplexities.count("OOM") in (3, 4)
+    statuses = [measurement.status for measurement in items()[item].measurements]
+    assert perplexities.count("OOM") == statuses.count("OOM")
+
+
+def test_unprinted_points_of_curves_are_dashes():
+    rows = cells_of(tables.item_table(items()["figure05"], [], "ours (smoke)", compare=False))
+    paper_lines = {row[0]: row[2:] for row in rows if row[1] == "paper"}
+    for fraction in ("20.0%", "40.0%", "60.0%", "80.0%"):
+        assert set(paper_lines[f"ALiBi, L=1024, {fraction} trained"]) == {"–"}
+    assert paper_lines["ALiBi, L=1024"] == ["–", "8.92"]

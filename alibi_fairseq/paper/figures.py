@@ -1,0 +1,296 @@
+"""Figures of the paper next to ours, with hollow points for the paper's values.
+
+``results/paper/index.csv`` says which of :data:`DRAWINGS` draws a figure, and from which numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ..positions.display_names import method_name
+from ..reporting import plots
+from ..reporting.figures_by_length import draw_panels
+from ..reporting.line_styles import LineStyle, method_style
+from ..reporting.rows import Row, model_label, without_length
+from ..results.result import Result, TextValues
+from ..results.series import Series
+from . import published
+from .items import Item
+from .report_data import ReportData
+from .speeds import (
+    PAPER,
+    TRAININGS,
+    Model,
+    Speeds,
+    measured_speeds,
+    printed_speeds,
+    trained_speeds,
+)
+from .table_rows import table_rows
+
+
+def draw(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw a figure, and write it to paths.
+
+    Args:
+        item: the figure.
+        report_data: our results.
+        paths: files to write.
+    """
+    DRAWINGS[item.drawing](item, report_data, *paths)
+
+
+def caption(item: Item, suffix: str = "") -> str:
+    """Return the caption of a figure, with the notes on it.
+
+    Args:
+        item: the figure.
+        suffix: text after the name of the figure and its content.
+    """
+    text = f"{item.name}: {item.content}{suffix}"
+    notes = "; ".join(published.notes(item.key)).rstrip(".")
+    return f"{text}. {notes}" if notes else text
+
+
+def _title(item: Item) -> str:
+    """Return the title of a figure of perplexities."""
+    setting = published.setting_of(item.corpus)
+    assert setting is not None, "a figure is about a corpus of the paper"
+    return f"{setting['title']}, validation"
+
+
+def draw_lengths(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw perplexity by evaluation length: of each item the paper's lines, and then ours."""
+    rows = table_rows(item, report_data.comparable(item.corpus))
+    lines = [row.printed for row in rows]
+    for row in rows:
+        lines += row.ours
+    panels: dict[str, list[Row]] = {}
+    if item.panel_per_length:
+        for length in dict.fromkeys(line.train_length for line in lines):
+            same_length = [line for line in lines if line.train_length == length]
+            panels[f"trained at L={length}"] = without_length(same_length)
+    else:
+        first = item.measurements[0]
+        windows = f"sliding window, S={first.stride}"
+        panels["non-overlapping" if first.nonoverlapping else windows] = lines
+    draw_panels(_title(item), panels, *paths)
+
+
+def draw_speeds(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw speeds and memory by length, a row of three panels for the paper and each of ours."""
+    panels = _speed_panels(PAPER, printed_speeds(item), "words")
+    for source, speeds in measured_speeds(report_data, item.corpus).items():
+        panels += _speed_panels(source, speeds, "tokens")
+    plots.draw("Speed and memory", panels, *paths)
+
+
+def _speed_panels(source: str, speeds: Speeds, unit: str) -> list[plots.Panel]:
+    """Return the panels of training speed, evaluation speed, and memory by length."""
+    quantities = (
+        ("train", f"Training (thousand {unit} per second)", 1000),
+        ("evaluate", f"Evaluation (thousand {unit} per second)", 1000),
+        ("memory_gb", "Memory of training (GB)", 1),
+    )
+    methods = list(dict.fromkeys(model.method for model in speeds))
+    panels = []
+    for quantity, y, scale in quantities:
+        values = {}
+        for model, speed in speeds.items():
+            value = getattr(speed, quantity)
+            if value is not None:
+                values[model] = value / scale
+        panels.append(_length_panel(source, values, methods, y))
+    return panels
+
+
+def _length_panel(
+    title: str, values: Mapping[Model, float], methods: Iterable[str], y: str
+) -> plots.Panel:
+    """Return a panel of values by length, with a y axis from zero."""
+    lines = []
+    for method in methods:
+        lengths = sorted(model.length for model in values if model.method == method)
+        of_method = [values[Model(method, length)] for length in lengths]
+        hollow = title == PAPER
+        line = plots.PlotLine(
+            method_name(method), lengths, of_method, _style(method), hollow=hollow
+        )
+        lines.append(line)
+    return plots.Panel(
+        title,
+        lines,
+        x="Training length (tokens)",
+        y=y,
+        y_limits=(0, 1.08 * max(values.values(), default=1)),
+    )
+
+
+def _style(method: str) -> LineStyle:
+    """Return the style of a position method, given as in results."""
+    return method_style(method_name(method))
+
+
+def draw_training_speed(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw training speed by length, a panel for the paper and for each source of ours."""
+    printed = printed_speeds(item)
+    methods = list(dict.fromkeys(model.method for model in printed))
+    panels = []
+    for source, speeds in {PAPER: printed, **measured_speeds(report_data, item.corpus)}.items():
+        unit = "words" if source == PAPER else "tokens"
+        values = {}
+        for model, speed in speeds.items():
+            if speed.train is not None:
+                values[model] = speed.train / 1000
+        panels.append(_length_panel(source, values, methods, f"Thousand {unit} per second"))
+    plots.draw("Training speed by training length", panels, *paths)
+
+
+def draw_perplexity_by_speed(
+    item: Item, report_data: ReportData, *paths: str | os.PathLike
+) -> None:
+    """Draw perplexity at one length by training speed, a point per training length."""
+    printed = {}
+    for measurement in item.measurements:
+        assert measurement.method is not None, "measurements of the paper's models"
+        model = Model(measurement.method.notation, measurement.train_length)
+        printed[model] = measurement.perplexity
+    length = item.measurements[0].length
+    panels = [_perplexity_panel(PAPER, printed, printed_speeds(item), "words")]
+    ours: dict[Model, list[float]] = defaultdict(list)
+    for result in report_data.comparable(item.corpus):
+        model = Model(result.series.method.notation, result.series.train_length)
+        if model in printed and _is_validation(result, length):
+            assert isinstance(result.values, TextValues)
+            ours[model].append(result.values.perplexity)
+    means = {model: statistics.fmean(perplexities) for model, perplexities in ours.items()}
+    speeds = trained_speeds(report_data, item.corpus)
+    if any(model in speeds for model in means):
+        panels.append(_perplexity_panel(TRAININGS, means, speeds, "tokens"))
+    plots.draw(f"{_title(item)}, windows of {length} tokens", panels, *paths)
+
+
+def _is_validation(result: Result, length: int) -> bool:
+    """Return True for an evaluation on ``valid`` in non-overlapping windows of a length."""
+    case = result.case
+    return case.split == "valid" and (case.length, case.stride) == (length, length)
+
+
+def _perplexity_panel(
+    title: str, perplexities: Mapping[Model, float | None], speeds: Speeds, unit: str
+) -> plots.Panel:
+    """Return a panel of perplexity by training speed, each point with its training length."""
+    lines = []
+    for method in dict.fromkeys(model.method for model in perplexities):
+        x: list[float] = []
+        y = []
+        notes = []
+        for model in sorted(perplexities):
+            train = speeds[model].train if model in speeds else None
+            perplexity = perplexities[model]
+            if model.method != method or train is None or perplexity is None:
+                continue
+            notes.append((len(x), f"L={model.length}"))
+            x.append(train / 1000)
+            y.append(perplexity)
+        hollow = title == PAPER
+        line = plots.PlotLine(method_name(method), x, y, _style(method), hollow=hollow, notes=notes)
+        lines.append(line)
+    speed = f"Training speed (thousand {unit} per second)"
+    return plots.Panel(title, lines, x=speed, over_length=False)
+
+
+def draw_training_time(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+    """Draw perplexity by training time: of the paper's curves the ends, and ours."""
+    lines: dict[int, list[plots.PlotLine]] = defaultdict(list)
+    for numbers in item.numbers:
+        for row in published.rows(numbers):
+            if row["perplexity"] is None:
+                continue  # a point of a curve, of which only the end is known
+            lines[row["length"]].append(_end_point(row))
+            lines[row["length"]] += _time_curves(item, report_data, row)
+    panels = []
+    for length, of_length in lines.items():
+        x = "Training time (GPU hours)"
+        panels.append(plots.Panel(f"evaluated at {length}", of_length, x=x, over_length=False))
+    plots.draw(_title(item), panels, *paths)
+
+
+def _end_point(row: dict) -> plots.PlotLine:
+    """Return the point that the paper reports of a model."""
+    label = model_label(method_name(row["position_method"]), row["train_length"])
+    return plots.PlotLine(
+        f"{label} (paper, end: {row['perplexity']:.2f})",
+        [row["gpu_hours"]],
+        [row["perplexity"]],
+        replace(_style(row["position_method"]), linestyle="none"),
+        hollow=True,
+    )
+
+
+def _time_curves(item: Item, report_data: ReportData, row: dict) -> list[plots.PlotLine]:
+    """Return the curves of our models of a row of the figure, one for each way of training.
+
+    A model is one in the paper's setting whose training is in the results.
+    """
+    of_row = (row["position_method"], row["train_length"])
+    models: dict[Series, None] = {}
+    for result in report_data.comparable(item.corpus):
+        series = result.series
+        if (series.method.notation, series.train_length) == of_row:
+            models[series] = None
+    curves = []
+    for series in models:
+        curve = _time_curve(report_data, series, row["length"])
+        label = model_label(method_name(row["position_method"]), row["train_length"])
+        x = [hours for hours, _ in curve]
+        y = [perplexity for _, perplexity in curve]
+        curves.append(plots.PlotLine(label, x, y, _style(row["position_method"])))
+    return curves
+
+
+def _time_curve(report_data: ReportData, series: Series, length: int) -> list[tuple[float, float]]:
+    """Return GPU hours and perplexity of our models by number of updates, as means over seeds.
+
+    At the training length, the perplexities are the training's own validations. At another length,
+    they are evaluations of its checkpoints, at the hours that the validation after the same number
+    of updates recorded.
+    """
+    hours = {}
+    perplexities = {}
+    for validation in report_data.validations_of(series):
+        checkpoint = (validation.updates, validation.seed)
+        if validation.cost.gpu_seconds is not None:
+            hours[checkpoint] = validation.cost.gpu_seconds / 3600
+        if validation.case.length == length and isinstance(validation.values, TextValues):
+            perplexities[checkpoint] = validation.values.perplexity
+    if length != series.train_length:
+        for result in report_data.results:
+            if result.series != series or result.reading.overrides or result.case.has_range:
+                continue
+            if _is_validation(result, length) and isinstance(result.values, TextValues):
+                perplexities[result.updates, result.seed] = result.values.perplexity
+    by_updates = defaultdict(list)
+    for checkpoint, perplexity in perplexities.items():
+        if checkpoint in hours:
+            by_updates[checkpoint[0]].append((hours[checkpoint], perplexity))
+    curve = []
+    for points in by_updates.values():
+        mean_hours = statistics.fmean(of_seed for of_seed, _ in points)
+        mean_perplexity = statistics.fmean(perplexity for _, perplexity in points)
+        curve.append((mean_hours, mean_perplexity))
+    return sorted(curve)
+
+
+#: Functions that draw figures, by what ``index.csv`` calls them.
+DRAWINGS = {
+    "lengths": draw_lengths,
+    "speeds": draw_speeds,
+    "training speed": draw_training_speed,
+    "perplexity by speed": draw_perplexity_by_speed,
+    "training time": draw_training_time,
+}

@@ -1,0 +1,218 @@
+"""The paper's tables with our numbers next to them.
+
+A table or figure of the paper becomes rows (:mod:`.table_rows`), one per model, and grids of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ..reporting import markdown
+from ..reporting.rows import Point, Row
+from ..reporting.table import Column, Table
+from ..results.result import Result
+from . import published
+from .comparability import different_units_reason
+from .items import Item, items
+from .report_data import ReportData
+from .seed_noise import legend, marked_difference
+from .speeds import speed_tables
+from .table_rows import PaperRow, table_rows
+
+#: Largest number of columns. Grids with more are transposed.
+_MAX_COLUMNS = 8
+#: Attribute of a result's cost by kind of evaluation speed. The paper has only the first.
+_SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
+_SPEEDS = (
+    "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; ours: the "
+    "machine named in the sources):\n"
+)
+
+
+def table(key: str, report_data: ReportData) -> str:
+    """Format a table of the paper as Markdown; without results, our numbers are missing.
+
+    A table without perplexities, such as Table 1, is followed by one for each source of our speeds.
+
+    Args:
+        key: key of the table, such as ``table05``.
+        report_data: our results.
+    """
+    item = items()[key]
+    if not item.measurements:
+        return markdown.to_markdown(speed_tables(item, report_data))
+    return item_table(item, report_data.comparable(item.corpus))
+
+
+def item_table(
+    item: Item, ours: Sequence[Result], source: str = "ours", compare: bool = True
+) -> str:
+    """Format the perplexities of a table or figure as Markdown.
+
+    Each model has a line of the paper's numbers, one of ours, and one of their difference. Columns
+    are evaluation lengths, or the validation and the test split. Where the paper has speeds of
+    evaluation, a second grid follows.
+
+    Args:
+        item: table, or figure of perplexities.
+        ours: our results, as far as the paper's models are concerned.
+        source: name of our numbers.
+        compare: True for lines of differences and for speeds, False to show only perplexities.
+    """
+    rows = table_rows(item, ours)
+    printed = item.measurements
+    columns: Sequence = sorted({measurement.length for measurement in printed})
+    speed_columns = columns
+    if item.has_splits:
+        columns = published.SPLITS
+        speed_columns = ("valid",)
+    lines: list[_Line] = []
+    for row in rows:
+        lines += _perplexity_lines(row, columns, source, item.corpus if compare else None)
+    our_points = [point for row in rows for model in row.ours for point in model.points]
+    parts = [_format_grid(lines, columns, markdown.past_end_note(our_points).rstrip())]
+    if not compare:
+        return parts[0]
+    if any(measurement.words_per_second for measurement in printed):
+        speed_lines: list[_Line] = []
+        for row in rows:
+            speed_lines += _speed_lines(row, speed_columns, source)
+        parts += [_SPEEDS, _format_grid(speed_lines, speed_columns)]
+    parts.append(legend(item.corpus) + "\n")
+    note = _other_text_note(ours)
+    if note:
+        parts.append(note)
+    return "\n".join(parts)
+
+
+class _Line(NamedTuple):
+    """A line of a grid: a model, the source of its numbers, and a text per column."""
+
+    model: str
+    source: str
+    cells: list[str]
+
+
+def _format_grid(lines: Sequence[_Line], columns: Sequence, note: str = "") -> str:
+    """Format lines in Markdown, each under the name of its model.
+
+    A grid of many columns is transposed.
+
+    Args:
+        lines: lines of the grid; the lines of one model are consecutive.
+        columns: evaluation lengths, or other titles of the columns.
+        note: sentence below the grid; empty: none.
+    """
+    notes = [note] if note else []
+    if len(columns) > _MAX_COLUMNS:
+        transposed = [Column[int]("length", lambda index: str(columns[index]))]
+        for line in lines:
+            transposed.append(Column(f"{line.model}: {line.source}", line.cells.__getitem__))
+        return markdown.to_markdown([Table(transposed, range(len(columns)), notes=notes)])
+    shown = []
+    previous = ""
+    for line in lines:
+        shown.append(line._replace(model=line.model if line.model != previous else ""))
+        previous = line.model
+    grid = [
+        Column[_Line](markdown.CORNER, lambda line: line.model),
+        Column[_Line]("", lambda line: line.source),
+    ]
+    for index, column in enumerate(columns):
+        grid.append(Column(str(column), partial(_cell, index)))
+    return markdown.to_markdown([Table(grid, shown, left=2, notes=notes)])
+
+
+def _cell(index: int, line: _Line) -> str:
+    """Return the text of a line in a column."""
+    return line.cells[index]
+
+
+def _points_at(row: Row, columns: Sequence) -> list[Point | None]:
+    """Return the point of a row in each column, an evaluation length or a split, or None."""
+    # Lengths are integers and splits are strings, so one dict can have both as keys.
+    points: dict[int | str, Point] = {}
+    for point in row.points:
+        points[point.case.length] = point
+        points[point.case.split] = point
+    return [points.get(column) for column in columns]
+
+
+def _perplexity_lines(
+    row: PaperRow, columns: Sequence, source: str, corpus: str | None
+) -> list[_Line]:
+    """Return the paper's perplexities of a model, ours, and the difference.
+
+    A perplexity that only we lack is marked as missing. One that the paper lacks, too, is a dash.
+
+    Args:
+        row: the model.
+        columns: evaluation lengths or splits.
+        source: name of our numbers.
+        corpus: corpus of the paper; None for no difference.
+    """
+    name = row.printed.name
+    printed = _points_at(row.printed, columns)
+    lines = [_Line(name, "paper", [_perplexity(point, point) for point in printed])]
+    for our_source, model in row.named_ours(source):
+        pairs = list(zip(_points_at(model, columns), printed, strict=True))
+        lines.append(_Line(name, our_source, [_perplexity(*pair) for pair in pairs]))
+        if corpus and model.points:
+            differences = [marked_difference(corpus, *pair) for pair in pairs]
+            lines.append(_Line(name, "difference", differences))
+    return lines
+
+
+def _perplexity(point: Point | None, printed: Point | None) -> str:
+    """Format a perplexity that the paper may have printed."""
+    if point is None and printed is None:
+        return markdown.NOTHING
+    return markdown.point(point)
+
+
+def _speed_lines(row: PaperRow, columns: Sequence, source: str) -> list[_Line]:
+    """Return the speeds of a model's evaluation: the paper's at batch size 1, and ours."""
+    name = row.printed.name
+    cells = []
+    for point in _points_at(row.printed, columns):
+        speed = point.words_per_second if isinstance(point, published.PrintedPoint) else None
+        cells.append(_speed([speed], point, markdown.NOTHING))
+    lines = [_Line(name, "paper, batch 1", cells)]
+    for our_source, model in row.named_ours(source):
+        points = _points_at(model, columns)
+        for batch, attribute in _SPEED_ATTRIBUTES.items():
+            cells = []
+            for point in points:
+                results = point.results if point else ()
+                speeds = [getattr(result.cost, attribute) for result in results]
+                cells.append(_speed(speeds, point, markdown.MISSING))
+            lines.append(_Line(name, f"{our_source}, {batch}", cells))
+    return lines
+
+
+def _speed(speeds: Iterable[float | None], point: Point | None, missing: str) -> str:
+    """Format a speed, the mean over seeds, or the reason why there is none.
+
+    Args:
+        speeds: speed of each seed, or None if it is unknown.
+        point: the point, or None if it has not been measured.
+        missing: text if the reason is unknown.
+    """
+    known = [speed for speed in speeds if speed is not None]
+    if known:
+        return f"{statistics.fmean(known):.0f}"
+    return (point.status if point else "") or missing
+
+
+def _other_text_note(ours: Iterable[Result]) -> str:
+    """Return the reasons for which differences have no mark, or an empty string."""
+    reasons = dict.fromkeys(different_units_reason(result) for result in ours)
+    listed = markdown.literal("; ".join(reason for reason in reasons if reason))
+    if not listed:
+        return ""
+    return (
+        f"No marks: {listed}, so perplexities per token are in different units from the paper's.\n"
+    )
