@@ -54,6 +54,7 @@ setup(
         "alibi_fairseq.paper_data": ["*.csv"],
         "alibi_fairseq.configs": ["README.md", "*.csv", "*/*.csv", "*/*.yaml"],
         "alibi_fairseq.huggingface": ["card.md"],
+        "alibi_fairseq.record": ["page.md", "track.md"],
         "alibi_fairseq.results": ["defaults.json"],
     },
     install_requires=[

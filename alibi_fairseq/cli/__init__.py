@@ -35,6 +35,7 @@ COMMANDS = {
         "measure the loss of tokens that complete a pair seen earlier, by distance",
     ),
     "report": ("report:ReportCommand", "write tables and figures of results next to the paper's"),
+    "record": ("record", "keep the results of many authors in a record, and check and show them"),
     "reproduce": (
         "reproduce:Reproduce",
         "reproduce a table or figure of the paper, from text to report",

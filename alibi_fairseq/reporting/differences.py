@@ -96,6 +96,14 @@ def difference_tables(results: Sequence[Result]) -> list[Table]:
     return tables
 
 
+def row_difference(model: Row, reference: Row, length: int) -> Difference | None:
+    """Estimate how much higher the loss of a model is at a length.
+
+    None without results of both there, or without two seeds on each side.
+    """
+    return _difference(*_Pair(model, reference).losses(length))
+
+
 def one_seed_note() -> str:
     """Return the sentence on the differences that one seed per model cannot show."""
     limits = {where: seed_limit(spread) for where, spread in SEED_SPREAD.items()}
@@ -228,7 +236,13 @@ def _losses(results: Iterable[Result], length: int, by_document: bool) -> _Losse
 
 
 def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
-    """Return a difference in percent and its interval; a dash without two seeds on each side.
+    """Return a difference in percent and its interval; a dash without two seeds on each side."""
+    estimate = _difference(first, second)
+    return markdown.NOTHING if estimate is None else format_difference(estimate)
+
+
+def _difference(first: _Losses | None, second: _Losses | None) -> Difference | None:
+    """Estimate the difference of the losses of two models; None without two seeds on each side.
 
     A model and its variant are evaluations of the same checkpoints, which are paired.
 
@@ -237,7 +251,7 @@ def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
         second: losses of the model that it is compared with.
     """
     if first is None or second is None:
-        return markdown.NOTHING
+        return None
     shared = []
     for checkpoint in first.checkpoints:
         if checkpoint is not None and checkpoint in second.checkpoints:
@@ -245,10 +259,7 @@ def _difference_text(first: _Losses | None, second: _Losses | None) -> str:
     if shared:
         first = first.of_checkpoints(shared)
         second = second.of_checkpoints(shared)
-    estimate = difference(first.nats, second.nats, first.tokens, same_models=bool(shared))
-    if estimate is None:
-        return markdown.NOTHING
-    return format_difference(estimate)
+    return difference(first.nats, second.nats, first.tokens, same_models=bool(shared))
 
 
 def format_difference(estimate: Difference) -> str:

@@ -176,13 +176,18 @@ class Areas:
     beyond: Sequence[float]
 
 
+def areas_of(results: Iterable[Result]) -> list[Areas]:
+    """Return the areas under the accuracy curves of each model of a probe, in table order."""
+    return [_areas(row) for row in rows_of(results)]
+
+
 def area_table(results: Iterable[Result]) -> Table[Areas]:
     """Return the areas under the accuracy curves of a probe, a row per model."""
-    rows = [_areas(row) for row in rows_of(results)]
+    rows = areas_of(results)
     columns = [
         Column[Areas]("distance →", lambda areas: areas.label),
-        Column[Areas]("up to L", lambda areas: _area_text(areas.inside)),
-        Column[Areas]("beyond L", lambda areas: _area_text(areas.beyond)),
+        Column[Areas]("up to L", lambda areas: area_text(areas.inside)),
+        Column[Areas]("beyond L", lambda areas: area_text(areas.beyond)),
     ]
     caption = "Area under the curve of the accuracy over the distance, of at most 1"
     return Table(columns, rows, caption=caption)
@@ -215,7 +220,7 @@ def _area(points: Sequence[tuple[int, float]]) -> list[float]:
     return [total / (points[-1][0] - points[0][0])]
 
 
-def _area_text(areas: Sequence[float]) -> str:
+def area_text(areas: Sequence[float]) -> str:
     """Format the mean area of seeds, with the standard deviation of several."""
     if not areas:
         return markdown.NOTHING

@@ -14,11 +14,12 @@ import pytest
 from commands import ROOT
 from results_documents import save_results_file
 
+from alibi_fairseq import cli
 from alibi_fairseq.experiment.report import tables_of
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_table
-from alibi_fairseq.results.file import load
+from alibi_fairseq.results.file import VERSION, load, save
 from alibi_fairseq.results.version_3 import load_results_file
 from benchmarks import table
 from studies.__main__ import main
@@ -67,6 +68,11 @@ def test_page_of_benchmarks(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "PAGE", tmp_path / "README.md")
     table.main()
     assert (tmp_path / "README.md").read_bytes() == committed
+
+
+def test_record_keeps_its_rules_and_page_is_current(capsys):
+    assert cli.main(["record", "check", "--record", str(RESULTS / "record")]) == 0
+    assert "wikipedia-3M-128: 14 entries" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["demo", "modern-block", "paper-block", "recall"])
@@ -158,7 +164,10 @@ def test_results_files_are_written_as_they_were_read(tmp_path):
     files = results_files()
     assert len(files) > 200
     for path in files:
-        save_results_file(load_results_file(path), tmp_path / "results.json")
+        if json.loads(path.read_bytes())["version"] == VERSION:
+            save(load(path), tmp_path / "results.json")
+        else:
+            save_results_file(load_results_file(path), tmp_path / "results.json")
         assert (tmp_path / "results.json").read_bytes() == path.read_bytes(), path
 
 

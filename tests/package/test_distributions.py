@@ -67,7 +67,10 @@ def wheel_files(wheel: Path) -> set[str]:
 def test_wheel_has_code_and_data(wheel):
     assert wheel.name == f"alibi_fairseq-{__version__}-py3-none-any.whl"
     names = wheel_files(wheel)
-    names_of_data = ("py.typed", "huggingface/card.md", "results/defaults.json")
+    names_of_data = (
+        *("py.typed", "huggingface/card.md", "record/page.md", "record/track.md"),
+        "results/defaults.json",
+    )
     for name in (*names_of_data, "cli/__init__.py", "configs/README.md"):
         assert f"alibi_fairseq/{name}" in names
     for source, package, pattern in (

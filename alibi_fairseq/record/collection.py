@@ -1,0 +1,268 @@
+"""Entries from the output folder of ``compare``, or from the results of a study."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..errors import UserInputError
+from ..files import atomic_folder, read_json
+from ..results.file import Results, load, merge, save
+from ..results.files import COMPARISON_FILE, TRAINING_FILE
+from ..results.provenance import utc_time
+from ..results.result import ProbeValues, Result, TextValues
+from .entry import (
+    ENTRY_FILE,
+    RECALL_FILE,
+    RESULTS_FILE,
+    TRACK_FILE,
+    Entry,
+    EntryFile,
+    TrackFile,
+    Trial,
+    Trials,
+    file_hashes,
+    read_entry,
+    read_recall,
+    read_track,
+    write_json,
+)
+from .rules import problems_of
+
+#: Results files of a run as trained: those of ``compare``, and of a study.
+_EVALUATION_FILES = ("results.json", "evaluation.json")
+#: File of a study's model with the choice of its learning rate.
+_STUDY_MODEL_FILE = "cell.json"
+#: Folder in a run with the plugin of its method.
+_PLUGIN = "plugin"
+#: Commands that train a method for a track of ``compare``.
+_RUN = """\
+cp {configuration} mine.yaml    # in the copy, replace the methods and the path of the text
+alibi-fairseq compare mine.yaml --user-dir my_plugin --out runs/mine --dry-run
+alibi-fairseq compare mine.yaml --user-dir my_plugin --out runs/mine"""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the author says about an entry.
+
+    Attributes:
+        author, year, paper, note, exceptions: as in :class:`.EntryFile`.
+        name: name of the entry; empty: made of the method's label.
+        recall: results file of ``alibi-fairseq recall``.
+    """
+
+    author: str
+    name: str = ""
+    year: int | None = None
+    paper: str = ""
+    note: str = ""
+    exceptions: Mapping[str, str] = field(default_factory=dict)
+    recall: Path | None = None
+
+
+@dataclass
+class FinishedModel:
+    """Finished runs of one model.
+
+    Attributes:
+        name: path of the runs within the folder, without the seed.
+        runs: folder of each seed.
+        probes: results of the same model on probes.
+    """
+
+    name: str
+    runs: list[Path] = field(default_factory=list)
+    probes: list[Results] = field(default_factory=list)
+
+
+def find_models(folder: Path, pattern: str = "*") -> list[FinishedModel]:
+    """Return the finished models of a comparison or study that were trained on a text.
+
+    Args:
+        folder: output folder of ``compare``, or folder of a study's results.
+        pattern: glob pattern of the models' names, such as ``*alibi-128``.
+
+    Raises:
+        UserInputError: there are none.
+    """
+    models: dict[str, FinishedModel] = {}
+    probes: dict[str, list[Results]] = {}
+    for path in sorted(folder.rglob(TRAINING_FILE)):
+        run = path.parent
+        match = re.fullmatch(r"(.+)-seed\d+", run.name)
+        file = _evaluation_file(run)
+        if match is None or file is None:
+            continue
+        measured = load(file)
+        if isinstance(measured.results[0].values, ProbeValues):
+            probes.setdefault(match[1], []).append(measured)
+            continue
+        name = (run.parent / match[1]).relative_to(folder).as_posix()
+        if fnmatch.fnmatch(name, pattern):
+            models.setdefault(name, FinishedModel(name)).runs.append(run)
+    if not models:
+        raise UserInputError(
+            f"{folder} has no finished model whose name matches '{pattern}'. Pass the output "
+            "folder of compare, or the results of a study."
+        )
+    for model in models.values():
+        model.probes = probes.get(Path(model.name).name, [])
+    return list(models.values())
+
+
+def start_track(
+    track: Path,
+    source: Path,
+    model: FinishedModel,
+    description: Description,
+    title: str,
+    about: str,
+    run: str,
+) -> Entry:
+    """Start a track with the entry that others are compared with.
+
+    Args:
+        track: folder of the track.
+        source, model, description: as for :func:`add_entry`.
+        title, about, run: as in :class:`.TrackFile`; without ``run``, the command is one of
+            ``compare`` with the configuration of the entry.
+
+    Raises:
+        UserInputError: as :func:`add_entry`.
+    """
+    entry = _write_entry(track, source, model, description, None)
+    if not run:
+        run = _RUN.format(configuration=entry.folder / COMPARISON_FILE)
+    file = TrackFile(title=title, about=about, run=run, reference=entry.name)
+    write_json(file, track / TRACK_FILE)
+    return entry
+
+
+def add_entry(track: Path, source: Path, model: FinishedModel, description: Description) -> Entry:
+    """Write an entry, unless it breaks a rule of its track.
+
+    Args:
+        track: folder of the track.
+        source: folder of the comparison or study.
+        model: finished model.
+
+    Raises:
+        UserInputError: a rule is broken, or the name is taken.
+    """
+    return _write_entry(track, source, model, description, read_track(track).reference)
+
+
+def _write_entry(
+    track: Path,
+    source: Path,
+    model: FinishedModel,
+    description: Description,
+    reference: Entry | None,
+) -> Entry:
+    """Write an entry; see :func:`add_entry`. The first entry of a track is its own reference."""
+    results = _results_of(model)
+    label = results.results[0].series.method.label
+    name = description.name or re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
+    folder = track / name
+    if folder.exists():
+        raise UserInputError(f"{folder} exists. Pass another --name.")
+    with atomic_folder(folder) as unfinished:
+        save(results, unfinished / RESULTS_FILE)
+        _copy_inputs(source, model, unfinished)
+        if description.recall is not None:
+            _write_recall(description.recall, results.results, unfinished / RECALL_FILE)
+        file = EntryFile(
+            author=description.author,
+            year=description.year,
+            paper=description.paper,
+            note=description.note,
+            added=utc_time(),
+            trials=_read_trials(model.runs[0]),
+            exceptions=dict(description.exceptions),
+            files=file_hashes(unfinished),
+        )
+        write_json(file, unfinished / ENTRY_FILE)
+        entry = read_entry(unfinished)
+        problems = problems_of(entry, reference or entry)
+        if problems:
+            raise UserInputError(problems[0].replace(str(unfinished), model.name))
+    return read_entry(folder)
+
+
+def _evaluation_file(run: Path) -> Path | None:
+    """Return the results file of a run; None if it is not evaluated."""
+    for name in _EVALUATION_FILES:
+        if (run / name).is_file():
+            return run / name
+    return None
+
+
+def _results_of(model: FinishedModel) -> Results:
+    """Return the evaluations of all seeds, and the last validation of each training."""
+    files = []
+    for run in model.runs:
+        path = _evaluation_file(run)
+        assert path is not None, "only evaluated runs are found"
+        evaluated = load(path)
+        files.append(replace(evaluated, results=_as_trained(evaluated.results)))
+        training = load(run / TRAINING_FILE)
+        files.append(replace(training, results=training.results[-1:]))
+    for probe in model.probes:
+        files.append(replace(probe, results=_as_trained(probe.results)))
+    return merge(files)
+
+
+def _as_trained(results: Iterable[Result]) -> list[Result]:
+    """Return the results in windows that do not overlap, without variants."""
+    kept = []
+    for result in results:
+        if result.case.nonoverlapping and not result.reading.variant and result.values is not None:
+            kept.append(result)
+    return kept
+
+
+def _read_trials(run: Path) -> Trials | None:
+    """Read the trials that chose the learning rate of a run; None without any."""
+    choice = None
+    name = run.name.rpartition("-seed")[0]
+    path = run.parent / f"{name}-tuning.json"
+    if (run / _STUDY_MODEL_FILE).is_file():
+        choice = read_json(run / _STUDY_MODEL_FILE)["tuning"]
+    elif path.is_file():
+        choice = read_json(path)["result"]
+    if choice is None:
+        return None
+    trials = []
+    for trial in choice["trials"]:
+        trials.append(Trial(lr=trial["lr"], loss_bits=trial["loss_bits"]))
+    return Trials(updates=choice["updates"], trials=trials)
+
+
+def _copy_inputs(source: Path, model: FinishedModel, folder: Path) -> None:
+    """Copy the configuration of a comparison, and the source of a plugin's method."""
+    if (source / COMPARISON_FILE).is_file():
+        shutil.copyfile(source / COMPARISON_FILE, folder / COMPARISON_FILE)
+    plugin = model.runs[0] / _PLUGIN
+    if plugin.is_dir():
+        shutil.copytree(plugin, folder / _PLUGIN, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _write_recall(path: Path, results: Iterable[Result], copy: Path) -> None:
+    """Write what ``recall`` measured with the checkpoints of an entry.
+
+    Raises:
+        UserInputError: the file has no measurement of them.
+    """
+    checkpoints = {
+        result.checkpoint_sha256 for result in results if isinstance(result.values, TextValues)
+    }
+    measured = read_recall(path)
+    own = [result for result in measured.results if result.checkpoint_sha256 in checkpoints]
+    if not own:
+        raise UserInputError(f"--recall {path} has no measurement of these checkpoints.")
+    write_json(measured.model_copy(update={"results": own}), copy)

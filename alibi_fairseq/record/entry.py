@@ -1,0 +1,302 @@
+"""Entries and tracks of a record, as their folders hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel
+
+from ..errors import UserInputError
+from ..files import atomic_write, json_text, read_json, sha256_file
+from ..positions.spec import MethodSpec, distinct_labels
+from ..reporting.rows import Row, rows_of
+from ..results.file import load
+from ..results.json_types import (
+    Bits,
+    Date,
+    JsonObject,
+    NonEmptyStr,
+    NonNegativeInt,
+    Positive,
+    PositiveCount,
+    Sha256,
+    StrictObject,
+    parse_json,
+)
+from ..results.provenance import Provenance
+from ..results.result import ProbeValues, Result, TextValues
+from ..results.series import Series
+from ..results.settings import defaults_of
+
+TRACK_FILE = "track.json"
+#: File that describes an entry, and has the hashes of its other files.
+ENTRY_FILE = "entry.json"
+#: Results file of an entry: evaluations, and the last validation of each training.
+RESULTS_FILE = "results.json"
+#: File of an entry with what ``alibi-fairseq recall`` measured.
+RECALL_FILE = "recall.json"
+
+
+class TrackFile(StrictObject):
+    """Content of ``track.json``.
+
+    Attributes:
+        title: heading of the track on the page.
+        about: what else readers should know, such as where the text comes from.
+        run: command that trains and evaluates a method for the track.
+        reference: name of the entry that others are compared with.
+    """
+
+    format: Literal["alibi_fairseq/track"] = "alibi_fairseq/track"
+    version: Literal[1] = 1
+    title: NonEmptyStr
+    about: str
+    run: NonEmptyStr
+    reference: NonEmptyStr
+
+
+class Trial(StrictObject):
+    """Learning rate that was tried, and its validation loss; None if the trial diverged."""
+
+    lr: Positive
+    loss_bits: Bits | None
+
+
+class Trials(StrictObject):
+    """Trials that chose the learning rate, of a number of updates each."""
+
+    updates: PositiveCount
+    trials: list[Trial]
+
+
+class EntryFile(StrictObject):
+    """Content of ``entry.json``.
+
+    Attributes:
+        author: who trained the models.
+        year: year of the method's first paper; None if it has none.
+        paper: address of the method's description.
+        note: sentence of the author about the outcome.
+        added: when the entry was written.
+        trials: trials of the learning rate; None if there were none.
+        exceptions: reason for each rule that the entry is allowed to break.
+        files: SHA-256 of each other file of the entry, by path.
+    """
+
+    format: Literal["alibi_fairseq/entry"] = "alibi_fairseq/entry"
+    version: Literal[1] = 1
+    author: NonEmptyStr
+    year: PositiveCount | None
+    paper: str
+    note: str
+    added: Date
+    trials: Trials | None
+    exceptions: dict[str, NonEmptyStr]
+    files: dict[str, Sha256]
+
+
+class RecallRange(JsonObject):
+    """Loss of the tokens that complete a pair seen at least ``first`` tokens earlier."""
+
+    first: NonNegativeInt
+    tokens: NonNegativeInt
+    loss_bits: Bits | None
+
+
+class RecallResult(JsonObject):
+    """Losses of one checkpoint at one length, by the distance of the earlier pair."""
+
+    checkpoint_sha256: Sha256
+    length: PositiveCount
+    ranges: list[RecallRange]
+
+
+class RecallFile(JsonObject):
+    """What the record reads of a file of ``alibi-fairseq recall --out``."""
+
+    format: Literal["alibi_fairseq/recall"]
+    results: list[RecallResult]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Results of one method on a track.
+
+    Attributes:
+        folder: its folder, whose name is the name of the entry.
+        file: content of ``entry.json``.
+        results: all results.
+        provenance: provenance of each training and evaluation, in ``parts``.
+        recall: measurements of ``alibi-fairseq recall``.
+    """
+
+    folder: Path
+    file: EntryFile
+    results: Sequence[Result]
+    provenance: Provenance
+    recall: list[RecallResult]
+
+    @property
+    def name(self) -> str:
+        """Name within the track."""
+        return self.folder.name
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Perplexities by case; one row, if all models are seeds of one."""
+        return rows_of(self._of_kind("text"))
+
+    @property
+    def row(self) -> Row:
+        """Perplexities by case."""
+        return self.rows[0]
+
+    @property
+    def series(self) -> Series:
+        """How the models were trained."""
+        return self._of_kind("text")[0].series
+
+    @property
+    def learning_rate(self) -> float:
+        """Peak learning rate of the training."""
+        name = "optimization.lr"
+        settings = self.series.settings
+        return float(settings[name] if name in settings else defaults_of(settings)[name])
+
+    @property
+    def trainings(self) -> list[Result]:
+        """Last validation of each training."""
+        return self._of_kind("validation")
+
+    @property
+    def probes(self) -> dict[str, list[Result]]:
+        """Results of probes, by the name of the probe."""
+        by_name: dict[str, list[Result]] = {}
+        for result in self.results:
+            if isinstance(result.values, ProbeValues):
+                by_name.setdefault(result.case.corpus, []).append(result)
+        return by_name
+
+    @property
+    def hours(self) -> float:
+        """Duration of all trainings without their trials."""
+        return sum(result.cost.seconds or 0.0 for result in self.trainings) / 3600
+
+    @property
+    def trial_updates(self) -> int:
+        """Updates of all trials."""
+        trials = self.file.trials
+        return len(trials.trials) * trials.updates if trials else 0
+
+    def _of_kind(self, kind: str) -> list[Result]:
+        """Return the losses on a text, or those of validations."""
+        found = []
+        for result in self.results:
+            if result.case.kind == kind and isinstance(result.values, TextValues):
+                found.append(result)
+        return found
+
+
+@dataclass(frozen=True)
+class Track:
+    """Track of a record.
+
+    Attributes:
+        folder: its folder, whose name is the name of the track.
+        file: content of ``track.json``.
+        entries: its entries, by name.
+    """
+
+    folder: Path
+    file: TrackFile
+    entries: Mapping[str, Entry]
+
+    @cached_property
+    def _labels(self) -> Mapping[MethodSpec, str]:
+        """Names of the methods in tables, which state the options in which two of them differ."""
+        return distinct_labels(entry.series.method for entry in self.entries.values())
+
+    def label(self, entry: Entry) -> str:
+        """Return the name of an entry's method in tables."""
+        return self._labels[entry.series.method]
+
+    @property
+    def reference(self) -> Entry:
+        """Entry that others are compared with, which determines data and budget.
+
+        Raises:
+            UserInputError: it is missing.
+        """
+        name = self.file.reference
+        if name not in self.entries:
+            raise UserInputError(
+                f"{self.folder / TRACK_FILE}: the reference '{name}' is no entry. Restore its "
+                "folder."
+            )
+        return self.entries[name]
+
+
+def read_record(folder: Path) -> list[Track]:
+    """Read all tracks of a record, by name.
+
+    Raises:
+        UserInputError: the folder has no track, or a file is invalid.
+    """
+    tracks = [read_track(path.parent) for path in sorted(folder.glob(f"*/{TRACK_FILE}"))]
+    if not tracks:
+        raise UserInputError(f"{folder} has no track. Pass --record, the folder of a record.")
+    return tracks
+
+
+def read_track(folder: Path) -> Track:
+    """Read a track and its entries."""
+    path = folder / TRACK_FILE
+    file = parse_json(TrackFile, read_json(path), str(path))
+    entries = {}
+    for entry_file in sorted(folder.glob(f"*/{ENTRY_FILE}")):
+        entry = read_entry(entry_file.parent)
+        entries[entry.name] = entry
+    return Track(folder, file, entries)
+
+
+def read_entry(folder: Path) -> Entry:
+    """Read an entry."""
+    path = folder / ENTRY_FILE
+    file = parse_json(EntryFile, read_json(path), str(path))
+    measured = load(folder / RESULTS_FILE)
+    if measured.provenance is None:
+        raise UserInputError(f"{folder / RESULTS_FILE} has no provenance. Write the entry again.")
+    recall: list[RecallResult] = []
+    if (folder / RECALL_FILE).is_file():
+        recall = read_recall(folder / RECALL_FILE).results
+    return Entry(folder, file, measured.results, measured.provenance, recall)
+
+
+def read_recall(path: Path) -> RecallFile:
+    """Read a file of ``alibi-fairseq recall --out``."""
+    return parse_json(RecallFile, read_json(path), str(path))
+
+
+def write_json(content: BaseModel, path: Path) -> None:
+    """Write the file of a track or an entry."""
+    with atomic_write(path) as stream:
+        stream.write(json_text(content.model_dump(mode="json")))
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of an entry but ``entry.json``, by path."""
+    hashes = {}
+    for path in _files(folder):
+        hashes[path.relative_to(folder).as_posix()] = sha256_file(path)
+    return hashes
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    """Return the files of an entry but ``entry.json``, by path."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / ENTRY_FILE:
+            yield path

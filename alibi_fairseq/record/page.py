@@ -1,0 +1,263 @@
+"""Page of a record: a section per track with its table, what did not help, and its cost."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from ..reporting import markdown
+from ..reporting.caption import conditions
+from ..reporting.differences import format_difference, row_difference
+from ..reporting.page import fill_file
+from ..reporting.probes import area_text, areas_of
+from ..reporting.rows import Point
+from ..reporting.table import Column, Table
+from ..reporting.training_costs import processor_name
+from ..results.estimates import Difference
+from .entry import Entry, Track
+
+_PAGE = Path(__file__).with_name("page.md")
+_SECTION = Path(__file__).with_name("track.md")
+#: Multiples of the training length with a column.
+MULTIPLES = (1, 4, 16)
+#: Multiple at which recall is shown.
+RECALL_MULTIPLE = 16
+
+
+def write_page(tracks: Iterable[Track]) -> str:
+    """Write the page of a record."""
+    sections = "\n\n".join(_section(track) for track in tracks)
+    return fill_file(_PAGE, {"tracks": sections}) + "\n"
+
+
+def cost_sentence(track: Track) -> str:
+    """Return what an entry costs to train, and how long those of the track took."""
+    reference = track.reference
+    seeds = len(reference.trainings)
+    tokens = max(result.cost.trained_tokens or 0 for result in reference.trainings)
+    total = seeds * tokens
+    sentence = f"train {seeds} models on {_short(tokens)} tokens each"
+    if reference.file.trials is not None:
+        trials = reference.trial_updates * (reference.series.tokens_per_update or 0)
+        total += trials
+        number = len(reference.file.trials.trials)
+        sentence += f", after {number} trials of the learning rate"
+    hours = [entry.hours for entry in track.entries.values()]
+    return (
+        f"{sentence}: {_short(total)} tokens in all. The runs of an entry took {min(hours):.1f} to "
+        f"{max(hours):.1f} hours together, without trials."
+    )
+
+
+def _short(tokens: int) -> str:
+    """Format a number of tokens, such as ``24.0M``."""
+    return f"{tokens / 1e6:.1f}M" if tokens >= 1e5 else f"{tokens:,}"
+
+
+def _section(track: Track) -> str:
+    """Return the section of a track."""
+    multiple = _sorted_by(track)
+    entries = _sorted_entries(track, multiple)
+    slots = {
+        "title": track.file.title,
+        "name": track.folder.name,
+        "about": track.file.about,
+        "reference": track.label(track.reference),
+        "run": track.file.run,
+        "conditions": markdown.sentence(conditions([entry.row for entry in entries])),
+        "table": markdown.to_markdown([_table(track, entries, multiple)]),
+        "recall": any(entry.recall for entry in entries),
+        "passkey": any("passkey" in entry.probes for entry in entries),
+        "exceptions": _exceptions(track, entries),
+        "outcome": _outcome(track, entries, multiple),
+        "notes": _notes(track, entries),
+        "origins": markdown.to_markdown([_origins_table(entries)]),
+        "cost": cost_sentence(track),
+    }
+    return fill_file(_SECTION, slots, width=140)
+
+
+def _sorted_by(track: Track) -> int:
+    """Return the longest multiple of the training length at which the track is evaluated."""
+    measured = [
+        multiple for multiple in MULTIPLES if _point(track, track.reference, multiple) is not None
+    ]
+    return max(measured, default=1)
+
+
+def _sorted_entries(track: Track, multiple: int) -> list[Entry]:
+    """Return the entries from the lowest perplexity to the highest."""
+    return sorted(track.entries.values(), key=partial(_perplexity, track, multiple))
+
+
+def _perplexity(track: Track, multiple: int, entry: Entry) -> float:
+    point = _point(track, entry, multiple)
+    assert point is not None, "an entry has every result of the reference"
+    assert point.perplexity is not None, "results without a loss are left out"
+    return point.perplexity
+
+
+def _point(track: Track, entry: Entry, multiple: int) -> Point | None:
+    """Return the results of an entry at a multiple of the training length; None without any.
+
+    The cases are those of the reference: an entry may have others.
+    """
+    length = multiple * track.reference.series.train_length
+    cases = {point.case for point in track.reference.row.points if point.case.length == length}
+    for point in entry.row.points:
+        if point.case in cases:
+            return point
+    return None
+
+
+def _table(track: Track, entries: Sequence[Entry], multiple: int) -> Table[Entry]:
+    """Return the table of a track."""
+    columns = [
+        Column[Entry]("method", track.label),
+        Column[Entry]("year", lambda entry: str(entry.file.year or markdown.NOTHING)),
+    ]
+    for shown in MULTIPLES:
+        columns.append(Column(_name(shown), partial(_perplexity_cell, track, shown)))
+    title = f"{_name(multiple)} vs. {track.label(track.reference)}"
+    columns.append(Column(title, partial(_difference_cell, track, multiple)))
+    columns += [
+        Column("recall", _recall_cell),
+        Column("passkey", _passkey_cell),
+        Column("tokens/s", _speed_cell),
+    ]
+    if any(entry.file.exceptions for entry in entries):
+        columns.append(Column("exceptions", lambda entry: ", ".join(entry.file.exceptions)))
+    return Table(columns, entries)
+
+
+def _name(multiple: int) -> str:
+    return "L" if multiple == 1 else f"{multiple} L"
+
+
+def _perplexity_cell(track: Track, multiple: int, entry: Entry) -> str:
+    """Return the perplexity at a multiple of the training length."""
+    point = _point(track, entry, multiple)
+    return markdown.NOTHING if point is None else markdown.point(point, with_seeds=False)
+
+
+def _difference(track: Track, multiple: int, entry: Entry) -> Difference | None:
+    """Estimate the difference from the reference; None for the reference itself."""
+    if entry.name == track.reference.name:
+        return None
+    length = multiple * track.reference.series.train_length
+    return row_difference(entry.row, track.reference.row, length)
+
+
+def _difference_cell(track: Track, multiple: int, entry: Entry) -> str:
+    """Return the difference from the reference with its interval."""
+    estimate = _difference(track, multiple, entry)
+    return markdown.NOTHING if estimate is None else format_difference(estimate)
+
+
+def _recall_cell(entry: Entry) -> str:
+    """Return the loss of tokens that complete a pair beyond the training length."""
+    length = entry.series.train_length
+    losses = []
+    for result in entry.recall:
+        if result.length != RECALL_MULTIPLE * length:
+            continue
+        beyond = [found for found in result.ranges if found.first >= length]
+        tokens = sum(found.tokens for found in beyond)
+        if tokens:
+            bits = math.fsum(found.tokens * (found.loss_bits or 0.0) for found in beyond)
+            losses.append(bits / tokens)
+    return f"{statistics.fmean(losses):.2f}" if losses else markdown.NOTHING
+
+
+def _passkey_cell(entry: Entry) -> str:
+    """Return the area under the curve of the passkey probe beyond the training length."""
+    beyond: list[float] = []
+    for areas in areas_of(entry.probes.get("passkey", [])):
+        beyond += areas.beyond
+    return area_text(beyond)
+
+
+def _speed_cell(entry: Entry) -> str:
+    """Return the mean training speed."""
+    speeds = []
+    for result in entry.trainings:
+        if result.cost.tokens_per_second:
+            speeds.append(result.cost.tokens_per_second)
+    return markdown.thousands(statistics.fmean(speeds)) if speeds else markdown.NOTHING
+
+
+def _exceptions(track: Track, entries: Iterable[Entry]) -> str:
+    """Return a list of the exceptions, with the methods that share a reason."""
+    methods: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for entry in entries:
+        for rule, reason in entry.file.exceptions.items():
+            methods[rule, reason].append(track.label(entry))
+    lines = []
+    for (rule, reason), names in methods.items():
+        lines.append(f"- **{rule}** ({', '.join(names)}): {markdown.literal(reason)}")
+    return "\n".join(lines)
+
+
+def _outcome(track: Track, entries: Iterable[Entry], multiple: int) -> str:
+    """Return which methods help, which do not, and which cannot be told apart."""
+    outcomes: dict[str, list[str]] = {"lower": [], "unclear": [], "higher": []}
+    for entry in entries:
+        estimate = _difference(track, multiple, entry)
+        if estimate is None:
+            continue
+        low, high = estimate.interval()
+        outcome = "lower" if high < 0 else "higher" if low > 0 else "unclear"
+        outcomes[outcome].append(track.label(entry))
+    reference = track.label(track.reference)
+    kinds = {
+        "lower": f"Lower perplexity than {reference} at {_name(multiple)}",
+        "unclear": f"Not told apart from {reference}",
+        "higher": f"Did not help, with a higher perplexity than {reference}",
+    }
+    lines = []
+    for kind, text in kinds.items():
+        lines.append(f"- {text}: {', '.join(outcomes[kind]) or 'none'}")
+    return "\n".join(lines)
+
+
+def _notes(track: Track, entries: Iterable[Entry]) -> str:
+    """Return a list of the authors' sentences."""
+    lines = []
+    for entry in entries:
+        if entry.file.note:
+            lines.append(f"- {track.label(entry)}: {markdown.literal(entry.file.note)}")
+    return "\n".join(lines)
+
+
+def _origins_table(entries: Sequence[Entry]) -> Table[Entry]:
+    """Return who trained each entry, on what, from which code."""
+    columns = [
+        Column[Entry]("entry", lambda entry: entry.name),
+        Column[Entry]("author", lambda entry: entry.file.author),
+        Column[Entry]("paper", lambda entry: entry.file.paper or markdown.NOTHING),
+        Column[Entry]("seeds", lambda entry: str(len(entry.trainings))),
+        Column[Entry]("learning rate", lambda entry: f"{entry.learning_rate:g}"),
+        Column[Entry]("hours", lambda entry: f"{entry.hours:.1f}"),
+        Column[Entry]("machine", _machine_cell),
+        Column[Entry]("commit", _commit_cell),
+    ]
+    return Table(columns, entries, left=3, caption="Where the entries come from")
+
+
+def _machine_cell(entry: Entry) -> str:
+    """Return the processors that trained and evaluated the models."""
+    parts = entry.provenance.parts or [entry.provenance]
+    return " and ".join(dict.fromkeys(processor_name(part.hardware) for part in parts))
+
+
+def _commit_cell(entry: Entry) -> str:
+    """Return the commits of the code, or the versions of installed copies."""
+    names: dict[str, None] = {}
+    for part in entry.provenance.parts or [entry.provenance]:
+        version = part.versions.get("alibi_fairseq")
+        names[(part.git_commit or f"version {version}")[:12]] = None
+    return ", ".join(names)

@@ -1,0 +1,156 @@
+"""Rules that the entries of a track must keep, so that its table compares like with like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..results.series import Series
+from ..results.settings import canonical
+from .entry import Entry, Track, file_hashes
+
+#: Smallest number of seeds.
+MIN_SEEDS = 3
+#: Settings in which the entries of a track may differ: the method, and its learning rate.
+OF_METHOD = ("method", "method_versions", "plugin", "optimization.lr")
+#: Settings of the training data.
+OF_DATA = ("data.train", "data.train_lines", "data.dictionary", "data")
+
+
+def check_files(entry: Entry, reference: Entry) -> str:
+    """Return what was changed, added, or removed since the entry was written."""
+    found = file_hashes(entry.folder)
+    changed = []
+    for name in sorted({*found, *entry.file.files}):
+        if found.get(name) != entry.file.files.get(name):
+            changed.append(name)
+    return f"{', '.join(changed)} changed after the entry was written" if changed else ""
+
+
+def check_seeds(entry: Entry, reference: Entry) -> str:
+    """Return why the models are not enough seeds of one model."""
+    if len(entry.rows) != 1:
+        return f"its results are of {len(entry.rows)} models instead of seeds of one"
+    seeds = {result.seed for result in entry.row.results}
+    if len(seeds) < MIN_SEEDS:
+        return f"it has {len(seeds)} seeds, fewer than {MIN_SEEDS}"
+    for point in entry.row.points:
+        if point.seeds != len(seeds):
+            return f"{len(seeds) - point.seeds} seeds are missing at length {point.case.length}"
+    return ""
+
+
+def check_data(entry: Entry, reference: Entry) -> str:
+    """Return which data, or which evaluation of the track, is another one or missing."""
+    differing = _differences(entry.series, reference.series, of_data=True)
+    if differing:
+        return f"it was trained on other data ({', '.join(differing)})"
+    cases = {point.case for point in entry.row.points}
+    if entry.series.train_length not in {case.length for case in cases}:
+        return "it has no result at its training length"
+    for point in reference.row.points:
+        if point.case not in cases:
+            return f"it has no result on the track's test text at length {point.case.length}"
+    return ""
+
+
+def check_training(entry: Entry, reference: Entry) -> str:
+    """Return in what the training differs from the reference's, besides method, rate, and data."""
+    differing = _differences(entry.series, reference.series, of_data=False)
+    ours = entry.row.results[0].reading
+    theirs = reference.row.results[0].reading
+    if ours.at != theirs.at:
+        differing.append(f"updates {ours.at} instead of {theirs.at}")
+    if ours.precision != theirs.precision:
+        differing.append(f"precision {ours.precision} instead of {theirs.precision}")
+    if entry.series.history:
+        differing.append("resumed with other settings")
+    if entry.series.start:
+        differing.append("started from a checkpoint")
+    return f"its training differs: {', '.join(differing)}" if differing else ""
+
+
+def check_rate(entry: Entry, reference: Entry) -> str:
+    """Return why the learning rate may not be the best one."""
+    if entry.file.trials is None:
+        return "its learning rate was not chosen by trials"
+    losses = {}
+    for trial in entry.file.trials.trials:
+        if trial.loss_bits is not None:
+            losses[trial.lr] = trial.loss_bits
+    best = min(losses, key=losses.__getitem__)
+    rate = entry.learning_rate
+    if best != rate:
+        return f"it was trained at {rate:g}, but the best trial is that at {best:g}"
+    tried = [trial.lr for trial in entry.file.trials.trials]
+    if rate in (min(tried), max(tried)):
+        return f"its learning rate, {rate:g}, is at the edge of the grid"
+    return ""
+
+
+def check_commit(entry: Entry, reference: Entry) -> str:
+    """Return whether the code that trained and evaluated the models had uncommitted changes.
+
+    An installed copy has no commit, and its version says what ran.
+    """
+    parts = entry.provenance.parts or [entry.provenance]
+    if any(part.git_clean is False for part in parts):
+        return "its code had uncommitted changes"
+    return ""
+
+
+Rule = Callable[[Entry, Entry], str]
+#: Rules by name. Each returns what is wrong; empty if nothing is.
+RULES: dict[str, Rule] = {
+    "files": check_files,
+    "seeds": check_seeds,
+    "data": check_data,
+    "training": check_training,
+    "rate": check_rate,
+    "commit": check_commit,
+}
+#: Rules that an entry may break for a stated reason, which the page shows.
+EXCEPTABLE = ("training", "rate", "commit")
+
+
+def problems_of(entry: Entry, reference: Entry) -> list[str]:
+    """Return a sentence for each rule that an entry breaks without an exception.
+
+    An exception without need is a problem as well: what it excuses is no longer true.
+    """
+    problems = []
+    for name, rule in RULES.items():
+        problem = rule(entry, reference)
+        excepted = name in entry.file.exceptions
+        if problem and not excepted:
+            advice = " With a good reason, pass --exception." if name in EXCEPTABLE else ""
+            problems.append(f"{entry.folder}: {problem} (rule '{name}').{advice}")
+        if excepted and not problem:
+            problems.append(f"{entry.folder}: the exception from '{name}' is not needed.")
+        if problem and name in ("seeds", "files"):
+            break  # the other rules read the results of one model
+    return problems
+
+
+def problems_of_track(track: Track) -> list[str]:
+    """Return a sentence for each rule that an entry of a track breaks."""
+    problems = []
+    for entry in track.entries.values():
+        problems += problems_of(entry, track.reference)
+    return problems
+
+
+def _differences(first: Series, second: Series, of_data: bool) -> list[str]:
+    """Return the settings in which two trainings differ, besides those of the method."""
+    ours = _compared(first, of_data)
+    theirs = _compared(second, of_data)
+    return sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+
+
+def _compared(series: Series, of_data: bool) -> dict[str, Any]:
+    """Return the settings that must be equal: those of the data, or all others."""
+    compared = {}
+    for name, value in canonical(series.settings).items():
+        if name not in OF_METHOD and (name in OF_DATA) == of_data:
+            compared[name] = value
+    return compared

@@ -1,0 +1,343 @@
+"""Record: one mutation for each rule, entries from comparisons and studies, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import ROOT
+from fakes import TINY, in_this_process
+from results_documents import cells_of
+
+from alibi_fairseq import cli
+from alibi_fairseq.experiment import child_process
+from alibi_fairseq.files import read_json, sha256_file
+from alibi_fairseq.plugin import training_record
+from alibi_fairseq.positions import METHODS
+from alibi_fairseq.record.entry import read_entry, read_track
+from alibi_fairseq.record.page import cost_sentence, write_page
+from alibi_fairseq.record.rules import EXCEPTABLE, RULES, problems_of
+from alibi_fairseq.results import provenance
+from alibi_fairseq.results.file import Results, load, save
+from alibi_fairseq.results.result import TextValues
+from studies.estimates import estimate_change
+from studies.losses import load_losses
+
+CLEAN = {"git_commit": "0" * 40, "git_clean": True}
+TRACK = ROOT / "results" / "record" / "wikipedia-3M-128"
+STUDY = ROOT / "results" / "small_models"
+
+
+@pytest.fixture
+def record(tmp_path) -> Path:
+    """Return a record with a copy of two entries of the committed one."""
+    track = tmp_path / "record" / TRACK.name
+    for name in ("alibi", "rotary"):
+        shutil.copytree(TRACK / name, track / name)
+    shutil.copy(TRACK / "track.json", track)
+    return tmp_path / "record"
+
+
+def rewrite(entry: Path, change) -> None:
+    """Change the results of an entry, and record their hash as if it had been written so."""
+    path = entry / "results.json"
+    measured = load(path)
+    save(change(measured), path)
+    edit(entry, files={"results.json": sha256_file(path)})
+
+
+def edit(entry: Path, **values) -> None:
+    """Change values of ``entry.json``."""
+    path = entry / "entry.json"
+    content = {**read_json(path), **values}
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def with_results(change):
+    """Return a function that changes each result of a file, or leaves it out."""
+
+    def changed(file: Results) -> Results:
+        results = [change(result) for result in file.results]
+        return replace(file, results=[result for result in results if result is not None])
+
+    return changed
+
+
+def with_settings(**values):
+    """Return a function that changes settings of the training in all results of a file."""
+
+    def change(result):
+        settings = {**result.series.settings}
+        for name, value in values.items():
+            settings[name.replace("__", ".")] = value
+        return replace(result, series=replace(result.series, settings=settings))
+
+    return with_results(change)
+
+
+def other_text(result):
+    return replace(result, case=replace(result.case, text="f" * 64))
+
+
+def unclean(file: Results) -> Results:
+    file.provenance.parts[-1].git_clean = False
+    return file
+
+
+def drop_highest_rate(entry: Path) -> None:
+    trials = read_json(entry / "entry.json")["trials"]
+    trials["trials"].pop()
+    edit(entry, trials=trials)
+
+
+#: Rule, change of the entry, and a part of the sentence.
+MUTATIONS = {
+    "an edited file": (
+        "files",
+        lambda entry: save(load(entry / "results.json"), entry / "copy.json"),
+        "copy.json changed after the entry was written",
+    ),
+    "two seeds": (
+        "seeds",
+        lambda entry: rewrite(
+            entry, with_results(lambda result: result if result.seed != 3 else None)
+        ),
+        "it has 2 seeds, fewer than 3",
+    ),
+    "a seed without its longest evaluation": (
+        "seeds",
+        lambda entry: rewrite(
+            entry,
+            with_results(
+                lambda result: None if (result.seed, result.case.length) == (3, 2048) else result
+            ),
+        ),
+        "1 seeds are missing at length 2048",
+    ),
+    "a seed trained in another way": (
+        "seeds",
+        lambda entry: rewrite(
+            entry,
+            lambda file: with_results(
+                lambda result: (
+                    replace(result, series=replace(result.series, start="e" * 64))
+                    if result.seed == 3
+                    else result
+                )
+            )(file),
+        ),
+        "its results are of 2 models",
+    ),
+    "another training text": (
+        "data",
+        lambda entry: rewrite(entry, with_settings(data__train="f" * 64)),
+        "it was trained on other data (data.train)",
+    ),
+    "another test text": (
+        "data",
+        lambda entry: rewrite(entry, with_results(other_text)),
+        "no result on the track's test text at length 128",
+    ),
+    "no result at the training length": (
+        "data",
+        lambda entry: rewrite(
+            entry,
+            with_results(lambda result: None if result.case.length == 128 else result),
+        ),
+        "it has no result at its training length",
+    ),
+    "another setting": (
+        "training",
+        lambda entry: rewrite(entry, with_settings(model__dropout=0.1)),
+        "its training differs: model.dropout",
+    ),
+    "twice the tokens": (
+        "training",
+        lambda entry: rewrite(entry, with_settings(dataset__max_tokens=8192)),
+        "its training differs: sequences_per_update",
+    ),
+    "more updates": (
+        "training",
+        lambda entry: rewrite(
+            entry,
+            with_results(lambda result: replace(result, reading=replace(result.reading, at=1500))),
+        ),
+        "updates 1500 instead of 750",
+    ),
+    "a rate at the edge": ("rate", drop_highest_rate, "0.008, is at the edge of the grid"),
+    "a rate that is not the best": (
+        "rate",
+        lambda entry: rewrite(entry, with_settings(optimization__lr=0.004)),
+        "it was trained at 0.004, but the best trial is that at 0.008",
+    ),
+    "no trials": (
+        "rate",
+        lambda entry: edit(entry, trials=None),
+        "its learning rate was not chosen by trials",
+    ),
+    "uncommitted changes": (
+        "commit",
+        lambda entry: rewrite(entry, unclean),
+        "its code had uncommitted changes",
+    ),
+}
+
+
+def test_every_rule_has_a_mutation():
+    assert {rule for rule, _, _ in MUTATIONS.values()} == set(RULES)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_entry_that_breaks_a_rule_is_found(record, capsys, refuse, name):
+    rule, mutate, expected = MUTATIONS[name]
+    track = record / TRACK.name
+    assert problems_of(read_entry(track / "rotary"), read_track(track).reference) == []
+    mutate(track / "rotary")
+    (problem,) = problems_of(read_entry(track / "rotary"), read_track(track).reference)
+    assert expected in problem
+    assert f"(rule '{rule}')" in problem
+    assert cli.main(["record", "check", "--record", str(record)]) == 1
+    assert problem in capsys.readouterr().out
+    assert expected in refuse("record", "table", "--record", str(record))
+
+
+@pytest.mark.parametrize("rule", EXCEPTABLE)
+def test_exceptions_need_a_reason_to_exist(record, rule):
+    entry = record / TRACK.name / "rotary"
+    edit(entry, exceptions={rule: "none"})
+    (problem,) = problems_of(read_entry(entry), read_track(entry.parent).reference)
+    assert f"the exception from '{rule}' is not needed" in problem
+
+
+def test_edited_page_and_lost_reference_are_found(record, capsys, refuse):
+    command = ["record", "check", "--record", str(record)]
+    assert cli.main(["record", "table", "--record", str(record)]) == 0
+    assert cli.main(command) == 0
+    (record / "README.md").write_text("better numbers\n", encoding="utf-8")
+    assert cli.main(command) == 1
+    assert "is out of date" in capsys.readouterr().out
+    shutil.rmtree(record / TRACK.name / "alibi")
+    assert "the reference 'alibi' is no entry" in refuse(*command)
+
+
+def test_differences_and_losses_are_those_of_the_study():
+    """The study finds the models and pairs their documents with code of its own."""
+    losses = load_losses(STUDY / "secondary")
+    track = read_track(TRACK)
+    keys = {}
+    for key in losses:
+        is_plain = key.stride == key.length and not key.variant and key.tested_on == "wikipedia"
+        if (key.corpus, key.train_length, key.length) == ("wikipedia", 128, 2048) and is_plain:
+            keys[key.method] = key
+    rows = cells_of(write_page([track]))
+    shown = {row[0]: row for row in rows if len(row) == 10}
+    assert len(track.entries) == len(keys) == 14
+    for entry in track.entries.values():
+        (method,) = entry.series.method.names
+        row = shown[track.label(entry)]
+        nats = losses[keys[method]].nats.mean(axis=1)
+        assert row[4].split()[0] == f"{np.exp(nats).mean():.2f}"
+        if method != "alibi":
+            estimate = estimate_change(losses[keys[method]], losses[keys["alibi"]])
+            value, low, high = 100 * np.expm1([estimate.value, *estimate.interval()])
+            assert row[5] == f"{value:+.1f}% ({low:+.1f} … {high:+.1f})"
+
+
+def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
+    """Methods without trials of their own need an exception."""
+    words = ["record", "add", STUDY / "primary", "--track", "new", "--author", "Someone"]
+    words += ["--record", tmp_path]
+    alibi = [*words, "--models", "*alibi-128", "--title", "A track"]
+    assert "no track 'new'" in refuse(*alibi[:-2])
+    assert "at the edge of the grid (rule 'rate')" in refuse(*alibi)
+    assert "--exception takes RULE=REASON" in refuse(*alibi, "--exception", "seeds=few")
+    assert not (tmp_path / "new" / "alibi").exists()
+    assert cli.main([*map(str, alibi), "--exception", "rate=the grid ended"]) == 0
+    assert "exists. Pass another --name" in refuse(*alibi[:-2])
+    capsys.readouterr()
+    rotary = [*words, "--models", "*rotary-128", "--year", "2021", "--note", "It *fails*."]
+    assert cli.main([*map(str, rotary)]) == 0
+    entry = read_entry(tmp_path / "new" / "rotary")
+    assert [trial.lr for trial in entry.file.trials.trials][-3:] == [0.0057, 0.008, 0.0113]
+    assert {result.reading.variant for result in entry.results} == {""}
+    committed = read_entry(TRACK.parent / "wikipedia-24M-128" / "rotary")
+    assert entry.results == committed.results
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "- Did not help, with a higher perplexity than ALiBi: Rotary\n" in page
+    assert "- Rotary: It \\*fails\\*.\n" in page
+    assert "**rate** (ALiBi): the grid ended\n" in page
+    assert "no finished model" in refuse(*words, "--models", "fox")
+    assert "was not chosen by trials" in refuse(
+        *words, "--models", "*sinusoidal-128", "--name", "a"
+    )
+
+
+def test_cost_counts_runs_and_trials():
+    sentence = cost_sentence(read_track(TRACK))
+    tokens = 3 * 3_070_821 + 4 * 188 * 4096
+    assert "train 3 models on 3.1M tokens each, after 4 trials" in sentence
+    assert f"{tokens / 1e6:.1f}M tokens in all" in sentence
+
+
+@pytest.mark.ci
+def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, refuse):
+    """The entry has the plugin, the configuration, the trials, and the recall."""
+    monkeypatch.setattr(child_process, "execute_command", in_this_process)
+    for module in (provenance, training_record):
+        monkeypatch.setattr(module, "git_state", lambda: CLEAN)  # whatever the checkout is like
+    monkeypatch.setitem(METHODS, "root", None)  # removed again after the test
+    del METHODS["root"]
+    guide = (ROOT / "docs" / "adding-a-position-method.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1]
+    (tmp_path / "root_plugin").mkdir()
+    (tmp_path / "root_plugin" / "__init__.py").write_text(code, encoding="utf-8")
+    out = tmp_path / "out"
+    words = ["compare", data_bin, "--user-dir", tmp_path / "root_plugin", "--methods", "root"]
+    words += ["--train-lengths", "16", "--lengths", "1x,4x,16x", "--seeds", "1,2,3"]
+    words += ["--updates", "4", "--tokens-per-update", "128", "--lr", "0.0001,0.01,100"]
+    words += ["--tune-share", "1"]
+    words += ["--train-flags", TINY, "--subset", "test", "--out", out, "--parallel", "1"]
+    assert cli.main([*map(str, words)]) == 0
+    runs = out / data_bin.parent.name
+    checkpoints = [str(path) for path in sorted(runs.glob("root-16-*-seed?/checkpoint_last.pt"))]
+    recall = tmp_path / "recall.json"
+    command = ["recall", data_bin, "--lengths", "256", "--subset", "test", "--out", recall]
+    command += ["--user-dir", tmp_path / "root_plugin", "--path", *checkpoints]
+    assert cli.main([*map(str, command)]) == 0
+
+    add = ["record", "add", out, "--record", tmp_path / "record", "--track", "words"]
+    add += ["--author", "Someone"]
+    add += ["--title", "Random words", "--recall", recall]
+    assert cli.main([*map(str, add)]) == 0
+    entry = read_entry(tmp_path / "record" / "words" / "root-distance")
+    assert (entry.folder / "plugin" / "root_plugin" / "__init__.py").read_text() == code
+    assert (entry.folder / "comparison.yaml").read_text() == (out / "comparison.yaml").read_text()
+    assert len(entry.series.settings["plugin"]) == 64
+    assert entry.learning_rate == 0.01
+    assert [trial.lr for trial in entry.file.trials.trials] == [0.0001, 0.01, 100]
+    assert set(entry.file.files) == {
+        *("results.json", "recall.json", "comparison.yaml", "plugin/root_plugin/__init__.py")
+    }
+    losses = [result.values.loss_bits for result in load(out / "results.json").results]
+    for result in entry.results:
+        if isinstance(result.values, TextValues) and result.case.kind == "text":
+            assert result.values.loss_bits in losses
+    page = (tmp_path / "record" / "README.md").read_text(encoding="utf-8")
+    row = next(row for row in cells_of(page) if row[0] == "Root distance")
+    measured = read_json(recall)["results"]
+    of_seeds = []
+    for result in measured:
+        beyond = [found for found in result["ranges"] if found["first"] >= 16]
+        tokens = np.array([found["tokens"] for found in beyond])
+        bits = np.array([found["loss_bits"] for found in beyond], dtype=float)
+        of_seeds.append(np.average(bits, weights=tokens))
+    assert row[6] == f"{np.mean(of_seeds):.2f}"
+    assert (
+        f"cp {tmp_path / 'record' / 'words' / 'root-distance' / 'comparison.yaml'} mine.yaml"
+        in page
+    )
