@@ -155,7 +155,7 @@ def test_blind_distance_is_where_weights_are_no_numbers(dtype, smallest):
 
 
 def test_documented_blind_distances():
-    page = (ROOT / "docs" / "position-options.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "blind-distances.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| 1/(\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
     assert len(rows) == 8
     for (inverse, *cells), slope in zip(rows, alibi_slopes(8).tolist(), strict=True):
