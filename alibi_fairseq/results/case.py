@@ -13,20 +13,19 @@ class Case:
     """Tokens that are predicted, and the windows that predict them.
 
     Attributes:
-        kind: ``text``; ``probe``; ``validation`` during a training.
+        kind: ``text``, ``probe``, or ``validation`` during a training.
         text: SHA-256 of the split, of a raw text, or of a probe's training data; None if unknown,
             and then no two results are seeds of one model.
         split: name of the split; empty for a raw text and a probe.
-        length: tokens per window.
+        length: evaluation length, in tokens per window.
         stride: tokens scored per window.
-        documents: boundaries of the documents, if a range of each document is scored or tokenized:
-            the SHA-256 of their positions, or the name of the rule by which they follow from the
-            text.
+        documents: where documents begin, if a range of each document is scored or tokenized: the
+            SHA-256 of their positions, or the name of the rule by which they follow from the text.
         score_from, score_to: scored range of the text, or of each document; None: to the end.
         tokens: SHA-256 of the token IDs of a raw text.
         depth: depth of the repeated block of a probe.
-        corpus: name of the text, which does not count.
-        separator: what separates the documents, which does not count.
+        corpus: name of the text, which doesn't count.
+        separator: what separates the documents, which doesn't count.
     """
 
     __pydantic_config__ = STORED

@@ -35,7 +35,14 @@ Size = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class Counts(JsonObject):
-    """Size of a split."""
+    """Size of a split.
+
+    Attributes:
+        lines: number of lines.
+        words: number of words, separated by whitespace.
+        bytes: size in UTF-8, newlines included.
+        tokens: number of tokens, with the end symbol of every line.
+    """
 
     lines: Size
     words: Size
@@ -58,7 +65,23 @@ class File(JsonObject):
 
 
 class Manifest(JsonObject):
-    """Keys of a manifest that other modules read."""
+    """Keys of a manifest that other modules read.
+
+    Attributes:
+        format, version: ``alibi_fairseq/corpus`` and 1.
+        corpus: a corpus of the paper, or a name from the file.
+        identified_by: what identified the corpus of the paper; None for any other text.
+        splits: size of each split.
+        dictionary: ``entries``, with fairseq's four special symbols, and the ``sha256`` of the
+            symbols in their order.
+        tokenizer: ``kind``, files, and settings.
+        sources: input files, with size and SHA-256 (``cc100-roberta`` has no hashes).
+        settings: everything that determines the output bit for bit. ``bookcorpus`` and
+            ``cc100-roberta`` identify their sources by name and size.
+        provenance: where and when the data was prepared.
+        files: output files, with size and SHA-256.
+        shards: names of the shard folders, if any.
+    """
 
     format: Literal["alibi_fairseq/corpus"]
     version: Literal[1]
@@ -67,7 +90,7 @@ class Manifest(JsonObject):
     splits: dict[str, Counts]
     dictionary: dict
     tokenizer: TokenizerInfo
-    sources: list
+    sources: list[dict]
     settings: dict
     provenance: dict
     files: dict[str, File] = {}

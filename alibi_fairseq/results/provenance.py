@@ -34,7 +34,15 @@ _FAIRSEQ_DISTRIBUTIONS = ("fairseq-fixed", "fairseq")
 
 
 class Hardware(JsonObject):
-    """Machine of a measurement. Null means unknown, or no GPU."""
+    """Machine of a measurement. None means unknown, or no GPU.
+
+    Attributes:
+        cpu: name of the processor.
+        cores: number of cores.
+        memory_gb: memory in 10⁹ bytes.
+        gpu: name of the GPUs, and their number if there are several.
+        cpu_family, cpu_model: numbers that tell processors of one name apart.
+    """
 
     cpu: NonEmptyStr | None
     cores: PositiveCount | None
@@ -45,7 +53,24 @@ class Hardware(JsonObject):
 
 
 class Provenance(JsonObject):
-    """Origin of the results, and of each part if results files were merged."""
+    """Origin of results. None means unknown, or, in a merged file, that its parts differ.
+
+    Attributes:
+        command: command line; of a merged file, one per line.
+        git_commit: commit of the clone; None for an installed copy. Of a training, when its last
+            process started.
+        git_clean: True if nothing outside ``results/`` differed from the commit.
+        data_sha256: hash of the ``.idx`` and ``.bin`` files of the splits, or of the text files.
+        dictionary_sha256: hash of the symbols in their order.
+        versions: of Python and of the libraries that a result may depend on.
+        hardware: the machine.
+        threads: number of PyTorch's threads.
+        precision: precision of the process.
+        seed: random seed of the process.
+        date: end of the measurement, in UTC.
+        seconds: its duration.
+        parts: provenance of each of the files that were merged.
+    """
 
     command: NonEmptyStr
     git_commit: NonEmptyStr | None

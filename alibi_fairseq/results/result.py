@@ -33,16 +33,18 @@ class TextValues:
     """Loss on a text. Lists are empty if the evaluation did not measure them.
 
     Attributes:
-        tokens: number of scored tokens.
         loss_bits: mean of −log₂ p over the scored tokens.
+        tokens: number of scored tokens.
         words, bytes: size of the scored text, newlines included.
-        unigram_bits: entropy of the token frequencies of the split.
-        documents: boundaries of the documents whose losses are known, as in :class:`.Case`.
+        unigram_bits: entropy of the token frequencies of the split; a model that ignores the
+            context has at least this loss.
+        documents: where the documents with known losses begin, as in the case.
         document_tokens, document_bits: number of tokens and total loss of each document.
         position_ends: last position of each bucket of the loss by position.
         position_tokens, position_bits: number of tokens and total loss of each bucket.
-        position_errors: standard error of the mean loss of each bucket, in bits per token.
-        longest_window: tokens of the longest window.
+        position_errors: standard error over windows of the mean loss of each bucket, in bits per
+            token; None for a bucket of one window.
+        longest_window: tokens of the longest window; less than the length if the text ends before.
         min_context, mean_context: context of the scored tokens.
     """
 
@@ -105,6 +107,7 @@ class ProbeValues:
     """Accuracy on the sequences of a probe.
 
     Attributes:
+        accuracy: fraction of the symbols that the model predicts.
         gap: number of fillers between the symbols and their first occurrence.
         trials: number of sequences.
         chance: accuracy of guessing.
@@ -137,8 +140,18 @@ class Cost:
     """Time and memory of a measurement, which are never compared.
 
     Attributes:
-        seconds: duration of the forward passes, or of the training with validation and saving.
+        device: ``cpu`` or ``cuda``.
+        seconds: duration of the forward passes, or since the start of the training, with
+            validation and saving.
         gpu_seconds: that duration times the number of GPUs.
+        tokens_per_second: of an evaluation without loading; of a training over all updates so far
+            and all processes, without validation and saving.
+        tokens_per_second_batch_1: one window at a time, as in the paper's Tables 2 to 4.
+        tokens_per_second_per_process: of a training, whose number of processes may have changed.
+        windows_per_batch: windows that were computed at once.
+        peak_memory_mb: in 10⁶ bytes: on a GPU the most that PyTorch allocated, on a CPU the most
+            that the process held.
+        processes: number of processes.
         trained_tokens: tokens that a training has read in all processes.
     """
 
@@ -158,7 +171,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class TextSummary:
-    """Tokenizer of a text, and sizes of its dictionary and training split. None means unknown."""
+    """What a manifest says about a text. None means unknown.
+
+    Attributes:
+        tokenizer: kind of the tokenizer.
+        vocabulary: size of the dictionary.
+        train_tokens, train_bytes: size of the training split.
+    """
 
     __pydantic_config__ = STORED
 
@@ -176,7 +195,7 @@ class Result:
         series: how the model was trained.
         reading: which of its weights were read, and how.
         seed: seed of the training; None if unknown.
-        case: what was predicted.
+        case: which tokens were predicted.
         values: measured values; None if the training diverged.
         checkpoint: path of the checkpoint when it was read, for messages.
         checkpoint_sha256: hash of the checkpoint, or of all parts of a Hugging Face folder; None
@@ -184,7 +203,7 @@ class Result:
         status: ``diverged`` if the training ended with a loss that is not finite.
         updates: update count of the checkpoint; those of the best checkpoints differ between seeds.
         cost: time and memory.
-        text: tokenizer and sizes of the text.
+        text: what a manifest says about the text.
     """
 
     __pydantic_config__ = STORED

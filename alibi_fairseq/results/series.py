@@ -52,10 +52,12 @@ class Facts:
     """Properties of a model that follow from its settings, for tables. None means unknown.
 
     Attributes:
+        architecture: registered name of the architecture; of a Hugging Face model, its class.
         parameters: number of parameters; shared ones count once.
+        layers: number of layers.
+        width: size of a token's embedding in the layers.
         vocabulary: size of the dictionary.
         memory_length: past states per layer that the model attends to.
-        architecture: registered name of the architecture; of a Hugging Face model, its class.
     """
 
     __pydantic_config__ = STORED
@@ -73,8 +75,8 @@ class Stage:
     """Settings of a training until it was resumed with other ones.
 
     Attributes:
-        until: number of updates at which it was resumed.
-        settings: settings before.
+        until: update count at which it was resumed.
+        settings: settings until then.
     """
 
     __pydantic_config__ = STORED
@@ -90,11 +92,14 @@ class Series:
     Two series are equal if the same settings count in both.
 
     Attributes:
-        settings: settings as they were written.
-        history: earlier settings, if the training was resumed with others.
+        settings: every setting that isn't a default: fairseq's options as ``group.field``, the
+            position ``method``, the number of ``processes``, and the hashes of data, dictionary,
+            and plugin; of a model whose training is unknown, the hash of its ``weights``. Paths
+            and the seed aren't settings.
+        history: earlier settings, if the training was resumed with different ones.
         start: SHA-256 of the checkpoint from whose weights the training started.
-        facts: properties for tables, which do not count.
-        label: name that the user gave the model, which does not count.
+        facts: properties for tables, which don't count.
+        label: name that you gave the model, which doesn't count.
     """
 
     __pydantic_config__ = STORED
@@ -193,9 +198,9 @@ class Reading:
             None if unknown.
         selection: settings that decide which checkpoint is the best one
             (:func:`.settings.selection`); None for any other checkpoint.
-        overrides: values of the model's options that were changed for the evaluation.
+        overrides: model options that were changed for the evaluation.
         precision: precision of weights and activations.
-        variant: name of the overrides, which does not count.
+        variant: name of the overrides, or of a Hugging Face folder, which doesn't count.
     """
 
     __pydantic_config__ = STORED

@@ -6,6 +6,7 @@ Figures are not compared, because their bytes depend on the version of matplotli
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,14 @@ def test_page_of_windows_shows_part_of_loss_by_position_of_primary_models():
     printed = markdown.table([by_position.headers[column] for column in columns], rows)
     assert len(rows) == 6
     assert printed.strip() in (ROOT / "docs/windows.md").read_text(encoding="utf-8")
+
+
+def test_example_of_results_page_prints_its_output(monkeypatch, capsys):
+    page = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    monkeypatch.chdir(ROOT)
+    exec(code)
+    assert capsys.readouterr().out.startswith(output.removesuffix("…\n"))
 
 
 def results_files() -> list[Path]:
