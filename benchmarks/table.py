@@ -1,4 +1,7 @@
-"""Write ``benchmarks/README.md`` from all results files: ``python -m benchmarks.table``."""
+"""Write ``benchmarks/README.md`` and its figure from all results files.
+
+python -m benchmarks.table
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,10 @@ from alibi_fairseq.results.provenance import Provenance
 
 from .common import RESULTS
 from .paper_ratios import paper_ratios
+from .summary import write_summary
 
 PAGE = Path(__file__).resolve().parent / "README.md"
-#: Template of the page, and of the note below headings of benchmarks with random weights.
 TEMPLATE = PAGE.with_name("page.md")
-RANDOM_WEIGHTS = PAGE.with_name("random-weights.md")
 
 #: Commits of results files that are not in the history of the repository, and why.
 LOST_COMMITS = {
@@ -74,7 +76,7 @@ TABLES = {
     "peers": BenchmarkTable(
         ("variant", "version"),
         ("length",),
-        (("", "ours_is_faster", "{:.2f}"),),
+        (("", "ratio", "{:.2f}"),),
     ),
     "huggingface": BenchmarkTable(
         ("phase", "model", "variant"),
@@ -101,7 +103,8 @@ TABLES = {
 def main() -> None:
     """Write the page."""
     slots = {name: tables_of(name, table) for name, table in TABLES.items()}
-    page = fill_file(TEMPLATE, {**slots, "random_weights": random_weights_note()})
+    slots["summary"] = write_summary(all_records(), PAGE.with_name("summary.svg"))
+    page = fill_file(TEMPLATE, slots)
     with atomic_write(PAGE) as stream:
         # Results files keep the spelling of their variants.
         stream.write(page.replace("materialised", "materialized") + "\n")
@@ -115,6 +118,14 @@ def load_benchmark(name: str) -> dict[Path, Results]:
         if path.stem.split("-")[0] == name:
             files[path] = load(path)
     return files
+
+
+def all_records() -> dict[str, list[dict]]:
+    """Return the values of the records of each results file, by the name of the file."""
+    records = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        records[path.stem] = [record.values for record in load(path).benchmarks]
+    return records
 
 
 def values_of(record: Benchmark) -> dict:
@@ -181,31 +192,6 @@ def tables_of(name: str, table: BenchmarkTable) -> str:
         parts.append("; ".join(filter(None, facts)) + ":\n")
         parts.append(markdown.to_markdown([measured_table(table, records)]))
     return "\n".join(parts)
-
-
-def random_weights_note() -> str:
-    """Return how much of ALiBi's speed is lost with trained weights, in attention on a CPU.
-
-    It is empty without a benchmark of attention with trained weights.
-    """
-    ratios = {}
-    for file in load_benchmark("attention").values():
-        if file.provenance is None or file.provenance.hardware.gpu:
-            continue
-        for record in file.benchmarks:
-            values = record.values
-            if values["variant"] == "skipping":
-                ratios[values["weights"], values["length"]] = values["ratio"]
-    lengths = [length for weights, length in ratios if weights == "trained"]
-    if not lengths:
-        return ""
-    length = max(lengths)
-    slots = {
-        "length": f"{length:,}",
-        "random": f"{ratios['random', length]:.2f}",
-        "trained": f"{ratios['trained', length]:.2f}",
-    }
-    return fill_file(RANDOM_WEIGHTS, slots)
 
 
 class MeasuredRow(NamedTuple):
