@@ -50,11 +50,11 @@ class StudyCorpus(Corpus):
     )
 
     def __post_init__(self):
-        if self.text or self.vocabulary or self.probe or self.tokenizer != "sentencepiece":
-            raise ValueError(
-                "a study's corpus has no text, tokenizer, vocabulary, or probe; remove this "
-                "key, and give the text with --corpus"
-            )
+        for name in ("text", "tokenizer", "vocabulary", "held_out", "probe"):
+            if getattr(self, name) != getattr(Corpus, name):
+                raise ValueError(
+                    f"a study's corpus has no '{name}'; remove it, and give the text with --corpus"
+                )
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT, kw_only=True)

@@ -168,7 +168,8 @@ def one_document(boundary: str, text: str) -> UserInputError:
     """Return the error for a text in which ``--per-document`` finds one document."""
     return UserInputError(
         f"--per-document {boundary} finds only one document in {text}. Remove --per-document, or "
-        "choose another way to separate documents."
+        "choose another way to separate documents. If a split has too few, hold out more of the "
+        "text: --held-out of `prepare text` and `compare`."
     )
 
 

@@ -169,4 +169,4 @@ def check_prepared_text(corpus: Corpus, data: Path) -> None:
 
 def text_builder(corpus: Corpus) -> CustomTextBuilder:
     """Return the builder of a text's binary data."""
-    return CustomTextBuilder(corpus.text, corpus.tokenizer, corpus.vocabulary)
+    return CustomTextBuilder(corpus.text, corpus.tokenizer, corpus.vocabulary, corpus.held_out)

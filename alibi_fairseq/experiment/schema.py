@@ -72,6 +72,12 @@ class Corpus:
         metavar="N",
         group=TEXT,
     )
+    held_out: Annotated[Float, Field(gt=0, le=25)] = option(
+        "percentage of the text held out for validation, and again for test",
+        5.0,
+        metavar="PERCENT",
+        group=TEXT,
+    )
     probe: Literal["copy", "passkey", "mqar", "overwrite"] | None = yaml_key(
         "synthetic task to train and test on", None
     )
@@ -92,8 +98,8 @@ class Corpus:
                 raise ValueError(f"the probe '{self.probe}' takes no text")
         elif bool(self.text) == bool(self.data):
             raise ValueError("needs either 'text' or 'data'")
-        for name, default in (("tokenizer", "sentencepiece"), ("vocabulary", None)):
-            if self.data and getattr(self, name) != default:
+        for name in ("tokenizer", "vocabulary", "held_out"):
+            if self.data and getattr(self, name) != getattr(Corpus, name):
                 raise ValueError(
                     f"'data' is binary data already, so '{name}' has no effect. Remove '{name}', "
                     "or give 'text' instead of 'data'"

@@ -15,7 +15,9 @@ from figure_texts import figure_texts
 from results_documents import cells_of
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment import child_process
+from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.experiment.runner import progress_of
@@ -295,6 +297,31 @@ def test_text_without_scored_tokens_is_rejected_before_training(
     assert main([*words, *flags.split()]) == 2
     assert message in capsys.readouterr().err
     assert commands.ran == []
+
+
+def test_more_documents_can_be_held_out(tmp_path):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for number in range(16):
+        (texts / f"{number}.txt").write_text(f"a text of number {number:02}\n" * 40)
+    text = {"name": "text", "text": str(texts), "tokenizer": "words"}
+    one = from_mapping({"corpora": [text], "per_document": "empty-lines"})
+    with pytest.raises(
+        UserInputError, match="one document in 'valid' .* hold out more .*--held-out"
+    ):
+        Comparison(one, tmp_path / "one").prepare()
+    four = from_mapping(
+        {"corpora": [{**text, "held_out": 20}], "per_document": "empty-lines", "eval_lengths": 64}
+    )
+    Comparison(four, tmp_path / "four").prepare()
+    splits = DataFolder.open(tmp_path / "four" / "text" / "data-bin").manifest["splits"]
+    assert [splits[name]["lines"] for name in ("train", "valid", "test")] == [
+        8 * 41,
+        4 * 41,
+        4 * 41,
+    ]
+    with pytest.raises(UserInputError, match="held_out"):
+        Comparison(one, tmp_path / "four").prepare()
 
 
 def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
