@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..data.probes import MULTIPLES, PROBES
 from ..errors import UserInputError
-from ..experiment.config_files import from_mapping, load_config
+from ..experiment.config_files import from_mapping, load_config, save_config
 from ..experiment.schema import (
     EVALUATION,
     MODELS,
@@ -20,6 +20,7 @@ from ..experiment.schema import (
     ExperimentConfig,
     ModelGroup,
 )
+from ..results.files import EXPERIMENT_FILE
 from .experiments import ExperimentOptions
 from .options import add_fields, names, option, option_flags, option_group, plugin_option
 
@@ -92,6 +93,15 @@ class CompareCommand(ExperimentOptions):
             for sentence in comparison.repeated_runs():
                 print(sentence)
         return self.run_experiment(comparison)
+
+    def freeze(self) -> list[str]:
+        """Write the comparison as it is now, and return the arguments of jobs that read it."""
+        path = self.out / EXPERIMENT_FILE
+        save_config(self.config(), path)
+        arguments = ["compare", str(path), "--out", str(self.out)]
+        if self.user_dir:
+            arguments += ["--user-dir", self.user_dir]
+        return arguments
 
     def config(self) -> ExperimentConfig:
         """Return the comparison that the YAML file or the options describe."""

@@ -65,6 +65,10 @@ class ExperimentOptions(CliCommand):
     job: str | None = option(argparse.SUPPRESS, None)  # name of the job to execute
     arguments: Sequence[str] = ()
 
+    def freeze(self) -> Sequence[str]:
+        """Return the arguments of jobs: those of this command."""
+        return self.arguments
+
     def run_experiment(self, experiment: Experiment) -> int:
         """Execute an experiment, or print, submit, or execute its jobs, as the options say.
 
@@ -91,6 +95,6 @@ class ExperimentOptions(CliCommand):
                 print(runner.format_dry_run(experiment))
             return 0
         if self.slurm:
-            submit = partial(slurm.submit, experiment, self.arguments, options, self.parallel)
+            submit = partial(slurm.submit, experiment, self.freeze, options, self.parallel)
             return runner.run_with_exit_code(submit)
         return runner.execute_experiment(experiment, self.parallel)

@@ -8,13 +8,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from ..evaluation.config import SweepConfig
-from ..files import atomic_write
 from ..results.data_folder import DataFolder
 from ..results.files import COMPARISON_FILE, TRAINING_FILE
-from .config_files import as_mapping
+from .config_files import save_config
 from .corpora import (
     check_same_dictionary,
     check_split,
@@ -66,8 +63,7 @@ class Comparison(Experiment):
         for run in self.plan().runs:
             if not run.after:  # until then, its learning rate is not known
                 run.check_settings()
-        with atomic_write(self.folder / COMPARISON_FILE) as file:
-            yaml.safe_dump(as_mapping(self.config), file, sort_keys=False, allow_unicode=True)
+        save_config(self.config, self.folder / COMPARISON_FILE)
 
     def _check_scored_tokens(self) -> None:
         """Check that each text has the documents and the range to evaluate on, before the training.

@@ -7,10 +7,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserInputError, requirement
-from ..files import read_yaml
+from ..files import atomic_write, read_yaml
 from .schema import ExperimentConfig
 
 
@@ -85,6 +86,12 @@ def _sentence(error: Mapping[str, Any], path: Sequence[str], flags: Mapping[str,
         if key in flags:
             name = flags[key]
     return f"{name}: {problem}."
+
+
+def save_config(config: ExperimentConfig, path: Path) -> None:
+    """Write an experiment to a YAML file, with the defaults of the keys that were not given."""
+    with atomic_write(path) as file:
+        yaml.safe_dump(as_mapping(config), file, sort_keys=False, allow_unicode=True)
 
 
 def as_mapping(config: ExperimentConfig) -> dict:

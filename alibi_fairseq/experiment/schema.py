@@ -18,6 +18,7 @@ from ..data.probes import PROBES
 from ..errors import UserInputError
 from ..options import option, yaml_key
 from ..positions.spec import MethodSpec
+from ..results.files import COMPARISON_FILE, EXPERIMENT_FILE
 from ..results.manifest import Name
 from .values import (
     Flags,
@@ -35,7 +36,7 @@ from .values import (
 
 DEFAULT_TITLE = "Perplexity by evaluation length"
 #: Files and folders of the output folder, which no corpus can have as its folder.
-RESERVED_NAMES = ("lock", "jobs", "comparison.yaml", "results.json")
+RESERVED_NAMES = ("lock", "jobs", COMPARISON_FILE, EXPERIMENT_FILE, "results.json")
 #: Pydantic settings of all descriptions. Unknown keys are rejected. Numbers are accepted as
 #: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)

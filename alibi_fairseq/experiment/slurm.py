@@ -4,7 +4,8 @@ One job prepares the data, one executes each learning-rate trial, one trains and
 model, and one writes the report. If a training uses several GPUs, a separate job with one GPU
 evaluates its model. Each stage is a job array, and ``--dependency`` lets it wait for the stage
 before. If a trial or a run fails, the others go on, and the report says what it lacks. A job is
-the user's command with ``--job NAME``. It uses the same completion markers and locks as work on one
+the user's command with ``--job NAME``; that of a comparison reads the configuration as it was when
+the jobs were submitted. It uses the same completion markers and locks as work on one
 machine, so either can resume the other. A job that SLURM warns before its time is up saves and
 requeues itself.
 """
@@ -15,7 +16,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import STOPPED_EARLY, UserInputError
@@ -138,8 +139,7 @@ def _report(experiment: Experiment) -> None:
     if incomplete:
         names = ", ".join(run.name for run in incomplete)
         raise UserInputError(
-            f"These runs are not complete: {names}. Submit the experiment again, after undoing "
-            "any change of its settings."
+            f"These runs are not complete: {names}. Submit the experiment again to repeat them."
         )
 
 
@@ -154,8 +154,8 @@ def _execute_run(experiment: Experiment, job: str) -> None:
         run = experiment.plan().find(name)
     except LookupError as error:
         raise UserInputError(
-            f"The plugin or the settings of {name} were edited while its job waited. Submit the "
-            "experiment again, or undo the edit first."
+            f"There is no run {name}, because its plugin was edited while the job waited. Submit "
+            "the experiment again, or undo the edit first."
         ) from error
     if work == "train":
         run.train(_job_slot(experiment.gpus))
@@ -246,14 +246,15 @@ def sbatch_options(
 
 def submit(
     experiment: Experiment,
-    arguments: Sequence[str],
+    freeze: Callable[[], Sequence[str]],
     user_options: Mapping[str, str],
     max_parallel_jobs: int | None,
 ) -> None:
     """Submit the jobs. Their logs are written to ``jobs/`` in the folder of the experiment.
 
     Args:
-        arguments: arguments of ``alibi-fairseq`` that describe the experiment, the command first.
+        freeze: function that returns the arguments of ``alibi-fairseq`` in the jobs, the command
+            first, after it has written the files that they name.
         user_options: options of ``sbatch``.
         max_parallel_jobs: number of jobs of a stage that run at the same time (default: 256).
     """
@@ -266,6 +267,7 @@ def submit(
     python = f"{container} python" if container else shlex.quote(sys.executable)
     dependency = ""
     with locked(experiment.folder / "lock", experiment.folder_option, "command"):
+        command, *arguments = freeze()
         for stage in make_stages(experiment):
             options = sbatch_options(stage, user_options, dependency)
             parameters = _submitit_parameters(stage, options)
@@ -276,7 +278,7 @@ def submit(
             executor = submitit.SlurmExecutor(logs / "%j", python=python)
             executor.update_parameters(**parameters)
             # Not at the end, where --job would be a text if the arguments contain "--".
-            commands = [[arguments[0], "--job", job, *arguments[1:]] for job in stage.jobs]
+            commands = [[command, "--job", job, *arguments] for job in stage.jobs]
             jobs = executor.map_array(execute_with_requeue, commands)
             array = jobs[0].job_id.partition("_")[0]
             dependency = stage.dependency(array)

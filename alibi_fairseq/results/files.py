@@ -13,6 +13,8 @@ TRAINING_FILE = "training.json"
 BEST_CHECKPOINT = "checkpoint_best.pt"
 #: Configuration that ``compare`` writes into its output folder.
 COMPARISON_FILE = "comparison.yaml"
+#: Configuration in the same folder that SLURM jobs read, whatever the user edits meanwhile.
+EXPERIMENT_FILE = "experiment.yaml"
 #: File in the same folder that lists the files of the comparison's report.
 REPORT_FILES = "report-files.json"
 

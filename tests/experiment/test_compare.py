@@ -505,7 +505,7 @@ def test_job_that_waited_while_the_plugin_was_edited_says_so(edited_plugin, data
     edited_plugin.edit("mine", 2)
     assert edited_plugin.run("--job", job) == 2
     error = capsys.readouterr().err
-    assert f"settings of {job.removeprefix('run:')} were edited while its job waited" in error
+    assert f"no run {job.removeprefix('run:')}, because its plugin was edited" in error
 
 
 @pytest.mark.ci

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 from fakes import TINY, Commands
 
-from alibi_fairseq.cli import main, make_parser
+from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import child_process, slurm
 from alibi_fairseq.experiment.execution import DEFAULT_SLOT, Slot
 from alibi_fairseq.experiment.plan import Plan
@@ -67,9 +68,10 @@ def test_submit_runs_as_array_and_report_last(scripts, data_bin, tmp_path, monke
     assert "#SBATCH --dependency=afterok:100\n" in runs
     assert "gpus" not in report
     assert "#SBATCH --dependency=afterany:101\n" in report
-    command, *arguments = compare(data_bin, out, "--slurm")
-    job = ["--job", f"run:{data_bin.parent.name}/none-16-seed1"]
-    assert words_of_job(out, "101_1") == [command, *job, *arguments, *options]
+    job = f"run:{data_bin.parent.name}/none-16-seed1"
+    yaml_file = str(out / "experiment.yaml")
+    words = ["compare", "--job", job, yaml_file, "--out", str(out)]
+    assert words_of_job(out, "101_1") == words
 
 
 def words_of_job(out, number):
@@ -78,13 +80,31 @@ def words_of_job(out, number):
     return words
 
 
-def test_job_of_command_with_double_dash_is_a_job(scripts, data_bin, tmp_path):
+def test_jobs_have_the_settings_of_their_submission(scripts, data_bin, tmp_path, monkeypatch):
+    """An edit of the file between submission and run changes no job."""
+    commands = Commands()
+    monkeypatch.setattr(child_process, "execute_command", commands)
     out = tmp_path / "out"
-    command, data, *options = compare(data_bin, out, "--slurm")
-    assert main([command, *options, "--", data]) == 0
-    args = make_parser([command]).parse_args(words_of_job(out, "100"))
-    assert args.job == "prepare"
-    assert args.sources == [data]
+    values = {
+        "corpora": [{"name": data_bin.parent.name, "data": str(data_bin)}],
+        "methods": ["alibi", "none"],
+        "train_lengths": 16,
+        "eval_lengths": [16, 32],
+        "updates": 4,
+        "tokens_per_update": 128,
+        "train_flags": TINY,
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(values))
+    assert main(["compare", str(path), "--out", str(out), "--slurm"]) == 0
+    path.write_text(yaml.safe_dump({**values, "updates": 5, "methods": "rotary"}))
+    for number in ("100", "101_0", "101_1", "102"):
+        assert main(words_of_job(out, number)) == 0
+    assert [updates for *_, updates in commands.trained] == [4, 4]
+    assert "| No positions, L=16" in (out / "table.md").read_text()
+    commands.ran.clear()
+    assert main(compare(data_bin, out)) == 0  # on one machine
+    assert commands.ran == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +204,7 @@ def test_submit_one_process_on_the_first_of_several_nodes(scripts, tmp_path):
         processes=8,
         memory_gb=17,
     )
-    slurm.submit(experiment, ["reproduce"], {}, None)
+    slurm.submit(experiment, lambda: ["reproduce"], {}, None)
     _, training, evaluating, _ = [path.read_text() for path in sorted(scripts.iterdir())]
     assert "#SBATCH --nodes=2\n" in training
     assert " --overlap --nodes=1 --ntasks=1 " in training
