@@ -24,9 +24,12 @@ LINK = re.compile(r"\]\(([^)\s#]+)")
 #: Lines of badges, which load images from another host.
 BADGES = re.compile(r"^\[!\[.*\]\(https://img\.shields\.io/.*\n", re.MULTILINE)
 
-#: Style sheet that makes room for tables and commands.
+#: Style sheet that makes room for tables and commands, and keeps names in tables in one piece.
 STYLE = "site.css"
-WIDER = ".md-grid { max-width: 76rem; }\n"
+RULES = """
+.md-grid { max-width: 76rem; }
+.md-typeset td code { word-break: normal; overflow-wrap: normal; }
+"""
 
 #: Comments that name a module to document.
 REFERENCE = re.compile(r"^<!-- reference: (\S+) -->$", re.MULTILINE)
@@ -62,7 +65,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     kept = [file for file in files if file.src_dir != config.docs_dir]
     for path in site_files():
         kept.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
-    kept.append(File.generated(config, STYLE, content=WIDER))
+    kept.append(File.generated(config, STYLE, content=RULES))
     return Files(kept)
 
 
