@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict
 
 from ..results.result import Result
 from ..results.series import Series
+from ..results.settings import plain
 from . import published
 from .recipe import RECIPES, recipe_name
 
@@ -95,18 +96,18 @@ def different_model_reason(setting: dict, series: Series) -> str | None:
         if option in _PAPER_METHOD_OPTIONS:
             continue
         return f"the paper trains without --{option.replace('_', '-')} {value}"
-    values = series.settings
-    paper_options = {**block_options(), **size_options(setting)}
-    for option, paper_value in paper_options.items():
+    for option, paper_value in {**block_options(), **size_options(setting)}.items():
+        ours = plain(series.settings.get(f"model.{option}", paper_value))
+        if f"model.no_{option}" in series.settings:
+            ours = False
+        if ours == plain(paper_value):
+            continue
         name = option.replace("_", "-")
-        value = _text(values.get(f"model.{option}", paper_value))
-        is_off = value == "false" or f"model.no_{option}" in values
-        if paper_value == "true" and is_off:
+        if ours is False:
             return f"the paper trains without --no-{name}"
-        if not _are_equal(value, paper_value):
-            if value == "true":
-                return f"the paper trains without --{name}"
-            return f"the paper trains without --{name} {value}".strip()
+        if ours is True:
+            return f"the paper trains without --{name}"
+        return f"the paper trains without --{name} {ours}"
     return None
 
 
@@ -132,37 +133,21 @@ def different_batch_reason(corpus: str, series: Series) -> str | None:
     return f"{tokens:,.0f} tokens per update, the paper {paper_tokens:,}"
 
 
-def block_options() -> dict[str, str]:
+def block_options() -> dict[str, object]:
     """Return the options that change the block, with their defaults, as the paper's models have."""
     from ..blocks.options import BlockOptions  # imports PyTorch
 
-    options = {"block_diagonal": "none"}
-    for field in fields(BlockOptions):
-        options[field.name] = str(field.default).lower()
-    return options
+    return {"block_diagonal": "none", **asdict(BlockOptions())}
 
 
-def size_options(setting: dict) -> dict[str, str]:
+def size_options(setting: dict) -> dict[str, int]:
     """Return the options that determine the size of the paper's model, with their values."""
     width = setting["width"]
     return {
-        "decoder_layers": str(setting["layers"]),
-        "decoder_embed_dim": str(width),
-        "decoder_ffn_embed_dim": str(4 * width),
-        "decoder_attention_heads": str(setting["heads"]),
-        "decoder_input_dim": str(width),
-        "decoder_output_dim": str(width),
+        "decoder_layers": setting["layers"],
+        "decoder_embed_dim": width,
+        "decoder_ffn_embed_dim": 4 * width,
+        "decoder_attention_heads": setting["heads"],
+        "decoder_input_dim": width,
+        "decoder_output_dim": width,
     }
-
-
-def _text(value: object) -> str:
-    """Return the value of an option as text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _are_equal(value: str, default: str) -> bool:
-    """Return True if two values of an option are the same text or the same number."""
-    try:
-        return float(value) == float(default)
-    except ValueError:
-        return value.lower() == default

@@ -8,10 +8,10 @@ number of windows and the speeds of Table 1. H200 hours follow from measured tra
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil
 
 from ..reporting import markdown
 from . import published
@@ -113,7 +113,7 @@ def evaluation_hours(evaluation: PaperEvaluation) -> float | None:
     seconds = 0.0
     for length in evaluation.lengths:
         stride = evaluation.stride or length
-        windows = 1 + ceil(max(0, tokens - length) / stride)
+        windows = 1 + math.ceil(max(0, tokens - length) / stride)
         seconds += windows * length * _interpolate(points, length)
     return seconds / 3600
 
@@ -135,36 +135,27 @@ def _interpolate(points: list[tuple[int, float]], length: int) -> float:
     return seconds
 
 
-def cost_table(costs: Iterable[RunCost]) -> str:
-    """Format the costs of runs and their totals in Markdown.
+#: Attribute of a cost by header of its column.
+_QUANTITIES = {
+    "V100 hours": "v100_hours",
+    "hours": "hours",
+    "H200 hours": "h200_hours",
+    "evaluation": "evaluation_hours",
+    "checkpoints (GB)": "checkpoint_gb",
+}
 
-    A sum with unknown parts is unknown.
-    """
-    costs = list(costs)
+
+def cost_table(costs: Sequence[RunCost]) -> str:
+    """Format the costs of runs and their totals in Markdown; a sum of unknown parts is unknown."""
     rows = []
     for cost in costs:
-        gpus = str(cost.gpus) if cost.gpus else "CPU"
-        rows.append(
-            [
-                cost.name,
-                gpus,
-                _number(cost.v100_hours),
-                _number(cost.hours),
-                _number(cost.h200_hours),
-                _number(cost.evaluation_hours),
-                _number(cost.checkpoint_gb),
-            ]
-        )
-    sums = [
-        total(cost.v100_hours for cost in costs),
-        total(cost.hours for cost in costs),
-        total(cost.h200_hours for cost in costs),
-        total(cost.evaluation_hours for cost in costs),
-        total(cost.checkpoint_gb for cost in costs),
-    ]
-    rows.append(["total", "", *map(_number, sums)])
-    headers = ["run", "GPUs", "V100 hours", "hours", "H200 hours", "evaluation", "checkpoints (GB)"]
-    return f"{markdown.table(headers, rows)}\n{BASIS}"
+        values = [_number(getattr(cost, quantity)) for quantity in _QUANTITIES.values()]
+        rows.append([cost.name, str(cost.gpus or "CPU"), *values])
+    sums = []
+    for quantity in _QUANTITIES.values():
+        sums.append(_number(total(getattr(cost, quantity) for cost in costs)))
+    rows.append(["total", "", *sums])
+    return f"{markdown.table(['run', 'GPUs', *_QUANTITIES], rows)}\n{BASIS}"
 
 
 def _number(value: float | None) -> str:
@@ -176,9 +167,5 @@ def _number(value: float | None) -> str:
 
 def total(values: Iterable[float | None]) -> float | None:
     """Return the sum, or None if a value is unknown."""
-    sum_of_known = 0.0
-    for value in values:
-        if value is None:
-            return None
-        sum_of_known += value
-    return sum_of_known
+    known = list(values)
+    return None if None in known else math.fsum(value or 0 for value in known)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,18 +23,12 @@ from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
 from .scale import Scale
 
-#: Preparation of each corpus.
-BUILDERS: dict[str, type[CorpusBuilder]] = {
-    wikitext103.CORPUS: wikitext103.WikiText103,
-    bookcorpus.CORPUS: bookcorpus.BookCorpus,
-    cc100_roberta.CORPUS: cc100_roberta.Cc100Roberta,
-}
-#: Unit in which the preparation of each corpus reads a text. Folders of other texts are named after
-#: it.
-UNITS = {
-    wikitext103.CORPUS: "words",
-    bookcorpus.CORPUS: "books",
-    cc100_roberta.CORPUS: "documents",
+#: Preparation of each corpus, and the unit in which it reads a text. Folders of other texts are
+#: named after it.
+CORPORA: dict[str, tuple[type[CorpusBuilder], str]] = {
+    wikitext103.CORPUS: (wikitext103.WikiText103, "words"),
+    bookcorpus.CORPUS: (bookcorpus.BookCorpus, "books"),
+    cc100_roberta.CORPUS: (cc100_roberta.Cc100Roberta, "documents"),
 }
 #: End of the error messages that reject a text other than the paper's.
 ALLOW = "--allow-other-text accepts it under its own name"
@@ -72,7 +65,8 @@ class PaperDataset:
     def folder(self) -> Path:
         """Working folder of the preparation. Folders of runs and results have the same name."""
         if self.allow_other_text:
-            return self.root / f"{self.name}-as-{UNITS[self.corpus]}"
+            _, unit = CORPORA[self.corpus]
+            return self.root / f"{self.name}-as-{unit}"
         return self.root / self.name
 
     @property
@@ -140,15 +134,19 @@ class PaperDataset:
         """Command ``alibi-fairseq prepare`` for the text."""
         argv = [*ALIBI, "prepare", self.corpus]
         for option, value in self._source_options.items():
-            flag = "--" + option.replace("_", "-")
             if option == "sources":  # positional arguments
                 argv += [str(source) for source in value]
-            elif value is True:
-                argv.append(flag)
             else:
-                argv += [flag, str(value)]
+                flag = "--" + option.replace("_", "-")
+                argv += [flag] if value is True else [flag, str(value)]
         argv += ["--out", str(self.folder), *self._size_flags]
         return ChildProcess(f"preparing {self.name}", argv, self.folder / "prepare.log")
+
+    @cached_property
+    def _builder(self) -> CorpusBuilder:
+        """Preparation of the text, which :attr:`preparation_command` creates, too."""
+        builder, _ = CORPORA[self.corpus]
+        return builder(**self._source_options)
 
     def check(self) -> None:
         """Check that the text can be the paper's, as far as is known before the preparation.
@@ -224,31 +222,24 @@ class PaperDataset:
             flags += ["--excerpt", str(sum(self.scale.excerpt.values()))]
         return flags
 
-    @cached_property
-    def _builder(self) -> CorpusBuilder:
-        """Preparation of the text, as ``alibi-fairseq prepare`` creates it."""
-        return BUILDERS[self.corpus](**self._source_options)
-
-    @property
-    def _text_files(self) -> Sequence[Path]:
-        """Files of the text; none if the path does not exist."""
-        return self._builder.files if self.path.exists() else []
-
     @property
     def _preparation_marker(self) -> CompletionMarker:
-        settings = {
-            "corpus": self.corpus,
-            "flags": self._size_flags,
-            "other": self.allow_other_text,
-        }
-        manifest = self.data_bin / manifests.FILE_NAME
-        path = self.folder / "prepared.json"
-        return CompletionMarker(path, settings, self._text_files, [manifest])
+        return CompletionMarker(
+            self.folder / "prepared.json",
+            settings={
+                "corpus": self.corpus,
+                "flags": self._size_flags,
+                "other": self.allow_other_text,
+            },
+            sources=self._builder.files if self.path.exists() else [],
+            outputs=[self.data_bin / manifests.FILE_NAME],
+        )
 
     @property
     def _excerpt_marker(self) -> CompletionMarker:
-        settings = {"tokens": self.scale.excerpt, "words": self.scale.vocabulary}
-        manifest = self.data_bin / manifests.FILE_NAME
-        outputs = [self.excerpt_folder / name for name in ("train.bin", "valid.bin", "dict.txt")]
-        path = self.folder / f"{self.excerpt_folder.name}.json"
-        return CompletionMarker(path, settings, [manifest], outputs)
+        return CompletionMarker(
+            self.folder / f"{self.excerpt_folder.name}.json",
+            settings={"tokens": self.scale.excerpt, "words": self.scale.vocabulary},
+            sources=[self.data_bin / manifests.FILE_NAME],
+            outputs=[self.excerpt_folder / name for name in ("train.bin", "valid.bin", "dict.txt")],
+        )

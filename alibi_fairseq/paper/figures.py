@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..positions.display_names import method_name
 from ..reporting import plots
 from ..reporting.figures_by_length import draw_panels
-from ..reporting.line_styles import LineStyle, method_style
+from ..reporting.line_styles import method_style
 from ..reporting.rows import Row, model_label, without_length
 from ..results.result import Result, TextValues
 from ..results.series import Series
@@ -31,6 +31,13 @@ from .speeds import (
     trained_speeds,
 )
 from .table_rows import table_rows
+
+#: Attribute of a speed, title of its axis, and the number by which its values are divided.
+_QUANTITIES = (
+    ("train", "Training (thousand {unit} per second)", 1000),
+    ("evaluate", "Evaluation (thousand {unit} per second)", 1000),
+    ("memory_gb", "Memory of training (GB)", 1),
+)
 
 
 def draw(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
@@ -82,72 +89,52 @@ def draw_lengths(item: Item, report_data: ReportData, *paths: str | os.PathLike)
 
 
 def draw_speeds(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
-    """Draw speeds and memory by length, a row of three panels for the paper and each of ours."""
-    panels = _speed_panels(PAPER, printed_speeds(item), "words")
-    for source, speeds in measured_speeds(report_data, item.corpus).items():
-        panels += _speed_panels(source, speeds, "tokens")
-    plots.draw("Speed and memory", panels, *paths)
-
-
-def _speed_panels(source: str, speeds: Speeds, unit: str) -> list[plots.Panel]:
-    """Return the panels of training speed, evaluation speed, and memory by length."""
-    quantities = (
-        ("train", f"Training (thousand {unit} per second)", 1000),
-        ("evaluate", f"Evaluation (thousand {unit} per second)", 1000),
-        ("memory_gb", "Memory of training (GB)", 1),
-    )
-    methods = list(dict.fromkeys(model.method for model in speeds))
-    panels = []
-    for quantity, y, scale in quantities:
-        values = {}
-        for model, speed in speeds.items():
-            value = getattr(speed, quantity)
-            if value is not None:
-                values[model] = value / scale
-        panels.append(_length_panel(source, values, methods, y))
-    return panels
-
-
-def _length_panel(
-    title: str, values: Mapping[Model, float], methods: Iterable[str], y: str
-) -> plots.Panel:
-    """Return a panel of values by length, with a y axis from zero."""
-    lines = []
-    for method in methods:
-        lengths = sorted(model.length for model in values if model.method == method)
-        of_method = [values[Model(method, length)] for length in lengths]
-        hollow = title == PAPER
-        line = plots.PlotLine(
-            method_name(method), lengths, of_method, _style(method), hollow=hollow
-        )
-        lines.append(line)
-    return plots.Panel(
-        title,
-        lines,
-        x="Training length (tokens)",
-        y=y,
-        y_limits=(0, 1.08 * max(values.values(), default=1)),
-    )
-
-
-def _style(method: str) -> LineStyle:
-    """Return the style of a position method, given as in results."""
-    return method_style(method_name(method))
-
-
-def draw_training_speed(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
-    """Draw training speed by length, a panel for the paper and for each source of ours."""
+    """Draw speeds and memory by training length: a panel for each source and printed quantity."""
     printed = printed_speeds(item)
-    methods = list(dict.fromkeys(model.method for model in printed))
     panels = []
     for source, speeds in {PAPER: printed, **measured_speeds(report_data, item.corpus)}.items():
         unit = "words" if source == PAPER else "tokens"
-        values = {}
-        for model, speed in speeds.items():
-            if speed.train is not None:
-                values[model] = speed.train / 1000
-        panels.append(_length_panel(source, values, methods, f"Thousand {unit} per second"))
-    plots.draw("Training speed by training length", panels, *paths)
+        for attribute, title, scale in _QUANTITIES:
+            if any(getattr(speed, attribute) is not None for speed in printed.values()):
+                y = title.format(unit=unit)
+                panels.append(_length_panel(source, speeds, attribute, y, scale))
+    plots.draw(item.content[0].upper() + item.content[1:], panels, *paths)
+
+
+def _length_panel(source: str, speeds: Speeds, attribute: str, y: str, scale: int) -> plots.Panel:
+    """Return a panel of a quantity by training length, with a y axis from zero.
+
+    Args:
+        source: source of the values.
+        speeds: values by model.
+        attribute: attribute of a speed with the quantity.
+        y: title of the y axis.
+        scale: number by which values are divided.
+    """
+    values = {}
+    for model, speed in speeds.items():
+        value = getattr(speed, attribute)
+        if value is not None:
+            values[model] = value / scale
+    lines = []
+    for method in dict.fromkeys(model.method for model in speeds):
+        lengths = sorted(model.length for model in values if model.method == method)
+        of_method = [values[Model(method, length)] for length in lengths]
+        lines.append(_line(source, method, lengths, of_method))
+    y_limits = (0, 1.08 * max(values.values(), default=1))
+    return plots.Panel(source, lines, x="Training length (tokens)", y=y, y_limits=y_limits)
+
+
+def _line(
+    source: str,
+    method: str,
+    x: Sequence[float],
+    y: Sequence[float],
+    notes: Sequence[tuple[int, str]] = (),
+) -> plots.PlotLine:
+    """Return the line of a position method, given as in results; the paper's points are hollow."""
+    style = method_style(method_name(method))
+    return plots.PlotLine(method_name(method), x, y, style, hollow=source == PAPER, notes=notes)
 
 
 def draw_perplexity_by_speed(
@@ -181,7 +168,7 @@ def _is_validation(result: Result, length: int) -> bool:
 
 
 def _perplexity_panel(
-    title: str, perplexities: Mapping[Model, float | None], speeds: Speeds, unit: str
+    source: str, perplexities: Mapping[Model, float | None], speeds: Speeds, unit: str
 ) -> plots.Panel:
     """Return a panel of perplexity by training speed, each point with its training length."""
     lines = []
@@ -197,11 +184,9 @@ def _perplexity_panel(
             notes.append((len(x), f"L={model.length}"))
             x.append(train / 1000)
             y.append(perplexity)
-        hollow = title == PAPER
-        line = plots.PlotLine(method_name(method), x, y, _style(method), hollow=hollow, notes=notes)
-        lines.append(line)
+        lines.append(_line(source, method, x, y, notes))
     speed = f"Training speed (thousand {unit} per second)"
-    return plots.Panel(title, lines, x=speed, over_length=False)
+    return plots.Panel(source, lines, x=speed, over_length=False)
 
 
 def draw_training_time(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
@@ -227,7 +212,7 @@ def _end_point(row: dict) -> plots.PlotLine:
         f"{label} (paper, end: {row['perplexity']:.2f})",
         [row["gpu_hours"]],
         [row["perplexity"]],
-        replace(_style(row["position_method"]), linestyle="none"),
+        replace(method_style(method_name(row["position_method"])), linestyle="none"),
         hollow=True,
     )
 
@@ -246,10 +231,11 @@ def _time_curves(item: Item, report_data: ReportData, row: dict) -> list[plots.P
     curves = []
     for series in models:
         curve = _time_curve(report_data, series, row["length"])
-        label = model_label(method_name(row["position_method"]), row["train_length"])
+        name = method_name(row["position_method"])
+        label = model_label(name, row["train_length"])
         x = [hours for hours, _ in curve]
         y = [perplexity for _, perplexity in curve]
-        curves.append(plots.PlotLine(label, x, y, _style(row["position_method"])))
+        curves.append(plots.PlotLine(label, x, y, method_style(name)))
     return curves
 
 
@@ -290,7 +276,6 @@ def _time_curve(report_data: ReportData, series: Series, length: int) -> list[tu
 DRAWINGS = {
     "lengths": draw_lengths,
     "speeds": draw_speeds,
-    "training speed": draw_training_speed,
     "perplexity by speed": draw_perplexity_by_speed,
     "training time": draw_training_time,
 }

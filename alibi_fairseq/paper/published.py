@@ -71,7 +71,7 @@ class PrintedMeasurement:
 
 @dataclass(frozen=True)
 class PrintedPoint(Point):
-    """Number of the paper in a table or figure.
+    """Number of the paper in a table or figure, without results.
 
     Attributes:
         train_length: training length of the model.
@@ -87,21 +87,6 @@ class PrintedPoint(Point):
     def perplexity(self) -> float | None:
         """Perplexity as printed."""
         return self.printed
-
-    @property
-    def longest_window(self) -> None:
-        """Unknown."""
-        return None
-
-    @property
-    def is_past_end(self) -> bool:
-        """False: the paper's texts are long."""
-        return False
-
-    @property
-    def is_near_chance(self) -> bool:
-        """False: a published model is trained."""
-        return False
 
 
 def point_of(measurement: PrintedMeasurement) -> PrintedPoint:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..files import atomic_write
-from ..reporting import latex, loss_by_position, markdown
+from ..reporting import loss_by_position, markdown
 from ..reporting.conditions import size_text
 from ..reporting.differences import difference_tables
 from ..reporting.figures_by_length import draw_lengths
@@ -26,7 +25,7 @@ from .comparability import incomparability_reason
 from .items import Item, items
 from .report_data import ReportData, machine_of
 from .report_writer import ReportWriter
-from .tables import table as format_table
+from .tables import paper_tables
 
 #: Names of the kinds of results in the table of sources.
 KINDS = {"text": "evaluation", "probe": "probe", "validation": "training"}
@@ -52,7 +51,7 @@ def write_report(
             :func:`.length_tables`.
         with_latex: True to write the tables of the user's measurements in LaTeX, too.
     """
-    report = ReportWriter(out)
+    report = ReportWriter(out, with_latex)
     tables = [item for item in items().values() if item.is_table]
     if not with_paper:
         tables = [table for table in tables if _is_about(table, report_data)]
@@ -65,15 +64,15 @@ def write_report(
         "better; L is the training length, S the stride of a sliding window.\n",
     ]
     if report_data.files:
-        report.page += ["## Sources\n", source_table(report_data, out)]
-        add_perplexities(report, report_data, title, columns, with_latex)
-        add_probes(report, report_data)
+        sources_table = Table(SOURCE_COLUMNS, _sources(report_data, out), left=6)
+        report.page += ["## Sources\n", markdown.to_markdown([sources_table])]
+        _add_perplexities(report, report_data, title, columns)
+        _add_probes(report, report_data)
     if tables:
-        add_paper_items(report, report_data, tables)
-    path = out / "report.md"
-    with atomic_write(path) as stream:
-        stream.write("\n".join(report.page))
-    return path
+        report.page.append("## Comparison with the paper\n")
+        for table in tables:
+            _add_paper_table(report, report_data, table)
+    return report.write_page()
 
 
 def _is_about(table: Item, report_data: ReportData) -> bool:
@@ -113,19 +112,18 @@ SOURCE_COLUMNS = (
 )
 
 
-def source_table(report_data: ReportData, out: Path) -> str:
-    """Format the origin of each results file, with paths relative to the output folder."""
+def _sources(report_data: ReportData, out: Path) -> list[_Source]:
+    """Return the results files with their origin, named by paths relative to the output folder."""
     folder = out.resolve()
     sources = []
     for path, file in report_data.files:
         if file.provenance is None:
             continue
+        name = os.path.join(*path.parts[-2:])
         if path.is_relative_to(folder):
             name = os.fspath(path.relative_to(folder))
-        else:
-            name = os.path.join(*path.parts[-2:])
         sources.append(_Source(name, file, file.provenance))
-    return markdown.to_markdown([Table(SOURCE_COLUMNS, sources, left=6)])
+    return sources
 
 
 def _listed(texts: Iterable[str]) -> str:
@@ -133,12 +131,8 @@ def _listed(texts: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(filter(None, texts))) or markdown.NOTHING
 
 
-def add_perplexities(
-    report: ReportWriter,
-    report_data: ReportData,
-    page_title: str | None,
-    columns: Sequence[str],
-    with_latex: bool,
+def _add_perplexities(
+    report: ReportWriter, report_data: ReportData, page_title: str | None, columns: Sequence[str]
 ) -> None:
     """Add a section for each corpus and model, with the model's size if it is unique.
 
@@ -149,7 +143,6 @@ def add_perplexities(
         report_data: results to report.
         page_title: title of the page, also of the files and figures (default: that of a section).
         columns: columns of the tables, as in :func:`.length_tables`.
-        with_latex: True to write the tables in LaTeX, too.
     """
     groups = _by_corpus_and_model(report_data.results)
     for corpus, model in sorted(groups, key=str):
@@ -161,8 +154,8 @@ def add_perplexities(
         caveat = _caveat(corpus, results)
         if caveat:
             report.page.append(caveat)
-        _add_lengths(report, title, results, columns, with_latex)
-        _add_positions(report, title, results, with_latex)
+        _add_lengths(report, title, results, columns)
+        _add_positions(report, title, results)
 
 
 def _by_corpus_and_model(
@@ -185,86 +178,6 @@ def _by_corpus_and_model(
     return groups
 
 
-def _add_lengths(
-    report: ReportWriter,
-    title: str,
-    results: list[Result],
-    columns: Sequence[str],
-    with_latex: bool,
-) -> None:
-    """Add tables of perplexity by length, and a figure if there are several lengths."""
-    name = f"{title} lengths"
-    differences = difference_tables(results)
-    tables = [*length_tables(results, columns=columns), *differences]
-    latex_text = ""
-    if with_latex:
-        for_paper = [*length_tables(results, columns=columns, for_paper=True), *differences]
-        latex_text = latex.document_part(for_paper, name=results[0].case.corpus)
-    add_tables(report, name, "Perplexity", title, tables, latex_text)
-    if len({result.case.length for result in results}) > 1:
-        paths = report.figure_paths(name)
-        caption = draw_lengths(results, title, *paths)
-        report.add_figure(paths, "Perplexity by evaluation length", caption if with_latex else "")
-
-
-def _add_positions(
-    report: ReportWriter, title: str, results: list[Result], with_latex: bool
-) -> None:
-    """Add tables and a figure of the loss by position, as far as there are such losses."""
-    name = f"{title} loss by position"
-    heading = "Loss by position"
-    tables = loss_by_position.position_tables(results)
-    if tables:
-        latex_text = ""
-        if with_latex:
-            latex_text = latex.document_part(tables, name=results[0].case.corpus)
-        add_tables(report, name, heading, title, tables, latex_text)
-    if drawable(results):
-        paths = report.figure_paths(name)
-        caption = draw_positions(results, f"{title}: loss by position", *paths)
-        report.add_figure(paths, heading, caption if with_latex else "")
-
-
-def add_tables(
-    report: ReportWriter,
-    name: str,
-    heading: str,
-    title: str,
-    tables: Sequence[Table],
-    latex_text: str,
-) -> None:
-    """Add tables as one section, and optionally as a LaTeX file.
-
-    Args:
-        report: report that is written.
-        name: file name of the tables, which may have any characters.
-        heading: title of the section on the page.
-        title: beginning of the title of the tables' file.
-        tables: tables of the section.
-        latex_text: the tables in LaTeX; empty: none.
-    """
-    report.add_table(
-        name,
-        f"{title}: {heading.lower()}",
-        markdown.to_markdown(tables),
-        latex_text=latex_text,
-        heading=heading,
-    )
-
-
-def add_probes(report: ReportWriter, report_data: ReportData) -> None:
-    """Add a section with the accuracies of each results file of a probe."""
-    for path, file in report_data.files:
-        probes = [result for result in file.results if result.case.kind == "probe"]
-        if not probes:
-            continue
-        corpus = probes[0].case.corpus
-        report.page.append(f"## {literal(corpus)}\n")
-        title = f"{corpus}: accuracy ({os.path.join(*path.parts[-2:])})"
-        table = accuracy_table(probes)
-        report.add_table(f"{corpus} accuracy", title, markdown.to_markdown([table]))
-
-
 def _section_title(corpus: str, model: str | None, results: list[Result]) -> str:
     """Return a title of corpus, model, and size. Unknown parts and differing sizes are left out."""
     parts = [corpus, model]
@@ -282,34 +195,77 @@ def _caveat(corpus: str, results: list[Result]) -> str:
             f"{name} is not a text of the paper, so these numbers are not compared with the "
             "paper's.\n"
         )
-    reasons: list[str] = []
-    for result in results:
-        reason = incomparability_reason(result)
-        if reason and reason not in reasons:
-            reasons.append(reason)
-    if not reasons:
+    reasons = dict.fromkeys(incomparability_reason(result) for result in results)
+    listed = literal("; ".join(reason for reason in reasons if reason))
+    if not listed:
         return ""
-    listed = literal("; ".join(reasons))
     return f"Not all of these numbers are comparable with the paper's: {listed}.\n"
 
 
-def add_paper_items(report: ReportWriter, report_data: ReportData, tables: list[Item]) -> None:
-    """Add tables of the paper with our numbers, each followed by its figures.
+def _add_lengths(
+    report: ReportWriter, title: str, results: list[Result], columns: Sequence[str]
+) -> None:
+    """Add tables of perplexity by length, and a figure if there are several lengths."""
+    name = f"{title} lengths"
+    differences = difference_tables(results)
+    for_paper: list[Table] = []
+    if report.with_latex:
+        for_paper = [*length_tables(results, columns=columns, for_paper=True), *differences]
+    report.add_tables(
+        name,
+        f"{title}: perplexity",
+        [*length_tables(results, columns=columns), *differences],
+        heading="Perplexity",
+        for_paper=for_paper,
+        label=results[0].case.corpus,
+    )
+    if len({result.case.length for result in results}) > 1:
+        paths = report.figure_paths(name)
+        caption = draw_lengths(results, title, *paths)
+        report.add_figure(paths, "Perplexity by evaluation length", caption)
 
-    Args:
-        report: report that is written.
-        report_data: results to report.
-        tables: tables of the paper.
-    """
-    report.page.append("## Comparison with the paper\n")
-    for table in tables:
-        for text, data_on_text in report_data.by_text(table.corpus):
-            suffix = f" ({text})" if text else ""
-            body = format_table(table.key, data_on_text)
-            notes = published.notes(table.key)
-            report.add_table(f"{table.key} {text}", table.title + suffix, body, notes)
-            for figure in items().values():
-                if figure.after == table.key:
-                    paths = report.figure_paths(f"{figure.key} {text}")
-                    figures.draw(figure, data_on_text, *paths)
-                    report.add_figure(paths, figures.caption(figure, suffix))
+
+def _add_positions(report: ReportWriter, title: str, results: list[Result]) -> None:
+    """Add tables and a figure of the loss by position, as far as there are such losses."""
+    name = f"{title} loss by position"
+    heading = "Loss by position"
+    tables = loss_by_position.position_tables(results)
+    if tables:
+        report.add_tables(
+            name,
+            f"{title}: loss by position",
+            tables,
+            heading=heading,
+            for_paper=tables,
+            label=results[0].case.corpus,
+        )
+    if drawable(results):
+        paths = report.figure_paths(name)
+        caption = draw_positions(results, f"{title}: loss by position", *paths)
+        report.add_figure(paths, heading, caption)
+
+
+def _add_probes(report: ReportWriter, report_data: ReportData) -> None:
+    """Add a section with the accuracies of each results file of a probe."""
+    for path, file in report_data.files:
+        probes = [result for result in file.results if result.case.kind == "probe"]
+        if not probes:
+            continue
+        corpus = probes[0].case.corpus
+        report.page.append(f"## {literal(corpus)}\n")
+        title = f"{corpus}: accuracy ({os.path.join(*path.parts[-2:])})"
+        report.add_tables(f"{corpus} accuracy", title, [accuracy_table(probes)])
+
+
+def _add_paper_table(report: ReportWriter, report_data: ReportData, table: Item) -> None:
+    """Add a table of the paper with our numbers on each text, and the figures that follow it."""
+    for text, data_on_text in report_data.by_text(table.corpus):
+        suffix = f" ({text})" if text else ""
+        tables = paper_tables(table, data_on_text)
+        notes = published.notes(table.key)
+        report.add_tables(f"{table.key} {text}", table.title + suffix, tables, notes=notes)
+        for figure in items().values():
+            if figure.after == table.key:
+                paths = report.figure_paths(f"{figure.key} {text}")
+                figures.draw(figure, data_on_text, *paths)
+                report.add_figure(paths, figures.caption(figure, suffix))

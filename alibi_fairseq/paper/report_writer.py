@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..files import atomic_write
 from ..reporting import latex
-from ..reporting.markdown import literal
+from ..reporting.markdown import literal, to_markdown
+from ..reporting.table import Table
 
 
 class ReportWriter:
@@ -16,46 +17,49 @@ class ReportWriter:
 
     Attributes:
         out: output folder.
+        with_latex: True to write tables for papers, and captions of figures, in LaTeX, too.
         names: folder and name of each written file, without suffix.
         page: parts of the page.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, with_latex: bool = False) -> None:
         self.out = out
+        self.with_latex = with_latex
         self.names: set[tuple[str, str]] = set()
         self.page: list[str] = []
 
-    def add_table(
+    def add_tables(
         self,
         name: str,
         title: str,
-        body: str,
-        notes: list[str] | None = None,
-        latex_text: str = "",
+        tables: Sequence[Table],
         heading: str = "",
+        notes: Sequence[str] = (),
+        for_paper: Sequence[Table] = (),
+        label: str = "",
     ) -> None:
-        """Write a table to a file and add it to the page as a section.
+        """Write tables to a file and add them to the page as a section.
 
         Args:
             name: file name, which may have any characters.
             title: title of the file.
-            body: the table in Markdown.
-            notes: notes in Markdown, for a list below the table.
-            latex_text: the table in LaTeX, for another file; empty: none.
+            tables: the tables.
             heading: title of the section on the page (default: ``title``).
+            notes: notes in Markdown, for a list below the tables.
+            for_paper: tables that are also written in LaTeX.
+            label: first words of the labels in LaTeX.
         """
-        section = body
+        section = to_markdown(tables)
         if notes:
             section += "\n"
             for note in notes:
                 section += f"- {note}\n"
-        unique = self._unique("tables", name)
-        path = self.out / "tables" / f"{unique}.md"
+        path = self.out / "tables" / f"{self._unique('tables', name)}.md"
         with atomic_write(path) as stream:
             stream.write(f"# {literal(title)}\n\n{section}")
-        if latex_text:
+        if self.with_latex and for_paper:
             with atomic_write(path.with_suffix(".tex")) as stream:
-                stream.write(latex_text)
+                stream.write(latex.document_part(for_paper, name=label))
         self.page.append(f"### {literal(heading or title)}\n\n{section}")
 
     def figure_paths(self, name: str) -> list[Path]:
@@ -73,13 +77,20 @@ class ReportWriter:
         Args:
             paths: paths of the figure, the PNG first.
             caption: caption of the figure.
-            conditions: the rest of the caption in LaTeX, for another file; empty: none.
+            conditions: the rest of the caption in LaTeX; empty: no LaTeX.
         """
-        if conditions:
+        if self.with_latex and conditions:
             with atomic_write(paths[0].with_suffix(".tex")) as stream:
                 stream.write(latex.figure(paths[0].stem, f"{caption}. {conditions.rstrip('.')}."))
         text = literal(caption)
         self.page.append(f"![{text}](figures/{paths[0].name})\n\n*{text}*\n")
+
+    def write_page(self) -> Path:
+        """Write the page ``report.md``, and return its path."""
+        path = self.out / "report.md"
+        with atomic_write(path) as stream:
+            stream.write("\n".join(self.page))
+        return path
 
     def _unique(self, folder: str, name: str) -> str:
         """Convert a name to a file name without suffix that is not yet used in a folder."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path, PurePath
@@ -15,18 +14,19 @@ from ..experiment.run import Run
 from ..experiment.runner import Experiment, unfinished_runs
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
+from ..reporting.markdown import to_markdown
 from ..results.file import load
 from ..results.files import BEST_CHECKPOINT, TRAINING_FILE
 from ..results.result import Result
 from ..results.training_settings import method_json
-from .cost import cost_table, evaluation_hours, run_cost, total
+from .cost import RunCost, cost_table, evaluation_hours, run_cost, total
 from .datasets import PaperDataset
 from .items import Item, items
 from .recipe import Recipe, flags, for_80gb
 from .report_data import collect
 from .scale import Scale
-from .tables import item_table
-from .trainings import PaperEvaluation, PaperTraining, evaluations_of
+from .tables import item_tables
+from .trainings import PaperTraining, evaluations_of
 
 #: Main memory of a training process besides its checkpoint, in 10⁹ bytes: Python, PyTorch, CUDA,
 #: and the model. An estimate.
@@ -156,13 +156,13 @@ class ReproductionExperiment(Experiment):
         dataset = self.data[item.corpus]
         ours = self.results_of(item.key)
         if dataset.is_paper_corpus:
-            return f"# {item.title}\n\n{item_table(item, ours)}"
+            return f"# {item.title}\n\n{to_markdown(item_tables(item, ours))}"
         caveat = (
             f"**Not a replication.** Ours: {self.scale.caveat} (scale '{self.scale.name}', text "
             f"'{dataset.name_in_results}'). The paper's numbers are shown for reference only.\n"
         )
-        body = item_table(item, ours, f"ours ({self.scale.name})", compare=False)
-        return f"# {item.title}\n\n{caveat}\n{body}"
+        tables = item_tables(item, ours, f"ours ({self.scale.name})", compare=False)
+        return f"# {item.title}\n\n{caveat}\n{to_markdown(tables)}"
 
     def dry_run_header(self) -> list[str]:
         """Return the lines of a dry run that prepare the data."""
@@ -176,29 +176,30 @@ class ReproductionExperiment(Experiment):
         unfinished = {run.name: run for run in unfinished_runs(self, self.plan())}
         costs = []
         for training in self.trainings:
-            run = unfinished.get(training.recipe.path)
-            if run is None:
-                continue
-            devices = self._devices_of(self._recipe_of(training))
-            gpus = 0 if devices.cpu else devices.processes
-            # fairseq keeps the last checkpoint and the one with the best validation loss.
-            checkpoints = 2 + len(run.keep_at)
-            if run.final_checkpoint != BEST_CHECKPOINT:
-                checkpoints += 1  # a copy of the last one
-            saving = training.recipe.options["checkpoint"]
-            if "save_interval_updates" in saving:
-                num_kept = saving["keep_interval_updates"]  # saved within an epoch
-                assert isinstance(num_kept, int)
-                checkpoints += num_kept
-            updates = 0 if run.is_trained else run.updates
-            cost = run_cost(training.recipe, updates, gpus, checkpoints)
-            evaluations = []
-            for evaluation, step in zip(training.evaluations, run.eval_steps, strict=True):
-                if not step.is_complete(run.model_of(step)):
-                    evaluations.append(evaluation)
-            hours = total(evaluation_hours(evaluation) for evaluation in evaluations)
-            costs.append(replace(cost, evaluation_hours=hours))
+            if training.recipe.path in unfinished:
+                costs.append(self._cost(training, unfinished[training.recipe.path]))
         return [cost_table(costs), ""]
+
+    def _cost(self, training: PaperTraining, run: Run) -> RunCost:
+        """Estimate the cost of what is left of a run."""
+        devices = self._devices_of(self._recipe_of(training))
+        # fairseq keeps the last checkpoint and the one with the best validation loss.
+        checkpoints = 2 + len(run.keep_at)
+        if run.final_checkpoint != BEST_CHECKPOINT:
+            checkpoints += 1  # a copy of the last one
+        saving = training.recipe.options["checkpoint"]
+        if "save_interval_updates" in saving:
+            num_kept = saving["keep_interval_updates"]  # saved within an epoch
+            assert isinstance(num_kept, int)
+            checkpoints += num_kept
+        updates = 0 if run.is_trained else run.updates
+        gpus = 0 if devices.cpu else devices.processes
+        hours = []
+        for evaluation, step in zip(training.evaluations, run.eval_steps, strict=True):
+            if not step.is_complete(run.model_of(step)):
+                hours.append(evaluation_hours(evaluation))
+        cost = run_cost(training.recipe, updates, gpus, checkpoints)
+        return replace(cost, evaluation_hours=total(hours))
 
     def build_run(self, training: PaperTraining) -> Run:
         """Create the run of a training at this scale.
@@ -214,7 +215,10 @@ class ReproductionExperiment(Experiment):
         endpoint = nodes.rendezvous_endpoint(recipe.path)
         job = recipe.path.replace("/", "-")
         launcher = torchrun.launcher_flags(devices.processes, devices.nodes, endpoint, job)
-        update_counts = self._update_counts(training)
+        scaled = [
+            self.scale.scale_updates(training.recipe, count) for count in training.update_counts
+        ]
+        update_counts = list(dict.fromkeys(scaled))  # some are the same at a small scale
         last = update_counts[-1]
         settings = replace(recipe, updates=last).settings(devices.processes, devices.cpu)
         log_flags = ("--log-format", "json", "--log-interval", str(self.scale.log_interval))
@@ -224,7 +228,13 @@ class ReproductionExperiment(Experiment):
             final_checkpoint = BEST_CHECKPOINT
         eval_steps = []
         for evaluation in training.evaluations:
-            eval_steps.append(self._eval_step(training, evaluation, devices))
+            config = replace(evaluation.config, device="cpu") if devices.cpu else evaluation.config
+            step = EvalStep(
+                results_path=self.results_path(training.recipe, evaluation.subset),
+                config=config,
+                updates=self.scale.scale_updates(training.recipe, evaluation.updates),
+            )
+            eval_steps.append(step)
         return Run(
             name=recipe.path,
             folder=self.folder / "runs" / dataset.folder.name / recipe.name,
@@ -241,16 +251,6 @@ class ReproductionExperiment(Experiment):
             node_launcher=tuple(nodes.node_launcher(devices.nodes)),
         )
 
-    def _update_counts(self, training: PaperTraining) -> list[int]:
-        """Return the update counts of a run's kept checkpoints at this scale, ascending."""
-        update_counts: list[int] = []
-        for paper_updates in training.update_counts:
-            updates = self.scale.scale_updates(training.recipe, paper_updates)
-            # Several update counts of a recipe can be the same one at a small scale.
-            if updates not in update_counts:
-                update_counts.append(updates)
-        return update_counts
-
     def _recipe_of(self, training: PaperTraining) -> Recipe:
         """Return the recipe of a run for this hardware and at this scale."""
         recipe = training.recipe
@@ -262,54 +262,37 @@ class ReproductionExperiment(Experiment):
         """Return the devices of a run of a recipe."""
         return self.devices or DeviceConfig(recipe.batch.gpus)
 
-    def _eval_step(
-        self, training: PaperTraining, evaluation: PaperEvaluation, devices: DeviceConfig
-    ) -> EvalStep:
-        """Create the evaluation step of a run at this scale."""
-        config = evaluation.config
-        if devices.cpu:
-            config = replace(config, device="cpu")
-        return EvalStep(
-            results_path=self.results_path(training, evaluation.subset),
-            config=config,
-            updates=self.scale.scale_updates(training.recipe, evaluation.updates),
-        )
-
-    def results_path(self, training: PaperTraining, subset: str) -> Path:
+    def results_path(self, recipe: Recipe, subset: str) -> Path:
         """Return the path of a run's results on a split."""
-        dataset = self.data[training.recipe.corpus]
-        name = f"{training.recipe.name}-{subset}.json"
-        return self.folder / "results" / dataset.folder.name / name
+        name = f"{recipe.name}-{subset}.json"
+        return self.folder / "results" / self.data[recipe.corpus].folder.name / name
 
     def results_of(self, item: str) -> list[Result]:
         """Return our results of an item, labeled as the paper's.
 
         They have the method, length, and update counts of the paper's recipes, whatever the scale.
         """
-        training_by_recipe = {training.recipe.path: training for training in self.trainings}
+        checkpoints = {}
+        for training in self.trainings:
+            checkpoints[training.recipe.path] = self.build_run(training).checkpoint_path
         results: list[Result] = []
-        for evaluation in evaluations_of(item):
-            training = training_by_recipe[evaluation.recipe.path]
-            results += self._results_of_evaluation(training, evaluation)
+        for evaluation in evaluations_of((item,)):
+            recipe = evaluation.recipe
+            path = self.results_path(recipe, evaluation.subset)
+            if not path.is_file():
+                continue
+            of_paper = {
+                "method": method_json(MethodSpec.plain(recipe.position_method)),
+                "task.tokens_per_sample": recipe.train_length,
+            }
+            updates = self.scale.scale_updates(recipe, evaluation.updates)
+            checkpoint = checkpoints[recipe.path](updates)
+            for result in load(path).results:
+                if PurePath(result.checkpoint or "").name == checkpoint.name:
+                    settings = {**result.series.settings, **of_paper}
+                    series = replace(result.series, settings=settings)
+                    results.append(replace(result, series=series, updates=evaluation.updates))
         return results
-
-    def _results_of_evaluation(
-        self, training: PaperTraining, evaluation: PaperEvaluation
-    ) -> Iterator[Result]:
-        """Yield our results of one evaluation; none if there are none yet."""
-        results_path = self.results_path(training, evaluation.subset)
-        if not results_path.is_file():
-            return
-        updates = self.scale.scale_updates(training.recipe, evaluation.updates)
-        checkpoint = self.build_run(training).checkpoint_path(updates)
-        of_paper = {
-            "method": method_json(MethodSpec.plain(training.recipe.position_method)),
-            "task.tokens_per_sample": training.recipe.train_length,
-        }
-        for result in load(results_path).results:
-            if PurePath(result.checkpoint or "").name == checkpoint.name:
-                series = replace(result.series, settings={**result.series.settings, **of_paper})
-                yield replace(result, series=series, updates=evaluation.updates)
 
     @property
     def page(self) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ..reporting.table import Column, Table
 from ..results.result import Result
 from . import published
 from .comparability import different_units_reason
-from .items import Item, items
+from .items import Item
 from .report_data import ReportData
 from .seed_noise import legend, marked_difference
 from .speeds import speed_tables
@@ -28,33 +29,32 @@ _MAX_COLUMNS = 8
 _SPEED_ATTRIBUTES = {"batch 1": "tokens_per_second_batch_1", "full batches": "tokens_per_second"}
 _SPEEDS = (
     "Speed of evaluation in tokens per second (the paper: words, one V100, batch size 1; ours: the "
-    "machine named in the sources):\n"
+    "machine named in the sources)"
 )
 
 
-def table(key: str, report_data: ReportData) -> str:
-    """Format a table of the paper as Markdown; without results, our numbers are missing.
+def paper_tables(item: Item, report_data: ReportData) -> list[Table]:
+    """Return a table of the paper next to our numbers, which are missing without results.
 
     A table without perplexities, such as Table 1, is followed by one for each source of our speeds.
 
     Args:
-        key: key of the table, such as ``table05``.
+        item: the table.
         report_data: our results.
     """
-    item = items()[key]
     if not item.measurements:
-        return markdown.to_markdown(speed_tables(item, report_data))
-    return item_table(item, report_data.comparable(item.corpus))
+        return list(speed_tables(item, report_data))
+    return item_tables(item, report_data.comparable(item.corpus))
 
 
-def item_table(
+def item_tables(
     item: Item, ours: Sequence[Result], source: str = "ours", compare: bool = True
-) -> str:
-    """Format the perplexities of a table or figure as Markdown.
+) -> list[Table]:
+    """Return the perplexities of a table or figure of the paper next to ours.
 
     Each model has a line of the paper's numbers, one of ours, and one of their difference. Columns
     are evaluation lengths, or the validation and the test split. Where the paper has speeds of
-    evaluation, a second grid follows.
+    evaluation, a second table follows.
 
     Args:
         item: table, or figure of perplexities.
@@ -73,19 +73,17 @@ def item_table(
     for row in rows:
         lines += _perplexity_lines(row, columns, source, item.corpus if compare else None)
     our_points = [point for row in rows for model in row.ours for point in model.points]
-    parts = [_format_grid(lines, columns, markdown.past_end_note(our_points).rstrip())]
+    grids = [_grid(lines, columns, note=markdown.past_end_note(our_points).rstrip())]
     if not compare:
-        return parts[0]
+        return grids
     if any(measurement.words_per_second for measurement in printed):
         speed_lines: list[_Line] = []
         for row in rows:
             speed_lines += _speed_lines(row, speed_columns, source)
-        parts += [_SPEEDS, _format_grid(speed_lines, speed_columns)]
-    parts.append(legend(item.corpus) + "\n")
-    note = _other_text_note(ours)
-    if note:
-        parts.append(note)
-    return "\n".join(parts)
+        grids.append(_grid(speed_lines, speed_columns, caption=_SPEEDS))
+    notes = [*grids[-1].notes, legend(item.corpus), _other_text_note(ours)]
+    grids[-1] = replace(grids[-1], notes=[note for note in notes if note])
+    return grids
 
 
 class _Line(NamedTuple):
@@ -96,22 +94,23 @@ class _Line(NamedTuple):
     cells: list[str]
 
 
-def _format_grid(lines: Sequence[_Line], columns: Sequence, note: str = "") -> str:
-    """Format lines in Markdown, each under the name of its model.
+def _grid(lines: Sequence[_Line], columns: Sequence, caption: str = "", note: str = "") -> Table:
+    """Return a table of lines, each under the name of its model.
 
-    A grid of many columns is transposed.
+    A table of many columns is transposed.
 
     Args:
-        lines: lines of the grid; the lines of one model are consecutive.
+        lines: lines of the table; the lines of one model are consecutive.
         columns: evaluation lengths, or other titles of the columns.
-        note: sentence below the grid; empty: none.
+        caption: caption of the table.
+        note: sentence below the table; empty: none.
     """
     notes = [note] if note else []
     if len(columns) > _MAX_COLUMNS:
         transposed = [Column[int]("length", lambda index: str(columns[index]))]
         for line in lines:
             transposed.append(Column(f"{line.model}: {line.source}", line.cells.__getitem__))
-        return markdown.to_markdown([Table(transposed, range(len(columns)), notes=notes)])
+        return Table(transposed, range(len(columns)), caption=caption, notes=notes)
     shown = []
     previous = ""
     for line in lines:
@@ -123,7 +122,7 @@ def _format_grid(lines: Sequence[_Line], columns: Sequence, note: str = "") -> s
     ]
     for index, column in enumerate(columns):
         grid.append(Column(str(column), partial(_cell, index)))
-    return markdown.to_markdown([Table(grid, shown, left=2, notes=notes)])
+    return Table(grid, shown, left=2, caption=caption, notes=notes)
 
 
 def _cell(index: int, line: _Line) -> str:
@@ -213,6 +212,4 @@ def _other_text_note(ours: Iterable[Result]) -> str:
     listed = markdown.literal("; ".join(reason for reason in reasons if reason))
     if not listed:
         return ""
-    return (
-        f"No marks: {listed}, so perplexities per token are in different units from the paper's.\n"
-    )
+    return f"No marks: {listed}, so perplexities per token are in different units from the paper's."

@@ -53,8 +53,8 @@ class Point:
 
     @property
     def perplexity(self) -> float | None:
-        """Mean perplexity per token."""
-        return statistics.fmean(values.perplexity for values in self.values)
+        """Mean perplexity per token; None without results."""
+        return _mean_of_known([values.perplexity for values in self.values])
 
     @property
     def spread(self) -> float | None:
@@ -107,13 +107,13 @@ class Point:
 
     @property
     def longest_window(self) -> int | None:
-        """Tokens of the longest window."""
-        return self.values[0].longest_window
+        """Tokens of the longest window; None if it is unknown."""
+        return self.values[0].longest_window if self.values else None
 
     @property
     def is_past_end(self) -> bool:
         """True if one window has the whole text, which is shorter than the evaluation length."""
-        return is_past_end(self.results[0])
+        return bool(self.results) and is_past_end(self.results[0])
 
     @property
     def is_near_chance(self) -> bool:
@@ -122,8 +122,10 @@ class Point:
         Guessing any entry of a dictionary of V entries has a perplexity of V, and at least V^0.9
         counts as chance. It is False without a perplexity, or if the dictionary's size is unknown.
         """
+        if self.perplexity is None or not self.results:
+            return False
         vocabulary = self.results[0].series.facts.vocabulary
-        if self.perplexity is None or vocabulary is None:
+        if vocabulary is None:
             return False
         return math.log(self.perplexity) >= CHANCE_FRACTION * math.log(vocabulary)
 

@@ -22,7 +22,8 @@ from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report_data import collect
-from alibi_fairseq.paper.tables import table as paper_table
+from alibi_fairseq.paper.tables import paper_tables
+from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.version_3 import ResultsFile, TextSummary
 
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
@@ -126,7 +127,7 @@ def test_marks_require_text_like_the_papers(tmp_path, changes, reason):
         record.text = TextSummary(**text)
     results = collect([saved(tmp_path, results_file)])
     for item in ("table08", "table09", "table10"):
-        shown = paper_table(item, results)
+        shown = to_markdown(paper_tables(items()[item], results))
         assert ("+0.00 =" in shown) == (reason is None), item
         if reason is not None:
             assert f"No marks: {reason}" in shown

@@ -387,7 +387,7 @@ def test_comparability_knows_sizes_of_models(corpus, config):
     for option, value in size_options(paper.setting_of(corpus)).items():
         default = getattr(config, option)
         if default is not None:  # widths of input and output are the model's
-            assert value == str(default)
+            assert value == default
 
 
 @pytest.fixture

@@ -381,7 +381,7 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
         devices=reproduction.DeviceConfig(1, cpu=True),
     )
     assert execute_experiment(experiment) == 0
-    results = load(experiment.results_path(training, "valid"))
+    results = load(experiment.results_path(training.recipe, "valid"))
     assert results.corpus == "generated-smoke"
     measured = set()
     for record in results.records:

@@ -10,13 +10,14 @@ import pytest
 from commands import ROOT
 from results_documents import cells_of
 
-from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.figures import draw
 from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report_data import ReportData, collect
 from alibi_fairseq.paper.speeds import Model, Speed, trained_speeds
+from alibi_fairseq.paper.tables import paper_tables
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results
 from alibi_fairseq.results.result import Cost, Result, TextValues
@@ -72,8 +73,13 @@ def drawn(figure: str, data: ReportData, monkeypatch) -> dict[str, dict[str, plo
     return {f"{panel.title}, {panel.y}": {x.label: x for x in panel.lines} for panel in panels}
 
 
+def table_1(data: ReportData) -> str:
+    """Format Table 1 of the report."""
+    return to_markdown(paper_tables(items()["table01"], data))
+
+
 def test_table_1_has_the_paper_and_a_benchmark():
-    text = tables.table("table01", collect([BENCHMARK]))
+    text = table_1(collect([BENCHMARK]))
     rows = cells_of(text)
     assert ["ALiBi", "512", "28.3k", "0.99", "85.8k", "1.05", "15.3", "+0.0"] in rows
     assert ["Sinusoidal", "512", "1.2k", "1.00", "5.9k", "1.00", "1.7", "+0.0"] in rows
@@ -82,7 +88,7 @@ def test_table_1_has_the_paper_and_a_benchmark():
 
 
 def test_table_1_without_results_is_missing_ours():
-    rows = cells_of(tables.table("table01", ReportData()))
+    rows = cells_of(table_1(ReportData()))
     missing = ["ALiBi", "512", "missing", "–", "missing", "–", "missing", "–"]
     assert missing in rows
 
@@ -137,9 +143,9 @@ def test_figure_5_separates_ways_of_training(monkeypatch):
 def test_figure_7_has_training_speeds(monkeypatch):
     data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512))
     panels = drawn("figure07", data, monkeypatch)
-    printed = panels["the paper, one V100, Thousand words per second"]
+    printed = panels["the paper, one V100, Training (thousand words per second)"]
     assert printed["ALiBi"].x == [64, 128, 256, 512, 1024, 1536, 2048, 3072]
-    ours = panels["our trainings, per process, Thousand tokens per second"]
+    ours = panels["our trainings, per process, Training (thousand tokens per second)"]
     assert (ours["ALiBi"].x, ours["ALiBi"].y) == ([512], [10.5])
 
 

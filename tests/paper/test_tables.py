@@ -4,10 +4,11 @@ import pytest
 from results_documents import as_ours, cells_of, changed, results_of
 
 from alibi_fairseq.paper import published as paper
-from alibi_fairseq.paper import tables
 from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report_data import ReportData
+from alibi_fairseq.paper.tables import item_tables, paper_tables
 from alibi_fairseq.positions.spec import MethodSpec
+from alibi_fairseq.reporting.markdown import to_markdown
 
 ALIBI = MethodSpec.plain("alibi")
 SINUSOIDAL = MethodSpec.plain("sinusoidal")
@@ -39,9 +40,14 @@ def ours(item, shift=0.0, **settings):
     return measurements
 
 
+def report_table(item, report_data):
+    """Format a table of the report."""
+    return to_markdown(paper_tables(items()[item], report_data))
+
+
 def table(item, measurements):
     """Format a table from measurements in the paper's setting."""
-    return tables.table(item, ReportData(results=results_of(*measurements)))
+    return report_table(item, ReportData(results=results_of(*measurements)))
 
 
 def test_table_5_has_rows_and_columns_of_the_paper():
@@ -165,7 +171,7 @@ def test_splits_of_one_evaluation_share_a_table():
             measurements.append(changed(measurement, **text))
     shown = {}
     for name, results in ReportData(results=results_of(*measurements)).by_text("bookcorpus"):
-        shown[name] = cells_of(tables.table("table09", results))[-2]
+        shown[name] = cells_of(report_table("table09", results))[-2]
     assert shown == {
         "data aaaaaaaa": ["", "ours", "13.15", "10.73"],
         "data cccccccc": ["", "ours", "14.15", "11.73"],
@@ -199,7 +205,8 @@ def test_out_of_memory_is_shown(item, model):
 
 
 def test_unprinted_points_of_curves_are_dashes():
-    rows = cells_of(tables.item_table(items()["figure05"], [], "ours (smoke)", compare=False))
+    tables = item_tables(items()["figure05"], [], "ours (smoke)", compare=False)
+    rows = cells_of(to_markdown(tables))
     paper_lines = {row[0]: row[2:] for row in rows if row[1] == "paper"}
     for fraction in ("20.0%", "40.0%", "60.0%", "80.0%"):
         assert set(paper_lines[f"ALiBi, L=1024, {fraction} trained"]) == {"–"}

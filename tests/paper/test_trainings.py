@@ -92,7 +92,7 @@ def test_all_contains_each_run_once():
     ],
 )
 def test_run_saves_paper_checkpoints_only(item, recipe, update_counts):
-    assert trainings_by_recipe(item)[recipe].update_counts == update_counts
+    assert trainings_by_recipe(item)[recipe].update_counts == list(update_counts)
 
 
 def test_figure_5_checkpoints_are_evaluated_at_twice_the_length():
