@@ -46,8 +46,9 @@ class Recall(CliCommand):
         from ..progress_bar import make_progress_bar
         from ..reporting import markdown
         from ..results.data_folder import DataFolder
-        from ..results.provenance import collect_provenance
+        from ..results.provenance import collect_provenance, git_state
 
+        git = git_state()  # of the code that runs: the clone can change in the meantime
         folder = DataFolder.open(self.data)
         device = find_device(self.device)
         split = load_split(folder, self.subset, load_dictionary(folder.path))
@@ -77,6 +78,7 @@ class Recall(CliCommand):
                 precision=self.precision,
                 data=folder.path,
                 subsets=[self.subset],
+                git=git,
             )
             content = {"format": "alibi_fairseq/recall", "version": 1, "split": self.subset}
             with atomic_write(self.out) as stream:

@@ -16,6 +16,7 @@ from commands import ROOT
 from results_documents import save_results_file
 
 from alibi_fairseq import cli
+from alibi_fairseq.cli.recall import recall_table
 from alibi_fairseq.experiment.report import tables_of
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
@@ -158,6 +159,13 @@ def test_example_of_results_page_prints_its_output(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     exec(code)
     assert capsys.readouterr().out.startswith(output.removesuffix("…\n"))
+
+
+def test_page_of_recall_shows_measured_table():
+    measured = json.loads((RESULTS / "recall/title-3M.json").read_text(encoding="utf-8"))
+    printed = markdown.to_markdown([recall_table(measured["results"], measured["split"])])
+    _, table, _ = printed.split("\n\n")
+    assert table.strip() in (ROOT / "docs/recall.md").read_text(encoding="utf-8")
 
 
 def results_files() -> list[Path]:
