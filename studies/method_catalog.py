@@ -1,4 +1,7 @@
-"""Write the catalog of docs/position-methods.md: ``python -m studies.method_catalog``."""
+"""Write the catalogs of methods and of layer patterns: ``python -m studies.method_catalog``.
+
+They are parts of docs/position-methods.md and of docs/different-layers.md.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
+from alibi_fairseq.positions.model_patterns import MODEL_PATTERNS
+from alibi_fairseq.positions.spec import MethodSpec
 
 from .changes import changes_alt, length_changes
 from .losses import last_validation, load_losses
@@ -18,6 +23,7 @@ from .tables import change_cell, interval_cell, known_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"
+PATTERNS_PAGE = ROOT / "docs" / "different-layers.md"
 #: Paper (number on arXiv, or address), idea, and number of learned parameters of each method.
 METHODS = Path(__file__).with_name("position_methods.csv")
 RESULTS = ROOT / "results" / "small_models" / SECONDARY
@@ -27,6 +33,7 @@ HEADERS = (
     *("method and its option", "paper", "idea: the method …", "learned parameters"),
     f"perplexity, L to {CHANGES_MULTIPLE} L (95% interval)",
 )
+PATTERN_HEADERS = ("name", "notation", "in tables", "models", "what differs in them")
 #: Figure of the changes, relative to the page.
 FIGURE = "../results/small_models/changes.svg"
 RULES = ("---", "---", "---", "---", "--:")
@@ -91,18 +98,33 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def update(text: str) -> str:
-    """Replace the catalog between its markers in the text of the page."""
+def patterns() -> str:
+    """Write the table of the layer patterns of open models."""
+    lines = [_line(PATTERN_HEADERS), _line(["---"] * len(PATTERN_HEADERS))]
+    for name, pattern in MODEL_PATTERNS.items():
+        label = MethodSpec.parse(name).label
+        cells = [f"`{name}`", f"`{pattern.notation}`", label, pattern.models, pattern.differs]
+        lines.append(_line(cells))
+    return "".join(lines)
+
+
+def update(text: str, catalog: str) -> str:
+    """Replace the catalog between its markers in the text of a page."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{catalog()}{END}{after}"
+    return f"{before}{BEGIN}\n{catalog}{END}{after}"
 
 
 def main() -> None:
-    """Write the page."""
-    text = update(PAGE.read_text(encoding="utf-8"))
-    with atomic_write(PAGE) as stream:
-        stream.write(text)
+    """Write the pages."""
+    for page, write in CATALOGS.items():
+        text = update(page.read_text(encoding="utf-8"), write())
+        with atomic_write(page) as stream:
+            stream.write(text)
+
+
+#: Function that writes the catalog of each page.
+CATALOGS = {PAGE: catalog, PATTERNS_PAGE: patterns}
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ import pytest
 
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.display_names import METHOD_NAMES
-from studies.method_catalog import PAGE, read_methods, update
+from studies.method_catalog import CATALOGS, read_methods, update
 
 
-def test_catalog_is_current():
-    text = PAGE.read_text(encoding="utf-8")
-    assert update(text) == text
+@pytest.mark.parametrize("page", CATALOGS, ids=lambda page: page.name)
+def test_catalogs_are_current(page):
+    text = page.read_text(encoding="utf-8")
+    assert update(text, CATALOGS[page]()) == text
 
 
 @pytest.mark.parametrize("method", METHOD_NAMES)
