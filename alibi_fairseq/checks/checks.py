@@ -359,8 +359,14 @@ CHECKS: dict[str, Callable[[Candidate], Outcome]] = {
 }
 
 
-def run_checks(candidate: Candidate) -> dict[str, Outcome]:
-    """Return the outcome of each check; an exception in the code of the method is a failure."""
+def run_checks(
+    candidate: Candidate, progress: Callable[[], object] = lambda: None
+) -> dict[str, Outcome]:
+    """Return the outcome of each check; an exception in the code of the method is a failure.
+
+    Args:
+        progress: called after each check.
+    """
     outcomes = {}
     for column, check in CHECKS.items():
         torch.manual_seed(2)
@@ -368,6 +374,7 @@ def run_checks(candidate: Candidate) -> dict[str, Outcome]:
             outcomes[column] = check(candidate)
         except Exception as error:
             outcomes[column] = Outcome("FAILS", passed=False, note=describe(error))
+        progress()
     return outcomes
 
 

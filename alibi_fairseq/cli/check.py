@@ -36,18 +36,21 @@ class Check(CliCommand):
             UserInputError: a method does not exist.
         """
         from ..checks.candidate import Candidate
-        from ..checks.checks import run_checks
+        from ..checks.checks import CHECKS, run_checks
         from ..checks.table import outcomes_table
         from ..evaluation.option_types import find_device
         from ..files import atomic_write
         from ..positions import MethodSpec
+        from ..progress_bar import make_progress_bar
         from ..reporting import latex, markdown
 
         device = find_device("auto")
+        methods = self.methods or default_methods()
         outcomes = {}
-        for method in self.methods or default_methods():
-            candidate = Candidate(method, tuple(MethodSpec.parse(method).flags), device)
-            outcomes[method] = run_checks(candidate)
+        with make_progress_bar(len(methods) * len(CHECKS), "checking", "check") as bar:
+            for method in methods:
+                candidate = Candidate(method, tuple(MethodSpec.parse(method).flags), device)
+                outcomes[method] = run_checks(candidate, bar.update)
         table = outcomes_table(outcomes, device)
         print(markdown.to_markdown([table]), end="")
         if self.out is not None:

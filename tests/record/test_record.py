@@ -277,6 +277,20 @@ def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
     )
 
 
+def test_passkey_is_the_area_of_the_probe_beyond_the_training_length(record):
+    """The table of the probe has the same area, computed from the same accuracies."""
+    folder = ROOT / "results" / "examples" / "recall"
+    probed = load(folder / "results.json").results
+    passkey = [replace(one, case=replace(one.case, corpus="passkey")) for one in probed]
+    rotary = record / TRACK.name / "rotary"
+    rewrite(rotary, lambda file: replace(file, results=[*file.results, *passkey]))
+    page = write_page([read_track(rotary.parent)])
+    row = next(row for row in cells_of(page) if row[0] == "Rotary")
+    area = (folder / "table.md").read_text(encoding="utf-8").strip().split()[-2]
+    assert row[7] == area == "0.28"
+    assert "Passkey: area under the accuracy curve beyond L" in " ".join(page.split())
+
+
 def test_cost_counts_runs_and_trials():
     sentence = cost_sentence(read_track(TRACK))
     tokens = 3 * 3_070_821 + 4 * 188 * 4096
