@@ -55,7 +55,7 @@ def literal(text: str) -> str:
 
 def _cell(text: str) -> str:
     """Escape the text of a cell; a hyphen before a number is a minus sign."""
-    return re.sub(r"(?<![\w}])-(?=\d)", "$-$", literal(text))
+    return re.sub(r"(?<![\w}-])-(?=\d)", "$-$", literal(text))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -50,6 +50,11 @@ def test_special_characters_are_escaped():
     assert latex.literal("[1] *") == "{[}1{]} {*}"
 
 
+def test_ranges_of_numbers_are_no_subtractions():
+    text = latex.tabular(table_of(["position", "change"], [["5–6", "-0.4 … +1.2"]]))
+    assert "5--6 & $-$0.4 … +1.2 \\\\\n" in text
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="LaTeX is not installed")
 def test_latex_compiles(tmp_path):
     rows = [["ALiBi, L=64", "--lr"], ["[3] 50%", ""], ["*", "(chance)"]]
