@@ -236,7 +236,7 @@ def _add_positions(report: ReportWriter, title: str, results: list[Result]) -> N
             f"{title}: loss by position",
             tables,
             heading=heading,
-            for_paper=tables,
+            for_paper=loss_by_position.position_tables(results, for_paper=True),
             label=results[0].case.corpus,
         )
     if drawable(results):

@@ -50,11 +50,14 @@ def group_by_windows(results: Iterable[Result]) -> dict[str, list[Result]]:
     return groups
 
 
-def position_tables(results: Iterable[Result]) -> list[Table]:
+def position_tables(results: Iterable[Result], for_paper: bool = False) -> list[Table]:
     """Return the losses by position, one table per split, text, and evaluation length.
 
     Tables have a row per bucket and a column per model. Without losses by position, there are no
     tables.
+
+    Args:
+        for_paper: True to state the number of seeds once if it is the same everywhere.
     """
     tables = []
     for name, group in group_by_windows(results).items():
@@ -65,11 +68,14 @@ def position_tables(results: Iterable[Result]) -> list[Table]:
             by_buckets[buckets].append(result)
         caption = f"Bits per token by position on {name}"
         for same_buckets in by_buckets.values():
-            tables.append(_position_table(rows_of(same_buckets), caption))
+            rows = rows_of(same_buckets)
+            counts = {row.points[0].seeds for row in rows}
+            with_seeds = not for_paper or len(counts) > 1
+            tables.append(_position_table(rows, caption, with_seeds))
     return tables
 
 
-def _position_table(models: Sequence[Row], caption: str) -> Table[int]:
+def _position_table(models: Sequence[Row], caption: str, with_seeds: bool) -> Table[int]:
     """Create the table of models with the same evaluation length and the same buckets.
 
     Its rows are the numbers of the buckets.
@@ -77,6 +83,7 @@ def _position_table(models: Sequence[Row], caption: str) -> Table[int]:
     Args:
         models: models with losses by position, each with one point.
         caption: caption of the table.
+        with_seeds: True to state the number of seeds in each cell.
     """
     first = models[0].points[0]
     ranges = bucket_ranges(first.position_ends)
@@ -87,7 +94,7 @@ def _position_table(models: Sequence[Row], caption: str) -> Table[int]:
     ]
     for model in models:
         (point,) = model.points
-        columns.append(Column(model.label, partial(_loss_text, point)))
+        columns.append(Column(model.label, partial(_loss_text, point, with_seeds)))
     return Table(
         columns,
         [bucket for bucket, count in enumerate(tokens) if count > 0],
@@ -114,16 +121,19 @@ def bucket_ranges(ends: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(firsts, ends, strict=True))
 
 
-def _loss_text(point: Point, bucket: int) -> str:
+def _loss_text(point: Point, with_seeds: bool, bucket: int) -> str:
     """Format the mean loss of a bucket in bits per token, with the spread of averaged seeds.
 
     Args:
         point: a point with losses by position.
+        with_seeds: True to state the number of seeds.
         bucket: number of the bucket, which has tokens.
     """
     tokens = point.position_tokens[bucket]
     text = f"{point.position_bits[bucket] / tokens:.3f}"
     if point.position_spread:
         spread = point.position_spread[bucket] / tokens
-        text += f" ± {spread:.3f} ({point.seeds} seeds)"
+        text += f" ± {spread:.3f}"
+        if with_seeds:
+            text += f" ({point.seeds} seeds)"
     return text

@@ -66,6 +66,15 @@ def test_table_has_row_per_bucket_and_column_per_model():
     ]
 
 
+def test_table_for_a_paper_states_the_seeds_once():
+    seeds = [record_of(9, 8, 7, 6, 5 + seed, seed=seed, data_sha256="a" * 64) for seed in (1, 2)]
+    (table,) = position_tables(results_of(*seeds))
+    (for_paper,) = position_tables(results_of(*seeds), for_paper=True)
+    assert table.cells[-1] == ["5–6", "400", "6.500 ± 0.707 (2 seeds)"]
+    assert for_paper.cells[-1] == ["5–6", "400", "6.500 ± 0.707"]
+    assert for_paper.conditions.endswith("mean and standard deviation of 2 seeds")
+
+
 def test_table_has_longest_non_overlapping_windows_only():
     shorter = record_of(9, 8, 7, 6, 1, length=4)
     sliding = record_of(9, 8, 7, 6, 2, length=12, stride=1)
