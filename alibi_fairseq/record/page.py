@@ -48,14 +48,21 @@ def cost_sentence(track: Track) -> str:
         sentence += f", after {number} trials of the learning rate"
     hours = [entry.hours for entry in track.entries.values()]
     return (
-        f"{sentence}: {_short(total)} tokens in all. The runs of an entry took {min(hours):.1f} to "
-        f"{max(hours):.1f} hours together, without trials."
+        f"{sentence}: {_short(total)} tokens in all. The runs of an entry took "
+        f"{_duration(min(hours))} to {_duration(max(hours))} together, without trials."
     )
 
 
 def _short(tokens: int) -> str:
     """Format a number of tokens, such as ``24.0M``."""
     return f"{tokens / 1e6:.1f}M" if tokens >= 1e5 else f"{tokens:,}"
+
+
+def _duration(hours: float) -> str:
+    """Format a duration, such as ``2.5 hours``."""
+    if hours < 1:
+        return f"{60 * hours:.0f} minutes"
+    return f"{hours:.1f} hours"
 
 
 def _section(track: Track) -> str:
