@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
+from ..results.files import TRAINING_FILE
 from .child_process import CommandFailedError
 from .execution import Slot, Stopped, handle_stop_signals
 from .plan import Plan
@@ -262,4 +263,9 @@ def format_dry_run(experiment: Experiment) -> str:
         trial_tokens = sum(trial.tokens for trial in trials)
         total += f", after {len(trials)} trials of {trial_tokens:,} tokens"
     lines.append(total)
+    trained = [run for run in runs if run.after and (run.folder / TRAINING_FILE).is_file()]
+    if trained:
+        lines.append(
+            f"trained already, and only repeated if a new rate is better: {len(trained)} of them"
+        )
     return "\n".join(lines)

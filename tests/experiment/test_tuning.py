@@ -123,6 +123,8 @@ def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, caps
 
     commands.validation["alibi"]["0.008"] = 10.0
     more = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002,0.008")
+    assert main([*more, "--dry-run"]) == 0
+    assert "only repeated if a new rate is better: 1 of them" in capsys.readouterr().out
     assert main(more) == 0
     assert commands.trained[3:] == [
         ("alibi-16-seed1-lr0.008", "0.008", 10),
