@@ -17,10 +17,14 @@ import sys
 import tempfile
 import textwrap
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import redirect_stderr, suppress
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 #: This project's command, its package, and the folder of the package.
 PROGRAM = "alibi-fairseq"
@@ -80,29 +84,85 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 
-def usage_error(message: str, program: str) -> UserInputError:
-    """Return the error for a message of argparse, with a suggestion for a misspelled choice."""
-    form = r"argument (.+?): invalid choice: '(.*)' \(choose from (.*)\)"
-    match = re.fullmatch(form, message, re.DOTALL)
-    if match:
-        flag, value, listed = match.groups()
-        choices = [choice.strip("' ") for choice in listed.split(",")]
-        message = f"argument {flag}: there is no '{value}'.{did_you_mean(value, choices)}"
-        if len(choices) <= _FEW_CHOICES:
-            message += f" Choose from {', '.join(choices)}"
-        message = message.removesuffix(".")
-    return UserInputError(f"{message}; see `{program} --help`.")
+def unmet(requirement: object, value: object) -> str:
+    """Return what a value must be, and what it is: ``must be a valid number, not 'x'``.
+
+    Args:
+        requirement: ``must be …``, and possibly a fix after a semicolon.
+    """
+    required, semicolon, fix = str(requirement).partition("; ")
+    shown = "null" if value is None else repr(value)
+    if len(shown) > _MAX_SHOWN:
+        shown = f"{shown[: _MAX_SHOWN - 1]}…"
+    return f"{required}, not {shown}{semicolon}{fix}"
 
 
-def requirement(error: Mapping[str, Any]) -> str:
-    """Return what a value must be, from an error of pydantic: ``must be a valid number``."""
-    if error["type"] == "missing":
+def describe_invalid(
+    error: ValidationError,
+    flags: Mapping[str, str] = MappingProxyType({}),
+    left_out: Collection[str] = (),
+) -> str:
+    """Return a sentence about the first value that pydantic rejected.
+
+    It names the option or the path of the key: ``lr[0] must be a valid number, not 'x'.``
+
+    Args:
+        flags: options by key.
+        left_out: keys of lists that the input leaves out, because they have one item.
+    """
+    problem = error.errors(include_url=False)[0]
+    name = ""
+    path = list(problem["loc"])
+    for key in left_out:
+        if key in path:
+            position = path.index(key)
+            del path[position : position + 2]  # with its index
+    for part in path:
+        if part in flags:
+            name = flags[str(part)]
+            break
+        name += f"[{part}]" if isinstance(part, int) else f".{part}"
+    name = name.removeprefix(".")
+    requirement = _requirement(problem)
+    if requirement.startswith("must "):
+        sentence = f"{name or 'the content'} {unmet(requirement, problem['input'])}"
+    elif problem["type"] == "missing":
+        sentence = f"{name} {requirement}"
+    elif name:
+        sentence = f"{name}: {requirement}"
+    else:  # of several values, and most messages then begin with a key
+        key, colon, rest = requirement.partition(": ")
+        sentence = f"{flags.get(key, key)}{colon}{rest}"
+    return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+def _requirement(problem: Mapping[str, Any]) -> str:
+    """Return what a value must be, or what is wrong with it, from an error of pydantic."""
+    if problem["type"] == "missing":
         return "is missing"
-    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+    if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return "there is no such key"
-    text = error["msg"].removeprefix("Value error, ").removesuffix(".")
+    text = problem["msg"].removeprefix("Value error, ").removesuffix(".")
     text = re.sub(r"^(Input|String|Tuple|List|Dictionary) should", "must", text)
     return re.sub(r", unable to parse.*| after validation, not \d+", "", text)
+
+
+def usage_error(message: str, program: str) -> UserInputError:
+    """Return the error for a message of argparse, with a suggestion for a misspelled choice."""
+    flag, colon, problem = message.removeprefix("argument ").partition(": ")
+    choice = re.fullmatch(r"invalid choice: '(.*)' \(choose from (.*)\)", problem, re.DOTALL)
+    if choice:
+        value, listed = choice.groups()
+        choices = [choice.strip("' ") for choice in listed.split(",")]
+        problem = f"there is no '{value}'.{did_you_mean(value, choices)}"
+        if len(choices) <= _FEW_CHOICES:
+            problem += f" Choose from {', '.join(choices)}"
+    if problem.startswith("must "):
+        colon = " "
+    sentence = f"{flag}{colon}{problem}"
+    if not sentence.endswith((".", "?")):
+        sentence += "."
+    return UserInputError(f"{sentence} `{program} --help` lists the options.")
 
 
 def install_excepthook() -> None:
@@ -240,6 +300,8 @@ def _kind_and_message(exception: BaseException) -> tuple[str, str]:
     return kind.rsplit(".", 1)[-1], message.strip()
 
 
+#: Longest value in a message, in characters.
+_MAX_SHOWN = 60
 #: Longest list of choices in a message.
 _FEW_CHOICES = 20
 #: OS errors that only the user can fix.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from ..errors import usage_error
+from ..errors import unmet, usage_error
 from ..options import names, option
 
 __all__ = [
@@ -176,7 +176,7 @@ def fill_dataclass(kind: type, args: object) -> Any:
 
 
 def _explained(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a type whose ValueError argparse prints, instead of the name of the function."""
+    """Return a type whose ValueError argparse prints. Otherwise, it prints the function's name."""
     if isinstance(parse, type):
         return parse
 
@@ -185,7 +185,7 @@ def _explained(parse: Callable[[str], Any]) -> Callable[[str], Any]:
         try:
             return parse(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{error}, not '{text[:60]}'") from error
+            raise argparse.ArgumentTypeError(unmet(error, text)) from error
 
     return read
 

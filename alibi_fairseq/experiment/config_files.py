@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import UserInputError, requirement
+from ..errors import UserInputError, describe_invalid
 from ..files import atomic_write, read_yaml
 from .schema import ExperimentConfig
 
@@ -46,20 +46,9 @@ def from_mapping(
     """
     try:
         return TypeAdapter(kind).validate_python(values)
-    except ValidationError as errors:
-        first = errors.errors(include_url=False)[0]
-        path = _written_path(first["loc"], values)
-        raise UserInputError(_sentence(first, path, flags)) from errors
-
-
-def _written_path(path: Iterable[str | int], values: object) -> list[str]:
-    """Return the path of a key without the lists that a file with one group leaves out."""
-    written = [str(part) for part in path]
-    for key in ("models", "evaluations"):
-        if key in written and not _has_key(values, key):
-            position = written.index(key)
-            del written[position : position + 2]  # with its index
-    return written
+    except ValidationError as error:
+        left_out = [key for key in ("models", "evaluations") if not _has_key(values, key)]
+        raise UserInputError(describe_invalid(error, flags, left_out)) from error
 
 
 def _has_key(values: object, key: str) -> bool:
@@ -67,25 +56,6 @@ def _has_key(values: object, key: str) -> bool:
     if isinstance(values, Mapping):
         return key in values or _has_key(list(values.values()), key)
     return isinstance(values, list) and any(_has_key(item, key) for item in values)
-
-
-def _sentence(error: Mapping[str, Any], path: Sequence[str], flags: Mapping[str, str]) -> str:
-    """Return a sentence about an error of pydantic, with the flag or the path of the key."""
-    problem = requirement(error)
-    value = error["input"]
-    if problem.startswith("must") and isinstance(value, str | int | float):
-        problem = f"{str(value)[:60]!r} {problem}"
-    if not path:
-        # The error is of the whole configuration, and most messages then begin with a key.
-        key, colon, rest = problem.partition(": ")
-        if colon:
-            return f"{flags.get(key, key)}: {rest}."
-        return f"{problem}."
-    name = ".".join(path)
-    for key in path:
-        if key in flags:
-            name = flags[key]
-    return f"{name}: {problem}."
 
 
 def save_config(config: ExperimentConfig, path: Path) -> None:

@@ -334,7 +334,7 @@ def share_keys(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any
     for name, value in values.items():
         if name in SECTIONS:
             if not isinstance(value, Mapping):
-                raise ValueError(f"{name}: must be keys with their values")
+                raise ValueError(f"{name} must be keys with their values")
             shared.update(value)
         elif name in own:
             experiment[name] = value

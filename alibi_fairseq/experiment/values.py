@@ -102,7 +102,7 @@ def as_length(value: object) -> int | str:
         return int(text)
     if re.fullmatch(r"[1-9]\d*x(\+[1-9]\d*)?", text):
         return text
-    raise ValueError(f"{text[:60]!r} must be a number of tokens, or like 4x or 1x+50")
+    raise ValueError("must be a number of tokens, or like 4x or 1x+50")
 
 
 def check_stride(text: str) -> str:
@@ -113,7 +113,7 @@ def check_stride(text: str) -> str:
     """
     if text == "full" or re.fullmatch(r"[1-9]\d*", text):
         return text
-    raise ValueError(f"{text[:60]!r} must be 'full' or a number of tokens")
+    raise ValueError("must be 'full' or a number of tokens")
 
 
 def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any
 
-from ..errors import UserInputError
+from ..errors import UserInputError, unmet
 from ..options import float_or_nan
 
 #: Value of an option, as options of fairseq and JSON have it.
@@ -284,6 +284,5 @@ def read_options(kind: type, values: Mapping[str, Value]) -> Any:
             typed[field.name] = parse(value)
         except ValueError as problem:
             flag_name = "--" + field.name.replace("_", "-")
-            shown = repr(value) if isinstance(value, str) else value
-            raise UserInputError(f"{flag_name} {problem}, not {shown}.") from None
+            raise UserInputError(f"{flag_name} {unmet(problem, value)}.") from None
     return kind(**typed)

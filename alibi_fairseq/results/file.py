@@ -15,11 +15,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..errors import UserInputError
+from ..errors import UserInputError, describe_invalid
 from ..files import atomic_write, json_text, read_json
 from .benchmark import SCHEMA, Benchmark, BenchmarkFile
 from .files import TRAINING_FILE
-from .json_types import STORED, first_problem
+from .json_types import STORED
 from .provenance import Provenance, merge_provenance
 from .result import Result, distinct
 from .series import Series, series_json
@@ -82,7 +82,7 @@ def load(path: str | os.PathLike) -> Results:
     try:
         provenance = None if origin is None else Provenance.model_validate(origin)
     except ValidationError as error:
-        raise UserInputError(f"{path}: {first_problem(error)}.") from error
+        raise UserInputError(f"{path}: {describe_invalid(error)}") from error
     return Results(read_results(stored, str(path)), provenance)
 
 
@@ -107,7 +107,7 @@ def read_results(content: object, source: str) -> list[Result]:
     try:
         stored = _FILE_TYPE.validate_json(json.dumps(content))
     except ValidationError as error:
-        raise UserInputError(f"{source}: {first_problem(error)}.") from error
+        raise UserInputError(f"{source}: {describe_invalid(error)}") from error
     results = []
     for result in stored.results:
         if result.series not in stored.series:

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import UserInputError, requirement
+from ..errors import UserInputError, describe_invalid
 
 NonEmptyStr = Annotated[str, Field(min_length=1)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=2**63)]  # signed 64-bit
@@ -47,20 +47,4 @@ def parse_json(model: type[T], content: object, source: str) -> T:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise UserInputError(f"{source}: {first_problem(error)}.") from error
-
-
-def first_problem(error: ValidationError) -> str:
-    """Describe the first problem that pydantic found."""
-    problem = error.errors(include_url=False)[0]
-    path = ""
-    for part in problem["loc"]:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
-    key = path.removeprefix(".") or "the content"
-    if problem["type"] == "missing":
-        return f"{key} is missing"
-    required = requirement(problem)
-    value = "null" if problem["input"] is None else repr(problem["input"])
-    if len(value) > 60:
-        value = value[:57] + "..."
-    return f"{key} is {value}: {required}"
+        raise UserInputError(f"{source}: {describe_invalid(error)}") from error

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from ..errors import UserInputError
+from ..errors import UserInputError, describe_invalid
 from ..positions.spec import MethodSpec
 from .irrelevant import WRITTEN_BUT_IRRELEVANT
 from .json_types import (
@@ -23,7 +23,6 @@ from .json_types import (
     NonNegativeInt,
     PositiveCount,
     Sha256,
-    first_problem,
 )
 from .settings import Settings, canonical, defaults_of, plain
 
@@ -186,7 +185,7 @@ def read_series(content: object, source: str) -> Series:
     try:
         return _SERIES_TYPE.validate_json(json.dumps(content))
     except ValidationError as error:
-        raise UserInputError(f"{source}: {first_problem(error)}.") from error
+        raise UserInputError(f"{source}: {describe_invalid(error)}") from error
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from alibi_fairseq.data.probe_data import PROBE_FILE
 #: Options of a training, and a part of the message.
 TRAINING = {
     "--decoder-attention-heads 5": "--decoder-attention-heads must be a divisor of the width, 32",
-    "--keep-at soon": "--keep-at: must be numbers of updates",
+    "--keep-at soon": "--keep-at must be numbers of updates",
     "--ffn geglu": "--ffn must be mlp or swiglu",
     "--ffn swiglu --activation-fn gelu": "--activation-fn must be relu with --ffn swiglu",
     "--key-value-heads 3": "--key-value-heads must be a divisor of",
@@ -103,22 +103,22 @@ COMMANDS = {
         ("DATA --cpu --path RUN", "RUN/checkpoint_best.pt"),
     ],
     "eval": [
-        ("DATA --path CHECKPOINT --lengths 16,x", "--lengths: must be numbers of tokens"),
-        ("DATA --path CHECKPOINT --lengths 0", "--lengths: must be numbers of tokens"),
+        ("DATA --path CHECKPOINT --lengths 16,x", "--lengths must be numbers of tokens"),
+        ("DATA --path CHECKPOINT --lengths 0", "--lengths must be numbers of tokens"),
         ("DATA --path CHECKPOINT --lengths 16 --strides 17", "--strides"),
         (
             "DATA --path CHECKPOINT --lengths 16 --strides half",
-            "--strides: must be 'full' or numbers",
+            "--strides must be 'full' or numbers",
         ),
         ("DATA --path CHECKPOINT --lengths 8 --model-overrides {'a':1}", "must be a JSON object"),
         ("DATA --path CHECKPOINT --lengths 8 --out /dev/full", "/dev/full"),
         (
             "DATA --path CHECKPOINT --lengths 8 --device abacus",
-            "--device: must be auto, cpu, or a GPU",
+            "--device must be auto, cpu, or a GPU",
         ),
         (
             "DATA --path CHECKPOINT --lengths 8 --memory-gb inf",
-            "--memory-gb: must be a positive number",
+            "--memory-gb must be a positive number",
         ),
         ("DATA --path CHECKPOINT --lengths 8 --per-document lines", "--per-document"),
         ("DATA --path CHECKPOINT --lengths 8 --per-document titles", "finds only one document"),
@@ -139,9 +139,12 @@ COMMANDS = {
     "compare": [
         (". --out x --methods alibi sinusoidal", "--methods alibi,sinusoidal"),
         (". --out x --methods my_method", "--user-dir"),
-        (". --out x --lr x", "--lr: 'x' must be a valid number."),
+        (". --out x --lr x", "--lr must be a valid number, not 'x'."),
         (". --out x --tokens-per-update 100", "--tokens-per-update: 100 is not"),
-        (". --out x --lengths 4y", "--lengths: '4y' must be a number of tokens"),
+        (
+            ". --out x --lengths 4y",
+            "--lengths must be a number of tokens, or like 4x",
+        ),
         (". --out x --arch alibi_lm_tny", "Did you mean 'alibi_lm_tiny'?"),
         (". --out x --slurm-option partition=gpu", "requires --slurm"),
         (". --out x --slurm --slurm-option gpu", "NAME=VALUE"),

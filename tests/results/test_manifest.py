@@ -60,8 +60,11 @@ def test_shards_find_the_manifest_above_them(data_bin):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "version is 2"),
-        ({"splits": {"train": {**SPLITS["train"], "bytes": 0}}}, "splits.train.bytes is 0"),
+        ({"version": 2}, "version must be 1, not 2"),
+        (
+            {"splits": {"train": {**SPLITS["train"], "bytes": 0}}},
+            "splits.train.bytes must be .*, not 0",
+        ),
         # Names must not point outside of the folder.
         ({"corpus": "../escaped"}, "corpus"),
         ({"shards": [".."]}, "shards"),

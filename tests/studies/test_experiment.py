@@ -177,7 +177,10 @@ def test_shipped_windows_divide_scored_tokens(path):
     [
         ({"tests": {"corpus": "tales"}}, "train_length"),
         ({"shared_vocabulary": 0}, "shared_vocabulary"),
-        ({"corpora": [{"name": "tales", "excerpts": EXCERPT}]}, "corpora.0.excerpts: there is no"),
+        (
+            {"corpora": [{"name": "tales", "excerpts": EXCERPT}]},
+            r"corpora\[0\].excerpts: there",
+        ),
         ({"tests": {"corpus": "web", "train_length": 16}}, "no model is trained .* corpus 'web'"),
         (evaluated(also_on="web"), "no corpus 'web'"),
         (evaluated(per_document=None), "per_document: the tests need"),
