@@ -1,4 +1,4 @@
-"""Context extension to four times the training length, by interpolation and by further training.
+"""Context extension to four times the training length, by interpolation and by continued training.
 
     python examples/longer_context.py runs/demo/python-documentation
 
@@ -20,6 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from alibi_fairseq.files import atomic_write, read_json, sha256_file
+from alibi_fairseq.reporting import plots
+from alibi_fairseq.reporting.line_styles import LineStyle
+from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.provenance import Provenance, collect_provenance
 from alibi_fairseq.results.result import Result, TextValues
@@ -41,6 +44,11 @@ ROWS = (
 )
 
 
+#: Color of a training run, and dash pattern of an interpolation, in the figure.
+COLORS = {"start": "#777777", "short": "#56B4E9", "long": "#0072B2"}
+DASHES = {"none": "-", "4": ":", "dynamic": "--"}
+
+
 def run_command(*arguments: object) -> None:
     """Print and run an ``alibi-fairseq`` command."""
     print("$ alibi-fairseq", *arguments, flush=True)
@@ -48,7 +56,7 @@ def run_command(*arguments: object) -> None:
 
 
 def continue_training(start: Path, data: Path, folder: Path, length: int, updates: int) -> Path:
-    """Train for further updates of 4,096 tokens, or resume, and return the checkpoint."""
+    """Train for more updates of 4,096 tokens, or resume, and return the checkpoint."""
     options = (
         "--task language_modeling --arch alibi_lm_tiny --sample-break-mode none --max-tokens 4096 "
         f"--optimizer adam --clip-norm 1.0 --lr-scheduler inverse_sqrt --seed {SEED} --cpu "
@@ -104,7 +112,7 @@ def main() -> None:
         help="output folder (default: runs/longer-context)",
     )
     parser.add_argument(
-        "--updates", type=int, default=125, help="updates of further training (default: 125)"
+        "--updates", type=int, default=125, help="updates of the continued training (default: 125)"
     )
     args = parser.parse_args()
     began = time.monotonic()
@@ -169,19 +177,13 @@ def table(results: list[Result]) -> str:
 
 
 def draw(results: list[Result], path: Path) -> None:
-    """Plot perplexity by length, one line per row of the table."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
-    for label, values in perplexities(results).items():
-        axes.plot(values.keys(), values.values(), marker="o", label=label)
-    axes.set(xscale="log", xlabel="window length in tokens", ylabel="perplexity")
-    axes.set_xticks(LENGTHS, LENGTHS)
-    axes.legend(fontsize="small")
-    figure.savefig(path, dpi=150)
+    """Plot perplexity by length: a color per training, and a dash pattern per interpolation."""
+    rows = perplexities(results)
+    lines = []
+    for (training, _, scale), (label, values) in zip(ROWS, rows.items(), strict=True):
+        style = LineStyle(COLORS[training], "o", DASHES[scale])
+        lines.append(PlotLine(label, list(values), list(values.values()), style))
+    plots.draw("", [Panel("ALiBi, trained and continued", lines)], path)
 
 
 if __name__ == "__main__":
