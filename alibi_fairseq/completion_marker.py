@@ -81,8 +81,8 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
     Args:
         existing: settings of the existing work. None: there is none.
         wanted: settings that it should have.
-        work: beginning of the error message.
-        advice: end of the error message.
+        work: start of the error message.
+        advice: last sentence of the error message.
 
     Raises:
         UserInputError: a setting differs. The message names the first one.
@@ -100,7 +100,7 @@ def check_settings(existing: dict | None, wanted: dict, work: str, advice: str) 
             difference = _first_difference(key, before, now)
         elif isinstance(before, dict) or isinstance(now, dict):
             difference = f"{key} differs"
-        raise UserInputError(f"{work} with other settings ({difference}); {advice}.")
+        raise UserInputError(f"{work} with different settings ({difference}). {advice}")
 
 
 def _first_difference(key: str, before: list, now: list) -> str:

@@ -60,9 +60,9 @@ class ModelArchive:
         wanted = self.settings(run)
         if None in wanted["data"].values():
             wanted["data"] = existing["settings"]["data"]
-        advice = "choose another --results or move that folder away"
+        advice = "Choose another --results, or move that folder away."
         check_settings(
-            existing["settings"], wanted, f"{self.folder} holds a model that was made", advice
+            existing["settings"], wanted, f"{self.folder} has a model that was made", advice
         )
 
     def settings(self, run: Run) -> dict:

@@ -39,7 +39,7 @@ OUTPUT = "output"
 #: Headings of the options in the help, in this order.
 GROUPS = (MODELS_AND_DATA, MEASUREMENT, CHECKPOINTS, FOLDERS, COMPUTATION, OUTPUT)
 
-# Types of options. argparse names the option in front of the error that they raise.
+# Types of options. argparse puts the option before the error that they raise.
 
 
 def folder_of(text: str) -> Path:
@@ -61,7 +61,7 @@ class Eval(CliCommand):
     """Options of ``alibi-fairseq eval``.
 
     Attributes:
-        config: settings of the sweep, whose fields are further options.
+        config: settings of the evaluation, whose fields are more options.
     """
 
     data: list[str] = option(
@@ -116,7 +116,7 @@ class Eval(CliCommand):
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the options of the command and the settings of the sweep to a parser."""
+        """Add the options of the command and the settings of the evaluation to a parser."""
         for title in GROUPS:
             option_group(parser, title)  # in this order
         super().add_arguments(parser)

@@ -125,7 +125,7 @@ def training_help() -> None:
 
 
 def _move_to_front(parser: argparse.ArgumentParser, names: Collection[str], title: str) -> None:
-    """Move the options with some names to a new group at the beginning of the help."""
+    """Move the options with some names to a new group at the start of the help."""
     moved = []
     for group in parser._action_groups:
         remaining = []
@@ -144,7 +144,7 @@ def _move_to_front(parser: argparse.ArgumentParser, names: Collection[str], titl
 def hydra_train() -> None:
     """Run ``fairseq-hydra-train`` with paths relative to the folder in which it was started.
 
-    Hydra changes to a separate folder for its log and a copy of the settings.
+    Hydra changes to a new folder for its log and a copy of the settings.
     """
     import hydra
     from fairseq.dataclass.initialize import hydra_init

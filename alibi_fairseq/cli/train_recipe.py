@@ -74,7 +74,7 @@ class TrainRecipe:
         return execute_command([ALIBI[0], *launcher, *ALIBI[1:], "train", *train])
 
     def plain_command(self, devices: DeviceConfig, launcher: list[str]) -> list[str]:
-        """Return the beginning of the same command without ``alibi-fairseq``.
+        """Return the start of the same command without ``alibi-fairseq``.
 
         fairseq itself starts a process for each GPU of one node. It leaves other processes to
         torchrun.

@@ -33,7 +33,7 @@ _SETTINGS = "settings.json"
 _LOCK = "lock"
 #: Completion marker in OUT/work: the normalized text has been written.
 _TEXT_MARKER = "text.json"
-_ADVICE = "choose another --out or delete that folder"
+_ADVICE = "Choose another --out, or delete that folder."
 
 
 def prepare_corpus(
@@ -50,7 +50,7 @@ def prepare_corpus(
         The manifest, and False if the data were already complete.
 
     Raises:
-        UserInputError: the input cannot be used, or the folder holds data with other settings, is
+        UserInputError: the input cannot be used, or the folder has data with other settings, is
             in a folder of text, or has a colon in its path. ``OUT/work`` has other files, or the
             text.
     """
@@ -188,7 +188,7 @@ def _use_work_folder(work: Path, settings: dict) -> Iterator[None]:
         UserInputError: the folder has a preparation with other settings, or is locked.
     """
     with locked(work / _LOCK, "--out", "preparation"):
-        description = f"{work} holds an unfinished preparation"
+        description = f"{work} has an unfinished preparation"
         existing = _settings_in(work)
         check_settings(existing, settings, description, _ADVICE)
         write_settings(work / _SETTINGS, settings)

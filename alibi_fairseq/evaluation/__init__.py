@@ -1,1 +1,1 @@
-"""Evaluation of language models at any length and stride: windows, scoring, sweeps."""
+"""Evaluation of language models at any length and stride: windows, scoring, and results."""

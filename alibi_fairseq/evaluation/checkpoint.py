@@ -119,8 +119,8 @@ class LoadedModel:
             length: inputs of a window.
             device: device of the model.
             budget: bytes that a forward pass may take, or None for 2 GB on a CPU and half of the
-                total memory of a GPU. The free memory does not count, so that equal machines form
-                equal batches.
+                total memory of a GPU. The free memory does not count, so that identical machines
+                form identical batches.
         """
         if self.memory_length:
             return 1

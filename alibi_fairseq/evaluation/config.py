@@ -1,4 +1,4 @@
-"""Settings of an evaluation sweep, as values and as options of ``alibi-fairseq eval``."""
+"""Settings of an evaluation, as values and as options of ``alibi-fairseq eval``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TextCase(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """Settings of an evaluation sweep: what to measure, and how.
+    """Settings of an evaluation: what to measure, and how.
 
     Each field is an option of ``alibi-fairseq eval``, which its help describes. A sweep measures
     every combination of split, length, and stride.
@@ -161,7 +161,7 @@ class SweepConfig:
 
     @property
     def has_scored_range(self) -> bool:
-        """True if only a range of positions is scored. Windows then start anew in each document."""
+        """True if only a range of positions is scored. Windows then restart in each document."""
         return self.score_from is not None or self.score_to is not None
 
     def cases(self) -> list[TextCase]:

@@ -20,7 +20,7 @@ class Measured(NamedTuple):
 
 
 class Evaluator(Protocol):
-    """Evaluator of a sweep, which measures the same cases for all checkpoints.
+    """Evaluator of checkpoints, which measures the same cases for all checkpoints.
 
     A case is the settings of one measurement, such as split, length, and stride.
 

@@ -1,7 +1,7 @@
 """Accuracy of a model on a probe, by length of the sequence and depth of the repeated block.
 
-Test sequences are drawn with a separate seed, the same for all models. A symbol is correct if the
-model ranks it first, given the tokens before it.
+Test sequences are drawn with a seed of their own, the same for all models. A symbol is correct if
+the model ranks it first, given the tokens before it.
 
 Shapes: B sequences, T tokens of a sequence, n predicted symbols of a sequence, C model width.
 """

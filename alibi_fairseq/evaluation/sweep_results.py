@@ -1,4 +1,4 @@
-"""Results file of a sweep, which is valid after every measurement.
+"""Results file of an evaluation, which is valid after every measurement.
 
 The file may have other results, which are kept. A new result replaces the one with its identity.
 """
@@ -35,7 +35,7 @@ def of_checkpoint(results: Iterable[Result], checkpoint: Path, sha256: str | Non
 
 
 class SweepResults:
-    """Results of a sweep: the results in its output file, if that exists, and new ones.
+    """Results of an evaluation: those in its output file, if that exists, and new ones.
 
     Args:
         path: results file.

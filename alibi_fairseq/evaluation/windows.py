@@ -12,7 +12,7 @@ scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before the
 scores S tokens without context, windows grow until they have length L, and the remainder is a
 shorter window with the same L − S inputs of context. S = L is non-overlapping.
 
-If only some tokens of each document are scored (:class:`Span`), each document is a separate stream,
+If only some tokens of each document are scored (:class:`Span`), each document is its own stream,
 and its windows score these tokens.
 """
 

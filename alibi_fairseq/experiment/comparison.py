@@ -48,7 +48,7 @@ class Comparison(Experiment):
 
         Raises:
             UserInputError: a text cannot be prepared, or has no split, documents, or range to
-                evaluate on, or the folder of a run holds a training with other settings.
+                evaluate on, or the folder of a run has a training with different settings.
         """
         prepare_corpora(self.config.corpora, self.config.train_lengths, self.folder)
         for corpus in self.config.corpora:

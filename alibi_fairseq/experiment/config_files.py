@@ -1,4 +1,4 @@
-"""Configurations as YAML or plain values. An invalid one is rejected with one sentence."""
+"""Configurations as YAML or plain values. One sentence says what is wrong with an invalid one."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def check_prepared_text(corpus: Corpus, data: Path) -> None:
     existing = manifest["settings"]
     # Hashes of the text cannot be compared.
     wanted = existing | text_builder(corpus).settings_without_sources()
-    advice = "provide the text, or move that folder away"
+    advice = "Provide the text, or move that folder away."
     check_settings(existing, wanted, f"{data} was prepared", advice)
     text = " ".join(map(str, corpus.text))
     print(f"The text of {corpus.name} ({text}) is missing. Using the prepared data in {data}.")

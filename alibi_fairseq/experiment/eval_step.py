@@ -60,13 +60,13 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class EvalStep:
-    """Evaluation sweep of a trained model: one ``alibi-fairseq eval``.
+    """Evaluation of a trained model: one ``alibi-fairseq eval``.
 
     Attributes:
         results_path: results file, which several steps of a run may share.
         config: settings of the sweep.
         updates: update count of the checkpoint. None: the checkpoint of the whole training.
-        flags: further options of ``alibi-fairseq eval``, such as ``--user-dir``.
+        flags: more options of ``alibi-fairseq eval``, such as ``--user-dir``.
         name: name that distinguishes steps of a run with the same splits and strides.
         corpus: name of the corpus, if it is not that of the training.
         data: folder of its binary data.

@@ -3,7 +3,7 @@
 torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a large checkpoint.
 Stopping therefore works as follows:
 
-- A command runs in a separate session, which receives no signal meant for this process.
+- A command runs in its own session, which receives no signal meant for this process.
 - This process records its stop signals (:class:`StopRequest`). It then sends SIGUSR1 to trainings,
   which save and stop (:mod:`alibi_fairseq.plugin.shutdown`), and SIGINT to other commands.
 - If this process is killed, the kernel sends the commands SIGTERM. Trainings save as well.
@@ -27,7 +27,7 @@ from .torchrun import MODULE as TORCHRUN
 
 #: Variables of every child process. After a restart, torchrun gives the workers the store of the
 #: previous round, in which they find old addresses and wait for half an hour
-#: (pytorch/pytorch#135712). With this variable, each round has a separate store.
+#: (pytorch/pytorch#135712). With this variable, each round has its own store.
 ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 #: Seconds between polls of a child process.
 POLL_SECONDS = 0.5

@@ -48,7 +48,7 @@ class ComparisonReport:
         """Write ``table.md``, and a results file and figures per corpus. Return their paths.
 
         The figures are perplexity by evaluation length and loss by position, or heat maps of a
-        probe. With several corpora, file names begin with the corpus. Accuracies of probes are
+        probe. With several corpora, file names start with the corpus. Accuracies of probes are
         also columns of the perplexity tables. Models whose runs are not complete are listed.
         """
         columns: dict = {}
@@ -202,7 +202,7 @@ def tables_of(results: Sequence[Result], columns: dict) -> list[str]:
 def training_summary(models: Sequence[tuple[Model, Run]]) -> str:
     """Return a sentence about the training that the conditions of the tables do not state.
 
-    It states the tokens that were read. The last update of each pass over the text has fewer.
+    It says how many tokens were read. The last update of each pass over the text has fewer.
     """
     read_tokens = [trained_tokens(run) for _, run in models]
     fewest = min(read_tokens)

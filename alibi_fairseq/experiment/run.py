@@ -72,7 +72,7 @@ class Run:
         eval_steps: evaluation steps, in order.
         keep_at: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
-        launcher: interpreter arguments in front of the training command, such as torchrun's.
+        launcher: interpreter arguments before the training command, such as torchrun's.
         node_launcher: command that executes the training command on each node, if there are
             several.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
@@ -216,7 +216,7 @@ class Run:
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
                 ``fairseq-train`` ended the training early.
-            UserInputError: a trial is unfinished, the folder holds another training, or a plugin
+            UserInputError: a trial is unfinished, the folder has another training, or a plugin
                 was edited.
         """
         if self.diverged:
@@ -288,15 +288,15 @@ class Run:
         return self.folder / "settings.json"
 
     def check_settings(self) -> None:
-        """Raise UserInputError if the folder holds a training with other settings.
+        """Raise UserInputError if the folder has a training with different settings.
 
         A training at a rate that trials no longer choose is set aside instead.
         """
         if self._replaced_rate() is not None:
             return
         settings = read_json_if_present(self._settings_file)
-        advice = "choose another folder, or move that one away"
-        check_settings(settings, self.settings, f"{self.folder} holds a training", advice)
+        advice = "Choose another folder, or move that one away."
+        check_settings(settings, self.settings, f"{self.folder} has a training", advice)
 
     def _check_trials(self) -> None:
         """Raise UserInputError if a trial is unfinished."""
@@ -313,7 +313,7 @@ class Run:
         return rate if others == own_others and rate != own_rate else None
 
     def _set_other_rate_aside(self) -> None:
-        """Rename the folder if it holds the training at a rate that is no longer the best one.
+        """Rename the folder if it has the training at a rate that is no longer the best one.
 
         A rate that was added to ``--lr`` may be better. If its training was set aside earlier, it
         gets the name of the run again.
@@ -337,7 +337,7 @@ class Run:
         self.check_settings()
         has_settings = self._settings_file.is_file()
         if not has_settings and any(self.folder.glob("checkpoint*.pt")):
-            problem = "it holds checkpoints of another training"
+            problem = "it has checkpoints of another training"
         elif self.training_marker(updates).path.is_file():  # its settings are the same
             checkpoint = self.checkpoint_path(updates).name
             problem = f"{checkpoint} is missing or was changed after the training"

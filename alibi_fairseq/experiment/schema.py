@@ -37,7 +37,7 @@ from .values import (
 DEFAULT_TITLE = "Perplexity by evaluation length"
 #: Files and folders of the output folder, which no corpus can have as its folder.
 RESERVED_NAMES = ("lock", "jobs", COMPARISON_FILE, EXPERIMENT_FILE, "results.json")
-#: Pydantic settings of all descriptions. Unknown keys are rejected. Numbers are accepted as
+#: Pydantic settings of all descriptions. Unknown keys are errors. Numbers are accepted as
 #: strings, because YAML reads the stride 64 or the corpus name 2024 as a number.
 STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 #: Headings of the fields in the help and on the reference page.
@@ -109,7 +109,7 @@ class Corpus:
 
 @dataclass(frozen=True, config=STRICT)
 class Evaluation:
-    """Evaluation of models at several lengths, as trained and with other options."""
+    """Evaluation of models at several lengths, as trained and with different options."""
 
     eval_lengths: NonEmptyListOrItem[Length] = option(
         "evaluation lengths in tokens; 4x: four training lengths; 1x+50: 50 tokens more than the "
@@ -373,7 +373,7 @@ class ExperimentConfig:
 
     Keys of :class:`ModelGroup` and :class:`Evaluation` next to ``corpora`` apply to all models.
     Each mapping in ``models`` is a group of models with keys of its own; without any, there is one
-    group. The same holds for ``evaluations``.
+    group. The same goes for ``evaluations``.
     """
 
     corpora: Annotated[tuple[Corpus, ...], Field(min_length=1)] = yaml_key(

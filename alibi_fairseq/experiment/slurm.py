@@ -1,7 +1,7 @@
 """Submission of an experiment as SLURM jobs, with the library submitit.
 
 One job prepares the data, one executes each learning-rate trial, one trains and evaluates each
-model, and one writes the report. If a training uses several GPUs, a separate job with one GPU
+model, and one writes the report. If a training uses several GPUs, a job of its own with one GPU
 evaluates its model. Each stage is a job array, and ``--dependency`` lets it wait for the stage
 before. If a trial or a run fails, the others go on, and the report says what it lacks. A job is
 the user's command with ``--job NAME``; that of a comparison reads the configuration as it was when
@@ -321,7 +321,7 @@ def setup_lines() -> list[str]:
 
 
 def execute_with_requeue(argv: list[str]) -> None:
-    """Run the command of a job in a separate process, and requeue the job if SLURM interrupts it.
+    """Run the command of a job in a process of its own, and requeue the job if SLURM interrupts it.
 
     Raises:
         RuntimeError: the command failed. SLURM then does not start the jobs that depend on this

@@ -26,7 +26,7 @@ def launcher_flags(
     name: str = "alibi",
     max_restarts: int = 0,
 ) -> list[str]:
-    """Return the interpreter arguments in front of a training command.
+    """Return the interpreter arguments before a training command.
 
     There are none for one process without restarts, which needs no torchrun.
 

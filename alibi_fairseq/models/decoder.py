@@ -354,7 +354,7 @@ class AlibiDecoder(TransformerDecoder):
         """Drop buffers of older sinusoidal modules, which the authors' checkpoints contain.
 
         fairseq removes the final norm where the version is missing, as in decoders before version
-        3. No decoder of ours is that old, but weights that ``--store-ema`` saves after each update
+        3. Our decoders are never that old, but weights that ``--store-ema`` saves after each update
         are incomplete (not reported upstream).
         """
         for buffer in ("_float_tensor", "weights"):

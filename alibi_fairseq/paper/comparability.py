@@ -78,7 +78,7 @@ def incomparability_reason(result: Result) -> str | None:
 
 
 def different_model_reason(setting: dict, series: Series) -> str | None:
-    """Return why a model differs from the paper's, or None. Unknown values are equal.
+    """Return why a model differs from the paper's, or None. Unknown values count as the same.
 
     Args:
         setting: the paper's setting.

@@ -144,7 +144,7 @@ class PaperDataset:
 
     @cached_property
     def _builder(self) -> CorpusBuilder:
-        """Preparation of the text, which :attr:`preparation_command` creates, too."""
+        """Preparation of the text, as :attr:`preparation_command` also creates it."""
         builder, _ = CORPORA[self.corpus]
         return builder(**self._source_options)
 
@@ -186,7 +186,7 @@ class PaperDataset:
             self._excerpt_marker.write()
 
     def _cut_excerpt(self) -> None:
-        """Write the beginning of each split of the prepared text, or of its first shard."""
+        """Write the start of each split of the prepared text, or of its first shard."""
         source = self.data_bin
         shards = self.manifest.get("shards")
         if shards:

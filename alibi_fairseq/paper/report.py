@@ -49,7 +49,7 @@ def write_report(
         title: title of the page, and of the tables and figures of the user's measurements.
         columns: columns of the tables of the user's measurements, as in
             :func:`.length_tables`.
-        with_latex: True to write the tables of the user's measurements in LaTeX, too.
+        with_latex: True to also write the tables of the user's measurements in LaTeX.
     """
     report = ReportWriter(out, with_latex)
     tables = [item for item in items().values() if item.is_table]

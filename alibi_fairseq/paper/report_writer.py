@@ -17,7 +17,7 @@ class ReportWriter:
 
     Attributes:
         out: output folder.
-        with_latex: True to write tables for papers, and captions of figures, in LaTeX, too.
+        with_latex: True to also write tables for papers, and captions of figures, in LaTeX.
         names: folder and name of each written file, without suffix.
         page: parts of the page.
     """

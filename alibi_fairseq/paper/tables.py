@@ -145,7 +145,7 @@ def _perplexity_lines(
 ) -> list[_Line]:
     """Return the paper's perplexities of a model, ours, and the difference.
 
-    A perplexity that only we lack is marked as missing. One that the paper lacks, too, is a dash.
+    A perplexity that only we lack is marked as missing. One that the paper also lacks is a dash.
 
     Args:
         row: the model.

@@ -15,7 +15,7 @@ from .recipe import RECIPES, Recipe, recipe_name
 
 @dataclass(frozen=True)
 class PaperEvaluation:
-    """Evaluation sweep of a recipe's model after some updates, on one split with one stride.
+    """Evaluation of a recipe's model after some updates, on one split with one stride.
 
     Attributes:
         recipe_path: path of the model's recipe.

@@ -3,7 +3,7 @@
 fairseq evaluates some options as Python code, takes names of classes and paths from others, and
 trusts all of them. A checkpoint may be untrusted. Every option must therefore be a plain value.
 Options of the model must have the type and form that its dataclass declares. A name may select only
-a component of ours, a component of a plugin that the user named, or fairseq's plain language model.
+one of our components, one of a plugin that the user named, or fairseq's plain language model.
 """
 
 from __future__ import annotations

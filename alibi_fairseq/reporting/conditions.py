@@ -41,7 +41,7 @@ _STATED_BY = {
     "data.dictionary": "dictionary",
     "data.train-lines": "training data",
 }
-#: Settings that are not shown: the name of a row states the first two, and the last one identifies
+#: Settings that are not shown: the name of a row has the first two, and the last one identifies
 #: models whose training is unknown.
 _NOT_SHOWN = {"method", "task.tokens_per_sample", "weights"}
 #: Settings that only models of one method share.

@@ -65,7 +65,7 @@ class _Losses(NamedTuple):
 def difference_sections(results: Sequence[Result]) -> list[str]:
     """Return how far models are from a reference at each length, or why this is not known.
 
-    With one seed per model, the section states which differences mean nothing.
+    With one seed per model, the section says which differences mean nothing.
 
     Args:
         results: results of an evaluation.

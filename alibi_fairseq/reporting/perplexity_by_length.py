@@ -34,9 +34,9 @@ def length_tables(
 
     :func:`.texts.group_by_text` makes these groups.
 
-    Bits per byte, which are comparable across tokenizers, have separate tables. On binary data, the
-    table follows the perplexities of the same group. On raw text, models with different tokenizers
-    share one table, and these tables come last.
+    Bits per byte, which are comparable across tokenizers, have their own tables. On binary data,
+    the table follows the perplexities of the same group. On raw text, models with different
+    tokenizers share one table, and these tables come last.
 
     Args:
         results: results of any models on texts.

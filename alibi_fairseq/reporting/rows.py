@@ -160,7 +160,7 @@ class Row:
         points: results by case, in order of the evaluation length.
         variant: what else tells the row from others of its name.
         model: series and reading; None for numbers of the paper.
-        stated: names of the conditions that ``variant`` states.
+        stated: names of the conditions that ``variant`` has.
         is_printed: True for the paper's numbers.
     """
 

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class JsonObject(BaseModel):
-    """JSON object of exactly the stated types, with finite numbers and any further keys."""
+    """JSON object of exactly the stated types, with finite numbers and any other keys."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 

@@ -161,7 +161,7 @@ def describe(
         settings: JSON values that determine the output. Equal settings give the same bytes.
         seconds: duration of the preparation.
         seed: random seed of the split.
-        more: further entries, for example ``throughput``.
+        more: other entries, such as ``throughput``.
     """
     folder = Path(data_bin)
     dictionary = min(folder.rglob("dict.txt"))  # of the first shard; the others have copies

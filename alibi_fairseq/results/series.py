@@ -71,7 +71,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Stage:
-    """Settings of a training until it was resumed with other ones.
+    """Settings of a training until it was resumed with different ones.
 
     Attributes:
         until: update count at which it was resumed.

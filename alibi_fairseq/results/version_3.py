@@ -64,7 +64,7 @@ class Model(StrictObject):
         architecture: registered name of the architecture.
         train_length: training length in tokens.
         parameters: number of parameters; shared ones count once.
-        options: further options of the training that determine the model, as text, by the name of
+        options: more options of the training that determine the model, as text, by the name of
             their field; options of the method are part of ``method``. The text of a flag is empty.
         seed: seed of the training.
         updates: update count of the checkpoint.
@@ -197,7 +197,7 @@ class ProbeMeasurement(ModelRecord):
 
 
 class Validation(ModelRecord):
-    """Validation of a model during its training. Times and speeds count from its beginning.
+    """Validation of a model during its training. Times and speeds count from its start.
 
     Attributes:
         model: the model, with the update count of the validation.

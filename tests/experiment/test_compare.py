@@ -102,7 +102,7 @@ def test_moved_output_folder_needs_no_text(tmp_path, monkeypatch, capsys):
     assert "The text of tales (tales.txt) is missing. Using the prepared data in out" in printed
     words[words.index("words")] = "sentencepiece"
     assert main([*words, "alibi"]) == 2
-    assert "was prepared with other settings (tokenizer: " in capsys.readouterr().err
+    assert "was prepared with different settings (tokenizer: " in capsys.readouterr().err
 
 
 def test_console_reports_text_devices_and_progress(tmp_path, monkeypatch, capsys):

@@ -119,7 +119,7 @@ def test_excerpt_of_changed_text_is_cut_again(tmp_path):
     write_texts(texts, "abcdefghij")
     prepare_corpora(*arguments)
     write_texts(texts, "klmnopqrst")
-    with pytest.raises(UserInputError, match="with other settings"):
+    with pytest.raises(UserInputError, match="with different settings"):
         prepare_corpora(*arguments)
     # The message advises to delete the folder.
     shutil.rmtree(tmp_path / "out" / "a" / "prepared")

@@ -460,5 +460,5 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     assert len(outcome["trials"]) == 2
     changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}
     Path("study.yaml").write_text(yaml.safe_dump(changed))
-    with pytest.raises(UserInputError, match="that was made with other settings"):
+    with pytest.raises(UserInputError, match="that was made with different settings"):
         main(["study.yaml", *words, "--models", name])

@@ -50,8 +50,8 @@ def save_checkpoint_atomically(save, obj, filename, async_write=False):
 def omit_crash_checkpoint(save, trainer, filename, extra_state):
     """Save no ``crash.pt`` for an invalid option or a training run that diverged.
 
-    fairseq saves it for any error in an update, and never removes it (no issue is known). It is as
-    large as a checkpoint, and nothing can resume from it.
+    fairseq saves it for any error in an update, and never removes it (not reported upstream). It is
+    as large as a checkpoint, and nothing can resume from it.
     """
     error = sys.exc_info()[1]
     expected = isinstance(error, (UserInputError, FloatingPointError))
