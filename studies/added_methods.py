@@ -1,8 +1,7 @@
 """Methods that others trained with a study's configuration, next to the study's own.
 
-The results of a method are a folder like that of the study, with ``cells/``. They are comparable if
-the data and all settings, except options of the method, equal those that the study's ALiBi models
-have.
+The results of a method are a folder like that of the study. They are comparable if the data and all
+settings, except those of the method, are the same as those of the study's ALiBi models.
 """
 
 from __future__ import annotations
@@ -16,19 +15,14 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
+from alibi_fairseq.results.settings import canonical
 
-from .estimates import Estimate, estimate_change
-from .losses import (
-    FinishedModel,
-    Losses,
-    finished_models,
-    load_losses,
-    load_provenance,
-    load_tuning,
-)
+from .estimates import Estimate, change_between
+from .losses import Losses
 from .origins import origins_table, trials_table
 from .pages import SECTIONS, section, write_page
 from .primary_tests import StudiedModels, alibi_model
+from .study_results import CELLS, FinishedModel, StudyResults, losses_of
 from .tables import (
     at_train_length,
     change_cell,
@@ -41,12 +35,20 @@ from .tables import (
 #: Folder in a study's results with one folder of results per added method.
 ADDED = "added"
 FIGURE = "added-methods"
+#: Settings in which the models of a method may differ from the study's.
+_SETTINGS_OF_METHOD = (
+    *("method", "method_versions", "plugin"),
+    "optimization.lr",  # chosen by trials
+    # Of models that are trained at 4 L; the tokens per update are compared.
+    *("task.tokens_per_sample", "sequences_per_update"),
+)
 
 
-def added_methods_section(folder: Path, models: StudiedModels) -> str:
+def added_methods_section(study: StudyResults, models: StudiedModels) -> str:
     """Return the methods in ``added/`` next to the study's, and draw their figure."""
-    added = sorted(path.parent for path in folder.glob(f"{ADDED}/*/cells"))
-    return _section(folder, added, models, folder) if added else ""
+    folders = sorted(path.parent for path in study.folder.glob(f"{ADDED}/*/{CELLS}"))
+    added = [StudyResults.load(folder) for folder in folders]
+    return _section(study, added, models, study.folder) if added else ""
 
 
 def write_added_page(folder: Path, added: Path, title: str, models: StudiedModels) -> Path:
@@ -58,100 +60,83 @@ def write_added_page(folder: Path, added: Path, title: str, models: StudiedModel
         title: title of the study.
         models: models of the six tests.
     """
+    method = StudyResults.load(added)
     return write_page(
         added,
         SECTIONS / "added-page.md",
         title=title,
         notation=section("notation"),
-        methods=_section(folder, [added], models, added),
-        origins=origins_table(load_provenance(added)),
-        trials=trials_table(load_tuning(added)),
+        methods=_section(StudyResults.load(folder), [method], models, added),
+        origins=origins_table(method.origins),
+        trials=trials_table(method.trials),
     )
 
 
-def _section(folder: Path, added: Sequence[Path], models: StudiedModels, figures: Path) -> str:
+def _section(
+    study: StudyResults, added: Sequence[StudyResults], models: StudiedModels, figures: Path
+) -> str:
     """Return perplexities and changes of the added methods, after checking their settings."""
-    studied = {model.method for model in finished_models(folder)}
-    reference = alibi_model(folder, models)
-    options: list[str] = []
-    methods: list[str] = []
-    for path in added:
-        for model in finished_models(path):
-            if model.method in studied:
+    studied = {finished.model.method for finished in study.models}
+    reference = alibi_model(study, models)
+    options: dict[str, None] = {}
+    methods: dict[str, None] = {}
+    finished_models = list(study.models)
+    for results in added:
+        for finished in results.models:
+            method = finished.model.method
+            if method in studied:
                 raise UserInputError(
-                    f"{model.folder} is a model of '{model.method}', which the study has. Give the "
+                    f"{finished.folder} is a model of '{method}', which the study has. Give the "
                     "method another name."
                 )
-            options += check_same_settings(reference, model)
-            if model.method not in methods:
-                methods.append(model.method)
-    losses = load_losses(folder, *added)
+            check_same_settings(reference, finished)
+            options.update(dict.fromkeys(_options_of_method(finished)))
+            methods[method] = None
+            finished_models.append(finished)
+    losses = losses_of(finished_models)
     shown = at_train_length(losses, models.corpus, models.train_length)
     lengths = sorted({length for by_length in shown.values() for length in by_length})
-    names = ", ".join(f"`{option}`" for option in dict.fromkeys(options)) or "none"
     draw_method_lengths(shown, lengths, models.train_length, figures / f"{FIGURE}.svg")
     return section(
         "added-methods",
-        options=names,
+        options=", ".join(f"`{option}`" for option in options) or "none",
         perplexity=perplexity_table(shown, lengths),
         figure_text=lengths_alt(shown, lengths),
-        changes=_changes_table(losses, methods, models),
+        changes=_changes_table(losses, list(methods), models),
     )
 
 
-def check_same_settings(reference: FinishedModel, added: FinishedModel) -> list[str]:
-    """Check that a model was trained and evaluated as the reference was.
-
-    Returns:
-        The options that only the added model has, such as options of its method.
+def check_same_settings(reference: FinishedModel, added: FinishedModel) -> None:
+    """Check that a model was trained as the reference was.
 
     Raises:
-        UserInputError: the data, an option of the training, or the evaluation differs.
+        UserInputError: the data or an option of the training differs.
     """
-    for kind in ("data", "evaluations", "options"):
-        ours = _comparable_settings(reference, kind)
-        theirs = _comparable_settings(added, kind)
-        for name, value in ours.items():
-            if theirs.get(name) != value:
-                raise UserInputError(
-                    f"{added.folder} is not comparable with {reference.folder}: {kind}: {name} is "
-                    f"{theirs.get(name, 'missing')} instead of {value}. Train it with the "
-                    "configuration and the text of the study."
-                )
-    ours = _comparable_settings(reference, "options")
-    theirs = _comparable_settings(added, "options")
-    return [f"{name} {value}".strip() for name, value in theirs.items() if name not in ours]
+    ours = _comparable_settings(reference)
+    theirs = _comparable_settings(added)
+    for name in sorted({*ours, *theirs}):
+        if ours.get(name) != theirs.get(name):
+            raise UserInputError(
+                f"{added.folder} is not comparable with {reference.folder}: {name} is "
+                f"{theirs.get(name, 'the default')} instead of {ours.get(name, 'the default')}. "
+                "Train it with the configuration and the text of the study."
+            )
 
 
-def _comparable_settings(model: FinishedModel, kind: str) -> dict[str, object]:
-    """Return the settings that all methods share, by name.
-
-    Args:
-        kind: ``data``, ``evaluations``, or ``options``.
-    """
-    settings = model.settings[kind]
-    if kind == "data":
-        return dict(settings)
-    if kind == "evaluations":
-        # Variants and sliding windows belong to the tests of ALiBi.
-        plain = [step for step in settings if not step["name"] and _is_plain(step)]
-        return {"without overlap": plain}
-    options = {}
-    for index, word in enumerate(settings):
-        if word.startswith("--"):
-            following = settings[index + 1 : index + 2]
-            is_flag = not following or following[0].startswith("--")
-            options[word] = "" if is_flag else following[0]
-    for name in ("--position-method", "--seed"):
-        options.pop(name, None)
-    # Its length is that of the model, which may be 4 L.
-    options.pop("--tokens-per-sample", None)
-    return options
+def _comparable_settings(model: FinishedModel) -> dict[str, object]:
+    """Return the settings that the models of all methods share."""
+    last = model.last_validation
+    shared = {"tokens per update": last.series.tokens_per_update, "updates": last.updates}
+    for name, value in canonical(last.series.settings).items():
+        if name not in _SETTINGS_OF_METHOD:
+            shared[name] = value
+    return shared
 
 
-def _is_plain(step: dict) -> bool:
-    """Return True if the windows of an evaluation do not overlap."""
-    return all(length == stride for _, length, stride in step["points"])
+def _options_of_method(model: FinishedModel) -> list[str]:
+    """Return the options of a model's position method that differ from their defaults."""
+    (layer,) = canonical(model.last_validation.series.settings)["method"]["layers"]
+    return [f"{name} = {value}" for name, value in layer.get("options", {}).items()]
 
 
 class _Comparison(NamedTuple):
@@ -172,11 +157,9 @@ def _changes_table(losses: Losses, methods: Sequence[str], models: StudiedModels
 
     def change(multiple: int, row: _Comparison) -> Estimate | None:
         """Return the change between both methods at a multiple of L; None if it is not known."""
-        first = models.key(row.method, multiple)
-        second = models.key(row.other, multiple)
-        if first not in losses or second not in losses:
-            return None
-        return estimate_change(losses[first], losses[second])
+        return change_between(
+            losses, models.key(row.method, multiple), models.key(row.other, multiple)
+        )
 
     columns = [
         Column[_Comparison](

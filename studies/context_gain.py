@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
 
-from .estimates import Estimate, estimate_change, percent
-from .losses import Losses, finished_models, last_validation, load_losses
+from .estimates import Estimate, change_between, percent
+from .losses import Losses
 from .pages import section
-from .primary_tests import StudiedModels
+from .primary_tests import StudiedModels, alibi_model
+from .study_results import StudyResults
 from .tables import change_cell, interval_cell
 
 #: Evaluation lengths, in training lengths.
@@ -32,11 +32,11 @@ class ModelSet(NamedTuple):
     """Models of one size and budget.
 
     Attributes:
-        folder: results of the models.
+        study: results of the models.
         models: text and training length.
     """
 
-    folder: Path
+    study: StudyResults
     models: StudiedModels
 
 
@@ -102,16 +102,15 @@ class _SetGain(NamedTuple):
 def context_gain_by_budget(sets: Iterable[ModelSet]) -> str:
     """Return a table of ALiBi's changes at 4 L in several sets of models; empty without any."""
     rows = []
-    for folder, models in sets:
-        losses = load_losses(folder)
+    for study, models in sets:
+        losses = study.losses
         full = _estimate(losses, models, 4)
+        if full is None:
+            continue
         sliding = _estimate(losses, models, 4, stride=models.train_length // 8)
-        limited = None
-        keys = models.key("alibi", 4, variant="limited"), models.key("alibi", 4)
-        if all(key in losses for key in keys):
-            limited = estimate_change(losses[keys[0]], losses[keys[1]])
-        if full is not None:
-            rows.append(_SetGain(_describe(folder, models), full, sliding, limited))
+        unlimited = models.key("alibi", 4)
+        limited = change_between(losses, models.key("alibi", 4, variant="limited"), unlimited)
+        rows.append(_SetGain(_describe(study, models), full, sliding, limited))
     if not rows:
         return ""
     columns = []
@@ -133,12 +132,9 @@ def _fact(index: int, row: _SetGain) -> str:
     return row.facts[index]
 
 
-def _describe(folder: Path, models: StudiedModels) -> list[str]:
+def _describe(study: StudyResults, models: StudiedModels) -> list[str]:
     """Return the size, tokens, text, and training length of the ALiBi models of a set."""
-    wanted = (models.corpus, "alibi", models.train_length)
-    for model in finished_models(folder):
-        if model.model == wanted:
-            last = last_validation(model)
+    last = alibi_model(study, models).last_validation
     parameters = f"{(last.series.facts.parameters or 0) / 1e6:.3g}M"
     tokens = f"{(last.cost.trained_tokens or 0) / 1e6:.3g}M"
     return [parameters, tokens, models.corpus, str(models.train_length)]
@@ -156,10 +152,7 @@ def _estimate(
     Attention limited to L tokens is the same as unlimited attention at L.
     """
     longer = models.key("alibi", multiple, stride, variant)
-    short = models.key("alibi", 1, stride)
-    if longer not in losses or short not in losses:
-        return None
-    return estimate_change(losses[longer], losses[short])
+    return change_between(losses, longer, models.key("alibi", 1, stride))
 
 
 def _value(estimate: Estimate | None) -> float | None:

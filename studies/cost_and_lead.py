@@ -18,22 +18,14 @@ from typing import NamedTuple
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
 
-from .estimates import Estimate, estimate_change, percent
-from .losses import ArticleLosses, EvaluationKey, Losses
+from .estimates import Estimate, change_between, percent
+from .losses import EvaluationKey, Losses
 from .paper_claim import PaperPair
 from .primary_tests import StudiedModels
 
 
-class ClaimModels(NamedTuple):
-    """Losses of the three models of the claim, all evaluated in the same windows of 4 L tokens."""
-
-    alibi_short: ArticleLosses
-    alibi_long: ArticleLosses
-    sinusoidal_long: ArticleLosses
-
-
 class ClaimKeys(NamedTuple):
-    """Evaluations of the three models, in the same order."""
+    """Evaluations of the three models of the claim, in the same windows of 4 L tokens."""
 
     alibi_short: EvaluationKey
     alibi_long: EvaluationKey
@@ -62,20 +54,11 @@ def claim_keys(models: StudiedModels, stride: int | None = None) -> ClaimKeys:
     )
 
 
-def claim_models(losses: Losses, keys: ClaimKeys) -> ClaimModels | None:
-    """Return the losses of the three models, or None while one of them is missing."""
-    if any(key not in losses for key in keys):
-        return None
-    return ClaimModels(*(losses[key] for key in keys))
-
-
-def estimate_cost_and_lead(models: ClaimModels | None) -> CostAndLead | None:
+def estimate_cost_and_lead(losses: Losses, keys: ClaimKeys) -> CostAndLead | None:
     """Estimate cost, lead, and E6; None while a model is missing or has fewer than two seeds."""
-    if models is None:
-        return None
-    cost = estimate_change(models.alibi_short, models.alibi_long)
-    lead = estimate_change(models.sinusoidal_long, models.alibi_long)
-    e6 = estimate_change(models.alibi_short, models.sinusoidal_long)
+    cost = change_between(losses, keys.alibi_short, keys.alibi_long)
+    lead = change_between(losses, keys.sinusoidal_long, keys.alibi_long)
+    e6 = change_between(losses, keys.alibi_short, keys.sinusoidal_long)
     if cost is None or lead is None or e6 is None:
         return None
     return CostAndLead(cost, lead, e6)

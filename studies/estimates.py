@@ -13,7 +13,7 @@ import numpy as np
 
 from alibi_fairseq.results.estimates import Difference, difference
 
-from .losses import ArticleLosses
+from .losses import ArticleLosses, EvaluationKey, Losses
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,13 @@ def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | N
     if change is None:
         return None
     return Estimate(**vars(change), seeds=(len(first.seeds), len(second.seeds)))
+
+
+def change_between(losses: Losses, first: EvaluationKey, second: EvaluationKey) -> Estimate | None:
+    """Estimate the change from the second to the first evaluation; None if one is missing."""
+    if first not in losses or second not in losses:
+        return None
+    return estimate_change(losses[first], losses[second])
 
 
 def estimate_step(

@@ -1,40 +1,40 @@
 """Training and evaluation of a study's models.
 
-Checkpoints and data stay in the work folder. The results folder keeps the JSON of finished models
-in ``cells/NAME/``, with their settings in ``cell.json``. A model whose settings are found there is
-not trained again, whatever machine it was trained on. A model that diverged has only ``cell.json``.
+Checkpoints and data stay in the work folder. The results folder keeps the results of each model
+(:mod:`.study_results`). A model of which no result is missing there is not trained again, whatever
+machine it was trained on.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from alibi_fairseq.completion_marker import check_settings, read_json_if_present
+from alibi_fairseq.completion_marker import check_settings
+from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.weights import Weights
 from alibi_fairseq.experiment.plan import Plan, model_name, plan_from_folder
 from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.experiment.runner import Experiment
 from alibi_fairseq.experiment.schema import Model
-from alibi_fairseq.experiment.training_flags import flags_for_weights
-from alibi_fairseq.files import atomic_write, sha256_if_present
-from alibi_fairseq.results.file import Results, load_training, merge, save
-from alibi_fairseq.results.files import TRAINING_FILE
-from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.case import Case
+from alibi_fairseq.results.file import Results, load, load_training, merge, save
+from alibi_fairseq.results.files import MODEL_FILE, TRAINING_FILE
+from alibi_fairseq.results.result import Result, Wanted, missing
+from alibi_fairseq.results.series import Reading, Series
+from alibi_fairseq.results.settings import canonical
 
 from .config import StudyConfig, StudyCorpus, run_name
 from .corpus_preparation import data_folder, is_prepared, prepare_corpora
-from .losses import MODEL_FILE
-
-EVALUATION_FILE = "evaluation.json"
+from .study_results import CELLS, EVALUATION_FILE
 
 
 @dataclass(frozen=True)
 class ModelArchive:
-    """Folder that keeps the results of a model, or a record that its training diverged.
+    """Folder that keeps the results of a model.
 
     Attributes:
         model: the model.
@@ -44,85 +44,99 @@ class ModelArchive:
     model: Model
     folder: Path
 
-    def holds(self) -> bool:
-        """Return True if the results, or the record of divergence, exist."""
-        return read_json_if_present(self.folder / MODEL_FILE) is not None
+    def holds(self, run: Run) -> bool:
+        """Return True if no result of the run is missing."""
+        known = self._known()
+        if not known:
+            return False
+        left = missing(self._wanted(run), known)
+        # Early results name the boundaries of documents by their rule, not by their positions.
+        by_rule = []
+        for want in left:
+            rule = want.case.separator
+            by_rule.append(replace(want, case=replace(want.case, documents=rule), documents=rule))
+        return not missing(by_rule, known)
 
     def check(self, run: Run) -> None:
-        """Reject results of the same name that were made with other settings.
+        """Refuse results of the same name that were made with other settings.
 
         Raises:
-            UserInputError: a setting differs. Hashes are not compared before the data exists.
+            UserInputError: a setting of the training, or the text of the evaluation, differs.
         """
-        existing = read_json_if_present(self.folder / MODEL_FILE)
-        if existing is None:
+        known = self._known()
+        if not known:
             return
-        wanted = self.settings(run)
-        if None in wanted["data"].values():
-            wanted["data"] = existing["settings"]["data"]
         advice = "Choose another --results, or move that folder away."
-        check_settings(
-            existing["settings"], wanted, f"{self.folder} has a model that was made", advice
-        )
-
-    def settings(self, run: Run) -> dict:
-        """Return the settings that determine the results.
-
-        A tuned learning rate is given by its grid. Hashes of data are None before the data exists.
-        """
-        group = self.model.group
-        rates = ",".join(map(str, group.lr))
-        if len(group.lr) > 1:
-            rates += f" for {group.tune_share}"
-        data = {"train.bin": run.settings["train"], "dict.txt": run.settings["dictionary"]}
-        evaluations = []
-        for step in run.eval_steps:
-            for subset in step.config.subsets:
-                file = Path(step.data_of(run.model_of(step))) / f"{subset}.bin"
-                name = f"{step.name} {file.name}" if step.corpus else file.name
-                data[name] = sha256_if_present(file)
-            cases = sorted(step.cases)
-            evaluations.append({"name": step.name, "points": cases, **step.settings})
-        settings = {
-            "options": flags_for_weights(self.model, rates, group.updates),
-            "evaluations": evaluations,
-            "data": data,
-        }
-        if "plugin" in run.settings:
-            settings["plugin"] = run.settings["plugin"]
-        return settings
+        existing = canonical(known[-1].series.settings)
+        settings = canonical(_series_of(run).settings)
+        if run.after:  # until then, its learning rate is not known
+            for each in (existing, settings):
+                each.pop("optimization.lr", None)
+        check_settings(existing, settings, f"{self.folder} has a model that was trained", advice)
+        texts = {want.case.text for want in self._wanted(run)}
+        for result in known:
+            if result.case.kind == "text" and result.case.text not in texts:
+                raise UserInputError(
+                    f"{self.folder} has a model that was evaluated on another text. {advice}"
+                )
 
     def keep(self, run: Run) -> None:
         """Keep the results of a complete run, or record that it diverged."""
-        if run.diverged:
-            self._write_description(run, diverged=True)
-            return
         files_by_name: dict[str, list[Results]] = {}
-        for step in run.eval_steps:
+        for step in () if run.diverged else run.eval_steps:
             file = step.load_results(run.model_of(step))
             tested_on = step.corpus or self.model.corpus.name
-            named = [on_corpus(result, tested_on) for result in file.results]
+            named = [_on_corpus(result, tested_on) for result in file.results]
             name = f"evaluation-on-{step.corpus}.json" if step.corpus else EVALUATION_FILE
             files_by_name.setdefault(name, []).append(replace(file, results=named))
         for name, files in files_by_name.items():
             save(merge(files), self.folder / name)
-        training = load_training(run.folder)
-        assert training.provenance is not None, "the training recorded it"
-        # Without this machine's interpreter.
-        training.provenance.command = run.training_command().command_line
-        save(training, self.folder / TRAINING_FILE)
-        self._write_description(run)  # last, because it marks the results as complete
+        # Last, because it marks the results as complete.
+        save(self._training_of(run), self.folder / TRAINING_FILE)
 
-    def _write_description(self, run: Run, **facts: bool) -> None:
-        """Write the settings of the model and further facts."""
-        choice = run.choice.as_json() if run.choice else None
-        description = {"name": run.name, "settings": self.settings(run), "tuning": choice, **facts}
-        with atomic_write(self.folder / MODEL_FILE) as stream:
-            json.dump(description, stream, indent=1)
-            stream.write("\n")
+    def _known(self) -> list[Result]:
+        """Return the results that are kept; none of an unfinished model."""
+        results: list[Result] = []
+        if (self.folder / TRAINING_FILE).is_file():
+            for path in sorted(self.folder.glob("*.json")):
+                if path.name != MODEL_FILE:
+                    results += load(path).results
+        return results
+
+    def _wanted(self, run: Run) -> list[Wanted]:
+        """Return the results that the run should have."""
+        weights = Weights(_series_of(run), self.model.seed, run.updates)
+        wanted: list[Wanted] = []
+        for step in run.eval_steps:
+            wanted += step.wanted(run.model_of(step), weights)
+        return wanted
+
+    def _training_of(self, run: Run) -> Results:
+        """Return the validations of a training, and whether it diverged."""
+        training = Results([])
+        if (run.folder / TRAINING_FILE).is_file():
+            training = load_training(run.folder)
+            assert training.provenance is not None, "the training recorded it"
+            # Without this machine's interpreter.
+            training.provenance.command = run.training_command().command_line
+        results = [_on_corpus(result, self.model.corpus.name) for result in training.results]
+        if run.diverged and not any(result.status for result in results):
+            length = self.model.train_length
+            case = Case("validation", None, "valid", length, length, corpus=self.model.corpus.name)
+            series = _series_of(run)
+            end = Result(series, Reading(None), self.model.seed, case, None, status="diverged")
+            results.append(end)
+        return replace(training, results=results)
 
 
-def on_corpus(result: Result, name: str) -> Result:
+def _series_of(run: Run) -> Series:
+    """Return the series of the model that a run trains."""
+    from alibi_fairseq.plugin.training_series import planned_series  # imports fairseq
+
+    return planned_series(run.data, run.flags, run.settings.get("plugin"))
+
+
+def _on_corpus(result: Result, name: str) -> Result:
     """Return a result whose text has the name that it has in the study."""
     return replace(result, case=replace(result.case, corpus=name))
 
@@ -172,7 +186,7 @@ class Study(Experiment):
         prepare_corpora(self.config.corpora, self.texts, entries, self.folder)
         # Also of models that the pattern leaves out, because the page compares all models.
         for run in replace(self, pattern="*").plan().runs:
-            assert isinstance(run.archive, ModelArchive)
+            assert run.archive is not None, "all models are kept"
             run.archive.check(run)
 
     def plan(self) -> Plan:
@@ -188,7 +202,7 @@ class Study(Experiment):
             name = run_name(model)
             if model.corpus.name not in self.texts or not fnmatch.fnmatch(name, self.pattern):
                 continue
-            archive = ModelArchive(model, self.results / "cells" / name)
+            archive = ModelArchive(model, self.results / CELLS / name)
             runs.append(replace(run, name=name, may_diverge=True, archive=archive))
             if model_name(model) in planned.trials:
                 trials[model_name(model)] = planned.trials[model_name(model)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from alibi_fairseq.reporting.page import fill_file
 
-from .estimates import Estimate, estimate_change, percent
+from .estimates import change_between, percent
 from .losses import Losses
 from .pages import SECTIONS
 from .primary_tests import StudiedModels
@@ -29,19 +29,12 @@ def findings_of_small_models(losses: Losses, models: StudiedModels, width: int) 
     }
     sizes = {}
     for name, (longer, shorter) in pairs.items():
-        change = _change(losses, longer, shorter)
+        change = change_between(losses, longer, shorter)
         rises = name in ("sinusoidal", "rotary")
         if change is None or (change.value > 0) != rises:
             return ""
         sizes[name] = percent(change.value).lstrip("+-")
     return bullets("findings", sizes, width)
-
-
-def _change(losses: Losses, first: object, second: object) -> Estimate | None:
-    """Return the change from the second to the first evaluation; None if one is missing."""
-    if first not in losses or second not in losses:
-        return None
-    return estimate_change(losses[first], losses[second])
 
 
 def bullets(name: str, slots: Mapping[str, object], width: int) -> str:

@@ -14,11 +14,11 @@ from alibi_fairseq.positions.model_patterns import MODEL_PATTERNS
 from alibi_fairseq.positions.spec import MethodSpec
 
 from .changes import changes_alt, length_changes
-from .losses import last_validation, load_losses
 from .pages import section
 from .primary_tests import alibi_model
 from .small_models.groups import MODELS
 from .small_models.page import CHANGES_MULTIPLE, SECONDARY
+from .study_results import StudyResults
 from .tables import change_cell, interval_cell, known_name
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,7 +51,8 @@ def catalog() -> str:
     The methods are in the order of the figure. A method that the small models lack comes last,
     without a change.
     """
-    sorted_changes = length_changes(load_losses(RESULTS), MODELS, CHANGES_MULTIPLE)
+    study = StudyResults.load(RESULTS)
+    sorted_changes = length_changes(study.losses, MODELS, CHANGES_MULTIPLE)
     changes = {change.method: change for change in sorted_changes}
     methods = read_methods()
     lines = [_line(HEADERS), _line(RULES)]
@@ -71,7 +72,7 @@ def catalog() -> str:
     seeds: dict[int, None] = {}
     for change in sorted_changes:
         seeds |= dict.fromkeys(change.estimate.seeds)
-    last = last_validation(alibi_model(RESULTS, MODELS))
+    last = alibi_model(study, MODELS).last_validation
     models = section(
         "method-catalog",
         longer=f"{CHANGES_MULTIPLE * MODELS.train_length:,}",

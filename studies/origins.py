@@ -12,7 +12,7 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.reporting.training_costs import processor_name
 
-from .losses import TrainingOrigin
+from .study_results import TrainingOrigin
 
 
 def divergence_sentence(names: Sequence[str]) -> str:

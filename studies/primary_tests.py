@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.display_names import method_name
 
-from .estimates import Estimate, estimate_change, percent, percent_to_nats
-from .losses import EvaluationKey, FinishedModel, Losses, finished_models
+from .estimates import Estimate, change_between, percent, percent_to_nats
+from .losses import EvaluationKey, Losses, TrainedModel
+from .study_results import FinishedModel, StudyResults
 
 #: Seeds per model; fewer count as "not run".
 SEEDS = 3
@@ -88,21 +88,18 @@ class StudiedModels:
         )
 
 
-def alibi_model(folder: Path, models: StudiedModels) -> FinishedModel:
+def alibi_model(study: StudyResults, models: StudiedModels) -> FinishedModel:
     """Return a study's first model of ALiBi at L.
-
-    Args:
-        folder: results of the study.
-        models: models of the six tests.
 
     Raises:
         UserInputError: no model of ALiBi is finished.
     """
-    wanted = (models.corpus, "alibi", models.train_length)
-    for model in finished_models(folder):
-        if model.model == wanted:
-            return model
-    raise UserInputError(f"{folder} has no finished model of ALiBi. Pass the study's --results.")
+    model = study.first_of(TrainedModel(models.corpus, "alibi", models.train_length))
+    if model is None:
+        raise UserInputError(
+            f"{study.folder} has no finished model of ALiBi. Pass the study's --results."
+        )
+    return model
 
 
 @dataclass(frozen=True)
@@ -292,9 +289,7 @@ def _condition(
         low: lower bound of the claimed change, in nats; None: unbounded.
         high: upper bound; None: unbounded.
     """
-    estimate = None
-    if first in losses and second in losses:
-        estimate = estimate_change(losses[first], losses[second])
+    estimate = change_between(losses, first, second)
     missing = _missing_models(losses, [first, second])
     return Condition(description, estimate, low, high, missing, (first, second), label)
 
@@ -317,8 +312,7 @@ def _missing_models(losses: Losses, keys: Iterable[EvaluationKey]) -> tuple[str,
 
 def _trained_seeds(losses: Losses, key: EvaluationKey) -> int:
     """Return the number of seeds of an evaluation's model in any evaluation."""
-    model = (key.corpus, key.method, key.train_length)
-    counts = [len(other.seeds) for other in losses.values() if other.model == model]
+    counts = [len(other.seeds) for other in losses.values() if other.model == key.model]
     return max(counts, default=0)
 
 
@@ -483,9 +477,7 @@ def estimate_lead(losses: Losses, models: StudiedModels) -> Estimate | None:
         None while one of them is missing.
     """
     _, sinusoidal, alibi = _trained_long(models)
-    if sinusoidal not in losses or alibi not in losses:
-        return None
-    return estimate_change(losses[sinusoidal], losses[alibi])
+    return change_between(losses, sinusoidal, alibi)
 
 
 def recovered_gain(losses: Losses, models: StudiedModels) -> float | None:

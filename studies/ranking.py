@@ -15,8 +15,9 @@ from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import nats_to_percent, percent
-from .losses import ValidationCurves
+from .losses import TrainedModel
 from .pages import section
+from .study_results import ValidationCurves
 from .tables import known_name
 
 FIGURE = "ranking"
@@ -39,7 +40,7 @@ def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_l
     gaps = _gaps_table(curves, corpus, train_length)
     if not gaps:
         return ""
-    alibi = curves[corpus, "alibi", train_length]
+    alibi = curves[TrainedModel(corpus, "alibi", train_length)]
     lines = []
     for (trained_on, method, length), curve in sorted(curves.items()):
         if (trained_on, length) != (corpus, train_length):
@@ -86,7 +87,7 @@ def _gaps_table(curves: ValidationCurves, corpus: str, train_length: int) -> str
     The columns are an eighth, a quarter, half, and all of the updates, where ALiBi was validated
     then. The text is empty without ALiBi or without another method.
     """
-    alibi = curves.get((corpus, "alibi", train_length))
+    alibi = curves.get(TrainedModel(corpus, "alibi", train_length))
     if not alibi:
         return ""
     methods = []
@@ -98,7 +99,7 @@ def _gaps_table(curves: ValidationCurves, corpus: str, train_length: int) -> str
 
     def gap(updates: int, method: str) -> str:
         """Return the difference of a method from ALiBi; a dash without a validation."""
-        curve = curves[corpus, method, train_length]
+        curve = curves[TrainedModel(corpus, method, train_length)]
         if updates not in curve:
             return markdown.NOTHING
         bits = statistics.mean(curve[updates].bits) - statistics.mean(alibi[updates].bits)

@@ -9,16 +9,17 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.page import fill_file
 
 from .config import StudyConfig
-from .cost_and_lead import claim_keys, claim_models, estimate_cost_and_lead, with_interval
+from .cost_and_lead import claim_keys, estimate_cost_and_lead, with_interval
 from .estimates import percent
 from .findings import bullets, findings_of_small_models
-from .losses import Losses, last_validation, load_losses
+from .losses import Losses
 from .pages import SECTIONS
 from .paper_claim import paper_pairs, table5_pair
 from .primary_tests import StudiedModels, alibi_model
 from .published_gaps import published_gap_range
 from .small_models.groups import MODELS
 from .small_models.page import PRIMARY
+from .study_results import StudyResults
 from .title.outcome import load_budgets, title_outcome
 from .title.page import title_summary
 
@@ -43,9 +44,9 @@ WIDTH = 140
 def write_readme(readme: Path) -> None:
     """Write the sentences about the published results between their markers in the README."""
     text = readme.read_text(encoding="utf-8")
-    losses = load_losses(SMALL_MODELS)
-    text = _between(text, TAKEAWAY_BEGIN, TAKEAWAY_END, _takeaway(losses))
-    text = _between(text, FINDINGS_BEGIN, FINDINGS_END, _findings(losses))
+    primary = StudyResults.load(SMALL_MODELS)
+    text = _between(text, TAKEAWAY_BEGIN, TAKEAWAY_END, _takeaway(primary))
+    text = _between(text, FINDINGS_BEGIN, FINDINGS_END, _findings(primary.losses))
     with atomic_write(readme) as stream:
         stream.write(text)
 
@@ -57,9 +58,10 @@ def _between(text: str, begin: str, end: str, content: str) -> str:
     return f"{before}{begin}\n{content}\n{end}{after}"
 
 
-def _takeaway(losses: Losses) -> str:
+def _takeaway(primary: StudyResults) -> str:
     """Return the caption of the README's figure."""
-    last = last_validation(alibi_model(SMALL_MODELS, MODELS))
+    losses = primary.losses
+    last = alibi_model(primary, MODELS).last_validation
     parameters = last.series.facts.parameters
     tokens = last.cost.trained_tokens
     assert parameters, "a training records it"
@@ -97,7 +99,7 @@ def _findings(losses: Losses) -> str:
 def _gpu_study() -> dict[str, str]:
     """Return what training short costs in the GPU study, and how far its baseline is behind."""
     models = _tests_of(HOUR_CONFIG)
-    effects = estimate_cost_and_lead(claim_models(load_losses(HOUR), claim_keys(models)))
+    effects = estimate_cost_and_lead(StudyResults.load(HOUR).losses, claim_keys(models))
     pair = table5_pair(models.train_length, 4 * models.train_length)
     assert effects is not None, "the models of the study are finished"
     assert pair is not None, "the paper has the pair"

@@ -7,14 +7,6 @@ from pathlib import Path
 from .added_methods import added_methods_section
 from .config import StudyConfig
 from .context_gain import ModelSet, context_gain_by_budget, context_gain_section
-from .losses import (
-    Losses,
-    diverged_models,
-    load_curves,
-    load_losses,
-    load_provenance,
-    load_tuning,
-)
 from .origins import divergence_sentence, origins_table, trials_table
 from .pages import section, sections, write_page
 from .primary_tests import StudiedModels, run_tests
@@ -23,6 +15,7 @@ from .ranking import ranking_section
 from .six_tests import outcomes_list, tests_section
 from .small_models.groups import MODELS
 from .small_models.page import PRIMARY, SECONDARY
+from .study_results import StudyResults
 from .tables import at_train_length, draw_method_lengths, lengths_alt, perplexity_table
 from .title_claim import claim_summary, title_claim_section
 
@@ -46,20 +39,21 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
     """
     models = config.tests
     assert models is not None
-    losses = load_losses(folder)
-    curves = load_curves(folder)
+    study = StudyResults.load(folder)
+    losses = study.losses
+    secondary = StudyResults.load(SMALL_MODELS / SECONDARY)
     sets = [
-        ModelSet(SMALL_MODELS / SECONDARY, StudiedModels("books", 128)),
-        ModelSet(SMALL_MODELS / SECONDARY, MODELS),
-        ModelSet(SMALL_MODELS / PRIMARY, MODELS),
-        ModelSet(folder, models),
+        ModelSet(secondary, StudiedModels("books", 128)),
+        ModelSet(secondary, MODELS),
+        ModelSet(StudyResults.load(SMALL_MODELS / PRIMARY), MODELS),
+        ModelSet(study, models),
     ]
     write_page(
         folder,
         DISCLOSURE,
         title=config.title,
-        origins=origins_table(load_provenance(folder)),
-        trials=trials_table(load_tuning(folder)),
+        origins=origins_table(study.origins),
+        trials=trials_table(study.trials),
     )
     return write_page(
         folder,
@@ -70,20 +64,21 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
         outcomes=outcomes_list(run_tests(losses, models)),
         notation=section("notation"),
         train_length=models.train_length,
-        title_claim=title_claim_section(folder, losses, models),
+        title_claim=title_claim_section(study, models),
         six_tests=tests_section(losses, models),
         context_gain=context_gain_section(losses, models),
         context_gain_by_budget=context_gain_by_budget(sets),
-        diverged=divergence_sentence(diverged_models(folder)),
-        perplexity=_perplexities(losses, folder),
-        ranking=ranking_section(folder, curves, models.corpus, models.train_length),
+        diverged=divergence_sentence(study.diverged),
+        perplexity=_perplexities(study),
+        ranking=ranking_section(folder, study.curves, models.corpus, models.train_length),
         published_gaps=published_gaps_section(),
-        added_methods=added_methods_section(folder, models),
+        added_methods=added_methods_section(study, models),
     )
 
 
-def _perplexities(losses: Losses, folder: Path) -> str:
+def _perplexities(study: StudyResults) -> str:
     """Return a table and a figure for each text and training length, and draw the figures."""
+    losses = study.losses
     groups = sorted({(key.corpus, key.tested_on, key.train_length) for key in losses})
     parts = []
     for corpus, tested_on, train_length in groups:
@@ -96,7 +91,7 @@ def _perplexities(losses: Losses, folder: Path) -> str:
         parts.append(perplexity_table(models, lengths))
         name = _figure_stem(corpus, train_length, tested_on)
         if len(models) > 1:  # a single line shows no more than the table
-            draw_method_lengths(models, lengths, train_length, folder / f"{name}.svg")
+            draw_method_lengths(models, lengths, train_length, study.folder / f"{name}.svg")
             parts.append(f"![{lengths_alt(models, lengths)}]({name}.svg)")
     return sections(*parts)
 

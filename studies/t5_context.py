@@ -8,31 +8,28 @@ windows.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from alibi_fairseq.results.estimates import t_quantile
-from alibi_fairseq.results.file import load
 from alibi_fairseq.results.result import TextValues
 
-from .experiment import EVALUATION_FILE
-from .losses import finished_models
 from .pages import section
 from .primary_tests import StudiedModels
+from .study_results import StudyResults
 
 
-def t5_context_section(folder: Path, models: StudiedModels) -> str:
+def t5_context_section(study: StudyResults, models: StudiedModels) -> str:
     """Return the estimated gain of T5 bias from longer context; empty without its evaluations.
 
     Args:
-        folder: results of the study.
+        study: results of the study.
         models: models of the six tests.
     """
     short = models.train_length
     long = 4 * short
-    t5 = _losses_by_seed(folder, models, "t5")
-    alibi = _losses_by_seed(folder, models, "alibi")
+    t5 = _losses_by_seed(study, models, "t5")
+    alibi = _losses_by_seed(study, models, "alibi")
     seeds = sorted({*t5} & {*alibi})
     if len(seeds) < 2:
         return ""
@@ -67,15 +64,15 @@ def t5_context_section(folder: Path, models: StudiedModels) -> str:
 
 
 def _losses_by_seed(
-    folder: Path, models: StudiedModels, method: str
+    study: StudyResults, models: StudiedModels, method: str
 ) -> dict[int, dict[tuple[int, int], TextValues]]:
     """Return the losses of a method as trained by seed, and then by length and stride."""
     by_seed: dict[int, dict[tuple[int, int], TextValues]] = {}
     wanted = (models.corpus, method, models.train_length)
-    for model in finished_models(folder):
+    for model in study.models:
         if model.model != wanted:
             continue
-        for result in load(model.folder / EVALUATION_FILE).results:
+        for result in model.own_results:
             if result.reading.variant:
                 continue
             assert result.seed is not None, "a study seeds its models"

@@ -29,13 +29,12 @@ from alibi_fairseq.results.file import load
 from .cost_and_lead import (
     EffectsRow,
     claim_keys,
-    claim_models,
     cost_and_lead_table,
     estimate_cost_and_lead,
     with_interval,
 )
 from .estimates import Estimate, estimate_change, percent, percent_to_nats
-from .losses import EvaluationKey, Losses, ValidationCurves, finished_models, load_curves
+from .losses import EvaluationKey, Losses, TrainedModel
 from .pages import section
 from .paper_claim import (
     paper_claim_section,
@@ -45,6 +44,7 @@ from .paper_claim import (
 from .primary_tests import LARGEST_LEAD, StudiedModels, recovered_gain, run_tests
 from .published_gaps import published_gap_range
 from .six_tests import recovered_percentage
+from .study_results import StudyResults, ValidationCurves
 from .tables import at_train_length, change_cell, interval_cell, model_line
 
 #: Benchmark of single trainings in a study's folder, as ``python -m benchmarks.methods`` writes it.
@@ -54,7 +54,7 @@ FIGURE = "title-claim"
 
 def claim_summary(losses: Losses, models: StudiedModels) -> str:
     """Return lead and cost for the top of a page; empty while models are missing."""
-    effects = estimate_cost_and_lead(claim_models(losses, claim_keys(models)))
+    effects = estimate_cost_and_lead(losses, claim_keys(models))
     if effects is None:
         return ""
     lowest, highest = published_gap_range()
@@ -78,30 +78,30 @@ def _paper_cost(models: StudiedModels) -> str:
     return "" if pair is None or pair.cost is None else percent(pair.cost)
 
 
-def title_claim_section(folder: Path, losses: Losses, models: StudiedModels) -> str:
+def title_claim_section(study: StudyResults, models: StudiedModels) -> str:
     """Return the table, and draw the figure, of the title's claim.
 
     Args:
-        folder: results of the study. The figure is written here.
-        losses: losses of all finished models.
+        study: results of the study. The figure is written into its folder.
         models: models of the six tests.
 
     Returns:
         Nothing while ALiBi trained at L, or any model trained at 4 L, is missing.
     """
+    losses = study.losses
     trained_long = _trained_long(losses, models)
     if models.key("alibi", 4) not in losses or not trained_long:
         return ""
     short = models.train_length
-    costs = load_training_costs(folder)
+    costs = load_training_costs(study)
     rows = [models.key("alibi", 4), *trained_long]
     panels = [_panel(losses, models), trained_long_panel(short)]
-    plots.draw("", panels, folder / f"{FIGURE}.svg")
+    plots.draw("", panels, study.folder / f"{FIGURE}.svg")
     *_, test = run_tests(losses, models)
     has_share_rule = models.baseline == "share"
     recovered = recovered_gain(losses, models) if has_share_rule else None
     comparable = costs_are_comparable(rows, costs)
-    benchmark = _benchmark(folder / BENCHMARK_FILE)
+    benchmark = _benchmark(study.folder / BENCHMARK_FILE)
     return section(
         "title-claim",
         short=short,
@@ -115,7 +115,7 @@ def title_claim_section(folder: Path, losses: Losses, models: StudiedModels) -> 
         effects=_effects_table(losses, models),
         paper_cost=_paper_cost(models),
         is_cost_smaller=_is_cost_smaller(losses, models),
-        gaps=training_gaps(load_curves(folder), models),
+        gaps=training_gaps(study.curves, models),
         has_costs=comparable or bool(benchmark),
         comparable_costs=comparable,
         benchmark=benchmark,
@@ -128,8 +128,7 @@ def _effects_table(losses: Losses, models: StudiedModels) -> str:
     stride = models.train_length // 8
     rows = []
     for shown_stride, windows in ((None, "no overlap"), (stride, f"S = {stride}")):
-        claim = claim_models(losses, claim_keys(models, shown_stride))
-        effects = estimate_cost_and_lead(claim)
+        effects = estimate_cost_and_lead(losses, claim_keys(models, shown_stride))
         if effects is not None:
             rows.append(EffectsRow([windows], effects))
     return cost_and_lead_table(["windows"], rows) if rows else ""
@@ -137,7 +136,7 @@ def _effects_table(losses: Losses, models: StudiedModels) -> str:
 
 def _is_cost_smaller(losses: Losses, models: StudiedModels) -> bool:
     """Return True if the interval of the cost lies below the paper's cost."""
-    effects = estimate_cost_and_lead(claim_models(losses, claim_keys(models)))
+    effects = estimate_cost_and_lead(losses, claim_keys(models))
     pair = table5_pair(models.train_length, 4 * models.train_length)
     if effects is None or pair is None or pair.cost is None:
         return False
@@ -176,7 +175,7 @@ def training_gaps(curves: ValidationCurves, models: StudiedModels) -> str:
     long = 4 * models.train_length
     by_method = {}
     for method in ("alibi", "sinusoidal", "none"):
-        by_method[method] = curves.get((models.corpus, method, long), {})
+        by_method[method] = curves.get(TrainedModel(models.corpus, method, long), {})
     rows = []
     for updates in _tenths(by_method["alibi"]):
         alibi = by_method["alibi"][updates]
@@ -225,10 +224,10 @@ def _trained_long(losses: Losses, models: StudiedModels) -> list[EvaluationKey]:
     return keys
 
 
-def load_training_costs(folder: Path) -> list[TrainingCost]:
+def load_training_costs(study: StudyResults) -> list[TrainingCost]:
     """Read the cost of each finished model of a study, in order of name."""
     costs = []
-    for model in finished_models(folder):
+    for model in study.models:
         costs.append(read_training_cost(model.model, model.folder))
     return costs
 

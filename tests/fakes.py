@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import shlex
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from fairseq import checkpoint_utils
-from results_documents import document, evaluation_record, save_results_file, validation_record
+from results_documents import PROVENANCE
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.option_types import find_device
-from alibi_fairseq.evaluation.wanted import text_identity
+from alibi_fairseq.evaluation.wanted import text_case, text_identity, wanted_result
+from alibi_fairseq.evaluation.weights import Weights
 from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.files import sha256_file
+from alibi_fairseq.plugin.training_series import planned_series
 from alibi_fairseq.positions.plugin_sources import plugin_sha256
+from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import data_sha256
-from alibi_fairseq.results.version_3 import Measurement, load_results_file
+from alibi_fairseq.results.file import Results, load, load_training, save
+from alibi_fairseq.results.provenance import Provenance
+from alibi_fairseq.results.result import Cost, Result, TextValues, replaces
+from alibi_fairseq.results.series import Reading
 
 #: Flags of a model that trains in a moment.
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"
@@ -120,22 +127,33 @@ class Commands:
             log.flush()
             watch()
             return 1
-        trained_tokens = updates * int(value(words, "--max-tokens"))
-        settings = {"method": method, "length": 16, "trained_tokens": trained_tokens, "hours": 0.5}
-        if best == math.inf:
-            last_loss = {"loss_bits": None}
-            best = 20.0
-        else:
-            last_loss = {}
-        validations = [
-            validation_record(best + 1, updates=updates - 1, **settings),
-            validation_record(best, updates=updates, **settings, **last_loss),
-        ]
-        origin = {}
+        data, *flags = words
+        if "--keep-at" in flags:  # an option of alibi-fairseq train
+            option = flags.index("--keep-at")
+            del flags[option : option + 2]
+        series = planned_series(data, flags, plugin_sha256(method.split(",")))
+        length = int(value(words, "--tokens-per-sample"))
+        valid = None
         if (Path(words[0]) / "valid.bin").is_file():
-            origin["data_sha256"] = data_sha256(words[0], ["valid"])
-        training = document(*validations, kind="training", **origin)
-        save_results_file(training, folder / "training.json")
+            valid = data_sha256(words[0], ["valid"])
+        case = Case("validation", valid, "valid", length, length)
+        trained_tokens = updates * int(value(words, "--max-tokens"))
+        validation = Result(
+            series=series,
+            reading=Reading(updates),
+            seed=int(value(words, "--seed")),
+            case=case,
+            values=TextValues(math.log2(20 if best == math.inf else best)),
+            updates=updates,
+            cost=Cost(trained_tokens=trained_tokens, seconds=1800),
+        )
+        first = replace(validation, reading=Reading(updates - 1), updates=updates - 1)
+        if best == math.inf:
+            validation = replace(validation, values=None, status="diverged")
+        else:
+            first = replace(first, values=TextValues(math.log2(best + 1)))
+        provenance = Provenance(**PROVENANCE | {"data_sha256": valid or PROVENANCE["data_sha256"]})
+        save(Results([first, validation], provenance), folder / "training.json")
         names = ["checkpoint_best.pt", "checkpoint_last.pt"]
         if "--keep-at" in words:
             names += [f"checkpoint_{count}.pt" for count in value(words, "--keep-at").split(",")]
@@ -147,61 +165,75 @@ class Commands:
     def eval(self, words: list[str]) -> int:
         model = Path(value(words, "--path"))
         out = Path(value(words, "--out"))
-        records = load_results_file(out).records if out.exists() else []
-        method, train_length = model.parent.name.split("-")[:2]
-        subset = value(words, "--subset")
-        settings = eval_settings(words)
-        text = text_identity(words[0], subset, settings.get("documents"))
-        settings["data_sha256"] = text.sha256
-        settings["plugin_sha256"] = plugin_sha256([method])
+        earlier = load(out).results if out.exists() else []
+        config = sweep_config(words)
+        text = text_identity(words[0], config.subsets[0], config.per_document)
+        documents = {}
         if text.documents_sha256:
             # As if the text were two documents
-            settings["documents_sha256"] = text.documents_sha256
-            settings["document_tokens"] = [500, 500]
-            settings["document_bits"] = [1900.0, 2100.0]
-        lengths = value(words, "--lengths").split(",")
-        strides = value(words, "--strides").split(",")
-        for length, stride in itertools.product(lengths, strides):
-            records.append(
-                evaluation_record(
-                    perplexity(model, int(length)),
-                    method=method,
-                    train_length=int(train_length) if train_length.isdigit() else 512,
-                    length=int(length),
-                    stride=int(length if stride == "full" else stride),
-                    longest_window=int(length),  # as if the text were longer
-                    subset=subset,
-                    checkpoint=str(model),
-                    checkpoint_sha256=sha256_file(model),
-                    precision="fp32",
-                    device=find_device("auto").type,
-                    **settings,
-                )
+            documents["documents"] = text.documents_sha256
+            documents["document_tokens"] = (500, 500)
+            documents["document_bits"] = (1900.0, 2100.0)
+        results = []
+        for each in config.cases():
+            case = text_case(config, each, text, corpus="demo")
+            wanted = wanted_result(config, case, weights_of_fake(model), text.documents_sha256)
+            values = TextValues(
+                math.log2(perplexity(model, case.length)),
+                tokens=1000,
+                longest_window=case.length,  # as if the text were longer
+                **documents,
             )
-        unique = {identity(record): record for record in records}
-        save_results_file(
-            document(*unique.values(), command=f"alibi-fairseq eval {shlex.join(words)}"), out
-        )
+            result = Result(
+                series=wanted.series,
+                reading=wanted.reading,
+                seed=wanted.seed,
+                case=case,
+                values=values,
+                checkpoint=str(model),
+                checkpoint_sha256=wanted.checkpoint_sha256,
+                updates=weights_of_fake(model).updates,
+                cost=Cost(device=find_device("auto").type),
+            )
+            results.append(result)
+        for result in earlier:
+            if not any(replaces(new, result) for new in results):
+                results.append(result)
+        command = f"alibi-fairseq eval {shlex.join(words)}"
+        save(Results(results, Provenance(**PROVENANCE | {"command": command})), out)
         return 0
 
 
-def identity(record: Measurement) -> tuple:
-    """Return what two evaluations of one model and case share."""
-    window = (record.length, record.stride, record.score_from, record.score_to)
-    return (record.model.model_dump_json(), record.subset, *window)
+def weights_of_fake(checkpoint: Path) -> Weights:
+    """Return the weights that a fake training saved."""
+    last = load_training(checkpoint.parent).results[-1]
+    updates = last.updates
+    kept = checkpoint.stem.removeprefix("checkpoint_")
+    if kept.isdigit():
+        updates = int(kept)
+    at = "best" if kept == "best" else updates
+    return Weights(last.series, last.seed, at, updates, sha256_file(checkpoint))
 
 
-def eval_settings(words: list[str]) -> dict:
-    """Return the fields of a record that options of ``eval`` determine."""
+def sweep_config(words: list[str]) -> SweepConfig:
+    """Return the settings of an evaluation from its options."""
+    strides = []
+    for stride in value(words, "--strides").split(","):
+        strides.append(None if stride == "full" else int(stride))
     settings: dict = {}
     if "--model-overrides" in words:
         settings["overrides"] = json.loads(value(words, "--model-overrides"))
     if "--per-document" in words:
-        settings["documents"] = value(words, "--per-document")
+        settings["per_document"] = value(words, "--per-document")
     for flag, key in (("--score-from", "score_from"), ("--score-to", "score_to")):
         if flag in words:
             settings[key] = int(value(words, flag))
-    return settings
+    return SweepConfig(
+        lengths=tuple(map(int, value(words, "--lengths").split(","))),
+        strides=tuple(strides),
+        subsets=(value(words, "--subset"),),
+        **settings,
+    )
 
 
 def value(words: list[str], flag: str) -> str:

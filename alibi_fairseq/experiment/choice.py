@@ -18,7 +18,7 @@ class TrialResult:
 
     Attributes:
         loss_bits: lowest validation loss in bits per token; None if the trial diverged.
-        provenance: provenance of the training; None if it diverged.
+        provenance: provenance of the training; None if it diverged, and in early results.
     """
 
     loss_bits: float | None

@@ -122,7 +122,7 @@ class EvalStep:
         if model.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
         results = self._known(model, load(self.results_path).results)
-        return bool(results) and not missing(self._wanted(model, weights_of(results[-1])), results)
+        return bool(results) and not missing(self.wanted(model, weights_of(results[-1])), results)
 
     def execute(self, model: TrainedModel, slot: Slot) -> None:
         """Evaluate a model.
@@ -134,7 +134,7 @@ class EvalStep:
         summary = _summary(self.load_results(model).results)
         tqdm.write(f"{model.name}: {summary}", file=sys.stdout)
 
-    def _wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
+    def wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have."""
         wanted = []
         for case in self.config.cases():
@@ -160,7 +160,7 @@ class EvalStep:
         """
         file = load(self.results_path)
         known = self._known(model, file.results)
-        wanted = self._wanted(model, weights_of(known[-1])) if known else []
+        wanted = self.wanted(model, weights_of(known[-1])) if known else []
         results = []
         for result in known:
             if any(is_wanted(result, want) for want in wanted):
@@ -173,7 +173,7 @@ class EvalStep:
 class ProbeEvalStep(EvalStep):
     """Evaluation of a probe, with test sequences of the given lengths."""
 
-    def _wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
+    def wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have, one per length and depth."""
         sha256 = probe_sha256(self.data_of(model))
         wanted = []

@@ -96,7 +96,7 @@ class Trials:
             return {}
         results = {}
         for run, trial in zip(self.runs.values(), marker.result["trials"], strict=True):
-            results[run.name] = TrialResult(trial["loss_bits"], trial["provenance"])
+            results[run.name] = TrialResult(trial["loss_bits"], trial.get("provenance"))
         return results
 
 

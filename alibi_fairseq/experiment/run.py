@@ -45,7 +45,10 @@ DIVERGENCE_ERROR = "FloatingPointError"
 class Archive(Protocol):
     """Place that keeps the results of a run after its folder is gone."""
 
-    def holds(self) -> bool:
+    def check(self, run: Run) -> None:
+        """Raise UserInputError if results of another training are kept under the run's name."""
+
+    def holds(self, run: Run) -> bool:
         """Return True if the results of the run, or a record that it diverged, are kept."""
 
     def keep(self, run: Run) -> None:
@@ -179,12 +182,12 @@ class Run:
 
         Requires prepared data. A run that waits for trials, or that they block, is not complete.
         """
-        if self.archive is not None:
-            return self.archive.holds()
-        if self.diverged:
-            return True
         if self.after or self.blocked:
             return False
+        if self.archive is not None:
+            return self.archive.holds(self)
+        if self.diverged:
+            return True
         if not self.is_trained:
             return False
         return all(step.is_complete(self.model_of(step)) for step in self.eval_steps)
@@ -230,6 +233,8 @@ class Run:
         if not missing:
             return
         self._check_trials()
+        if self.archive is not None:
+            self.archive.check(self)
         for updates in missing:
             self._check_folder(updates)
         check_unedited(self.methods)
@@ -260,7 +265,7 @@ class Run:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
             UserInputError: a plugin was edited.
         """
-        if self.archive is not None and self.archive.holds():
+        if self.archive is not None and self.archive.holds(self):
             return
         steps = () if self.diverged else self.eval_steps
         for step in steps:

@@ -11,6 +11,10 @@ from ..files import read_json
 TRAINING_FILE = "training.json"
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
+#: File next to early results of a study's model, with the hash of its training data.
+MODEL_FILE = "cell.json"
+#: End of the names of files with the outcome of learning-rate trials.
+TRIALS_ENDING = "-tuning.json"
 #: Configuration that ``compare`` writes into its output folder.
 COMPARISON_FILE = "comparison.yaml"
 #: Configuration in the same folder that SLURM jobs read, whatever the user edits meanwhile.
@@ -37,8 +41,9 @@ def find_results_files(folder: Path) -> list[Path]:
 
     In the output folder of a comparison, these are ``results.json`` or, with several corpora,
     ``CORPUS-results.json``, as listed in ``report-files.json``. Its other JSON files are settings,
-    completion markers, and the results of each run. In any other folder, all JSON files must be
-    results files, including those in linked subfolders.
+    completion markers, and the results of each run. In any other folder, such as the results of a
+    study, all other JSON files than the outcomes of trials must be results files, including those
+    in linked subfolders.
     """
     if (folder / REPORT_FILES).is_file():
         names = read_report_files(folder)
@@ -54,6 +59,7 @@ def find_results_files(folder: Path) -> list[Path]:
             continue
         visited.add(real_path)
         for name in names:
-            if name.endswith(".json"):
+            is_other = name == MODEL_FILE or name.endswith(TRIALS_ENDING)
+            if name.endswith(".json") and not is_other:
                 files.append(Path(parent, name))
     return sorted(files)

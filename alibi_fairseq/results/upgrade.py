@@ -15,7 +15,7 @@ from typing import Any
 
 from ..files import read_json
 from .case import Case
-from .files import TRAINING_FILE
+from .files import MODEL_FILE, TRAINING_FILE
 from .options_of_version_3 import command_options, settings_from_text
 from .result import Cost, ProbeValues, Result, TextSummary, TextValues
 from .series import Facts, Reading, Series, read_series
@@ -30,9 +30,6 @@ from .version_3 import (
     Validation,
     load_results_file,
 )
-
-#: File next to the results of a study's model, with the hash of its training data.
-MODEL_FILE = "cell.json"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from ..losses import last_validation, load_losses
 from ..primary_tests import alibi_model
 from ..small_models.groups import CORPUS, MODELS
+from ..study_results import StudyResults
 from ..tables import at_train_length, known_name, model_line
 
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")
@@ -56,9 +56,10 @@ def _paper_panel() -> Panel:
 
 def _our_panel(results: Path) -> Panel:
     length = MODELS.train_length
-    parameters = last_validation(alibi_model(results, MODELS)).series.facts.parameters
+    study = StudyResults.load(results)
+    parameters = alibi_model(study, MODELS).last_validation.series.facts.parameters
     assert parameters is not None, "a training records the number of parameters"
-    by_method = at_train_length(load_losses(results), CORPUS, length)
+    by_method = at_train_length(study.losses, CORPUS, length)
     lines = []
     for method in METHODS:
         style = method_style(method_name(method))

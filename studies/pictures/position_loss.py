@@ -11,12 +11,10 @@ from alibi_fairseq.reporting.figures_by_position import position_line
 from alibi_fairseq.reporting.loss_by_position import longest_windows
 from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.rows import rows_of
-from alibi_fairseq.results.file import load
 from alibi_fairseq.results.result import Result
 
-from ..experiment import EVALUATION_FILE
-from ..losses import FinishedModel, finished_models
 from ..small_models.groups import CORPUS, MODELS
+from ..study_results import FinishedModel, StudyResults
 from ..tables import known_name
 
 LENGTH = MODELS.train_length
@@ -30,12 +28,13 @@ def draw_position_loss(results: Path, *paths: str | os.PathLike) -> None:
         results: results of the primary models.
         paths: files to write.
     """
+    study = StudyResults.load(results)
     lines = []
     windows = 0
     for method in METHODS:
         seeds = []
-        for seed in finished_models(results):
-            if (seed.corpus, seed.method, seed.train_length) == (CORPUS, method, LENGTH):
+        for seed in study.models:
+            if seed.model == (CORPUS, method, LENGTH):
                 seeds.append(_longest_windows(seed))
         (row,) = rows_of(seeds)
         windows = row.points[-1].case.length
@@ -53,7 +52,6 @@ def draw_position_loss(results: Path, *paths: str | os.PathLike) -> None:
 
 def _longest_windows(model: FinishedModel) -> Result:
     """Return the evaluation of a model, as trained, in the longest windows without overlap."""
-    results = load(model.folder / EVALUATION_FILE).results
-    as_trained = [result for result in results if not result.reading.overrides]
+    as_trained = [result for result in model.own_results if not result.reading.overrides]
     (longest,) = longest_windows(as_trained)
     return longest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,6 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
-from alibi_fairseq.results.file import load
 from alibi_fairseq.results.result import TextValues
 
 from ..changes import changes_alt, draw_length_changes, length_changes
@@ -20,25 +19,12 @@ from ..context_gain import context_gain_section
 from ..cost_and_lead import (
     ClaimKeys,
     EffectsRow,
-    claim_models,
     cost_and_lead_table,
     estimate_cost_and_lead,
 )
-from ..estimates import Estimate, estimate_change, percent
-from ..experiment import EVALUATION_FILE
+from ..estimates import Estimate, change_between, percent
 from ..findings import findings_of_small_models
-from ..losses import (
-    EvaluationKey,
-    FinishedModel,
-    Losses,
-    TrainingOrigin,
-    diverged_models,
-    finished_models,
-    load_curves,
-    load_losses,
-    load_provenance,
-    load_tuning,
-)
+from ..losses import EvaluationKey, Losses
 from ..origins import divergence_sentence, origins_table, seeds_by_model, trials_table
 from ..pages import section, sections, write_page
 from ..paper_claim import perplexity, table5_pair
@@ -46,6 +32,7 @@ from ..primary_tests import NOT_SUPPORTED, SEEDS, SUPPORTED, Condition, run_test
 from ..published_gaps import published_gaps_section
 from ..ranking import ranking_section
 from ..six_tests import location_cell, outcomes_list, tests_section
+from ..study_results import FinishedModel, StudyResults, TrainingOrigin
 from ..t5_context import t5_context_section
 from ..tables import (
     CHANGE_COLUMNS,
@@ -106,41 +93,41 @@ DETAILS = """\
 
 def write_small_models_page(folder: Path) -> Path:
     """Write the page and its figures from the JSON in ``folder``; returns the page's path."""
-    primary = load_losses(folder / PRIMARY)
-    secondary = load_losses(folder / SECONDARY)
-    origins = {part: load_provenance(folder / part) for part in (PRIMARY, SECONDARY)}
-    _write_disclosure(folder, primary, secondary, origins)
-    hours = sum(origin.hours for origin in origins[PRIMARY].values())
+    studies = {part: StudyResults.load(folder / part) for part in TRIALS}
+    _write_disclosure(folder, studies)
+    study = studies[PRIMARY]
+    primary = study.losses
+    secondary = studies[SECONDARY].losses
+    hours = sum(origin.hours for origin in study.origins.values())
     at_length = at_train_length(primary, CORPUS, MODELS.train_length)
     lengths = perplexities = ""
     if at_length:
         draw_method_lengths(at_length, LENGTHS, MODELS.train_length, folder / FIGURE)
         lengths = f"![{lengths_alt(at_length, LENGTHS)}]({FIGURE})"
         perplexities = perplexity_table(at_length, LENGTHS)
-    curves = load_curves(folder / PRIMARY)
     return write_page(
         folder,
         PAGE,
         lengths=lengths,
         findings=findings_of_small_models(primary, MODELS, 100) if at_length else "",
         outcomes=outcomes_list(run_tests(primary, MODELS)),
-        primary=len(origins[PRIMARY]),
-        secondary=len(origins[SECONDARY]),
+        primary=len(study.models),
+        secondary=len(studies[SECONDARY].models),
         notation=section("notation"),
         hours=f"{hours:.1f}",
-        not_trained=_models_not_trained(finished_models(folder / PRIMARY)),
-        diverged_primary=divergence_sentence(diverged_models(folder / PRIMARY)),
+        not_trained=_models_not_trained(study.models),
+        diverged_primary=divergence_sentence(study.diverged),
         six_tests=tests_section(primary, MODELS),
         e6_in_paper=_paper_on_e6(),
         context_gain=context_gain_section(primary, MODELS),
         perplexity=perplexities,
-        ranking=ranking_section(folder, curves, CORPUS, MODELS.train_length),
+        ranking=ranking_section(folder, study.curves, CORPUS, MODELS.train_length),
         beyond_tests=_estimates_beyond_the_tests(primary),
-        t5_context=t5_context_section(folder / PRIMARY, MODELS),
+        t5_context=t5_context_section(study, MODELS),
         **_rotary_order(primary),
         published_gaps=published_gaps_section(),
         **_leads(primary),
-        diverged_secondary=divergence_sentence(diverged_models(folder / SECONDARY)),
+        diverged_secondary=divergence_sentence(studies[SECONDARY].diverged),
         changes=_changes_figure(folder, secondary),
         cost_and_lead=section("cost-and-lead"),
         claim=_claim_table(secondary),
@@ -149,24 +136,21 @@ def write_small_models_page(folder: Path) -> Path:
     )
 
 
-def _write_disclosure(
-    folder: Path,
-    primary: Losses,
-    secondary: Losses,
-    origins: Mapping[str, Mapping[str, TrainingOrigin]],
-) -> None:
+def _write_disclosure(folder: Path, studies: Mapping[str, StudyResults]) -> None:
     """Write the second page: what was known before, trials, and the origin of each model."""
+    primary = studies[PRIMARY]
+    secondary = studies[SECONDARY]
     write_page(
         folder,
         DISCLOSURE,
-        **_known_before(primary, secondary),
-        **_test_text(folder),
-        trials=_trials(folder),
-        **_rate_check(folder),
-        primary_origins=origins_table(origins[PRIMARY]),
-        primary_changes=_uncommitted_changes(PRIMARY, origins[PRIMARY]),
-        secondary_origins=origins_table(origins[SECONDARY]),
-        secondary_changes=_uncommitted_changes(SECONDARY, origins[SECONDARY]),
+        **_known_before(primary.losses, secondary.losses),
+        **_test_text(primary.models),
+        trials=_trials(studies),
+        **_rate_check(studies),
+        primary_origins=origins_table(primary.origins),
+        primary_changes=_uncommitted_changes(PRIMARY, primary.origins),
+        secondary_origins=origins_table(secondary.origins),
+        secondary_changes=_uncommitted_changes(SECONDARY, secondary.origins),
     )
 
 
@@ -175,7 +159,7 @@ def _write_disclosure(
 
 def _models_not_trained(models: Iterable[FinishedModel]) -> str:
     """Return a list of the protocol's models without all seeds; empty if all have all seeds."""
-    seeds = Counter((model.method, model.train_length) for model in models)
+    seeds = Counter((model.model.method, model.model.train_length) for model in models)
     lines = []
     for method, train_length in PROTOCOL_MODELS:
         count = seeds[method, train_length]
@@ -243,16 +227,15 @@ def _leads(losses: Losses) -> dict[str, str]:
     return {"paper_lead": percent(paper), "our_lead": ours}
 
 
-def _test_text(folder: Path) -> dict[str, object]:
+def _test_text(models: Sequence[FinishedModel]) -> dict[str, object]:
     """Return which tokens of which articles the primary models are tested on; empty values without.
 
     All models have the same test text.
     """
     names = ("test_tokens", "first_token", "last_token", "articles", "test_sha256")
-    models = finished_models(folder / PRIMARY)
     if not models:
         return dict.fromkeys(names, "")
-    result = load(models[0].folder / EVALUATION_FILE).results[0]
+    result = models[0].own_results[0]
     assert isinstance(result.values, TextValues), "a study evaluates its models on text"
     assert result.case.score_to is not None, "a study scores a range of each article"
     return {
@@ -270,18 +253,15 @@ def _estimates_beyond_the_tests(losses: Losses) -> str:
     for method, first, second in (("t5", 16, 4), ("t5", 16, 8), ("t5", 4, 1)):
         multiple = "L" if second == 1 else f"{second} L"
         name = f"{method_name(method)} at {first} L vs. {multiple}"
-        keys = MODELS.key(method, first), MODELS.key(method, second)
-        if all(key in losses for key in keys):
-            rows.append(NamedChange(name, estimate_change(*(losses[key] for key in keys))))
+        estimate = change_between(losses, MODELS.key(method, first), MODELS.key(method, second))
+        if estimate is not None:
+            rows.append(NamedChange(name, estimate))
     return markdown.to_markdown([Table(CHANGE_COLUMNS, rows)]) if rows else ""
 
 
 def _rotary_order(losses: Losses) -> dict[str, object]:
     """Return the change from sinusoidal to rotary embeddings at 16 L, here and in the paper."""
-    estimate = None
-    keys = MODELS.key("rotary", 16), MODELS.key("sinusoidal", 16)
-    if all(key in losses for key in keys):
-        estimate = estimate_change(*(losses[key] for key in keys))
+    estimate = change_between(losses, MODELS.key("rotary", 16), MODELS.key("sinusoidal", 16))
     paper = min(published.rows("table02"), key=lambda row: abs(row["length"] - 16 * 512))
     return {
         "rotary_change": "" if estimate is None else change_cell(estimate),
@@ -292,21 +272,21 @@ def _rotary_order(losses: Losses) -> dict[str, object]:
     }
 
 
-def _rate_check(folder: Path) -> dict[str, str]:
+def _rate_check(studies: Mapping[str, StudyResults]) -> dict[str, str]:
     """Return what the second trials of sinusoidal embeddings say about the other rates.
 
     The values are empty if the second trials chose the same rate.
     """
     name = f"{CORPUS}/sinusoidal-{MODELS.train_length}"
-    first = load_tuning(folder / "sinusoidal-3M").get(name)
-    second = load_tuning(folder / "sinusoidal-12M").get(name)
+    first = studies["sinusoidal-3M"].trials.get(name)
+    second = studies["sinusoidal-12M"].trials.get(name)
     names = ("rate_methods", "short_rate", "long_rate", "rate_change")
     if first is None or second is None or first["lr"] == second["lr"]:
         return dict.fromkeys(names, "")
     bits = {trial["lr"]: trial["loss_bits"] for trial in second["trials"]}
     change = (bits[first["lr"]] - bits[second["lr"]]) * math.log(2)
     methods = []
-    for path, outcome in load_tuning(folder / PRIMARY).items():
+    for path, outcome in studies[PRIMARY].trials.items():
         method = path.split("/")[1].rsplit("-", 1)[0]
         if outcome["lr"] == first["lr"] and method != "sinusoidal":
             methods.append(method_name(method))
@@ -345,9 +325,7 @@ def _group_section(group: Group, losses: Losses) -> str:
     """Return the estimates of a group, folded if they are many; empty without any."""
     rows = []
     for name, first, second in group.pairs:
-        if first not in losses or second not in losses:
-            continue
-        estimate = estimate_change(losses[first], losses[second])
+        estimate = change_between(losses, first, second)
         if estimate is not None:
             rows.append(_PairRow(name, estimate, _paper_change(first, second)))
     if not rows:
@@ -380,7 +358,7 @@ def _claim_table(losses: Losses) -> str:
             alibi_long=key("alibi", long, long),
             sinusoidal_long=key("sinusoidal", long, long),
         )
-        effects = estimate_cost_and_lead(claim_models(losses, keys))
+        effects = estimate_cost_and_lead(losses, keys)
         if effects is None:
             continue
         lengths = f"{short} and {long}"
@@ -406,11 +384,11 @@ def _secondary_perplexities(losses: Losses) -> str:
 # Disclosure
 
 
-def _trials(folder: Path) -> str:
+def _trials(studies: Mapping[str, StudyResults]) -> str:
     """Return a table of each set of learning-rate trials, and which of them lack an origin."""
     parts = []
     for part, description in TRIALS.items():
-        tuning = load_tuning(folder / part)
+        tuning = studies[part].trials
         if tuning:
             parts += [f"Learning-rate trials of {description}:", trials_table(tuning)]
             parts.append(trials_without_origin(tuning))

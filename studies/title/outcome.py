@@ -10,17 +10,11 @@ from pathlib import Path
 
 from alibi_fairseq.positions.display_names import method_name
 
-from ..cost_and_lead import (
-    ClaimKeys,
-    ClaimModels,
-    CostAndLead,
-    claim_keys,
-    claim_models,
-    estimate_cost_and_lead,
-)
+from ..cost_and_lead import ClaimKeys, CostAndLead, claim_keys, estimate_cost_and_lead
 from ..estimates import Estimate, estimate_step, percent_to_nats
-from ..losses import Losses, check_same_tests, finished_models, last_validation, load_losses
+from ..losses import Evaluation, Losses, check_same_articles
 from ..primary_tests import LARGEST_LEAD, SEEDS, StudiedModels
+from ..study_results import StudyResults
 
 #: Configurations of the budgets, in ascending order; also the names of their folders of results.
 BUDGETS = ("3M", "12M", "49M")
@@ -43,14 +37,14 @@ class Budget:
 
     Attributes:
         name: name of the configuration.
-        folder: results of the models.
+        study: results of the models.
         models: text and training length L.
         losses: losses of the finished models; empty without any.
         tokens: tokens that the finished models were trained on, as a mean; None without any.
     """
 
     name: str
-    folder: Path
+    study: StudyResults
     models: StudiedModels
     losses: Losses
     tokens: float | None
@@ -59,11 +53,6 @@ class Budget:
     def keys(self) -> ClaimKeys:
         """The evaluations of the primary test, without overlap."""
         return claim_keys(self.models)
-
-    @property
-    def claim(self) -> ClaimModels | None:
-        """The losses of the three kinds of models; None while a kind is missing."""
-        return claim_models(self.losses, self.keys)
 
     @property
     def missing(self) -> list[str]:
@@ -87,8 +76,7 @@ class Budget:
         Args:
             stride: tokens scored per window. None: no overlap.
         """
-        claim = claim_models(self.losses, claim_keys(self.models, stride))
-        effects = estimate_cost_and_lead(claim)
+        effects = estimate_cost_and_lead(self.losses, claim_keys(self.models, stride))
         assert effects is not None, f"{self.name} is not complete"
         return effects
 
@@ -104,21 +92,16 @@ def load_budgets(folder: Path, models: StudiedModels) -> list[Budget]:
         UserInputError: models of two budgets were tested on different text.
     """
     budgets = []
-    folders = [folder / name for name in BUDGETS]
-    check_same_tests(folders)
-    for name, results in zip(BUDGETS, folders, strict=True):
+    evaluations: list[Evaluation] = []
+    for name in BUDGETS:
+        study = StudyResults.load(folder / name)
         tokens = []
-        for model in finished_models(results):
-            tokens.append(last_validation(model).cost.trained_tokens or 0)
-        budgets.append(
-            Budget(
-                name=name,
-                folder=results,
-                models=models,
-                losses=load_losses(results),
-                tokens=statistics.mean(tokens) if tokens else None,
-            )
-        )
+        for model in study.models:
+            tokens.append(model.last_validation.cost.trained_tokens or 0)
+            evaluations += model.measurements()
+        mean_tokens = statistics.mean(tokens) if tokens else None
+        budgets.append(Budget(name, study, models, study.losses, mean_tokens))
+    check_same_articles(evaluations)
     return budgets
 
 
@@ -206,9 +189,9 @@ def _e6_steps(complete: Sequence[Budget]) -> list[Estimate]:
     steps = []
     for before, after in zip(complete, complete[1:]):
         sides = []
-        for claim in (before.claim, after.claim):
-            assert claim is not None, "the budget is complete"
-            sides.append((claim.alibi_short, claim.sinusoidal_long))
+        for budget in (before, after):
+            keys = budget.keys
+            sides.append((budget.losses[keys.alibi_short], budget.losses[keys.sinusoidal_long]))
         step = estimate_step(*sides)
         assert step is not None, "a complete budget has all seeds"
         steps.append(step)

@@ -13,8 +13,8 @@ from alibi_fairseq.reporting.page import fill_file
 from alibi_fairseq.reporting.table import Column, Table
 
 from ..cost_and_lead import EffectsRow, cost_and_lead_table, with_interval
-from ..estimates import estimate_change, percent
-from ..losses import EvaluationKey, diverged_models, load_provenance, load_tuning
+from ..estimates import change_between, percent
+from ..losses import EvaluationKey
 from ..origins import divergence_sentence, origins_table, trials_table
 from ..pages import section, sections, write_page
 from ..paper_claim import pairs_table, paper_pairs
@@ -213,9 +213,7 @@ def _beyond_table(complete: Sequence[Budget]) -> str:
 
 def _change_cell(budget: Budget, row: _Comparison) -> str:
     """Return the change from the second to the first evaluation; a dash if one is missing."""
-    if row.first not in budget.losses or row.second not in budget.losses:
-        return markdown.NOTHING
-    estimate = estimate_change(budget.losses[row.first], budget.losses[row.second])
+    estimate = change_between(budget.losses, row.first, row.second)
     return markdown.NOTHING if estimate is None else with_interval(estimate)
 
 
@@ -245,9 +243,9 @@ def _perplexity_cell(budget: Budget, key: EvaluationKey) -> str:
 
 def _budget(budget: Budget) -> str:
     """Return diverged models, learning rates, and origin of the models of a budget."""
-    diverged = divergence_sentence(diverged_models(budget.folder))
-    trials = trials_table(load_tuning(budget.folder))
-    origins = origins_table(load_provenance(budget.folder))
+    diverged = divergence_sentence(budget.study.diverged)
+    trials = trials_table(budget.study.trials)
+    origins = origins_table(budget.study.origins)
     slots = {
         "has_models": bool(diverged or trials or origins),
         "name": budget.name,

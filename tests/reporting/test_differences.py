@@ -18,7 +18,7 @@ from alibi_fairseq.reporting.differences import (
     seed_limit,
 )
 from alibi_fairseq.results.version_3 import Measurement
-from studies.losses import load_losses
+from studies.study_results import StudyResults
 
 ROOT = Path(__file__).parents[2]
 PERPLEXITIES = {"alibi": [16.0, 16.4, 16.2], "rotary": [18.0, 19.0, 18.6]}
@@ -169,7 +169,7 @@ def test_sliding_windows_have_a_table_of_their_own():
 
 def test_spread_over_seeds_is_that_of_the_committed_models():
     spreads: dict[int, list[float]] = {}
-    for key, losses in load_losses(ROOT / "results/small_models/primary").items():
+    for key, losses in StudyResults.load(ROOT / "results/small_models/primary").losses.items():
         if key.stride == key.length and not key.variant:
             multiple = key.length // key.train_length
             spreads.setdefault(multiple, []).append(losses.nats.mean(axis=1).std(ddof=1))

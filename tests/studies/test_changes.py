@@ -13,15 +13,15 @@ from figure_texts import figure_texts
 
 from alibi_fairseq.positions.display_names import METHOD_NAMES
 from studies.changes import changes_alt, draw_length_changes, length_changes
-from studies.losses import load_losses
 from studies.small_models.groups import MODELS
+from studies.study_results import StudyResults
 
 SMALL_MODELS = ROOT / "results" / "small_models"
 
 
 @pytest.fixture(scope="module")
 def losses():
-    return load_losses(SMALL_MODELS / "secondary")
+    return StudyResults.load(SMALL_MODELS / "secondary").losses
 
 
 def test_changes_are_sorted_means_over_seeds_and_articles(losses):

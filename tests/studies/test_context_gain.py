@@ -10,6 +10,7 @@ import pytest
 
 from studies.context_gain import ModelSet, context_gain_by_budget
 from studies.primary_tests import StudiedModels
+from studies.study_results import StudyResults
 
 HOUR = Path(__file__).parents[2] / "results" / "gpu" / "hour"
 
@@ -32,7 +33,8 @@ def mean_nats(length: int, stride: int, label: str | None = None) -> float:
 
 
 def test_changes_at_four_times_the_length_follow_from_the_documents():
-    section = context_gain_by_budget([ModelSet(HOUR, StudiedModels("books", 512))])
+    study = StudyResults.load(HOUR)
+    section = context_gain_by_budget([ModelSet(study, StudiedModels("books", 512))])
     *_, row = section.splitlines()
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:4] == ["23M", "49.1M", "books", "512"]
@@ -46,4 +48,5 @@ def test_changes_at_four_times_the_length_follow_from_the_documents():
 
 
 def test_sets_without_results_are_left_out(tmp_path):
-    assert context_gain_by_budget([ModelSet(tmp_path, StudiedModels("books", 512))]) == ""
+    study = StudyResults.load(tmp_path)
+    assert context_gain_by_budget([ModelSet(study, StudiedModels("books", 512))]) == ""

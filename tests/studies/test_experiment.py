@@ -16,17 +16,24 @@ from fakes import Commands
 
 from alibi_fairseq.data.wikitext103 import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.evaluation.wanted import TextIdentity
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
+from alibi_fairseq.experiment.data_facts import DataFacts
 from alibi_fairseq.experiment.runner import execute_experiment, make_work_items
 from alibi_fairseq.experiment.values import at_length, tokens_at
-from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.plugin import training_series
+from alibi_fairseq.results.case import Case
+from alibi_fairseq.results.data_hashes import DataHashes
+from alibi_fairseq.results.file import Results, load, save
+from alibi_fairseq.results.files import MODEL_FILE, TRAINING_FILE
+from alibi_fairseq.results.result import Result, TextValues
+from alibi_fairseq.results.series import Reading, Series
 from studies.__main__ import main
 from studies.config import StudyConfig
 from studies.document_beginnings import documents_in
 from studies.experiment import Study
-from studies.losses import MODEL_FILE, diverged_models, finished_models, load_losses
+from studies.study_results import StudyResults
 
 STUDIES = Path(__file__).parents[2] / "studies"
 RESULTS = STUDIES.with_name("results")
@@ -127,37 +134,40 @@ def test_models_are_listed_once_in_order(texts):
     assert items[2].name == "tales-alibi-16-seed1"
     assert items[2].after == (items[0].name, items[1].name)
     assert not replace(study, texts={}).plan().runs
-    # Changed settings would repeat the training of earlier versions.
-    run = runs["tales-alibi-16-seed1"]
-    settings = run.archive.settings(run)
-    options = settings["options"]
-    assert options[options.index("--lr") + 1] == "0.002,0.004 for 0.25"
-    cut = {"score_from": 256, "score_to": 512, "per_document": "empty-lines"}
-    points = [16, 32, 64, 256]
-    full = [("test", length, length) for length in points]
-    assert settings["evaluations"] == [
-        {"name": "", "points": full, **cut},
-        {"name": "", "points": [("test", length, 2) for length in (16, 32, 64)], **cut},
-        {"name": "limited", "points": full, **cut, "overrides": {"attention_window": 16}},
-        {"name": "on wiki", "points": full, **cut},
-    ]
-    assert settings["data"] == dict.fromkeys(
-        ("train.bin", "dict.txt", "test.bin", "on wiki test.bin")
+    assert runs["tales-alibi-16-seed1"].archive.folder == Path("results/cells/tales-alibi-16-seed1")
+
+
+def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
+    """No plan of a committed study wants a result that its folder lacks."""
+    hashes = {}
+    facts = {}
+    texts = {}
+    monkeypatch.setattr(training_series, "_data_hashes", lambda cfg: hashes[cfg.task.data])
+    monkeypatch.setattr("alibi_fairseq.experiment.plan.read_data", lambda *_: facts)
+    monkeypatch.setattr(
+        "alibi_fairseq.experiment.eval_step.text_identity", lambda data, *_: texts[data]
     )
-    assert run.archive.folder == Path("results/cells/tales-alibi-16-seed1")
-
-
-def test_committed_results_have_the_settings_of_their_studies(tmp_path):
-    """Otherwise the models of a committed study would be trained again."""
-    kept = 0
+    complete = []
     for path in sorted(STUDIES.glob("*/*.yaml")):
         config = load_config(path, StudyConfig)
-        texts = {corpus.name: tmp_path / corpus.name for corpus in config.corpora}
+        sources = {corpus.name: tmp_path / corpus.name for corpus in config.corpora}
         for results in RESULTS.glob(f"*/{path.stem}"):
-            for run in Study(config, texts, tmp_path, results, no_page).plan().runs:
-                run.archive.check(run)
-                kept += run.archive.holds()
-    assert kept == len(list(RESULTS.glob("*/*/cells/*/cell.json")))
+            for model in StudyResults.load(results).models:
+                data = str(tmp_path / model.model.corpus / "data-bin")
+                stored = json.loads((model.folder / MODEL_FILE).read_text())["settings"]["data"]
+                dictionary = model.training.provenance.dictionary_sha256
+                hashes[data] = DataHashes((stored["train.bin"],), ("0" * 64,), dictionary, {})
+                facts[Path(data)] = DataFacts(stored["train.bin"], stored["dict.txt"])
+                case = model.own_results[0].case
+                texts[data] = TextIdentity(case.text, case.documents)
+            for run in Study(config, sources, tmp_path, results, no_page).plan().runs:
+                if run.archive.folder.is_dir():
+                    run.archive.check(run)
+                    assert run.is_complete, run.name
+                    complete.append(run.archive.folder)
+                else:
+                    assert not run.is_complete
+    assert sorted(complete) == sorted(path.parent for path in RESULTS.glob("*/*/cells/*/cell.json"))
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.yaml")), ids=lambda path: path.name)
@@ -265,11 +275,12 @@ def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
     config = load_config("study.yaml", StudyConfig)
     study = Study(config, texts, Path("work"), results, no_page, pattern="*-seed2")
     (other,) = replace(study, pattern="tales-alibi-16-seed1").plan().runs
-    settings = other.archive.settings(other)
-    existing = {"name": other.name, "settings": {**settings, "options": []}}
-    other.archive.folder.mkdir(parents=True)
-    (other.archive.folder / MODEL_FILE).write_text(json.dumps(existing))
-    with pytest.raises(UserInputError, match="options differs"):
+    settings = dict(training_series.planned_series(other.data, other.flags).settings)
+    series = Series({**settings, "model.dropout": 0.5})
+    case = Case("validation", "a" * 64, "valid", 16, 16)
+    validation = Result(series, Reading(4), 1, case, TextValues(4.0))
+    save(Results([validation]), other.archive.folder / TRAINING_FILE)
+    with pytest.raises(UserInputError, match="model.dropout: 0.5 there, None now"):
         study.prepare()
 
 
@@ -297,13 +308,13 @@ def test_diverged_model_is_recorded_and_not_trained_again(data_bin, tmp_path, mo
         assert execute_experiment(study, parallel=1) == 0
     assert [name for name, _, _ in commands.trained] == ["rotary-16-seed1", "alibi-16-seed1"]
     assert commands.ran.count("eval") == 1
-    assert diverged_models(results) == ["demo-rotary-16-seed1"]
-    (finished,) = finished_models(results)
-    assert finished.method == "alibi"
+    assert StudyResults.load(results).diverged == ("demo-rotary-16-seed1",)
+    (finished,) = StudyResults.load(results).models
+    assert finished.model.method == "alibi"
     # Without this record, as after a kill, the training is not repeated either.
-    (results / "cells/demo-rotary-16-seed1" / MODEL_FILE).unlink()
+    (results / "cells/demo-rotary-16-seed1" / TRAINING_FILE).unlink()
     assert execute_experiment(study, parallel=1) == 0
-    assert diverged_models(results) == ["demo-rotary-16-seed1"]
+    assert StudyResults.load(results).diverged == ("demo-rotary-16-seed1",)
     assert len(commands.trained) == 2
 
 
@@ -335,11 +346,11 @@ def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, cap
         texts={"demo": data_bin},
         folder=tmp_path / "work",
         results=results,
-        write_page=lambda: pages.append(finished_models(results)) or results,
+        write_page=lambda: pages.append(StudyResults.load(results).models) or results,
     )
     assert execute_experiment(study, parallel) == 1
     (finished,) = pages[0]
-    assert finished.method == "none"
+    assert finished.model.method == "none"
     error = capsys.readouterr().err
     assert "5 of 15 runs and trials failed:\n" in error
     for log in ("demo/rotary-16-seed1/train.log", "demo/sinusoidal-16-seed1-lr0.004/train.log"):
@@ -356,7 +367,7 @@ def test_failed_models_do_not_end_the_study(data_bin, tmp_path, monkeypatch, cap
     repeated = ["rotary-16-seed1", "sinusoidal-16-seed1", "sinusoidal-16-seed1-lr0.004"]
     assert trained == repeated
     assert commands.ran.count("eval") == 3
-    methods = sorted(model.method for model in pages[1])
+    methods = sorted(finished.model.method for finished in pages[1])
     assert methods == ["alibi", "none", "rotary", "sinusoidal"]
 
 
@@ -440,7 +451,7 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     last = load(first / TRAINING_FILE).results[-1]
     assert last.updates == 4
     assert last.cost.trained_tokens == 4 * 64
-    losses = load_losses(Path("results-one/study"))
+    losses = StudyResults.load(Path("results-one/study")).losses
     cases = {(key.tested_on, key.length, key.stride, key.variant) for key in losses}
     expected = {("tales", length, 2, "") for length in (16, 32, 64)}
     for length in (16, 32, 64, 256):
@@ -455,10 +466,11 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     words = [*corpora, "--work-dir", "runs-new", "--results", "results-one"]
     assert main(["study.yaml", *words, "--models", name]) == 0
     assert "All 1 runs already complete" in capsys.readouterr().out
-    outcome = json.loads((first / "cell.json").read_text())["tuning"]
+    assert not list(first.glob("cell.json"))
+    outcome = StudyResults.load(Path("results-one/study")).trials["tales/alibi-16"]
     assert outcome["lr"] in (0.002, 0.004)
     assert len(outcome["trials"]) == 2
     changed = DESCRIPTION | {"training": DESCRIPTION["training"] | {"updates": 5}}
     Path("study.yaml").write_text(yaml.safe_dump(changed))
-    with pytest.raises(UserInputError, match="that was made with different settings"):
+    with pytest.raises(UserInputError, match="that was trained with different settings"):
         main(["study.yaml", *words, "--models", name])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+from test_page import record_divergence
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.config_files import load_config
@@ -74,9 +74,7 @@ def test_template_next_to_a_configuration_is_its_page(tmp_path):
 
 def test_page_lists_diverged_models(tmp_path):
     name = "text-alibi-1024-seed2"
-    model = tmp_path / "haviv-125M/cells" / name
-    model.mkdir(parents=True)
-    (model / "cell.json").write_text(json.dumps({"name": name, "settings": {}, "diverged": True}))
+    record_divergence(tmp_path / "haviv-125M/cells" / name)
     assert main([str(GPU_CONFIGS[0]), "--results", str(tmp_path)]) == 0
     page = (tmp_path / "haviv-125M/README.md").read_text()
     assert f"diverged. They are not replaced: `{name}`." in page

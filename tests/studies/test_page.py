@@ -15,11 +15,16 @@ import pytest
 from results_documents import cells_of
 from scipy import stats
 
+from alibi_fairseq.results.case import Case
+from alibi_fairseq.results.file import Results, save
+from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.series import Reading, Series
 from studies.context_gain import context_gain_section
-from studies.losses import load_losses
 from studies.primary_tests import StudiedModels, run_tests
 from studies.readme_table import write_readme
 from studies.small_models.page import trials_without_origin, write_small_models_page
+from studies.study_results import StudyResults
 
 ROOT = Path(__file__).parents[2]
 SMALL_MODELS = StudiedModels("wikipedia", 128, baseline="share")
@@ -173,13 +178,17 @@ BEYOND = printed_changes(ROW, BEYOND_THE_TESTS[BEYOND_THE_TESTS.index("### Estim
 ESTIMATES = printed_changes(ROW, ESTIMATES_PART)
 
 
+def record_divergence(folder: Path) -> None:
+    """Write the record of a training of ALiBi that diverged."""
+    method = {"layers": [{"name": "alibi"}]}
+    case = Case("validation", None, "valid", 128, 128)
+    end = Result(Series({"method": method}), Reading(None), 2, case, None, status="diverged")
+    save(Results([end]), folder / TRAINING_FILE)
+
+
 def test_page_lists_diverged_models(tmp_path):
     for part in ("primary", "secondary"):
-        name = f"{part}-alibi-128-seed2"
-        model = tmp_path / part / "cells" / name
-        model.mkdir(parents=True)
-        description = {"name": name, "settings": {}, "diverged": True}
-        (model / "cell.json").write_text(json.dumps(description))
+        record_divergence(tmp_path / part / "cells" / f"{part}-alibi-128-seed2")
     page = write_small_models_page(tmp_path).read_text()
     tests, estimates = page.split("## Estimates of the secondary models")
     assert "diverged. They are not replaced: `primary-alibi-128-seed2`." in tests
@@ -270,7 +279,7 @@ def test_readme_states_what_was_found(tmp_path):
 
 def test_conditions_known_before_were_inside_their_ranges():
     """The README says so of E1, E2, E4, and E5."""
-    results = run_tests(load_losses(RESULTS / "secondary"), SMALL_MODELS)
+    results = run_tests(StudyResults.load(RESULTS / "secondary").losses, SMALL_MODELS)
     tests = {test.name: test for test in results}
     for name in ("E1", "E2", "E4", "E5"):
         test = tests[name]
@@ -285,7 +294,7 @@ def test_page_states_shares_of_the_decrease():
         evaluation = Evaluation("wikipedia", "alibi", 128, length, stride or length, variant)
         return np.mean([nats.mean() for nats in losses[evaluation].values()])
 
-    section = context_gain_section(load_losses(RESULTS / "primary"), SMALL_MODELS)
+    section = context_gain_section(StudyResults.load(RESULTS / "primary").losses, SMALL_MODELS)
     rows = {row[0]: row for row in cells_of(section)}
     sliding = (level(512, 16) - level(128, 16)) / (level(512) - level(128))
     limited = (level(2048, variant="limited") - level(128)) / (level(2048) - level(128))

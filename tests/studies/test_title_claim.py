@@ -15,9 +15,9 @@ from test_page import Evaluation, change, read_losses
 
 from alibi_fairseq.reporting.training_costs import cost_cells, cost_table, trainings_at_a_time
 from studies import six_tests
-from studies.losses import load_losses
 from studies.paper_claim import paper_claim_section
 from studies.primary_tests import StudiedModels, recovered_gain
+from studies.study_results import StudyResults
 from studies.title_claim import BENCHMARK_FILE, load_training_costs, title_claim_section
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def paragraphs(text: str) -> list[str]:
 
 def sections_of(folder: Path) -> list[str]:
     """Return the paragraphs of the section, each as one line unless it is a table."""
-    return paragraphs(title_claim_section(folder, load_losses(folder), MODELS))
+    return paragraphs(title_claim_section(StudyResults.load(folder), MODELS))
 
 
 def claim_rows(sections: list[str]) -> dict[tuple[str, str], list[str]]:
@@ -106,7 +106,7 @@ def test_outcome_of_e6_is_next_to_the_table(results):
     page = "\n".join(sections_of(results))
     page = " ".join(page.split())
     assert "Outcome of E6: **baseline not trained (lead +36.1%)**." in page
-    fraction = recovered_gain(load_losses(results), MODELS)
+    fraction = recovered_gain(StudyResults.load(results).losses, MODELS)
     assert 0 < fraction < 0.5
     assert f"recover {100 * fraction:.0f}% of what ALiBi" in page
     shutil.rmtree(results / "cells/wikipedia-none-512-seed1")
@@ -115,11 +115,12 @@ def test_outcome_of_e6_is_next_to_the_table(results):
 
 def test_loss_over_no_positions_is_not_a_percentage(results):
     """Exchange sinusoidal embeddings and no positions: what they gained is lost then."""
-    losses = load_losses(results)
+    study = StudyResults.load(results)
+    losses = study.losses
     sinusoidal = MODELS.key("sinusoidal", 4, trained_multiple=4)
     none = MODELS.key("none", 4, trained_multiple=4)
     losses[sinusoidal], losses[none] = losses[none], losses[sinusoidal]
-    page = " ".join(paragraphs(title_claim_section(results, losses, MODELS)))
+    page = " ".join(paragraphs(title_claim_section(study, MODELS)))
     assert "recover none of" in page
     assert "recover none of" in six_tests.tests_section(losses, MODELS)
 
@@ -129,7 +130,8 @@ def test_trainings_side_by_side_are_counted(results):
     begins = [0.0, 0.0, 0.5, 5.0]
     start = datetime(2026, 11, 28)
     costs = []
-    for cost, begin in zip(load_training_costs(results)[:4], begins, strict=True):
+    recorded = load_training_costs(StudyResults.load(results))
+    for cost, begin in zip(recorded[:4], begins, strict=True):
         begin_time = start + timedelta(hours=begin)
         times = {"begin": begin_time, "end": begin_time + timedelta(hours=1)}
         costs.append(replace(cost, processor="A", model=("text", str(begin), 1), **times))
@@ -140,7 +142,7 @@ def test_trainings_side_by_side_are_counted(results):
 
 
 def test_cost_table_has_a_row_per_model(results):
-    costs = load_training_costs(results)
+    costs = load_training_costs(StudyResults.load(results))
     names = {str(cost.model) for cost in costs}
     _, *rows = cells_of(cost_table(costs))
     assert {row[0] for row in rows} == names
@@ -148,7 +150,8 @@ def test_cost_table_has_a_row_per_model(results):
 
 
 def test_recorded_begin_is_the_hours_before_the_last_validation(results):
-    cost = next(cost for cost in load_training_costs(results) if cost.model[1] == "sinusoidal")
+    costs = load_training_costs(StudyResults.load(results))
+    cost = next(cost for cost in costs if cost.model.method == "sinusoidal")
     assert (cost.end - cost.begin).total_seconds() == pytest.approx(3600 * cost.hours, abs=1e-3)
 
 

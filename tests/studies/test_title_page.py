@@ -15,6 +15,7 @@ from scipy import stats
 from studies.__main__ import main
 from studies.losses import ArticleLosses
 from studies.primary_tests import StudiedModels
+from studies.study_results import StudyResults
 from studies.title.outcome import (
     BASELINE_NOT_TRAINED,
     CONTRADICTED,
@@ -46,8 +47,8 @@ def budget(name: str, cost: float, lead: float, seeds=(1, 2, 3), noise=0.001) ->
         nats = level + noise * random.standard_normal((len(seeds), 23))
         nats -= nats.mean() - level
         key = MODELS.key(method, 4, trained_multiple=trained // 32)
-        losses[key] = ArticleLosses(("books", method, trained), tuple(seeds), nats)
-    return Budget(name, Path(name), MODELS, losses, TOKENS[name])
+        losses[key] = ArticleLosses(key.model, tuple(seeds), nats)
+    return Budget(name, StudyResults(Path(name), (), ()), MODELS, losses, TOKENS[name])
 
 
 def outcome_of(*effects: tuple[float, float], noise: float = 0.001):
@@ -126,7 +127,8 @@ def test_step_has_the_variance_of_four_groups_of_models():
     after = budget("12M", 0.02, 0.1, noise=0.05)
     groups = []
     for part in (after, before):
-        groups += [part.claim.alibi_short.nats, part.claim.sinusoidal_long.nats]
+        groups += [part.losses[part.keys.alibi_short].nats]
+        groups += [part.losses[part.keys.sinusoidal_long].nats]
     signs = (1, -1, -1, 1)
     by_book = sum(sign * group.mean(axis=0) for sign, group in zip(signs, groups))
     terms = [(group.mean(axis=1).var(ddof=1) / 3, 2) for group in groups]

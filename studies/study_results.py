@@ -1,0 +1,183 @@
+"""Results of a study: its finished models, and the outcomes of its learning-rate trials.
+
+The results of a model are in ``cells/CORPUS-METHOD-LENGTH-seedN/``. ``evaluation.json`` has its
+losses on the test split of its corpus, and ``evaluation-on-CORPUS.json`` those on another one.
+``training.json`` is written last. It is the only file of a model whose training diverged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from alibi_fairseq.results.file import Results, load
+from alibi_fairseq.results.files import TRAINING_FILE, TRIALS_ENDING
+from alibi_fairseq.results.provenance import Provenance
+from alibi_fairseq.results.result import Result
+
+from .losses import Evaluation, Losses, TrainedModel, join_losses
+
+#: Folder of the models.
+CELLS = "cells"
+EVALUATION_FILE = "evaluation.json"
+
+
+@dataclass(frozen=True)
+class FinishedModel:
+    """Results of a model whose training and evaluations are finished.
+
+    Attributes:
+        folder: its folder.
+        training: validations during its training.
+        evaluations: results on the test splits, by file.
+    """
+
+    folder: Path
+    training: Results
+    evaluations: Mapping[Path, Results]
+
+    @property
+    def own_results(self) -> list[Result]:
+        """Results on the corpus that it was trained on."""
+        return list(self.evaluations[self.folder / EVALUATION_FILE].results)
+
+    @property
+    def model(self) -> TrainedModel:
+        """What the seeds share."""
+        first = self.own_results[0]
+        (method,) = first.series.method.names
+        return TrainedModel(first.case.corpus, method, first.series.train_length)
+
+    @property
+    def last_validation(self) -> Result:
+        """Last validation, which has the size of the model and the cost of its training."""
+        return self.training.results[-1]
+
+    @property
+    def origin(self) -> TrainingOrigin:
+        """Where and how long the model was trained."""
+        assert self.training.provenance is not None, "a training records it"
+        hours = (self.last_validation.cost.seconds or 0.0) / 3600
+        return TrainingOrigin(self.training.provenance, hours)
+
+    def measurements(self) -> Iterator[Evaluation]:
+        """Yield all evaluations."""
+        for path, file in self.evaluations.items():
+            for result in file.results:
+                yield Evaluation(self.model, path, result)
+
+
+class TrainingOrigin(NamedTuple):
+    """Provenance of a training, and its duration over all sessions."""
+
+    provenance: Provenance
+    hours: float
+
+
+@dataclass
+class ValidationPoint:
+    """Validation of the models of several seeds after the same number of updates.
+
+    Attributes:
+        tokens: tokens trained on so far.
+        bits: mean loss per token of each seed.
+    """
+
+    tokens: int
+    bits: list[float] = field(default_factory=list)
+
+
+#: Validations by updates, for each model.
+ValidationCurves = Mapping[TrainedModel, Mapping[int, ValidationPoint]]
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """Results of a study, read once.
+
+    Attributes:
+        folder: folder of the results.
+        models: finished models, in order of name.
+        diverged: names of the models whose training diverged, in order.
+    """
+
+    folder: Path
+    models: tuple[FinishedModel, ...]
+    diverged: tuple[str, ...]
+
+    @classmethod
+    def load(cls, folder: Path) -> StudyResults:
+        """Read the results in a folder.
+
+        Unfinished models are left out, and so are folders that were renamed to keep them aside.
+        """
+        models = []
+        diverged = []
+        for path in sorted(folder.glob(f"{CELLS}/*/{TRAINING_FILE}")):
+            training = load(path)
+            if any(result.status == "diverged" for result in training.results):
+                diverged.append(path.parent.name)
+            elif (path.parent / EVALUATION_FILE).is_file():
+                files = sorted(path.parent.glob("evaluation*.json"))
+                evaluations = {file: load(file) for file in files}
+                model = FinishedModel(path.parent, training, evaluations)
+                seed = model.own_results[0].seed
+                if path.parent.name == f"{model.model.name}-seed{seed}":
+                    models.append(model)
+        return cls(folder, tuple(models), tuple(diverged))
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Losses of all finished models by article."""
+        return losses_of(self.models)
+
+    @property
+    def curves(self) -> ValidationCurves:
+        """Losses on the split ``valid`` during training."""
+        curves: dict[TrainedModel, dict[int, ValidationPoint]] = {}
+        for model in self.models:
+            curve = curves.setdefault(model.model, {})
+            for validation in model.training.results:
+                # --valid-subset can name several splits
+                if validation.case.split != "valid" or validation.values is None:
+                    continue
+                assert validation.updates is not None, "a training counts its updates"
+                tokens = validation.cost.trained_tokens or 0
+                point = curve.setdefault(validation.updates, ValidationPoint(tokens))
+                point.bits.append(validation.values.loss_bits)
+        return curves
+
+    @property
+    def origins(self) -> dict[str, TrainingOrigin]:
+        """Origin of the training of each finished model, by the name of its folder."""
+        return {model.folder.name: model.origin for model in self.models}
+
+    @property
+    def trials(self) -> dict[str, dict]:
+        """Outcome of each choice of a learning rate, by ``CORPUS/METHOD-LENGTH``."""
+        outcomes = {}
+        for path in sorted(self.folder.glob(f"tuning/*/*{TRIALS_ENDING}")):
+            name = path.name.removesuffix(TRIALS_ENDING)
+            outcome = json.loads(path.read_text(encoding="utf-8"))["result"]
+            outcomes[f"{path.parent.name}/{name}"] = outcome
+        return outcomes
+
+    def first_of(self, model: TrainedModel) -> FinishedModel | None:
+        """Return the first seed of a model, or None if no seed is finished."""
+        for finished in self.models:
+            if finished.model == model:
+                return finished
+        return None
+
+
+def losses_of(models: Iterable[FinishedModel]) -> Losses:
+    """Return the losses of models by article, with all seeds of each model.
+
+    Raises:
+        UserInputError: as :func:`join_losses`.
+    """
+    return join_losses(one for model in models for one in model.measurements())
