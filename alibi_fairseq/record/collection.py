@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..files import atomic_folder, read_json
 from ..results.file import Results, load, merge, save
-from ..results.files import COMPARISON_FILE, TRAINING_FILE
+from ..results.files import COMPARISON_FILE, TRAINING_FILE, TRIALS_ENDING
 from ..results.provenance import utc_time
 from ..results.result import ProbeValues, Result, TextValues
 from .entry import (
@@ -35,8 +35,6 @@ from .rules import problems_of
 
 #: Results files of a run as trained: those of ``compare``, and of a study.
 _EVALUATION_FILES = ("results.json", "evaluation.json")
-#: File of a study's model with the choice of its learning rate.
-_STUDY_MODEL_FILE = "cell.json"
 #: Folder in a run with the plugin of its method.
 _PLUGIN = "plugin"
 #: Commands that train a method for a track of ``compare``.
@@ -228,15 +226,16 @@ def _as_trained(results: Iterable[Result]) -> list[Result]:
 
 def _read_trials(run: Path) -> Trials | None:
     """Read the trials that chose the learning rate of a run; None without any."""
-    choice = None
     name = run.name.rpartition("-seed")[0]
-    path = run.parent / f"{name}-tuning.json"
-    if (run / _STUDY_MODEL_FILE).is_file():
-        choice = read_json(run / _STUDY_MODEL_FILE)["tuning"]
-    elif path.is_file():
-        choice = read_json(path)["result"]
-    if choice is None:
+    paths = list(run.parent.glob(f"{name}{TRIALS_ENDING}"))
+    if run.parent.name == "cells":  # of a study
+        corpus, model_and_length = name.split("-", 1)
+        folder = run.parent.parent / "tuning" / corpus
+        paths += folder.glob(f"{model_and_length}{TRIALS_ENDING}")
+        paths += folder.glob(f"{model_and_length}-????????{TRIALS_ENDING}")  # of a plugin
+    if not paths:
         return None
+    choice = read_json(paths[0])["result"]
     trials = []
     for trial in choice["trials"]:
         trials.append(Trial(lr=trial["lr"], loss_bits=trial["loss_bits"]))

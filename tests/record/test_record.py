@@ -26,7 +26,7 @@ from alibi_fairseq.results import provenance
 from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.result import TextValues
 from studies.estimates import estimate_change
-from studies.losses import load_losses
+from studies.study_results import StudyResults
 
 CLEAN = {"git_commit": "0" * 40, "git_clean": True}
 TRACK = ROOT / "results" / "record" / "wikipedia-3M-128"
@@ -227,7 +227,7 @@ def test_edited_page_and_lost_reference_are_found(record, capsys, refuse):
 
 def test_differences_and_losses_are_those_of_the_study():
     """The study finds the models and pairs their documents with code of its own."""
-    losses = load_losses(STUDY / "secondary")
+    losses = StudyResults.load(STUDY / "secondary").losses
     track = read_track(TRACK)
     keys = {}
     for key in losses:
