@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,13 +89,23 @@ class Recall(CliCommand):
 def recall_table(results: list[dict], split: str) -> Table[dict]:
     """Return a table with a row per model and length, and a column per range of the distance."""
     from ..reporting import markdown
+    from ..reporting.conditions import short_path
     from ..reporting.rows import model_label
     from ..reporting.table import Column, Table
 
     def label(result: dict) -> str:
         return model_label(result["method"], result["train_length"])
 
-    columns = [Column[dict]("", label)]
+    checkpoints = defaultdict(set)
+    for result in results:
+        checkpoints[label(result)].add(result["checkpoint"])
+
+    def name(result: dict) -> str:
+        if len(checkpoints[label(result)]) == 1:
+            return label(result)
+        return f"{label(result)} ({short_path(result['checkpoint'])})"  # several seeds, for example
+
+    columns = [Column[dict]("", name)]
     columns.append(Column("evaluated at", lambda result: str(result["length"])))
     longest = max(results, key=lambda result: result["length"])
     for number, found in enumerate(longest["ranges"]):

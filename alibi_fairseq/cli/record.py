@@ -139,7 +139,8 @@ class Check(RecordAction):
         page = self.record / PAGE
         if not problems and page.read_text(encoding="utf-8") != write_page(tracks):
             problems.append(f"{page} is out of date. Run `alibi-fairseq record table`.")
-        print(*problems, sep="\n")
+        for problem in problems:
+            print(problem)
         return 1 if problems else 0
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json, sha256_file
-from ..positions.spec import MethodSpec, distinct_labels
+from ..positions.spec import distinct_labels
 from ..reporting.rows import Row, rows_of
 from ..results.file import load
 from ..results.json_types import (
@@ -216,13 +216,22 @@ class Track:
     entries: Mapping[str, Entry]
 
     @cached_property
-    def _labels(self) -> Mapping[MethodSpec, str]:
-        """Names of the methods in tables, which state the options in which two of them differ."""
-        return distinct_labels(entry.series.method for entry in self.entries.values())
+    def _labels(self) -> Mapping[str, str]:
+        """Label of each entry, by name."""
+        methods = {name: entry.series.method for name, entry in self.entries.items()}
+        of_methods = distinct_labels(methods.values())
+        labels = [of_methods[method] for method in methods.values()]
+        by_name = {}
+        for name, label in zip(methods, labels, strict=True):
+            by_name[name] = f"{label} ({name})" if labels.count(label) > 1 else label
+        return by_name
 
     def label(self, entry: Entry) -> str:
-        """Return the name of an entry's method in tables."""
-        return self._labels[entry.series.method]
+        """Return the name of an entry in tables: its method, whose options it states if needed.
+
+        The labels of two entries of one method have the names of the entries as well.
+        """
+        return self._labels[entry.name]
 
     @property
     def reference(self) -> Entry:

@@ -291,6 +291,30 @@ def test_passkey_is_the_area_of_the_probe_beyond_the_training_length(record):
     assert "Passkey: area under the accuracy curve beyond L" in " ".join(page.split())
 
 
+def test_probes_of_the_same_model_belong_to_its_entry(tmp_path):
+    runs = tmp_path / "out"
+    for seed in (1, 2, 3):
+        of_study = STUDY / "secondary" / "cells" / f"wikipedia-rotary-128-seed{seed}"
+        shutil.copytree(of_study, runs / "texts" / f"rotary-128-seed{seed}")
+    for name in ("rotary-128-seed1", "alibi-128-seed1"):
+        probe = runs / "passkey" / name
+        probe.mkdir(parents=True)
+        shutil.copy(of_study / "training.json", probe)
+        shutil.copy(ROOT / "results" / "examples" / "recall" / "results.json", probe)
+    command = ["record", "add", runs, "--track", "new", "--title", "New", "--author", "Someone"]
+    assert cli.main([*map(str, command), "--record", str(tmp_path / "record")]) == 0
+    entry = read_entry(tmp_path / "record" / "new" / "rotary")
+    assert {name: len(probed) for name, probed in entry.probes.items()} == {"mqar": 25}
+    assert len(entry.trainings) == 3
+
+
+def test_two_entries_of_one_method_are_told_apart(record):
+    track = record / TRACK.name
+    shutil.copytree(track / "rotary", track / "rotary-again")
+    names = [row[0] for row in cells_of(write_page([read_track(track)])) if len(row) > 9]
+    assert names[1:] == ["ALiBi", "Rotary (rotary)", "Rotary (rotary-again)"]
+
+
 def test_cost_counts_runs_and_trials():
     sentence = cost_sentence(read_track(TRACK))
     tokens = 3 * 3_070_821 + 4 * 188 * 4096
@@ -299,7 +323,7 @@ def test_cost_counts_runs_and_trials():
 
 
 @pytest.mark.ci
-def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, refuse):
+def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, capsys):
     """The entry has the plugin, the configuration, the trials, and the recall."""
     monkeypatch.setattr(child_process, "execute_command", in_this_process)
     for module in (provenance, training_record):
@@ -323,6 +347,7 @@ def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, refu
     command = ["recall", data_bin, "--lengths", "256", "--subset", "test", "--out", recall]
     command += ["--user-dir", tmp_path / "root_plugin", "--path", *checkpoints]
     assert cli.main([*map(str, command)]) == 0
+    assert "-seed3/checkpoint_last.pt)" in capsys.readouterr().out  # a row per seed
 
     add = ["record", "add", out, "--record", tmp_path / "record", "--track", "words"]
     add += ["--author", "Someone"]
