@@ -103,7 +103,7 @@ class StudyConfig(ExperimentConfig):
     def with_methods(self, methods: Sequence[str], user_dir: str | None) -> StudyConfig:
         """Return the same study of other methods, at the training length of the tests.
 
-        They are trained and evaluated as all models of the study are.
+        They are trained as the ALiBi models of the tests are, and evaluated as all models are.
 
         Args:
             methods: position methods.
@@ -111,11 +111,12 @@ class StudyConfig(ExperimentConfig):
         """
         assert self.tests is not None
         specs = tuple(MethodSpec.parse(name) for name in methods)
-        values = _shared_values(self.models, ModelGroup)
+        group = self._group_of_tests()
+        values = {field.name: getattr(group, field.name) for field in fields(ModelGroup)}
         values["method_flags"] = _of_methods(values.get("method_flags", {}), specs)
         # Groups have different evaluations. Added methods get what these have in common.
         of_groups = [evaluation for group in self.models for evaluation in group.evaluations]
-        evaluation = Evaluation(**_shared_values(of_groups, Evaluation))
+        evaluation = _shared_values(of_groups)
         variants = _of_methods(evaluation.variants, specs)
         values["evaluations"] = (
             replace(evaluation, variants=variants, methods=(), train_lengths=()),
@@ -125,15 +126,24 @@ class StudyConfig(ExperimentConfig):
         values["user_dir"] = user_dir
         return replace(self, models=(ModelGroup(**values),))
 
+    def _group_of_tests(self) -> ModelGroup:
+        """Return the models that added ones are compared with: ALiBi at the tests' length."""
+        assert self.tests is not None
+        for group in self.models:
+            names = [method.notation for method in group.methods]
+            if "alibi" in names and self.tests.train_length in group.train_lengths:
+                return group
+        return self.models[0]
 
-def _shared_values(items: Sequence, kind: type) -> dict:
-    """Return the values that all groups, or all evaluations, have in common, by key."""
+
+def _shared_values(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Return an evaluation with the values that all have in common."""
     values = {}
-    for field in fields(kind):
-        value = getattr(items[0], field.name)
-        if all(getattr(item, field.name) == value for item in items):
+    for field in fields(Evaluation):
+        value = getattr(evaluations[0], field.name)
+        if all(getattr(evaluation, field.name) == value for evaluation in evaluations):
             values[field.name] = value
-    return values
+    return Evaluation(**values)
 
 
 def _of_methods(by_method: Mapping, methods: Sequence[MethodSpec]) -> dict:

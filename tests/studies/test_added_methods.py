@@ -11,8 +11,9 @@ from test_gpu_page import write_config
 from test_page import Evaluation, assert_printed, change, read_losses
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.experiment.config_files import load_config
+from alibi_fairseq.experiment.config_files import from_mapping, load_config
 from alibi_fairseq.experiment.plan import plan_from_folder
+from alibi_fairseq.files import read_yaml
 from studies.__main__ import main
 from studies.config import StudyConfig
 
@@ -145,3 +146,15 @@ def test_configuration_of_another_method_has_the_settings_of_the_study(tmp_path)
     theirs = plan_from_folder(other, tmp_path).runs[0]
     assert [word if word != "alibi" else "kerple" for word in ours] == theirs.settings["options"]
     assert len(theirs.after) == 3
+
+
+@pytest.mark.parametrize("name", ["primary", "secondary"])
+def test_added_method_is_trained_as_alibi_is_where_groups_differ(name):
+    values = read_yaml(ROOT / "studies" / "small_models" / f"{name}.yaml")
+    values["tests"] = {"corpus": "wikipedia", "train_length": 128}
+    config = from_mapping(values, StudyConfig)
+    (group,) = config.with_methods(["kerple"], None).models
+    assert group.lr == config.models[0].lr
+    assert len(group.lr) > 1  # in primary.yaml, sinusoidal embeddings have another one
+    models = config.with_methods(["kerple"], None).all_models()
+    assert {model.corpus.name for model in models} == {"wikipedia"}
