@@ -145,9 +145,10 @@ class CompareCommand(ExperimentOptions):
         flags = option_flags(Evaluation)
         unused = [flag for name, flag in flags.items() if name in self.given]
         if unused:
+            flags_given = ", ".join(unused)
             raise UserInputError(
-                f"{', '.join(unused)} has no effect here: probes are always tested at "
-                f"{', '.join(map(str, MULTIPLES))} times the training length. Remove it."
+                f"{flags_given} has no effect here, because probes are always tested at "
+                f"{', '.join(map(str, MULTIPLES))} times the training length. Remove {flags_given}."
             )
 
     def _corpora(self, corpus_values: dict) -> list[dict]:

@@ -31,7 +31,7 @@ CORPORA: dict[str, tuple[type[CorpusBuilder], str]] = {
     cc100_roberta.CORPUS: (cc100_roberta.Cc100Roberta, "documents"),
 }
 #: End of the error messages that reject a text other than the paper's.
-ALLOW = "--allow-other-text accepts it under its own name"
+ALLOW = "To accept it under its own name, pass --allow-other-text."
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class PaperDataset:
         if self.corpus == cc100_roberta.CORPUS and not cc100_roberta.has_paper_size(size):
             problem = f"less text than the paper's {cc100_roberta.PAPER_BYTES / 1e9:.0f} GB"
         if problem:
-            raise UserInputError(f"--corpus {self.corpus}={self.path}: {problem}; {ALLOW}.")
+            raise UserInputError(f"--corpus {self.corpus}={self.path}: {problem}. {ALLOW}")
 
     def prepare(self) -> None:
         """Prepare the text and cut the excerpt. Completed steps are skipped.
@@ -178,7 +178,7 @@ class PaperDataset:
             must_be_paper_corpus = not self.allow_other_text and not self.scale.excerpt
             if must_be_paper_corpus and not self.is_paper_corpus:
                 raise UserInputError(
-                    f"{self.path} is not the paper's {self.corpus} after all; {ALLOW}."
+                    f"{self.path} is not the paper's {self.corpus} after all. {ALLOW}"
                 )
             self._preparation_marker.write()
         if self.scale.excerpt and not self._excerpt_marker.holds():
