@@ -273,8 +273,8 @@ def test_readme_states_what_was_found(tmp_path):
         assert f"{math.exp(nats[2048] - nats[128]):.1f}" in ratio
         assert ratio in found
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    assert "the lead at equal length is +19.4% (+18.0% … +20.9%)" in found
-    assert "-0.10% (-1.4% … +1.2%) on 2,048 tokens (in the paper: +3.2%)" in found
+    assert "19.4% behind ALiBi at equal length" in found
+    assert "differ by -0.10% (-1.4% … +1.2%); in the paper, by +3.2%" in found
 
 
 def test_conditions_known_before_were_inside_their_ranges():

@@ -275,7 +275,7 @@ def test_page_of_unfinished_models_says_what_is_missing(tmp_path):
     assert "- 3M: ALiBi, L = 128 (1 of 3 seeds)" in page
     copy_budget(tmp_path / "3M", seeds=(2, 3))
     page = write_title_page(tmp_path, models).read_text()
-    assert "the largest complete budget: baseline not trained.**" in page
+    assert "the largest finished budget, the outcome is: baseline not trained.**" in page
     assert "Larger budgets are still to come." in " ".join(page.split())
 
 
