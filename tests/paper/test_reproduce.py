@@ -294,7 +294,7 @@ def unknown_checkpoint(work):
     [
         ("table12", change_checkpoint, "was changed after the training"),
         ("table12", remove_early_checkpoint, "past 9 updates"),
-        ("table11", unknown_checkpoint, "holds checkpoints of another training"),
+        ("table11", unknown_checkpoint, "has checkpoints of another training"),
     ],
 )
 def test_foreign_files_are_rejected(reproduce, tmp_path, capsys, first, change, message):
