@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,12 @@ class TrainedModel(NamedTuple):
         return f"{self.corpus}-{self.method}-{self.train_length}"
 
 
+_EVALUATION = re.compile(
+    r"(?:(?P<corpus>\w+)/)?(?P<method>\w+)-(?P<trained>\d+)@(?P<length>\d+)"
+    r"(?:/(?P<stride>[\d.]+))?(?::(?P<variant>\w+))?"
+)
+
+
 @dataclass(frozen=True)
 class EvaluationKey:
     """One evaluation of the models of a method and training length.
@@ -51,6 +58,26 @@ class EvaluationKey:
     stride: int
     variant: str = ""
     tested_on: str = ""
+
+    @classmethod
+    def parse(cls, text: str, corpus: str, unit: int = 1) -> EvaluationKey:
+        """Return the evaluation of a text such as ``alibi-128@512/16:limited``.
+
+        It is METHOD-TRAINED@LENGTH, with CORPUS/ before it for models of another corpus, /STRIDE
+        for overlapping windows, and :VARIANT for overridden options.
+
+        Args:
+            corpus: the text that the models were trained on, unless the text names it.
+            unit: tokens of which training length, length, and stride are multiples.
+        """
+        match = _EVALUATION.fullmatch(text)
+        assert match is not None, text
+        length = int(match["length"]) * unit
+        stride = round(float(match["stride"]) * unit) if match["stride"] else length
+        corpus = match["corpus"] or corpus
+        train_length = int(match["trained"]) * unit
+        variant = match["variant"] or ""
+        return cls(corpus, match["method"], train_length, length, stride, variant, corpus)
 
     @property
     def model(self) -> TrainedModel:

@@ -1,11 +1,14 @@
-"""The six primary tests of ``small_models/protocol.md``, one function each."""
+"""The six primary tests of ``small_models/protocol.md``, which ``six_tests.yaml`` declares."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
+
+import yaml
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.display_names import method_name
@@ -31,15 +34,10 @@ INCONCLUSIVE = "inconclusive"
 BASELINE_NOT_TRAINED = "baseline not trained"
 NOT_RUN = "not run"
 
-#: What each test is about, by its name in the protocol.
-TITLES = {
-    "E1": "ALiBi keeps its perplexity",
-    "E2": "Sinusoidal and rotary embeddings get worse",
-    "E3": "The methods have the paper's order",
-    "E4": "Longer context does not change ALiBi",
-    "E5": "Distant attention does not change ALiBi",
-    "E6": "Trained short beats trained long",
-}
+#: Statement and conditions of each test.
+DECLARED: list[dict] = yaml.safe_load(
+    Path(__file__).with_name("six_tests.yaml").read_text(encoding="utf-8")
+)
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,8 @@ class PrimaryTest:
     @property
     def title(self) -> str:
         """What the test is about, with its name in the protocol."""
-        return f"{TITLES[self.name]} ({self.name})"
+        (title,) = [declared["title"] for declared in DECLARED if declared["name"] == self.name]
+        return f"{title} ({self.name})"
 
     @property
     def missing(self) -> list[str]:
@@ -248,7 +247,7 @@ def _sizes(conditions: Iterable[Condition]) -> str:
 
 def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
     """Evaluate all six tests; Holm's correction counts those without models with p = 1."""
-    tests = [test(losses, models) for test in TESTS]
+    tests = [_test_of(declared, losses, models) for declared in DECLARED]
     p_values = [test.p_value if test.complete else 1.0 for test in tests]
     # Imported here, so that a machine without statsmodels can train the models of a study.
     from statsmodels.stats.multitest import multipletests
@@ -263,35 +262,66 @@ def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
 def needed_evaluations(models: StudiedModels) -> list[EvaluationKey]:
     """Return the evaluations that the six tests compare, each once."""
     keys = _baseline_evaluations(models)
-    for test in TESTS:
-        for condition in test({}, models).conditions:
+    for declared in DECLARED:
+        for condition in declared_conditions(declared, {}, models):
             keys += condition.evaluations
     return list(dict.fromkeys(keys))
 
 
-def _condition(
-    losses: Losses,
-    description: str,
-    label: str,
-    first: EvaluationKey,
-    second: EvaluationKey,
-    low: float | None = None,
-    high: float | None = None,
-) -> Condition:
-    """Return the condition that the change from the second to the first evaluation is in a range.
+def _test_of(declared: Mapping, losses: Losses, models: StudiedModels) -> PrimaryTest:
+    """Return a declared test. E6 also depends on its baseline."""
+    test = PrimaryTest(
+        name=declared["name"],
+        statement=declared["statement"],
+        conditions=tuple(declared_conditions(declared, losses, models)),
+        findings=declared["findings"],
+    )
+    if test.name != "E6":
+        return test
+    lead = estimate_lead(losses, models)
+    return replace(
+        test,
+        baseline_trained=_baseline_is_trained(losses, models),
+        baseline_size="" if lead is None else f" (lead {percent(lead.value)})",
+        missing_baselines=_missing_models(losses, _baseline_evaluations(models)),
+    )
+
+
+def declared_conditions(
+    declared: Mapping, losses: Losses, models: StudiedModels
+) -> list[Condition]:
+    """Return the conditions of a declared test.
 
     Args:
+        declared: the test in ``six_tests.yaml``.
         losses: losses of all finished models.
-        description: what is compared.
-        label: what distinguishes it from the other conditions of its test.
-        first: evaluation that changes.
-        second: evaluation that it is compared with.
-        low: lower bound of the claimed change, in nats; None: unbounded.
-        high: upper bound; None: unbounded.
+        models: models of the test.
     """
-    estimate = change_between(losses, first, second)
-    missing = _missing_models(losses, [first, second])
-    return Condition(description, estimate, low, high, missing, (first, second), label)
+    conditions = []
+    for each in declared["conditions"]:
+        keys = []
+        for side in ("first", "second"):
+            key = EvaluationKey.parse(each[side], models.corpus, models.train_length)
+            keys.append(key)
+        low = high = None
+        if "low" in each:
+            low = percent_to_nats(each["low"])
+        if "high" in each:
+            high = percent_to_nats(each["high"])
+        if "within" in each:
+            high = percent_to_nats(each["within"])
+            low = -high
+        condition = Condition(
+            description=each["description"].format(stride=models.train_length // 8),
+            estimate=change_between(losses, *keys),
+            low=low,
+            high=high,
+            missing=_missing_models(losses, keys),
+            evaluations=tuple(keys),
+            label=each["label"],
+        )
+        conditions.append(condition)
+    return conditions
 
 
 def _missing_models(losses: Losses, keys: Iterable[EvaluationKey]) -> tuple[str, ...]:
@@ -324,123 +354,6 @@ def evaluation_name(key: EvaluationKey) -> str:
     if key.variant:
         name += f", variant {key.variant}"
     return name
-
-
-def does_not_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
-    """E1: ALiBi does not get worse beyond its training length."""
-    conditions = []
-    for multiple in (2, 4, 16):
-        longer = models.key("alibi", multiple)
-        description = f"ALiBi at {multiple} L vs. L"
-        conditions.append(
-            _condition(
-                losses,
-                description,
-                f"at {multiple} L",
-                longer,
-                models.key("alibi"),
-                high=percent_to_nats(0.5),
-            )
-        )
-    statement = "ALiBi at 2, 4, and 16 L is at most 0.5% worse than at L"
-    findings = {"above": "ALiBi gets worse"}
-    return PrimaryTest("E1", statement, tuple(conditions), findings)
-
-
-def baselines_get_worse(losses: Losses, models: StudiedModels) -> PrimaryTest:
-    """E2: sinusoidal and rotary embeddings get worse beyond their training length."""
-    conditions = []
-    for method in ("sinusoidal", "rotary"):
-        longer = models.key(method, 4)
-        name = method_name(method)
-        conditions.append(
-            _condition(
-                losses,
-                f"{name} at 4 L vs. L",
-                f"for {name}",
-                longer,
-                models.key(method),
-                low=percent_to_nats(5),
-            )
-        )
-    statement = "Sinusoidal and rotary embeddings at 4 L are more than 5% worse than at L"
-    findings = {"below": "a baseline gets less than 5% worse"}
-    return PrimaryTest("E2", statement, tuple(conditions), findings)
-
-
-def methods_are_ordered(losses: Losses, models: StudiedModels) -> PrimaryTest:
-    """E3: at 4 L the methods are ordered as in the paper."""
-    order = ("sinusoidal", "rotary", "t5", "alibi")
-    conditions = []
-    for worse, better in zip(order, order[1:]):
-        first = models.key(worse, 4)
-        second = models.key(better, 4)
-        description = f"{method_name(worse)} vs. {method_name(better)} at 4 L"
-        label = f"for {method_name(worse)} vs. {method_name(better)}"
-        low = percent_to_nats(2)
-        conditions.append(_condition(losses, description, label, first, second, low=low))
-    statement = (
-        "At 4 L, perplexity falls from sinusoidal to rotary to T5 bias to ALiBi, each step over 2%"
-    )
-    findings = {"below": "a step is less than 2%"}
-    return PrimaryTest("E3", statement, tuple(conditions), findings)
-
-
-def longer_windows_do_not_help(losses: Losses, models: StudiedModels) -> PrimaryTest:
-    """E4: with sliding windows, longer windows do not help ALiBi."""
-    stride = models.train_length // 8
-    margin = percent_to_nats(0.5)
-    conditions = []
-    for multiple in (2, 4):
-        longer = models.key("alibi", multiple, stride)
-        short = models.key("alibi", 1, stride)
-        description = f"ALiBi at {multiple} L vs. L, S = {stride}"
-        label = f"at {multiple} L"
-        conditions.append(_condition(losses, description, label, longer, short, -margin, margin))
-    statement = "With S = L/8, ALiBi's perplexity at 2 and 4 L is within 0.5% of that at L"
-    findings = {"below": "longer context helps ALiBi", "above": "longer context hurts ALiBi"}
-    return PrimaryTest("E4", statement, tuple(conditions), findings)
-
-
-def distant_attention_does_not_help(losses: Losses, models: StudiedModels) -> PrimaryTest:
-    """E5: ALiBi does not use context beyond its training length."""
-    margin = percent_to_nats(0.5)
-    conditions = []
-    for multiple in (2, 4):
-        limited = models.key("alibi", multiple, variant="limited")
-        unlimited = models.key("alibi", multiple)
-        description = f"ALiBi at {multiple} L: attention limited to L vs. unlimited"
-        label = f"at {multiple} L"
-        conditions.append(
-            _condition(losses, description, label, limited, unlimited, -margin, margin)
-        )
-    statement = (
-        "Limiting ALiBi's attention to the last L tokens changes its perplexity at 2 and 4 L by at "
-        "most 0.5%"
-    )
-    findings = {"below": "distant attention hurts ALiBi", "above": "distant attention helps ALiBi"}
-    return PrimaryTest("E5", statement, tuple(conditions), findings)
-
-
-def short_beats_long(losses: Losses, models: StudiedModels) -> PrimaryTest:
-    """E6: ALiBi trained short beats sinusoidal embeddings trained long."""
-    trained_long = models.key("sinusoidal", 4, trained_multiple=4)
-    description = "ALiBi (L) vs. sinusoidal (4 L), at 4 L"
-    condition = _condition(losses, description, "", models.key("alibi", 4), trained_long, high=0.0)
-    statement = "At 4 L, ALiBi trained at L beats sinusoidal embeddings trained at 4 L"
-    lead = estimate_lead(losses, models)
-    baseline_size = ""
-    if lead is not None:
-        baseline_size = f" (lead {percent(lead.value)})"
-    return PrimaryTest(
-        "E6",
-        statement,
-        (condition,),
-        {"above": "sinusoidal embeddings are better"},
-        baseline_trained=_baseline_is_trained(losses, models),
-        baseline_size=baseline_size,
-        missing_baselines=_missing_models(losses, _baseline_evaluations(models)),
-    )
 
 
 def _baseline_is_trained(losses: Losses, models: StudiedModels) -> bool:
@@ -494,13 +407,3 @@ def recovered_gain(losses: Losses, models: StudiedModels) -> float | None:
     if gain <= 0:
         return None
     return float((none - sinusoidal) / gain)
-
-
-TESTS: tuple[Callable[[Losses, StudiedModels], PrimaryTest], ...] = (
-    does_not_get_worse,
-    baselines_get_worse,
-    methods_are_ordered,
-    longer_windows_do_not_help,
-    distant_attention_does_not_help,
-    short_beats_long,
-)

@@ -44,7 +44,7 @@ from ..tables import (
     lengths_alt,
     perplexity_table,
 )
-from .groups import CORPUS, GROUPS, MODELS, Group, key
+from .groups import CORPUS, MODELS, EstimatedChange, read_groups
 
 PAGE = Path(__file__).with_name("page.md")
 #: Template of the second page, with what only those need who judge or repeat the study.
@@ -80,15 +80,8 @@ LENGTHS = (128, 256, 512, 1024, 2048)
 
 #: Evaluation length of the figure of changes, as a multiple of the training length.
 CHANGES_MULTIPLE = 16
-#: Number of rows up to which a table of estimates is not folded.
-LARGEST_OPEN_TABLE = 20
-DETAILS = """\
-<details markdown="1">
-<summary>{summary}</summary>
-
-{table}
-
-</details>"""
+#: Groups of changes of which the paper's Table 5 has some.
+GROUPS_IN_PAPER = ("at_train_length", "longer_training")
 
 
 def write_small_models_page(folder: Path) -> Path:
@@ -131,7 +124,7 @@ def write_small_models_page(folder: Path) -> Path:
         changes=_changes_figure(folder, secondary),
         cost_and_lead=section("cost-and-lead"),
         claim=_claim_table(secondary),
-        groups=sections(*(_group_section(group, secondary) for group in GROUPS)),
+        **_group_tables(secondary),
         secondary_perplexity=_secondary_perplexities(secondary),
     )
 
@@ -321,22 +314,27 @@ class _PairRow(NamedTuple):
     paper: str
 
 
-def _group_section(group: Group, losses: Losses) -> str:
-    """Return the estimates of a group, folded if they are many; empty without any."""
+def _group_tables(losses: Losses) -> dict[str, object]:
+    """Return the table of each group of changes, and how many changes are beyond L."""
+    slots: dict[str, object] = {}
+    for name, changes in read_groups().items():
+        rows = _estimates(changes, losses)
+        columns = list(CHANGE_COLUMNS)
+        if name in GROUPS_IN_PAPER:
+            columns.append(Column("paper (Table 5)", lambda row: row.paper))
+        slots[name] = markdown.to_markdown([Table(columns, rows)]) if rows else ""
+        slots[f"num_{name}"] = len(rows)
+    return slots
+
+
+def _estimates(changes: Iterable[EstimatedChange], losses: Losses) -> list[_PairRow]:
+    """Return the estimate of each change whose models are finished, next to the paper's."""
     rows = []
-    for name, first, second in group.pairs:
+    for name, first, second in changes:
         estimate = change_between(losses, first, second)
         if estimate is not None:
             rows.append(_PairRow(name, estimate, _paper_change(first, second)))
-    if not rows:
-        return ""
-    columns = list(CHANGE_COLUMNS)
-    if group.paper:
-        columns.append(Column("paper (Table 5)", lambda row: row.paper))
-    table = markdown.to_markdown([Table(columns, rows)])
-    if len(rows) > LARGEST_OPEN_TABLE:
-        table = DETAILS.format(summary=f"Table of {len(rows)} changes", table=table.rstrip())
-    return sections(f"### {group.title}", group.reason, table)
+    return rows
 
 
 def _paper_change(first: EvaluationKey, second: EvaluationKey) -> str:
@@ -353,12 +351,10 @@ def _claim_table(losses: Losses) -> str:
     """Write cost, lead, and E6 of the secondary models next to the paper's; empty without any."""
     rows = []
     for short, long in CLAIM_LENGTHS:
-        keys = ClaimKeys(
-            alibi_short=key("alibi", short, long),
-            alibi_long=key("alibi", long, long),
-            sinusoidal_long=key("sinusoidal", long, long),
-        )
-        effects = estimate_cost_and_lead(losses, keys)
+        keys = []
+        for model in (f"alibi-{short}", f"alibi-{long}", f"sinusoidal-{long}"):
+            keys.append(EvaluationKey.parse(f"{model}@{long}", CORPUS))
+        effects = estimate_cost_and_lead(losses, ClaimKeys(*keys))
         if effects is None:
             continue
         lengths = f"{short} and {long}"

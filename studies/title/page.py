@@ -18,7 +18,13 @@ from ..losses import EvaluationKey
 from ..origins import divergence_sentence, origins_table, trials_table
 from ..pages import section, sections, write_page
 from ..paper_claim import pairs_table, paper_pairs
-from ..primary_tests import LARGEST_LEAD, StudiedModels
+from ..primary_tests import (
+    DECLARED,
+    LARGEST_LEAD,
+    Condition,
+    StudiedModels,
+    declared_conditions,
+)
 from ..published_gaps import published_gap_range
 from .figure import draw_effects
 from .outcome import (
@@ -176,44 +182,34 @@ def _steps(complete: Sequence[Budget], outcome: TitleOutcome) -> str:
     return " ".join(sentences)
 
 
-class _Comparison(NamedTuple):
-    """Two evaluations of ALiBi, which a test compares."""
+class _TestedChange(NamedTuple):
+    """Change of ALiBi that a test of the small models has as a condition."""
 
     test: str
-    description: str
-    first: EvaluationKey
-    second: EvaluationKey
+    condition: Condition
 
 
 def _beyond_table(complete: Sequence[Budget]) -> str:
     """Write the changes of E1, E4, and E5 of ALiBi trained at L, by complete budget."""
-    models = complete[0].models
-    stride = models.train_length // 8
     rows = []
-    for multiple in (2, 4, 16):
-        longer = models.key("alibi", multiple)
-        rows.append(_Comparison("E1", f"at {multiple} L vs. L", longer, models.key("alibi")))
-    for multiple in (2, 4):
-        longer = models.key("alibi", multiple, stride)
-        short = models.key("alibi", 1, stride)
-        rows.append(_Comparison("E4", f"at {multiple} L vs. L, S = {stride}", longer, short))
-    for multiple in (2, 4):
-        limited = models.key("alibi", multiple, variant="limited")
-        unlimited = models.key("alibi", multiple)
-        name = f"at {multiple} L: attention limited to L vs. unlimited"
-        rows.append(_Comparison("E5", name, limited, unlimited))
+    for declared in DECLARED:
+        if declared["name"] in ("E1", "E4", "E5"):
+            for condition in declared_conditions(declared, {}, complete[0].models):
+                rows.append(_TestedChange(declared["name"], condition))
     columns = [
-        Column[_Comparison]("", lambda row: row.test),
-        Column[_Comparison]("ALiBi", lambda row: row.description),
+        Column[_TestedChange]("", lambda row: row.test),
+        Column[_TestedChange](
+            "ALiBi", lambda row: row.condition.description.removeprefix("ALiBi ")
+        ),
     ]
     for budget in complete:
         columns.append(Column(_tokens(budget.tokens), partial(_change_cell, budget)))
     return markdown.to_markdown([Table(columns, rows, left=2)])
 
 
-def _change_cell(budget: Budget, row: _Comparison) -> str:
+def _change_cell(budget: Budget, row: _TestedChange) -> str:
     """Return the change from the second to the first evaluation; a dash if one is missing."""
-    estimate = change_between(budget.losses, row.first, row.second)
+    estimate = change_between(budget.losses, *row.condition.evaluations)
     return markdown.NOTHING if estimate is None else with_interval(estimate)
 
 
