@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,12 +18,38 @@ from alibi_fairseq.reporting.table import Column, Table
 from .estimates import nats_to_percent, percent
 from .losses import TrainedModel
 from .pages import section
-from .study_results import ValidationCurves
+from .study_results import ValidationCurves, ValidationPoint
 from .tables import known_name
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
 PAPER_TOKENS_PER_UPDATE = 73_728
+
+
+def gaps_to_alibi(
+    curves: ValidationCurves, corpus: str, train_length: int
+) -> dict[str, dict[int, float]]:
+    """Return how far each method is behind ALiBi during training, in nats by number of updates.
+
+    Args:
+        curves: losses on the split ``valid`` during training.
+        corpus: text that the models were trained on.
+        train_length: training length of the models.
+
+    Returns:
+        Updates at which ALiBi was not validated are left out.
+    """
+    alibi = curves.get(TrainedModel(corpus, "alibi", train_length), {})
+    gaps = {}
+    for model, curve in sorted(curves.items()):
+        if (model.corpus, model.train_length) != (corpus, train_length):
+            continue
+        of_method = {}
+        for updates in sorted(curve.keys() & alibi.keys()):
+            bits = statistics.mean(curve[updates].bits) - statistics.mean(alibi[updates].bits)
+            of_method[updates] = bits * math.log(2)
+        gaps[model.method] = of_method
+    return gaps
 
 
 def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_length: int) -> str:
@@ -37,21 +64,14 @@ def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_l
     Returns:
         Nothing without validations, or without ALiBi and another method.
     """
-    gaps = _gaps_table(curves, corpus, train_length)
-    if not gaps:
+    gaps = gaps_to_alibi(curves, corpus, train_length)
+    alibi = curves.get(TrainedModel(corpus, "alibi", train_length))
+    if not alibi or len(gaps) < 2:
         return ""
-    alibi = curves[TrainedModel(corpus, "alibi", train_length)]
     lines = []
-    for (trained_on, method, length), curve in sorted(curves.items()):
-        if (trained_on, length) != (corpus, train_length):
-            continue
-        x = []
-        y = []
-        for updates in sorted(curve):
-            if updates in alibi:
-                bits = statistics.mean(curve[updates].bits) - statistics.mean(alibi[updates].bits)
-                x.append(curve[updates].tokens / 1e6)
-                y.append(nats_to_percent(bits * math.log(2)))
+    for method, by_updates in gaps.items():
+        x = [alibi[updates].tokens / 1e6 for updates in by_updates]
+        y = [nats_to_percent(gap) for gap in by_updates.values()]
         lines.append(PlotLine(known_name(method), x, y, method_style(method_name(method))))
     changes = [change for line in lines for change in line.y]
     margin = 0.05 * (max(changes) - min(changes))
@@ -68,7 +88,7 @@ def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_l
     tokens = alibi[max(alibi)].tokens
     return section(
         "ranking",
-        gaps=gaps,
+        gaps=_gaps_table(gaps, alibi),
         tokens=f"{tokens / 1e6:.1f}",
         paper_tokens=f"{_paper_tokens() / 1e9:.1f}",
     )
@@ -81,33 +101,24 @@ def _paper_tokens() -> int:
     return setting["updates"] * PAPER_TOKENS_PER_UPDATE
 
 
-def _gaps_table(curves: ValidationCurves, corpus: str, train_length: int) -> str:
+def _gaps_table(
+    gaps: Mapping[str, Mapping[int, float]], alibi: Mapping[int, ValidationPoint]
+) -> str:
     """Write how far each method is from ALiBi in validation perplexity during training.
 
     The columns are an eighth, a quarter, half, and all of the updates, where ALiBi was validated
-    then. The text is empty without ALiBi or without another method.
+    then.
     """
-    alibi = curves.get(TrainedModel(corpus, "alibi", train_length))
-    if not alibi:
-        return ""
-    methods = []
-    for trained_on, method, length in sorted(curves):
-        if (trained_on, length) == (corpus, train_length) and method != "alibi":
-            methods.append(method)
-    if not methods:
-        return ""
-
-    def gap(updates: int, method: str) -> str:
-        """Return the difference of a method from ALiBi; a dash without a validation."""
-        curve = curves[TrainedModel(corpus, method, train_length)]
-        if updates not in curve:
-            return markdown.NOTHING
-        bits = statistics.mean(curve[updates].bits) - statistics.mean(alibi[updates].bits)
-        return percent(bits * math.log(2))
-
     columns = [Column[str]("vs. ALiBi, tokens →", method_name)]
     last = max(alibi)
     for updates in (last // 8, last // 4, last // 2, last):
         if updates in alibi:
-            columns.append(Column(f"{alibi[updates].tokens / 1e6:.1f}M", partial(gap, updates)))
+            title = f"{alibi[updates].tokens / 1e6:.1f}M"
+            columns.append(Column(title, partial(_gap_cell, gaps, updates)))
+    methods = [method for method in gaps if method != "alibi"]
     return markdown.to_markdown([Table(columns, methods)])
+
+
+def _gap_cell(gaps: Mapping[str, Mapping[int, float]], updates: int, method: str) -> str:
+    """Return the difference of a method from ALiBi; a dash without a validation."""
+    return percent(gaps[method][updates]) if updates in gaps[method] else markdown.NOTHING

@@ -5,26 +5,20 @@ ALiBi trained at L is compared with models trained at 4 L. All are evaluated at 
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import NamedTuple
 
 from alibi_fairseq.positions.display_names import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
+from alibi_fairseq.reporting.markdown import NOTHING
 from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.reporting.training_costs import (
     TrainingCost,
     cost_columns,
-    processor_name,
     read_training_cost,
     trainings_at_a_time,
 )
-from alibi_fairseq.results.benchmark import Benchmark
-from alibi_fairseq.results.file import load
 
 from .cost_and_lead import (
     EffectsRow,
@@ -43,12 +37,11 @@ from .paper_claim import (
 )
 from .primary_tests import LARGEST_LEAD, StudiedModels, recovered_gain, run_tests
 from .published_gaps import published_gap_range
+from .ranking import gaps_to_alibi
 from .six_tests import recovered_percentage
 from .study_results import StudyResults, ValidationCurves
 from .tables import at_train_length, change_cell, interval_cell, model_line
 
-#: Benchmark of single trainings in a study's folder, as ``python -m benchmarks.methods`` writes it.
-BENCHMARK_FILE = "benchmark.json"
 FIGURE = "title-claim"
 
 
@@ -100,8 +93,6 @@ def title_claim_section(study: StudyResults, models: StudiedModels) -> str:
     *_, test = run_tests(losses, models)
     has_share_rule = models.baseline == "share"
     recovered = recovered_gain(losses, models) if has_share_rule else None
-    comparable = costs_are_comparable(rows, costs)
-    benchmark = _benchmark(study.folder / BENCHMARK_FILE)
     return section(
         "title-claim",
         short=short,
@@ -116,9 +107,7 @@ def title_claim_section(study: StudyResults, models: StudiedModels) -> str:
         paper_cost=_paper_cost(models),
         is_cost_smaller=_is_cost_smaller(losses, models),
         gaps=training_gaps(study.curves, models),
-        has_costs=comparable or bool(benchmark),
-        comparable_costs=comparable,
-        benchmark=benchmark,
+        comparable_costs=costs_are_comparable(rows, costs),
         paper=paper_claim_section(),
     )
 
@@ -144,22 +133,6 @@ def _is_cost_smaller(losses: Losses, models: StudiedModels) -> bool:
     return high < pair.cost
 
 
-class _GapRow(NamedTuple):
-    """Gaps to ALiBi after a number of updates, in nats."""
-
-    updates: int
-    tokens: int
-    sinusoidal: float
-    none: float | None
-
-    @property
-    def share(self) -> str:
-        """Share of ALiBi's gain over no positions; a dash without a gain."""
-        if self.none is None or self.none <= 0:
-            return markdown.NOTHING
-        return recovered_percentage(1 - self.sinusoidal / self.none)
-
-
 def training_gaps(curves: ValidationCurves, models: StudiedModels) -> str:
     """Write how far the models trained at 4 L are behind ALiBi during training.
 
@@ -173,31 +146,28 @@ def training_gaps(curves: ValidationCurves, models: StudiedModels) -> str:
         Nothing without ALiBi and sinusoidal embeddings trained at 4 L.
     """
     long = 4 * models.train_length
-    by_method = {}
-    for method in ("alibi", "sinusoidal", "none"):
-        by_method[method] = curves.get(TrainedModel(models.corpus, method, long), {})
-    rows = []
-    for updates in _tenths(by_method["alibi"]):
-        alibi = by_method["alibi"][updates]
-        gaps = {}
-        for method in ("sinusoidal", "none"):
-            point = by_method[method].get(updates)
-            if point is not None:
-                bits = statistics.mean(point.bits) - statistics.mean(alibi.bits)
-                gaps[method] = bits * math.log(2)
-        if "sinusoidal" in gaps:
-            rows.append(_GapRow(updates, alibi.tokens, gaps["sinusoidal"], gaps.get("none")))
+    gaps = gaps_to_alibi(curves, models.corpus, long)
+    sinusoidal = gaps.get("sinusoidal", {})
+    none = gaps.get("none", {})
+    alibi = curves.get(TrainedModel(models.corpus, "alibi", long), {})
+    rows = [updates for updates in _tenths(alibi) if updates in sinusoidal]
     if not rows:
         return ""
+
+    def share(updates: int) -> str:
+        """Return the share of ALiBi's gain over no positions; a dash without a gain."""
+        gain = none.get(updates, 0.0)
+        return recovered_percentage(1 - sinusoidal[updates] / gain) if gain > 0 else NOTHING
+
     columns = [
-        Column[_GapRow]("updates", lambda row: f"{row.updates:,}"),
-        Column[_GapRow]("tokens", lambda row: f"{row.tokens / 1e6:.1f}M"),
-        Column[_GapRow]("sinusoidal vs. ALiBi", lambda row: percent(row.sinusoidal)),
-        Column[_GapRow](
+        Column[int]("updates", lambda updates: f"{updates:,}"),
+        Column[int]("tokens", lambda updates: f"{alibi[updates].tokens / 1e6:.1f}M"),
+        Column[int]("sinusoidal vs. ALiBi", lambda updates: percent(sinusoidal[updates])),
+        Column[int](
             "no positions vs. ALiBi",
-            lambda row: markdown.NOTHING if row.none is None else percent(row.none),
+            lambda updates: percent(none[updates]) if updates in none else NOTHING,
         ),
-        Column[_GapRow]("share", lambda row: row.share),
+        Column[int]("share", share),
     ]
     return markdown.to_markdown([Table(columns, rows, left=0)])
 
@@ -262,36 +232,6 @@ def costs_are_comparable(rows: Iterable[EvaluationKey], costs: Sequence[Training
     counts = [trainings_at_a_time(costs, model) for model in trained]
     processors = {cost.processor for cost in costs if cost.model in trained}
     return max(counts) < 1.05 and len(processors) == 1
-
-
-def _benchmark(path: Path) -> str:
-    """Return the speed and memory of single training steps; empty without this benchmark."""
-    if not path.is_file():
-        return ""
-    file = load(path)
-    assert file.benchmarks, f"{path} is not a benchmark"
-    assert file.provenance is not None, "a benchmark records it"
-    columns = [
-        Column[Benchmark]("", lambda record: method_name(record.values["position_method"])),
-        Column[Benchmark]("trained at", lambda record: str(record.values["train_length"])),
-        Column[Benchmark](
-            "tokens/s", lambda record: markdown.thousands(record.values["tokens_per_second"])
-        ),
-        Column[Benchmark]("memory", _memory_cell),
-    ]
-    return section(
-        "benchmark",
-        model=file.benchmarks[0].values["model"],
-        processor=processor_name(file.provenance.hardware),
-        precision=file.provenance.precision,
-        steps=markdown.to_markdown([Table(columns, file.benchmarks)]),
-    )
-
-
-def _memory_cell(record: Benchmark) -> str:
-    if "peak_memory_mb" not in record.values:
-        return markdown.NOTHING
-    return f"{record.values['peak_memory_mb'] / 1000:.2f} GB"
 
 
 def _panel(losses: Losses, models: StudiedModels) -> Panel:

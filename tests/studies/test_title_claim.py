@@ -18,7 +18,7 @@ from studies import six_tests
 from studies.paper_claim import paper_claim_section
 from studies.primary_tests import StudiedModels, recovered_gain
 from studies.study_results import StudyResults
-from studies.title_claim import BENCHMARK_FILE, load_training_costs, title_claim_section
+from studies.title_claim import load_training_costs, title_claim_section
 
 ROOT = Path(__file__).parents[2]
 SECONDARY = ROOT / "results" / "small_models" / "secondary"
@@ -169,24 +169,6 @@ def test_page_has_only_costs_that_can_be_compared(results):
     for sections in (side_by_side, on_two_processors):
         assert "### Time and memory" not in sections
         assert {len(row) for row in claim_rows(sections).values()} == {4}
-
-
-def test_separate_benchmark_is_shown(results):
-    assert "### Time and memory" not in sections_of(results)
-    benchmark = json.loads((ROOT / "results/benchmarks/methods-cpu.json").read_text())
-    (results / BENCHMARK_FILE).write_text(json.dumps(benchmark))
-    tables = [cells_of(text) for text in sections_of(results) if text.startswith("|")]
-    (table,) = [table for table in tables if table[0] == ["", "trained at", "tokens/s", "memory"]]
-    record = next(
-        record
-        for record in benchmark["records"]
-        if record["case"]["position_method"] == "alibi" and record["case"]["train_length"] == 3072
-    )["measured"]
-    (row,) = [row for row in table if row[:2] == ["ALiBi", "3072"]]
-    assert float(row[3].split()[0]) == pytest.approx(record["peak_memory_mb"] / 1000, abs=0.006)
-    assert float(row[2].rstrip("k")) * (1000 if row[2].endswith("k") else 1) == pytest.approx(
-        record["tokens_per_second"], abs=51
-    )
 
 
 def test_no_section_without_models_trained_long(results):
