@@ -32,7 +32,6 @@ from ..results.provenance import Provenance, collect_provenance, git_state, utc_
 from ..results.result import MAX_BITS, Cost, Result, TextValues
 from ..results.series import STATE_KEY as SERIES_KEY
 from ..results.series import Reading, Series, series_json
-from ..results.upgrade import validations_of_version_3
 from .training_series import series_of_training
 
 logger = logging.getLogger(__name__)
@@ -57,14 +56,10 @@ class TrainingRecord:
         self.trainer = trainer
         self.cfg = trainer.cfg
         self.validations: list[Result] = []
-        self._earlier_validations: list[dict] = []  # in a checkpoint of an earlier release
         self.totals: dict[str, float] = defaultdict(float)
         if state is not None:
             self.totals.update(state["totals"])
-            if "results" in state:
-                self.validations = read_results(state["results"], "the checkpoint")
-            else:
-                self._earlier_validations = state["validations"]
+            self.validations = read_results(state["results"], "the checkpoint")
             self._check_plugin(state["plugin_sha256"])
         self.subset = "valid"
         self.last: float | None = None  # when the last update, validation or save ended
@@ -106,8 +101,6 @@ class TrainingRecord:
             self.series = series_of_training(self.trainer, self.plugin, saved)
         except Exception as error:
             self._warn_once(f"{self._path} is not written ({error})")
-            return
-        self.validations += validations_of_version_3(self._earlier_validations, self.series)
 
     def keep_plugin(self) -> None:
         """Copy the imported source files of the method's plugin to ``plugin/`` in the save folder.

@@ -26,8 +26,6 @@ from .json_types import (
 )
 from .settings import Settings, canonical, defaults_of, plain
 
-#: Checkpoint with the lowest validation loss of a run.
-BEST_CHECKPOINT = "checkpoint_best.pt"
 #: Key in a checkpoint's ``extra_state`` with the series of its training.
 STATE_KEY = "series"
 

@@ -8,7 +8,7 @@ lack it as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from .case import Case
 from .files import MODEL_FILE, TRAINING_FILE
 from .options_of_version_3 import command_options, settings_from_text
 from .result import Cost, ProbeValues, Result, TextSummary, TextValues
-from .series import Facts, Reading, Series, read_series
+from .series import Facts, Reading, Series
 from .settings import Settings, selection
 from .training_settings import method_json
 from .version_3 import (
@@ -44,7 +44,6 @@ class _Training:
         method: position method as trained; None if unknown.
         processes: number of processes; None if unknown.
         diverged_at: last validation, if its loss is not finite.
-        series: series that the training recorded; None: an earlier release.
     """
 
     train: str | None = None
@@ -54,7 +53,6 @@ class _Training:
     method: Mapping[str, Any] | None = None
     processes: int | None = None
     diverged_at: Validation | None = None
-    series: Series | None = None
 
 
 def upgraded(results: ResultsFile, folder: Path) -> list[Result]:
@@ -71,20 +69,9 @@ def upgraded(results: ResultsFile, folder: Path) -> list[Result]:
         model = record.model
         series = series_of_checkpoints.get(model.checkpoint_sha256)
         if series is None:
-            series = _recorded_series(results, model, training) or _series_of(model, training)
+            series = _series_of(model, training)
         upgraded_results.append(_result_of(record, series, training))
     return upgraded_results
-
-
-def validations_of_version_3(records: Iterable[dict], series: Series) -> list[Result]:
-    """Return the validations in a checkpoint of an earlier release.
-
-    Args:
-        records: JSON values of the records.
-        series: how the model is trained.
-    """
-    training = _Training(valid=series.settings.get("data.valid"))
-    return [_result_of(Validation(**record), series, training) for record in records]
 
 
 def _series_of_checkpoints(results: ResultsFile, training: _Training) -> dict[str | None, Series]:
@@ -97,17 +84,8 @@ def _series_of_checkpoints(results: ResultsFile, training: _Training) -> dict[st
         model = record.model
         sha256 = model.checkpoint_sha256
         if sha256 is not None and sha256 not in series:
-            recorded = _recorded_series(results, model, training)
-            series[sha256] = recorded or _series_of(model, training)
+            series[sha256] = _series_of(model, training)
     return series
-
-
-def _recorded_series(results: ResultsFile, model: Model, training: _Training) -> Series | None:
-    """Return the series that the file, or the training next to it, recorded; None without one."""
-    if isinstance(results, TrainingFile):
-        return results.own_series
-    series = results.series.get(model.checkpoint_sha256 or "")
-    return series or training.series
 
 
 def _training_in(folder: Path, results: ResultsFile) -> _Training:
@@ -119,11 +97,6 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
     dictionary = results.provenance.dictionary_sha256
     training = results if isinstance(results, TrainingFile) else None
     if training is None and (folder / TRAINING_FILE).is_file():
-        content = read_json(folder / TRAINING_FILE)
-        if content.get("version") != 3:
-            series = content["series"][content["results"][-1]["series"]]
-            source = str(folder / TRAINING_FILE)
-            return _Training(train, dictionary, series=read_series(series, source))
         loaded = load_results_file(folder / TRAINING_FILE)
         training = loaded if isinstance(loaded, TrainingFile) else None
     if training is None or not training.records:
@@ -131,9 +104,7 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
     last = training.records[-1]
     subsets = {record.subset for record in training.records}
     valid = {}
-    if training.own_series is not None:
-        valid = training.own_series.settings.get("data.valid", {})
-    elif len(subsets) == 1 and training.provenance.data_sha256 is not None:
+    if len(subsets) == 1 and training.provenance.data_sha256 is not None:
         valid[subsets.pop()] = training.provenance.data_sha256
     return _Training(
         train=train,
@@ -143,7 +114,6 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
         method=method_json(last.model.method),
         processes=last.processes,
         diverged_at=last if last.loss_bits is None else None,
-        series=training.own_series,
     )
 
 

@@ -30,7 +30,6 @@ from .json_types import (
     parse_json,
 )
 from .provenance import Provenance
-from .series import Series, read_series
 
 _METHOD_TYPE = TypeAdapter(MethodSpec)
 
@@ -38,11 +37,6 @@ _METHOD_TYPE = TypeAdapter(MethodSpec)
 def _read_method(content: object) -> MethodSpec:
     """Return the position method that JSON describes, which strict validation would reject."""
     return _METHOD_TYPE.validate_python(content)
-
-
-def _read_series(content: object) -> Series:
-    """Return the series that JSON describes, which strict validation would reject."""
-    return content if isinstance(content, Series) else read_series(content, "series")
 
 
 class TextSummary(StrictObject):
@@ -230,8 +224,6 @@ class ResultsFile(StrictObject):
     Attributes:
         kind: kind of its records.
         corpus: name of the text.
-        series: how the models were trained, by the hash of the checkpoint; of a ``training``, whose
-            checkpoints change, by ``training``.
     """
 
     kind: ClassVar[str]
@@ -239,7 +231,6 @@ class ResultsFile(StrictObject):
     corpus: NonEmptyStr
     provenance: Provenance
     records: list[Any]
-    series: dict[str, Annotated[Series, BeforeValidator(_read_series)]] = {}
 
 
 class EvaluationFile(ResultsFile):
@@ -261,11 +252,6 @@ class TrainingFile(ResultsFile):
 
     kind = "training"
     records: list[Validation]
-
-    @property
-    def own_series(self) -> Series | None:
-        """How the model was trained; None in a file of an earlier release."""
-        return self.series.get(self.kind)
 
 
 FILE_CLASSES: dict[str, type[ResultsFile | BenchmarkFile]] = {

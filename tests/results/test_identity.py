@@ -17,6 +17,7 @@ from alibi_fairseq.reporting.texts import raw_text_of
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.result import (
+    Cost,
     Result,
     TextValues,
     Wanted,
@@ -99,6 +100,7 @@ COUNTS = {
     "weight decay": ("--weight-decay", "0.01"),
     "moments of Adam": ("--adam-betas", "(0.9, 0.98)"),
     "optimizer": ("--optimizer", "nag"),
+    "fused Adam, which adds eps elsewhere": ("--optimizer", "fused_adam"),
     "average of the weights": ("--store-ema",),
     "task": ("--task", "segment_language_modeling", "--position-method", "transformer_xl"),
     "curriculum": ("--curriculum", "1"),
@@ -114,6 +116,7 @@ DOES_NOT_COUNT = {
     "backend of attention": ("--attention-backend", "eager"),
     "compilation": ("--compile-layers",),
     "checkpointing of activations": ("--checkpoint-activations",),
+    "offloading of activations": ("--offload-activations",),
     "backend of the processes": ("--ddp-backend", "legacy_ddp"),
     "planned updates of a schedule without end": ("--max-update", "1000"),
     "time limit": ("--stop-time-hours", "1"),
@@ -250,6 +253,7 @@ def test_resuming_elsewhere_and_longer_changes_nothing():
     ("values", "same"),
     [
         ({"model__dropout": "0.1"}, True),  # as text, and the default
+        ({"model__dropout": "0"}, False),
         ({"optimization__lr": [0.002]}, True),
         ({"optimization__lr": "0.002"}, True),
         ({"optimization__lr": "2e-3"}, True),
@@ -374,6 +378,25 @@ def test_tokenizers_share_the_text_but_not_the_case():
     by_document = replace(first, documents="empty-lines")
     texts = [raw_text_of(result_of(series, case=case)) for case in (first, second, by_document)]
     assert texts[0] == texts[1] != texts[2]
+
+
+def test_dropout_as_text_of_version_3_is_that_of_today():
+    of_version_3 = Series(changed(model__dropout="0"))
+    of_today = Series(settings_with("--dropout", "0.0"))
+    check(result_of(of_version_3), result_of(of_today, seed=2), averaged=True)
+
+
+def test_path_of_the_data_does_not_count():
+    cfg = training_config(*FLAGS)
+    cfg.task.data = "moved/data-bin"
+    moved = Series(settings_of(cfg, 1, HASHES, plugin=None))
+    check(result_of(Series(settings_with())), result_of(moved, seed=2), averaged=True)
+
+
+def test_machine_of_the_evaluation_does_not_count():
+    series = Series(settings_with())
+    on_gpu = Cost(device="cuda", windows_per_batch=64, peak_memory_mb=900.0)
+    check(result_of(series), replace(result_of(series, 2), cost=on_gpu), averaged=True)
 
 
 def test_name_of_a_text_does_not_count():
