@@ -87,7 +87,7 @@ class CompareCommand(ExperimentOptions):
         config.check_method_keys()
         comparison = Comparison(config, self.out)
         if not comparison.is_complete:
-            from ..experiment.training_options import check_training_options  # imports fairseq
+            from ..experiment.training_flags import check_training_options
 
             check_training_options(config)
             for sentence in comparison.repeated_runs():

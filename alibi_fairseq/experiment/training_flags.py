@@ -1,10 +1,14 @@
-"""Flags of ``fairseq-train`` for the models of a comparison."""
+"""Flags of ``fairseq-train`` for the models of a comparison, and their check."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from .schema import Model
+from ..errors import UserInputError, did_you_mean
+from ..positions import MethodSpec, PositionConfig, build_position_method
+from .schema import ExperimentConfig, Model
 from .values import at_length
 
 #: Longest warm-up of the learning rate, which otherwise takes a sixth of the updates.
@@ -84,3 +88,48 @@ def updates_between_saves(updates: int, tokens: int, valid_tokens: int | None) -
         affordable = VALIDATION_SHARE * tokens / (valid_tokens / 3)
         saves = min(MAX_SAVES, max(1, int(affordable)))
     return max(MIN_UPDATES_BETWEEN_SAVES, updates // saves)
+
+
+def check_training_options(config: ExperimentConfig) -> None:
+    """Check the training options of each model, which no corpus and no seed changes.
+
+    The data is prepared later, which may take hours.
+
+    Raises:
+        UserInputError: the architecture or an option is unknown or has a wrong value, options
+            cannot be combined, or a method names more layers than the model has.
+    """
+    checked = set()
+    for model in config.all_models():
+        group = model.group
+        flags = tuple(flags_for_weights(model._replace(seed=1), group.lr[0], group.updates))
+        if flags not in checked:
+            checked.add(flags)
+            _check_options(model, flags)
+
+
+def _check_options(model: Model, flags: Sequence[str]) -> None:
+    """Check the training options of a model."""
+    from fairseq import options
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    arch = model.group.arch
+    known = [name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm")]
+    if arch not in known:
+        raise UserInputError(
+            f"--arch: there is no model '{arch}'.{did_you_mean(arch, known)} "
+            "`alibi-fairseq models` lists them."
+        )
+    defaults = vars(ARCH_MODEL_REGISTRY[arch].config())
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *flags])
+    model_options = defaults | vars(args)
+    method = MethodSpec.from_options(argparse.Namespace(**model_options))
+    config = PositionConfig(
+        embed_dim=model_options["decoder_embed_dim"],
+        num_heads=model_options["decoder_attention_heads"],
+        # One layer per listed method, to save memory; the parameters are not used.
+        num_layers=len(method.layers),
+        train_length=model.train_length,
+        key_value_heads=model_options["key_value_heads"],
+    )
+    build_position_method(method, config)

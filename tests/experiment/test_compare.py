@@ -21,7 +21,7 @@ from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.experiment.runner import progress_of
-from alibi_fairseq.experiment.training_options import check_training_options
+from alibi_fairseq.experiment.training_flags import check_training_options
 from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_folder import DataFolder

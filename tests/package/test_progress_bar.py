@@ -3,7 +3,7 @@ import re
 import pytest
 from tqdm import tqdm
 
-from alibi_fairseq.experiment.log_reader import advance
+from alibi_fairseq.experiment.child_process import advance
 from alibi_fairseq.progress_bar import make_progress_bar
 
 
