@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import FOLDER, PROGRAM, UserInputError
-from ..experiment import torchrun
-from ..experiment.child_process import ALIBI
+from ..experiment import nodes, torchrun
 from ..experiment.execution import execute_command
 from ..paper.recipe import Recipe, find_recipe, flags, for_80gb
 from ..paper.reproduction import DeviceConfig, require_gpus
@@ -71,7 +70,7 @@ class TrainRecipe:
         if self.dry_run:
             print(shlex.join([*self.plain_command(devices, launcher), *train]))
             return 0
-        return execute_command([ALIBI[0], *launcher, *ALIBI[1:], "train", *train])
+        return execute_command([*nodes.program(launcher, nodes=1), "train", *train])
 
     def plain_command(self, devices: DeviceConfig, launcher: list[str]) -> list[str]:
         """Return the start of the same command without ``alibi-fairseq``.

@@ -12,8 +12,10 @@ import shlex
 import socket
 import sys
 import zlib
+from collections.abc import Sequence
 
 from ..errors import STOPPED_EARLY, UserInputError
+from .child_process import ALIBI
 from .execution import Slot, execute_command, stop_requests
 
 MODULE = "alibi_fairseq.experiment.nodes"
@@ -38,16 +40,23 @@ def check_reaches_other_nodes(nodes: int) -> None:
         )
 
 
-def node_launcher(nodes: int) -> list[str]:
-    """Return the command that executes its arguments once on each node; empty for one node."""
+def program(launcher: Sequence[str], nodes: int) -> tuple[str, ...]:
+    """Return the command ``alibi-fairseq`` with several processes, on one node or on several.
+
+    Args:
+        launcher: interpreter arguments that start the processes of a node, such as torchrun's.
+        nodes: number of nodes, on each of which the command executes once.
+    """
+    python, *module = ALIBI
     if nodes == 1:
-        return []
-    launcher = shlex.split(os.environ.get(NODE_LAUNCHER, ""))
-    if not launcher:
+        return (python, *launcher, *module)
+    on_each_node = shlex.split(os.environ.get(NODE_LAUNCHER, ""))
+    if not on_each_node:
         # The job of an experiment is itself a step, whose resources this step shares.
-        launcher = ["srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}"]
-        launcher += ["--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=1"]
-    return [*launcher, *shlex.split(os.environ.get(CONTAINER, ""))]
+        on_each_node = ["srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}"]
+        on_each_node += ["--ntasks-per-node=1", "--cpu-bind=none", "--kill-on-bad-exit=1"]
+    container = shlex.split(os.environ.get(CONTAINER, ""))
+    return (*on_each_node, *container, python, "-m", MODULE, *launcher, *module)
 
 
 def rendezvous_endpoint(run_name: str) -> str:

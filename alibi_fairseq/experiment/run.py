@@ -28,7 +28,6 @@ from ..errors import UserInputError
 from ..positions.plugin_sources import check_unedited
 from ..results.file import load_training
 from ..results.files import TRAINING_FILE
-from . import nodes
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot
@@ -76,9 +75,7 @@ class Run:
         eval_steps: evaluation steps, in order.
         keep_at: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
-        launcher: interpreter arguments before the training command, such as torchrun's.
-        node_launcher: command that executes the training command on each node, if there are
-            several.
+        program: command that trains with the arguments behind it, such as torchrun's.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
         archive: place that keeps the results of the run, if they outlast its folder.
@@ -98,8 +95,7 @@ class Run:
     eval_steps: tuple[EvalStep, ...] = ()
     keep_at: tuple[int, ...] = ()
     final_checkpoint: str = "checkpoint_last.pt"
-    launcher: tuple[str, ...] = field(default=(), repr=False)
-    node_launcher: tuple[str, ...] = field(default=(), repr=False)
+    program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
     archive: Archive | None = field(default=None, repr=False)
 
@@ -116,14 +112,7 @@ class Run:
 
     def training_command(self) -> ChildProcess:
         """Build the command that trains the model, or resumes its training."""
-        python, *module = ALIBI
-        argv = [*self.node_launcher, python]
-        if self.node_launcher:
-            argv += ["-m", nodes.MODULE, *self.launcher, *module]
-        else:
-            argv += [*self.launcher, *module]
-        argv += ["train", self.data]
-        argv += self.flags
+        argv = [*self.program, "train", self.data, *self.flags]
         argv += ["--save-dir", str(self.folder)]
         if self.keep_at:
             argv += ["--keep-at", ",".join(map(str, self.keep_at))]

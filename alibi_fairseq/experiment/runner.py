@@ -21,7 +21,7 @@ from .execution import Slot, Stopped, handle_stop_signals
 from .plan import Plan
 from .run import Run
 from .scheduler import WorkItem, run_all
-from .slots import describe_slots, make_slots
+from .slots import Resources, describe_slots, make_slots
 
 
 class Experiment(Protocol):
@@ -38,24 +38,9 @@ class Experiment(Protocol):
     threads: int | None = None
 
     @property
-    def gpus(self) -> int:
-        """Number of GPUs of each run on each of its nodes with GPUs. 0: runs use the CPU."""
-        return 1
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes of each run."""
-        return 1
-
-    @property
-    def processes(self) -> int:
-        """Number of training processes of each run on each of its nodes."""
-        return 1
-
-    @property
-    def memory_gb(self) -> int | None:
-        """Main memory of each process in 10⁹ bytes; None: what SLURM gives by default."""
-        return None
+    def resources(self) -> Resources:
+        """What each run uses."""
+        return Resources()
 
     @property
     def prepared(self) -> bool:
@@ -111,7 +96,7 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
             print(f"{completed_runs} of {len(runs)} runs already complete.")
         items = make_work_items(experiment, plan, unfinished)
         run_count = len(runs) + len(plan.trial_runs)
-        slots = make_slots(run_count, experiment.gpus, experiment.threads, parallel)
+        slots = make_slots(run_count, experiment.resources.gpus, experiment.threads, parallel)
         print(describe_slots(slots))
         completed = run_count - len(with_unfinished_trials(plan, unfinished))
         try:
@@ -162,14 +147,9 @@ def with_unfinished_trials(plan: Plan, runs: Iterable[Run]) -> list[Run]:
     return list(ordered.values())
 
 
-def evaluates_separately(experiment: Experiment) -> bool:
-    """Return True if runs use several GPUs. An evaluation, which uses one, would waste the rest."""
-    return experiment.gpus * experiment.nodes > 1
-
-
 def make_work_items(experiment: Experiment, plan: Plan, runs: Iterable[Run]) -> list[WorkItem]:
     """Return the work items of runs and their unfinished trials, in order."""
-    if evaluates_separately(experiment):
+    if experiment.resources.several_gpus:
         return _make_separate_work_items(runs)
     items = []
     for run in with_unfinished_trials(plan, runs):

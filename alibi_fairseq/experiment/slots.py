@@ -13,6 +13,28 @@ from .execution import Slot
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
+@dataclass(frozen=True)
+class Resources:
+    """What each run, or each job, uses.
+
+    Attributes:
+        gpus: number of GPUs on each node that has any. 0: the CPU.
+        nodes: number of nodes.
+        processes: number of training processes on each node.
+        memory_gb: main memory of each process in 10⁹ bytes; None: what SLURM gives by default.
+    """
+
+    gpus: int = 1
+    nodes: int = 1
+    processes: int = 1
+    memory_gb: int | None = None
+
+    @property
+    def several_gpus(self) -> bool:
+        """True if an evaluation, which uses one GPU, would waste the others."""
+        return self.gpus * self.nodes > 1
+
+
 def make_slots(
     run_count: int, gpus: int, threads: int | None = None, parallel: int | None = None
 ) -> list[Slot]:

@@ -17,7 +17,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
@@ -26,12 +26,11 @@ from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
 from .nodes import CONTAINER
 from .runner import (
     Experiment,
-    evaluates_separately,
     report_on_complete_runs,
     run_with_exit_code,
     unfinished_runs,
 )
-from .slots import make_slots
+from .slots import Resources, make_slots
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING_SECONDS = 180
@@ -47,6 +46,8 @@ MAX_PARALLEL_JOBS = 256
 #: Environment variables that describe the Python environment of a cluster (docs/slurm.md).
 MODULES = "ALIBI_MODULES"
 CONDA = "ALIBI_CONDA_ENV"
+#: What a job uses that neither trains nor evaluates.
+NO_GPU = Resources(gpus=0)
 
 
 @dataclass(frozen=True)
@@ -56,19 +57,13 @@ class Stage:
     Attributes:
         title: what the jobs do, such as ``tuning``.
         jobs: job names, as :func:`run_job` takes them.
-        gpus: number of GPUs of each job on each node.
-        nodes: number of nodes of each job.
-        processes: number of processes of each job on each node.
-        memory_gb: main memory of each process; None: SLURM's default.
+        resources: what each job uses.
         required: True if the next stage does not start unless all jobs succeed.
     """
 
     title: str
     jobs: list[str]
-    gpus: int = 0
-    nodes: int = 1
-    processes: int = 1
-    memory_gb: int | None = None
+    resources: Resources = NO_GPU
     required: bool = False
 
     def dependency(self, array: str) -> str:
@@ -85,26 +80,19 @@ def make_stages(experiment: Experiment) -> list[Stage]:
     plan = experiment.plan()
     runs = unfinished_runs(experiment, plan)
     trial_jobs = [f"run:{trial.name}" for trial in plan.unfinished_trials()]
-    tuning = Stage(
-        "tuning",
-        trial_jobs,
-        experiment.gpus,
-        experiment.nodes,
-        experiment.processes,
-        experiment.memory_gb,
-    )
+    of_run = experiment.resources
+    tuning = Stage("tuning", trial_jobs, of_run)
     # Also of prepared data, because this job checks that its settings are still the same.
     stages = [Stage("preparing the data", ["prepare"], required=True), tuning]
-    if evaluates_separately(experiment):
+    if of_run.several_gpus:
         train_jobs = [f"train:{run.name}" for run in runs if not run.is_trained]
         evaluate_jobs = [f"evaluate:{run.name}" for run in runs]
-        stages += [
-            replace(tuning, title="training", jobs=train_jobs),
-            Stage("evaluating", evaluate_jobs, gpus=1, memory_gb=experiment.memory_gb),
-        ]
+        one_gpu = Resources(memory_gb=of_run.memory_gb)
+        stages.append(Stage("training", train_jobs, of_run))
+        stages.append(Stage("evaluating", evaluate_jobs, one_gpu))
     else:
         run_jobs = [f"run:{run.name}" for run in runs]
-        stages.append(replace(tuning, title="training and evaluating", jobs=run_jobs))
+        stages.append(Stage("training and evaluating", run_jobs, of_run))
     stages.append(Stage("reporting", ["report"]))
     return [stage for stage in stages if stage.jobs]
 
@@ -158,11 +146,11 @@ def _execute_run(experiment: Experiment, job: str) -> None:
             "the experiment again, or undo the edit first."
         ) from error
     if work == "train":
-        run.train(_job_slot(experiment.gpus))
+        run.train(_job_slot(experiment.resources.gpus))
     elif work == "evaluate":
         run.evaluate(_job_slot(gpus=1))
     else:
-        run.execute(_job_slot(experiment.gpus))
+        run.execute(_job_slot(experiment.resources.gpus))
 
 
 def _job_slot(gpus: int) -> Slot:
@@ -213,24 +201,25 @@ def sbatch_options(
             that on the stage before.
         dependency: condition on the stage before; empty for the first stage.
     """
+    of_job = stage.resources
     cores = MINIMUM_CORES
-    if stage.processes > 1:
-        cores = max(MINIMUM_CORES, CORES_PER_PROCESS * stage.processes)
+    if of_job.processes > 1:
+        cores = max(MINIMUM_CORES, CORES_PER_PROCESS * of_job.processes)
     options: dict[str, object] = {"time": TIME_LIMIT, "cpus-per-task": cores}
-    if stage.nodes > 1:
-        options |= {"nodes": stage.nodes, "ntasks-per-node": 1}
+    if of_job.nodes > 1:
+        options |= {"nodes": of_job.nodes, "ntasks-per-node": 1}
     # The options of SLURM about memory exclude each other.
-    if stage.memory_gb and not any(name.startswith("mem") for name in user_options):
-        options["mem"] = f"{stage.memory_gb * stage.processes}G"
-    if stage.gpus:
-        options[GPU_OPTION] = stage.gpus
+    if of_job.memory_gb and not any(name.startswith("mem") for name in user_options):
+        options["mem"] = f"{of_job.memory_gb * of_job.processes}G"
+    if of_job.gpus:
+        options[GPU_OPTION] = of_job.gpus
     for name, value in user_options.items():
         about_gpus = name.startswith(("gpu", "gres"))
-        if stage.gpus and name == "gres" and value.startswith("gpu"):
+        if of_job.gpus and name == "gres" and value.startswith("gpu"):
             options.pop(GPU_OPTION, None)
             last = value.rpartition(":")[2]
-            options[name] = value if last.isdigit() else f"{value}:{stage.gpus}"
-        elif stage.gpus or not about_gpus:
+            options[name] = value if last.isdigit() else f"{value}:{of_job.gpus}"
+        elif of_job.gpus or not about_gpus:
             options[name] = value
     if options.get(GPU_OPTION) == "0":
         del options[GPU_OPTION]
@@ -272,7 +261,7 @@ def submit(
             options = sbatch_options(stage, user_options, dependency)
             parameters = _submitit_parameters(stage, options)
             parameters["array_parallelism"] = max_parallel_jobs or MAX_PARALLEL_JOBS
-            if stage.nodes > 1:
+            if stage.resources.nodes > 1:
                 # One process, on the first node, starts the training on all of them (nodes.py).
                 parameters["srun_args"] = ["--overlap", "--nodes=1", "--ntasks=1"]
             executor = submitit.SlurmExecutor(logs / "%j", python=python)

@@ -12,6 +12,7 @@ from ..experiment.eval_step import EvalStep
 from ..experiment.plan import Plan
 from ..experiment.run import Run
 from ..experiment.runner import Experiment, unfinished_runs
+from ..experiment.slots import Resources
 from ..files import atomic_write
 from ..positions.spec import MethodSpec
 from ..reporting.markdown import to_markdown
@@ -89,30 +90,17 @@ class ReproductionExperiment(Experiment):
     on_80gb: bool = False
 
     @property
-    def gpus(self) -> int:
-        """Number of GPUs of each run on each of its nodes."""
-        if self.devices is None or self.devices.cpu:
-            return 0
-        return self.devices.processes_per_node
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes of each run."""
-        return 1 if self.devices is None else self.devices.nodes
-
-    @property
-    def processes(self) -> int:
-        """Number of training processes of each run on each of its nodes."""
-        return 1 if self.devices is None else self.devices.processes_per_node
-
-    @property
-    def memory_gb(self) -> int | None:
-        """Main memory of each process. Every process loads the whole checkpoint."""
-        if self.scale.updates is not None:
-            return None
-        costs = [run_cost(training.recipe, 1, 1, checkpoints=1) for training in self.trainings]
-        largest = max(cost.checkpoint_gb for cost in costs)
-        return ceil(MEMORY_GB + largest)
+    def resources(self) -> Resources:
+        """What each run uses. Every process loads the whole checkpoint."""
+        memory_gb = None
+        if self.scale.updates is None:
+            costs = [run_cost(training.recipe, 1, 1, checkpoints=1) for training in self.trainings]
+            memory_gb = ceil(MEMORY_GB + max(cost.checkpoint_gb for cost in costs))
+        if self.devices is None:
+            return Resources(gpus=0, memory_gb=memory_gb)
+        processes = self.devices.processes_per_node
+        gpus = 0 if self.devices.cpu else processes
+        return Resources(gpus, self.devices.nodes, processes, memory_gb)
 
     @property
     def prepared(self) -> bool:
@@ -247,8 +235,7 @@ class ReproductionExperiment(Experiment):
             eval_steps=tuple(eval_steps),
             keep_at=tuple(update_counts[:-1]),
             final_checkpoint=final_checkpoint,
-            launcher=tuple(launcher),
-            node_launcher=tuple(nodes.node_launcher(devices.nodes)),
+            program=nodes.program(launcher, devices.nodes),
         )
 
     def _recipe_of(self, training: PaperTraining) -> Recipe:

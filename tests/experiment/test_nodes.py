@@ -15,6 +15,7 @@ from fakes import TINY
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import nodes, torchrun
+from alibi_fairseq.experiment.child_process import ALIBI
 from alibi_fairseq.experiment.execution import Stopped
 from alibi_fairseq.experiment.run import Run
 
@@ -52,8 +53,7 @@ def test_training_on_two_nodes_stops_and_resumes(tmp_path, monkeypatch):
         settings={},
         updates=400,
         tokens=400 * 128,
-        launcher=tuple(torchrun.launcher_flags(2, nodes=2, endpoint=endpoint)),
-        node_launcher=tuple(nodes.node_launcher(2)),
+        program=nodes.program(torchrun.launcher_flags(2, nodes=2, endpoint=endpoint), nodes=2),
     )
     log = run.folder / "train.log"
 
@@ -98,8 +98,10 @@ def test_runs_of_a_job_meet_on_its_first_node(monkeypatch):
 
 
 def test_containers_are_entered_on_each_node(monkeypatch):
-    assert nodes.node_launcher(1) == []
-    monkeypatch.setenv(nodes.CONTAINER, "apptainer exec --nv alibi.sif")
-    launcher = nodes.node_launcher(4)
-    assert launcher[0] == "srun"
-    assert launcher[-4:] == ["apptainer", "exec", "--nv", "alibi.sif"]
+    assert nodes.program([], nodes=1) == ALIBI
+    container = ("apptainer", "exec", "--nv", "alibi.sif")
+    monkeypatch.setenv(nodes.CONTAINER, shlex.join(container))
+    program = nodes.program([], nodes=4)
+    assert program[0] == "srun"
+    start = program.index("apptainer")
+    assert program[start : start + 5] == (*container, sys.executable)

@@ -15,6 +15,7 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import child_process, slurm
 from alibi_fairseq.experiment.execution import DEFAULT_SLOT, Slot
 from alibi_fairseq.experiment.plan import Plan
+from alibi_fairseq.experiment.slots import Resources
 
 submitit = pytest.importorskip("submitit")
 FAKE = {
@@ -199,10 +200,7 @@ def test_submit_one_process_on_the_first_of_several_nodes(scripts, tmp_path):
         folder_option="--out",
         prepared=True,
         plan=lambda: Plan((run,)),
-        gpus=8,
-        nodes=2,
-        processes=8,
-        memory_gb=17,
+        resources=Resources(gpus=8, nodes=2, processes=8, memory_gb=17),
     )
     slurm.submit(experiment, lambda: ["reproduce"], {}, None)
     _, training, evaluating, _ = [path.read_text() for path in sorted(scripts.iterdir())]
@@ -222,7 +220,7 @@ def test_jobs_train_or_evaluate(monkeypatch):
     )
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    experiment = SimpleNamespace(gpus=2, threads=None, plan=lambda: Plan((run,)))
+    experiment = SimpleNamespace(resources=Resources(gpus=2), plan=lambda: Plan((run,)))
     for work in ("train", "evaluate"):
         assert slurm.run_job(experiment, f"{work}:a") == 0
     assert done == [
@@ -291,7 +289,7 @@ def test_job_without_spare_gpus_keeps_environment(monkeypatch, device_count, gpu
     slots = []
     run = SimpleNamespace(name="a", execute=slots.append)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: device_count)
-    experiment = SimpleNamespace(gpus=gpus, threads=None, plan=lambda: Plan((run,)))
+    experiment = SimpleNamespace(resources=Resources(gpus=gpus), plan=lambda: Plan((run,)))
     assert slurm.run_job(experiment, "run:a") == 0
     assert slots == [DEFAULT_SLOT]
 
