@@ -82,16 +82,14 @@ class CompareCommand(ExperimentOptions):
 
     def __call__(self) -> int:
         from ..experiment.comparison import Comparison
+        from ..experiment.training_flags import check_training_options
 
         config = self.config()
         config.check_method_keys()
         comparison = Comparison(config, self.out)
-        if not comparison.is_complete:
-            from ..experiment.training_flags import check_training_options
-
-            check_training_options(config)
-            for sentence in comparison.repeated_runs():
-                print(sentence)
+        check_training_options(config)
+        for sentence in comparison.repeated_runs():
+            print(sentence)
         return self.run_experiment(comparison)
 
     def freeze(self) -> list[str]:

@@ -55,32 +55,25 @@ class Comparison(Experiment):
             print(describe_corpus(corpus, self.folder))
         for group in self.config.models:
             corpora = self.config.corpora_of(group)
-            for evaluation, corpus in itertools.product(group.evaluations, corpora):
-                check_split(corpus, evaluation.subset, self.folder)
             if group.also_on:
                 check_same_dictionary(corpora, self.folder)
-        self._check_scored_tokens()
+            for evaluation, corpus in itertools.product(group.evaluations, corpora):
+                if not corpus.probe:
+                    self._check_text(evaluation, corpus)
         for run in self.plan().runs:
             if not run.after:  # until then, its learning rate is not known
                 run.check_settings()
         save_config(self.config, self.folder / COMPARISON_FILE)
 
-    def _check_scored_tokens(self) -> None:
-        """Check that each text has the documents and the range to evaluate on, before the training.
+    def _check_text(self, evaluation: Evaluation, corpus: Corpus) -> None:
+        """Check that a text has the split, the documents, and the range of an evaluation.
 
         Raises:
             UserInputError: it has not.
         """
-        if self.is_complete:
+        check_split(corpus, evaluation.subset, self.folder)
+        if not evaluation.scores_part_of_text:
             return
-        for group in self.config.models:
-            corpora = [corpus for corpus in self.config.corpora_of(group) if not corpus.probe]
-            for evaluation, corpus in itertools.product(group.evaluations, corpora):
-                if evaluation.scores_part_of_text:
-                    self._check_text(evaluation, corpus)
-
-    def _check_text(self, evaluation: Evaluation, corpus: Corpus) -> None:
-        """Check that a text has the documents and the range of an evaluation."""
         from ..evaluation.text_evaluator import TextEvaluator  # imports PyTorch and fairseq
 
         config = SweepConfig(
@@ -94,11 +87,6 @@ class Comparison(Experiment):
 
     def plan(self) -> Plan:
         return plan_from_folder(self.config, self.folder)
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the data is prepared and all runs are complete: no options are left to check."""
-        return self.prepared and all(run.is_complete for run in self.plan().runs)
 
     def repeated_runs(self) -> list[str]:
         """Return a sentence per model that is trained again because its plugin was edited."""

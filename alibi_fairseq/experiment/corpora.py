@@ -88,8 +88,6 @@ def check_split(corpus: Corpus, subset: str, out: Path) -> None:
     Raises:
         UserInputError: it has not.
     """
-    if corpus.probe:
-        return
     folder = text_folder(corpus, out)
     if not (folder / f"{subset}.bin").is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("*.bin")))

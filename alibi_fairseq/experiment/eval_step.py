@@ -15,7 +15,7 @@ from statistics import mean
 
 from tqdm import tqdm
 
-from ..evaluation.config import SweepConfig, TextCase
+from ..evaluation.config import SweepConfig
 from ..evaluation.sweep_results import of_checkpoint
 from ..evaluation.wanted import (
     boundaries_of,
@@ -89,23 +89,6 @@ class EvalStep:
         """Return fairseq's data argument of the text to evaluate."""
         return self.data or model.data
 
-    @property
-    def settings(self) -> dict:
-        """Settings that determine the results, besides split, lengths, and strides.
-
-        Only a variant has overrides of its own. All steps of a run share the others.
-        """
-        settings: dict = {}
-        if self.config.score_from is not None:
-            settings["score_from"] = self.config.score_from
-        if self.config.score_to is not None:
-            settings["score_to"] = self.config.score_to
-        if self.config.per_document is not None:
-            settings["per_document"] = self.config.per_document
-        if self.is_variant:
-            settings["overrides"] = self.config.overrides
-        return settings
-
     def command(self, model: TrainedModel) -> ChildProcess:
         """Build the command that evaluates a model."""
         argv = [*ALIBI, "eval", self.data_of(model), "--path", str(model.checkpoint)]
@@ -147,11 +130,6 @@ class EvalStep:
     def _known(self, model: TrainedModel, results: Iterable[Result]) -> list[Result]:
         """Return the results of the model's checkpoint."""
         return of_checkpoint(results, model.checkpoint, model.checkpoint_sha256)
-
-    @property
-    def cases(self) -> set[TextCase]:
-        """Split, length, and stride of each measurement."""
-        return set(self.config.cases())
 
     def load_results(self, model: TrainedModel) -> Results:
         """Return the results of the step only, from its results file.

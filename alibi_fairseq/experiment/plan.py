@@ -41,11 +41,6 @@ class Plan:
         return [run for trials in self.trials.values() for run in trials.runs.values()]
 
     @property
-    def blocked(self) -> dict[str, str]:
-        """Reason for each run that cannot be trained, because its trials chose no rate."""
-        return {run.name: run.blocked for run in self.runs if run.blocked}
-
-    @property
     def choices(self) -> list[Choice]:
         """Choices of learning rates that the trials have made."""
         return [run.choice for run in self.runs if run.choice is not None]

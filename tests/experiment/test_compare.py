@@ -74,7 +74,7 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert load(out / "results.json") == results
     configuration = (out / "comparison.yaml").read_text()
     assert main([*words, "5"]) == 2
-    assert "other settings (--max-update: '4' there, '5' now)" in capsys.readouterr().err
+    assert "different settings (--max-update: '4' there, '5' now)" in capsys.readouterr().err
     assert (out / "comparison.yaml").read_text() == configuration
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
