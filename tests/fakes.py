@@ -15,12 +15,14 @@ from fairseq import checkpoint_utils
 from results_documents import PROVENANCE
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.data.corpus_builder import CorpusBuilder
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.evaluation.wanted import text_case, text_identity, wanted_result
 from alibi_fairseq.evaluation.weights import Weights
 from alibi_fairseq.experiment import torchrun
+from alibi_fairseq.experiment.execution import Stopped
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.plugin.training_series import planned_series
 from alibi_fairseq.positions.plugin_sources import plugin_sha256
@@ -86,8 +88,14 @@ class Commands:
             return self.train(words[2:], log, watch)
         return getattr(self, words[1])(words[2:])
 
-    def prepare(self, words: list[str]) -> int:
-        data = Path(value(words, "--out")) / "data-bin"
+    def prepare_corpus(self, builder: CorpusBuilder, out: Path, workers: int) -> None:
+        """Replace ``data.pipeline.prepare_corpus``."""
+        data = out / "data-bin"
+        if data.is_dir():
+            return
+        self.ran.append("prepare")
+        if self.stop_at == len(self.ran):
+            raise Stopped
         data.mkdir(parents=True)
         for split in ("train", "valid", "test"):
             (data / f"{split}.bin").write_text(split)
@@ -95,10 +103,10 @@ class Commands:
         manifest = {
             "format": "alibi_fairseq/corpus",
             "version": 1,
-            "corpus": words[0] if self.genuine else "some-text",
+            "corpus": builder.name if self.genuine else "some-text",
             "identified_by": "a hash" if self.genuine else None,
             "splits": {"train": counts, "valid": counts},
-            "files": {"train.bin": {"bytes": 1, "sha256": words[0]}},
+            "files": {"train.bin": {"bytes": 1, "sha256": builder.name}},
             "dictionary": {},
             "tokenizer": {},
             "settings": {},
@@ -106,7 +114,6 @@ class Commands:
             "sources": [],
         }
         (data / "manifest.json").write_text(json.dumps(manifest))
-        return 0
 
     @staticmethod
     def write_excerpt(source: Path, out: Path, lines_by_split: dict, entries: int) -> None:

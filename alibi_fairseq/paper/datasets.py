@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any
 from ..completion_marker import CompletionMarker
 from ..data import bookcorpus, cc100_roberta, wikitext103
 from ..data.corpus_builder import CorpusBuilder
+from ..data.pipeline import prepare_corpus
 from ..data.sources import text_bytes
 from ..data.truncation import first_lines, load_lines, write_excerpt
 from ..errors import UserInputError
-from ..experiment.child_process import ALIBI, ChildProcess
+from ..machine import cores
 from ..results import manifest as manifests
 from ..results.data_folder import DataFolder
 from .scale import Scale
@@ -99,9 +101,9 @@ class PaperDataset:
     @property
     def prepared(self) -> bool:
         """True if the data is prepared, and the excerpt is cut if the scale has one."""
-        if not self._preparation_marker.holds():
-            return False
-        return not self.scale.excerpt or self._excerpt_marker.holds()
+        if self.scale.excerpt:
+            return self._excerpt_marker.holds()
+        return bool(self.manifest)
 
     @property
     def is_paper_corpus(self) -> bool:
@@ -130,23 +132,45 @@ class PaperDataset:
         }
 
     @property
-    def preparation_command(self) -> ChildProcess:
-        """Command ``alibi-fairseq prepare`` for the text."""
-        argv = [*ALIBI, "prepare", self.corpus]
-        for option, value in self._source_options.items():
-            if option == "sources":  # positional arguments
-                argv += [str(source) for source in value]
-            else:
-                flag = "--" + option.replace("_", "-")
-                argv += [flag] if value is True else [flag, str(value)]
-        argv += ["--out", str(self.folder), *self._size_flags]
-        return ChildProcess(f"preparing {self.name}", argv, self.folder / "prepare.log")
+    def _options(self) -> dict[str, Any]:
+        """Options of the preparation.
+
+        With an excerpt, the preparation reads only the beginning of the text, with at least as many
+        tokens as the excerpt.
+        """
+        options: dict[str, Any] = {}
+        if self.corpus != wikitext103.CORPUS:
+            options["sources"] = [self.path]
+        elif self.path.is_dir():
+            options["from_folder"] = self.path
+        else:
+            options["archive"] = self.path
+        if self.allow_other_text and self.corpus != cc100_roberta.CORPUS:
+            options["allow_other_text"] = True
+        options.update(self.scale.prepare.get(self.corpus, {}))
+        if self.scale.excerpt:
+            options["excerpt"] = sum(self.scale.excerpt.values())
+        return options
 
     @cached_property
     def _builder(self) -> CorpusBuilder:
-        """Preparation of the text, as :attr:`preparation_command` also creates it."""
+        """Preparation of the text."""
         builder, _ = CORPORA[self.corpus]
-        return builder(**self._source_options)
+        return builder(**self._options)
+
+    @property
+    def preparation_command(self) -> str:
+        """Command line that prepares the text in the same way."""
+        words = ["python", "-m", "alibi_fairseq", "prepare", self.corpus]
+        for option, value in self._options.items():
+            flag = "--" + option.replace("_", "-")
+            if option == "sources":  # positional arguments
+                words += [str(source) for source in value]
+            elif value is True:
+                words.append(flag)
+            else:
+                words += [flag, str(value)]
+        return shlex.join([*words, "--out", str(self.folder)])
 
     def check(self) -> None:
         """Check that the text can be the paper's, as far as is known before the preparation.
@@ -170,17 +194,13 @@ class PaperDataset:
         """Prepare the text and cut the excerpt. Completed steps are skipped.
 
         Raises:
-            Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
-            UserInputError: the text is another one, and no other text is allowed.
+            UserInputError: the text is another one, and no other text is allowed, or as
+                :func:`.prepare_corpus`.
         """
-        if not self._preparation_marker.holds():
-            self.preparation_command.run()
-            must_be_paper_corpus = not self.allow_other_text and not self.scale.excerpt
-            if must_be_paper_corpus and not self.is_paper_corpus:
-                raise UserInputError(
-                    f"{self.path} is not the paper's {self.corpus} after all. {ALLOW}"
-                )
-            self._preparation_marker.write()
+        prepare_corpus(self._builder, self.folder, cores())
+        must_be_paper_corpus = not self.allow_other_text and not self.scale.excerpt
+        if must_be_paper_corpus and not self.is_paper_corpus:
+            raise UserInputError(f"{self.path} is not the paper's {self.corpus} after all. {ALLOW}")
         if self.scale.excerpt and not self._excerpt_marker.holds():
             self._cut_excerpt()
             self._excerpt_marker.write()
@@ -195,45 +215,6 @@ class PaperDataset:
         for split, lines in load_lines(source, self.scale.excerpt).items():
             excerpt[split] = first_lines(lines, self.scale.excerpt[split])
         write_excerpt(source, self.excerpt_folder, excerpt, self.scale.vocabulary)
-
-    @property
-    def _source_options(self) -> dict[str, Any]:
-        """Options of the preparation that name the text."""
-        options: dict[str, Any]
-        if self.corpus != wikitext103.CORPUS:
-            options = {"sources": [self.path]}
-        elif self.path.is_dir():
-            options = {"from_folder": self.path}
-        else:
-            options = {"archive": self.path}
-        if self.allow_other_text and self.corpus != cc100_roberta.CORPUS:
-            options["allow_other_text"] = True
-        return options
-
-    @property
-    def _size_flags(self) -> list[str]:
-        """Flags of the preparation at this scale.
-
-        With an excerpt, the preparation reads only the beginning of the text, with at least as many
-        tokens as the excerpt.
-        """
-        flags = self.scale.prepare.get(self.corpus, "").split()
-        if self.scale.excerpt:
-            flags += ["--excerpt", str(sum(self.scale.excerpt.values()))]
-        return flags
-
-    @property
-    def _preparation_marker(self) -> CompletionMarker:
-        return CompletionMarker(
-            self.folder / "prepared.json",
-            settings={
-                "corpus": self.corpus,
-                "flags": self._size_flags,
-                "other": self.allow_other_text,
-            },
-            sources=self._builder.files if self.path.exists() else [],
-            outputs=[self.data_bin / manifests.FILE_NAME],
-        )
 
     @property
     def _excerpt_marker(self) -> CompletionMarker:

@@ -154,7 +154,7 @@ class ReproductionExperiment(Experiment):
 
     def dry_run_header(self) -> list[str]:
         """Return the lines of a dry run that prepare the data."""
-        commands = [dataset.preparation_command.command_line for dataset in self.data.values()]
+        commands = [dataset.preparation_command for dataset in self.data.values()]
         return ["# data", *commands, ""]
 
     def dry_run_footer(self) -> list[str]:

@@ -26,7 +26,7 @@ class Scale:
         model: model options.
         checkpoint: checkpoint options.
         excerpt: tokens to keep of each split; empty for all.
-        prepare: flags of the preparation by corpus.
+        prepare: options of the preparation by corpus.
         log_interval: updates between log lines.
     """
 
@@ -39,7 +39,7 @@ class Scale:
     model: dict[str, object] = field(default_factory=dict)
     checkpoint: dict[str, object] = field(default_factory=dict)
     excerpt: dict[str, int] = field(default_factory=dict)
-    prepare: dict[str, str] = field(default_factory=dict)
+    prepare: dict[str, dict[str, int]] = field(default_factory=dict)
     log_interval: int = 100
 
     def scale_updates(self, recipe: Recipe, updates: int) -> int:

@@ -35,6 +35,7 @@ from alibi_fairseq.results.file import load
 def commands(monkeypatch):
     fake = Commands()
     monkeypatch.setattr(child_process, "execute_command", fake)
+    monkeypatch.setattr(datasets, "prepare_corpus", fake.prepare_corpus)
     monkeypatch.setattr(datasets, "write_excerpt", fake.write_excerpt)
     monkeypatch.setattr("alibi_fairseq.paper.report.write_report", lambda *_, **__: None)
     return fake
