@@ -383,9 +383,9 @@ def test_single_run_from_text_to_report(tmp_path, monkeypatch):
     )
     assert execute_experiment(experiment) == 0
     results = load(experiment.results_path(training.recipe, "valid"))
-    assert results.corpus == "generated-smoke"
     measured = set()
-    for record in results.records:
+    for record in results.results:
+        assert record.case.corpus == "generated-smoke"
         assert record.series.method.notation == "sinusoidal"
         assert 2 < record.values.perplexity < 5000
         measured.add((record.updates, record.case.length))
