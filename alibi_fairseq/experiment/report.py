@@ -17,7 +17,7 @@ from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
-from ..reporting.probes import accuracy_table, area_table, probe_columns
+from ..reporting.probes import accuracy_table, area_table
 from ..reporting.rows import model_label
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
@@ -48,17 +48,12 @@ class ComparisonReport:
         """Write ``table.md``, and a results file and figures per corpus. Return their paths.
 
         The figures are perplexity by evaluation length and loss by position, or heat maps of a
-        probe. With several corpora, file names start with the corpus. Accuracies of probes are
-        also columns of the perplexity tables. Models whose runs are not complete are listed.
+        probe. With several corpora, file names start with the corpus. Models whose runs are not
+        complete are listed.
         """
-        columns: dict = {}
         results_by_corpus = {}
         for corpus, runs in self._runs_by_corpus().items():
-            results = self._save_results(corpus, runs).results
-            results_by_corpus[corpus] = results
-            if is_probe(results):
-                columns.update(probe_columns(corpus, results))
-
+            results_by_corpus[corpus] = self._save_results(corpus, runs).results
         sections = [f"# {self.config.title}", training_summary(self._complete)]
         if self._incomplete:
             sections.append(self._describe_incomplete())
@@ -66,7 +61,7 @@ class ComparisonReport:
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
-            sections += tables_of(results, columns)
+            sections += tables_of(results)
             files += self._draw_figures(corpus, results)
         choices = self.plan.choices
         for choice in choices:
@@ -185,18 +180,13 @@ def is_probe(results: Sequence[Result]) -> bool:
     return isinstance(results[0].values, ProbeValues)
 
 
-def tables_of(results: Sequence[Result], columns: dict) -> list[str]:
-    """Return the tables of a corpus.
-
-    Args:
-        results: results of all models on a text or a probe.
-        columns: additional columns of the table of perplexities.
-    """
+def tables_of(results: Sequence[Result]) -> list[str]:
+    """Return the tables of all models on a text or a probe."""
     if is_probe(results):
         accuracies = markdown.to_markdown([accuracy_table(results)])
         areas = markdown.to_markdown([area_table(results)])
         return [accuracies.rstrip(), areas.rstrip()]
-    return [length_table(results, columns).rstrip(), *difference_sections(results)]
+    return [length_table(results).rstrip(), *difference_sections(results)]
 
 
 def training_summary(models: Sequence[tuple[Model, Run]]) -> str:

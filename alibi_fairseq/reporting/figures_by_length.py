@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ..results.result import Result, TextValues
 from . import plots
@@ -15,17 +16,9 @@ from .texts import group_by_raw_text, group_by_text, raw_text_of, text_of
 from .undertrained import undertrained_warning
 
 
-def perplexity_line(model: Row, lengths: Sequence[int] = ()) -> plots.PlotLine:
-    """Create the line of a model's perplexity by evaluation length; see :func:`_length_line`."""
-    return _length_line(model, lengths, "perplexity")
-
-
-def bits_per_byte_line(model: Row, lengths: Sequence[int] = ()) -> plots.PlotLine:
-    """Create the line of a model's bits per byte by evaluation length, without a spread."""
-    return _length_line(model, lengths, "bits_per_byte")
-
-
-def _length_line(model: Row, lengths: Sequence[int], quantity: str) -> plots.PlotLine:
+def length_line(
+    model: Row, lengths: Sequence[int] = (), quantity: str = "perplexity"
+) -> plots.PlotLine:
     """Create the line of a quantity by evaluation length.
 
     A failed evaluation is noted at the end of the line. If the text is shorter than the evaluation
@@ -72,7 +65,7 @@ def draw_panels(
     title: str,
     panels: dict[str, list[Row]],
     *paths: str | os.PathLike,
-    make_line: Callable[[Row, Sequence[int]], plots.PlotLine] = perplexity_line,
+    make_line: Callable[[Row, Sequence[int]], plots.PlotLine] = length_line,
     x: str = plots.EVALUATION_LENGTH,
     y: str = plots.PERPLEXITY,
     explanation: str = "",
@@ -142,8 +135,8 @@ def draw_lengths(results: Sequence[Result], title: str, *paths: str | os.PathLik
     """
     if has_several_tokenizers(results):
         panels = _informative(model_panels(group_by_raw_text(results)))
-        y = "Bits per byte"
-        return draw_panels(title, panels, *paths, make_line=bits_per_byte_line, y=y)
+        make_line = partial(length_line, quantity="bits_per_byte")
+        return draw_panels(title, panels, *paths, make_line=make_line, y="Bits per byte")
     panels = _informative(model_panels(group_by_text(results)))
     return draw_panels(title, panels, *paths)
 
@@ -152,7 +145,8 @@ def _informative(panels: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Return the panels with several evaluation lengths, or all if there are none."""
     informative = {}
     for name, models in panels.items():
-        if _has_several_lengths(models):
+        most_lengths = max(len({point.case.length for point in row.points}) for row in models)
+        if most_lengths > 1:
             informative[name] = models
     return informative or panels
 
@@ -189,12 +183,3 @@ def model_panels(groups: Mapping[str, list[Result]]) -> dict[str, list[Row]]:
             same_length = [model for model in models if model.train_length == train_length]
             panels[f"{name}, trained at L={train_length}"] = without_length(same_length)
     return panels
-
-
-def _has_several_lengths(models: Iterable[Row]) -> bool:
-    """Return True if any model has points at more than one evaluation length."""
-    for model in models:
-        lengths = {point.case.length for point in model.points}
-        if len(lengths) > 1:
-            return True
-    return False

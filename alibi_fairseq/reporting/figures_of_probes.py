@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from ..results.result import ProbeValues, Result
@@ -34,12 +32,8 @@ def draw_heat_maps(results: Sequence[Result], title: str, *paths: str | os.PathL
     columns = min(len(models), 3)
     rows = math.ceil(len(models) / columns)
     with matplotlib.rc_context({**plots.SETTINGS, "axes.grid": False}):
-        figure = Figure(figsize=(3.6 * columns + 0.8, 2.7 * rows + 0.4), layout="constrained")
-        FigureCanvasAgg(figure)
-        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-        for unused in panels[len(models) :]:
-            unused.remove()
-        used = panels[: len(models)]
+        size = (3.6 * columns + 0.8, 2.7 * rows + 0.4)
+        figure, used = plots.make_grid(len(models), columns, size)
         for axes, model in zip(used, models, strict=True):
             image = _draw_heat_map(axes, model, all_depths)
         figure.colorbar(image, ax=used, label="Accuracy", shrink=0.9)

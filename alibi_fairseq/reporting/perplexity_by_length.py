@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ..results.result import Result
 from . import markdown
 from .caption import conditions, conditions_table
-from .probes import AnyCorpusKey, any_corpus_key
 from .rows import Point, Row, rows_of
 from .table import Column, Table
 from .texts import group_by_raw_text, group_by_text
 from .undertrained import undertrained_warning
 
-#: Additional columns of a table: header → model → text.
-ExtraColumns = Mapping[str, Mapping[AnyCorpusKey, str]]
 
-
-def length_table(results: Iterable[Result], extra_columns: ExtraColumns | None = None) -> str:
+def length_table(results: Iterable[Result]) -> str:
     """Format the tables of :func:`length_tables` in Markdown."""
-    return markdown.to_markdown(length_tables(results, extra_columns))
+    return markdown.to_markdown(length_tables(results))
 
 
 def length_tables(
     results: Iterable[Result],
-    extra_columns: ExtraColumns | None = None,
     columns: Sequence[str] = (),
     for_paper: bool = False,
 ) -> list[Table[Row]]:
@@ -40,8 +35,6 @@ def length_tables(
 
     Args:
         results: results of any models on texts.
-        extra_columns: additional columns about the models as trained. They are empty for
-            variants, whose evaluation has overridden options.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
         for_paper: True to state the number of seeds once if it is the same everywhere, and to add
@@ -61,7 +54,7 @@ def length_tables(
             shown_columns = [*_lengths(group), "parameters"]
             if len({_learning_rate(row) for row in rows}) > 1:  # otherwise, the caption states it
                 shown_columns.append("learning rate")
-        tables.append(_length_table(caption, rows, show, extra_columns, shown_columns))
+        tables.append(_length_table(caption, rows, show, shown_columns))
         has_bits_per_byte = any(point.bits_per_byte is not None for point in points)
         if has_bits_per_byte and not group[0].case.is_raw_text:
             tables.append(_bits_per_byte_table(name, rows, columns))
@@ -82,7 +75,7 @@ def _bits_per_byte_table(name: str, rows: Sequence[Row], columns: Sequence[str])
         rows: comparable results.
         columns: see :func:`length_tables`.
     """
-    return _length_table(f"Bits per byte on {name}", rows, _bits_per_byte, None, columns)
+    return _length_table(f"Bits per byte on {name}", rows, _bits_per_byte, columns)
 
 
 def available_columns(results: Iterable[Result]) -> list[str]:
@@ -99,7 +92,6 @@ def _length_table(
     caption: str,
     rows: Sequence[Row],
     show: Callable[[Point | None], str],
-    extra_columns: ExtraColumns | None,
     chosen: Sequence[str],
 ) -> Table[Row]:
     """Create a table with a row per model and a column per evaluation length.
@@ -108,7 +100,6 @@ def _length_table(
         caption: caption of the table.
         rows: the models.
         show: function that formats a point, or None for a missing one.
-        extra_columns: additional columns.
         chosen: names of the columns; see :func:`length_tables`.
     """
     lengths = sorted({point.case.length for row in rows for point in row.points})
@@ -123,8 +114,6 @@ def _length_table(
             length = int(name)
             loss = _loss_at(length, of_bytes=show is _bits_per_byte)
             columns.append(Column(name, _length_cell(length, show), loss))
-    for header, texts in (extra_columns or {}).items():
-        columns.append(Column(header, _extra_cell(texts)))
     different = conditions_table(rows)
     if different is not None:
         different = different.without({"lr" if name == "learning rate" else name for name in names})
@@ -170,17 +159,6 @@ def _loss_at(length: int, of_bytes: bool) -> Callable[[Row], float | None]:
         return None
 
     return value
-
-
-def _extra_cell(texts: Mapping[AnyCorpusKey, str]) -> Callable[[Row], str]:
-    """Return the function that looks up the text of a model as trained."""
-
-    def cell(row: Row) -> str:
-        if row.model is None or row.model.reading.overrides:
-            return markdown.NOTHING
-        return texts.get(any_corpus_key(row.model.series), markdown.NOTHING)
-
-    return cell
 
 
 def _parameters(row: Row) -> str:

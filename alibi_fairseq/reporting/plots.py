@@ -159,12 +159,7 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
     if columns == 1 and panels[0].end_labels:
         width += _LABEL_WIDTH
     height = 4.0 * rows
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for unused in grid[len(panels) :]:
-        unused.remove()
-    used = grid[: len(panels)]
+    figure, used = make_grid(len(panels), columns, (width, height))
     handle_by_label: dict[str, Any] = {}
     for axes, panel in zip(used, panels, strict=True):
         plot(axes, panel)
@@ -191,6 +186,22 @@ def compose(title: str, panels: Sequence[Panel], caption: str = "") -> Figure:
         if panel.end_labels:
             label_line_ends(axes, _line_ends(panel))
     return figure
+
+
+def make_grid(count: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its axes, row by row.
+
+    Args:
+        count: number of axes.
+        columns: number of axes in each row.
+        size: width and height of the figure in inches.
+    """
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = list(figure.subplots(math.ceil(count / columns), columns, squeeze=False).flat)
+    for unused in grid[count:]:
+        unused.remove()
+    return figure, grid[:count]
 
 
 def _line_ends(panel: Panel) -> list[LineEnd]:

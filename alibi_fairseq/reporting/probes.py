@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..results.result import ProbeValues, Result
-from ..results.series import Series
-from ..results.settings import canonical
 from . import markdown
 from .caption import conditions, conditions_table
 from .rows import Row, rows_of
@@ -20,19 +17,6 @@ from .table import Column, Table
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
 #: repeats the symbols of a string, or the values of pairs, in any order stays far below it.
 MIN_LEARNED_ACCURACY = 0.5
-#: Multiples of the training length in tables of models.
-COLUMN_MULTIPLES = (1, 4)
-#: Key of models that were trained alike on any corpora.
-AnyCorpusKey = str
-
-
-def any_corpus_key(series: Series) -> AnyCorpusKey:
-    """Return the settings of a series without its data, and its learning rate, tuned on them."""
-    settings = {}
-    for name, value in canonical(series.settings).items():
-        if not name.startswith("data") and name != "optimization.lr":
-            settings[name] = value
-    return json.dumps(settings, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -105,32 +89,6 @@ def is_learned(models: Sequence[ProbedModel]) -> bool:
     if not at_train_length:
         return True
     return max(at_train_length) >= MIN_LEARNED_ACCURACY
-
-
-def probe_columns(name: str, results: Iterable[Result]) -> dict[str, Mapping[AnyCorpusKey, str]]:
-    """Return columns for a table of models: header → model → text.
-
-    There are no columns if no model has learned the task. A cell for several models with the same
-    key has their accuracies, separated by slashes.
-
-    Args:
-        name: name of the probe.
-        results: results of the probe.
-    """
-    models = probed_models(results)
-    if not models or not is_learned(models):
-        return {}
-    columns: dict[str, Mapping[AnyCorpusKey, str]] = {}
-    for multiple in COLUMN_MULTIPLES:
-        texts: dict[AnyCorpusKey, str] = {}
-        for model in models:
-            key = any_corpus_key(model.row.results[0].series)
-            text = format_accuracy(model.accuracies.get(multiple))
-            if key in texts:
-                text = f"{texts[key]} / {text}"
-            texts[key] = text
-        columns[f"{name} at {multiple} L"] = texts
-    return columns
 
 
 def accuracy_table(results: Sequence[Result]) -> Table[ProbedModel]:

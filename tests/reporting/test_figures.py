@@ -13,7 +13,7 @@ from alibi_fairseq.positions.display_names import KNOWN_LABELS
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
-from alibi_fairseq.reporting.figures_by_length import draw_lengths, perplexity_line
+from alibi_fairseq.reporting.figures_by_length import draw_lengths, length_line
 from alibi_fairseq.reporting.line_styles import method_style, variant_style
 from alibi_fairseq.reporting.rows import Row, rows_of
 from alibi_fairseq.results.upgrade import upgraded
@@ -35,7 +35,7 @@ def axes_of_results(*results_files):
     results = []
     for results_file in results_files:
         results += upgraded(results_file, Path("none"))
-    return axes_of(*[perplexity_line(row) for row in rows_of(results)])
+    return axes_of(*[length_line(row) for row in rows_of(results)])
 
 
 def two_methods(**perplexities):
@@ -171,7 +171,7 @@ def test_failed_evaluation_is_noted_at_line_end():
         printed(length=13512, perplexity=None, status="OOM"),
     ]
     points = [point_of(measurement) for measurement in measurements]
-    axes = axes_of(perplexity_line(Row("T5 bias, L=512", "T5 bias", 512, points)))
+    axes = axes_of(length_line(Row("T5 bias, L=512", "T5 bias", 512, points)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 

@@ -8,7 +8,7 @@ from results_documents import cells_of, evaluation_record, results_of, with_mode
 from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, perplexity_by_length
-from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, perplexity_line
+from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, length_line
 from alibi_fairseq.reporting.rows import rows_of as models_of
 from alibi_fairseq.results.version_3 import Measurement, TextSummary
 
@@ -80,7 +80,7 @@ def test_tables_mark_lengths_past_the_end():
 
 def test_lines_end_where_the_text_ends():
     (line,) = models_of(results_of(*SHORT_TEXT))
-    drawn = perplexity_line(line)
+    drawn = length_line(line)
     assert drawn.x == [1024, 1548]
     assert drawn.y == pytest.approx([60.0, 59.0])
 
@@ -92,7 +92,7 @@ def test_sliding_windows_near_the_end_are_separate_measurements():
         records.append(evaluation_record(perplexity, **windows))
     assert "†" not in length_table(*records)
     (line,) = models_of(results_of(*records))
-    drawn = perplexity_line(line)
+    drawn = length_line(line)
     assert drawn.x == [960, 976, 1000]
     assert drawn.y == pytest.approx([62.0, 61.0, 60.0])
 
