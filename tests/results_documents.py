@@ -109,9 +109,9 @@ def as_ours(printed: PrintedMeasurement, **changes) -> Measurement:
     values = {
         "method": printed.method,
         "train_length": printed.train_length,
-        "length": printed.length,
-        "stride": printed.stride,
-        "subset": printed.subset,
+        "length": printed.case.length,
+        "stride": printed.case.stride,
+        "subset": printed.case.split,
         "perplexity": printed.perplexity,
         "updates": printed.updates,
         "tokens": None,

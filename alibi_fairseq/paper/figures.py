@@ -82,9 +82,9 @@ def draw_lengths(item: Item, report_data: ReportData, *paths: str | os.PathLike)
             same_length = [line for line in lines if line.train_length == length]
             panels[f"trained at L={length}"] = without_length(same_length)
     else:
-        first = item.measurements[0]
-        windows = f"sliding window, S={first.stride}"
-        panels["non-overlapping" if first.nonoverlapping else windows] = lines
+        case = item.measurements[0].case
+        windows = "non-overlapping" if case.nonoverlapping else f"sliding window, S={case.stride}"
+        panels[windows] = lines
     draw_panels(_title(item), panels, *paths)
 
 
@@ -146,7 +146,7 @@ def draw_perplexity_by_speed(
         assert measurement.method is not None, "measurements of the paper's models"
         model = Model(measurement.method.notation, measurement.train_length)
         printed[model] = measurement.perplexity
-    length = item.measurements[0].length
+    length = item.measurements[0].case.length
     panels = [_perplexity_panel(PAPER, printed, printed_speeds(item), "words")]
     ours: dict[Model, list[float]] = defaultdict(list)
     for result in report_data.comparable(item.corpus):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from ..positions.spec import MethodSpec
 from ..reporting.markdown import NOTHING
 from ..reporting.rows import Point, model_label
 from ..results.case import Case
+from ..results.result import Result
 from . import packaged_folder
 
 FOLDER = packaged_folder("results/paper", "paper_data")
@@ -19,31 +21,33 @@ OUT_OF_MEMORY = "OOM"
 SPLITS = ("valid", "test")
 
 
-@dataclass(frozen=True)
-class PrintedMeasurement:
-    """Perplexity of a model in a table or figure.
+@dataclass(frozen=True, kw_only=True)
+class PrintedMeasurement(Point):
+    """Perplexity of a model in a table or figure of the paper, a point without results.
 
     Attributes:
         corpus: corpus of the model.
         method: position method of the model; None for a model by other authors.
+        train_length: training length of the model.
+        printed: perplexity as printed. None: the paper's run failed, or it is not printed.
         updates: update count of the model, where the item gives it.
-        perplexity: perplexity as printed. None: the paper's run failed, or it is not printed.
-        status: text in place of a missing perplexity.
         words_per_second: speed of the evaluation.
         author_model: name of a model by other authors.
     """
 
+    results: Sequence[Result] = ()
     corpus: str
     method: MethodSpec | None
     train_length: int
-    length: int
-    stride: int
-    subset: str
-    perplexity: float | None
+    printed: float | None
     updates: int | None = None
-    status: str = ""
     words_per_second: float | None = None
     author_model: str = ""
+
+    @property
+    def perplexity(self) -> float | None:
+        """Perplexity as printed."""
+        return self.printed
 
     @property
     def method_name(self) -> str:
@@ -62,44 +66,6 @@ class PrintedMeasurement:
         if self.updates is None or planned in (None, self.updates):
             return name
         return f"{name}, {self.updates / planned:.1%} trained"
-
-    @property
-    def nonoverlapping(self) -> bool:
-        """True if every window scores all of its tokens."""
-        return self.stride == self.length
-
-
-@dataclass(frozen=True)
-class PrintedPoint(Point):
-    """Number of the paper in a table or figure, without results.
-
-    Attributes:
-        train_length: training length of the model.
-        printed: perplexity as printed. None: the paper's run failed.
-        words_per_second: speed of the evaluation.
-    """
-
-    train_length: int = 0
-    printed: float | None = None
-    words_per_second: float | None = None
-
-    @property
-    def perplexity(self) -> float | None:
-        """Perplexity as printed."""
-        return self.printed
-
-
-def point_of(measurement: PrintedMeasurement) -> PrintedPoint:
-    """Return a measurement of the paper as a point of a row."""
-    case = Case("text", None, measurement.subset, measurement.length, measurement.stride)
-    return PrintedPoint(
-        case,
-        (),
-        measurement.status,
-        train_length=measurement.train_length,
-        printed=measurement.perplexity,
-        words_per_second=measurement.words_per_second,
-    )
 
 
 @cache
@@ -135,13 +101,6 @@ def setting_of(corpus: str | None) -> dict | None:
     """Return the paper's model and update count on a corpus, or None for other corpora."""
     by_corpus = {row["corpus"]: row for row in rows("settings")}
     return by_corpus.get(str(corpus))
-
-
-def model(corpus: str) -> str:
-    """Return the name of the model that the paper trains on one of its corpora."""
-    setting = setting_of(corpus)
-    assert setting is not None, f"{corpus} is not a corpus of the paper"
-    return setting["model"]
 
 
 @cache
@@ -188,16 +147,17 @@ def _measurement(
     elif perplexity == OUT_OF_MEMORY:
         perplexity = None
         status = OUT_OF_MEMORY
+    split = prefix if prefix in SPLITS else item["subset"]
+    # Of models by other authors, neither lengths nor strides are known.
+    case = Case("text", None, split, row["length"] or 1, stride or 1)
     return PrintedMeasurement(
+        case=case,
+        status=status,
         corpus=item["corpus"],
         method=MethodSpec.plain(method) if method else None,
         train_length=train_length,
-        length=row["length"],
-        stride=stride,
-        subset=prefix if prefix in SPLITS else item["subset"],
-        perplexity=perplexity,  # type: ignore[arg-type]
+        printed=perplexity,  # type: ignore[arg-type]
         updates=row.get("updates"),
-        status=status,
         words_per_second=speed,
         author_model=row.get("model") or "",
     )

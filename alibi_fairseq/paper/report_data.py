@@ -61,10 +61,12 @@ class ReportData:
 
         The name distinguishes the texts. It is empty if there is only one.
         """
-        model = published.model(corpus)
+        setting = published.setting_of(corpus)
+        assert setting is not None, "a corpus of the paper"
         texts: list[Text] = []
         for result in self.results:
-            if result.case.corpus == corpus and result.series.facts.architecture == model:
+            is_paper_model = result.series.facts.architecture == setting["model"]
+            if is_paper_model and result.case.corpus == corpus:
                 texts.append(text_of(result))
         name_by_text = names_across_splits(texts)
         names = sorted(set(name_by_text.values()) - {""})

@@ -8,7 +8,7 @@ from ..reporting import markdown
 from ..reporting.rows import Point
 from . import published
 from .comparability import different_units_reason
-from .published import PrintedPoint
+from .published import PrintedMeasurement
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def marked_difference(corpus: str, ours: Point | None, printed: Point | None) ->
         ours: our point, or None if it has not been measured.
         printed: the paper's point, or None if it has none.
     """
-    if ours is None or not isinstance(printed, PrintedPoint):
+    if ours is None or not isinstance(printed, PrintedMeasurement):
         return markdown.NOTHING
     if ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING

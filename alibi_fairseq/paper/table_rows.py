@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..reporting.rows import Row, rows_of
+from ..results.case import Case
 from ..results.result import Result
 from .items import Item
-from .published import PrintedMeasurement, point_of
+from .published import PrintedMeasurement
 
 #: Largest relative difference between two update counts of one model. Tables 11 and 12 distinguish
 #: 46.7k and 50k updates.
@@ -52,12 +53,8 @@ def table_rows(item: Item, ours: Iterable[Result]) -> list[PaperRow]:
         ours: results in the paper's setting on the corpus of the item.
     """
     printed = item.all_measurements
-    printed_cases = {(each.subset, each.length, each.stride) for each in printed}
-    ours_in_table = []
-    for result in ours:
-        case = result.case
-        if (case.split, case.length, case.stride) in printed_cases:
-            ours_in_table.append(result)
+    printed_cases = {_windows(measurement.case) for measurement in printed}
+    ours_in_table = [result for result in ours if _windows(result.case) in printed_cases]
     printed_by_row: dict[str, list[PrintedMeasurement]] = defaultdict(list)
     for measurement in printed:
         name = measurement.label
@@ -65,6 +62,11 @@ def table_rows(item: Item, ours: Iterable[Result]) -> list[PaperRow]:
             name = f"{measurement.method_name}, L = evaluation length"
         printed_by_row[name].append(measurement)
     return [_table_row(name, members, ours_in_table) for name, members in printed_by_row.items()]
+
+
+def _windows(case: Case) -> tuple[str, int, int]:
+    """Return split, length, and stride."""
+    return (case.split, case.length, case.stride)
 
 
 def _table_row(name: str, printed: list[PrintedMeasurement], ours: list[Result]) -> PaperRow:
@@ -85,8 +87,7 @@ def _table_row(name: str, printed: list[PrintedMeasurement], ours: list[Result])
             continue
         if any(_is_same_model(result, in_paper) for in_paper in printed):
             ours_in_row.append(result)
-    points = [point_of(measurement) for measurement in printed]
-    printed_row = Row(name, method, train_length, points, "paper", is_printed=True)
+    printed_row = Row(name, method, train_length, printed, "paper", is_printed=True)
     our_rows = rows_of(ours_in_row)
     if train_length is None:
         our_rows = _joined(our_rows)

@@ -18,6 +18,7 @@ from ..results.result import Result
 from . import published
 from .comparability import different_units_reason
 from .items import Item
+from .published import PrintedMeasurement
 from .report_data import ReportData
 from .seed_noise import legend, marked_difference
 from .speeds import speed_tables
@@ -64,7 +65,7 @@ def item_tables(
     """
     rows = table_rows(item, ours)
     printed = item.measurements
-    columns: Sequence = sorted({measurement.length for measurement in printed})
+    columns: Sequence = sorted({measurement.case.length for measurement in printed})
     speed_columns = columns
     if item.has_splits:
         columns = published.SPLITS
@@ -177,7 +178,7 @@ def _speed_lines(row: PaperRow, columns: Sequence, source: str) -> list[_Line]:
     name = row.printed.name
     cells = []
     for point in _points_at(row.printed, columns):
-        speed = point.words_per_second if isinstance(point, published.PrintedPoint) else None
+        speed = point.words_per_second if isinstance(point, PrintedMeasurement) else None
         cells.append(_speed([speed], point, markdown.NOTHING))
     lines = [_Line(name, "paper, batch 1", cells)]
     for our_source, model in row.named_ours(source):

@@ -71,9 +71,10 @@ def evaluations_of(keys: tuple[str, ...]) -> tuple[PaperEvaluation, ...]:
         for measurement in items()[key].measurements:
             recipe = recipe_of(measurement)
             updates = measurement.updates or recipe.updates
-            stride = None if measurement.nonoverlapping else measurement.stride
-            evaluation = PaperEvaluation(recipe.path, updates, measurement.subset, stride)
-            lengths[evaluation].add(measurement.length)
+            case = measurement.case
+            stride = None if case.nonoverlapping else case.stride
+            evaluation = PaperEvaluation(recipe.path, updates, case.split, stride)
+            lengths[evaluation].add(case.length)
     evaluations = []
     for evaluation, needed in lengths.items():
         evaluations.append(replace(evaluation, lengths=tuple(sorted(needed))))

@@ -50,16 +50,16 @@ def evaluations(corpus: str) -> ResultsFile:
             settings = {
                 "method": measurement.method,
                 "train_length": measurement.train_length,
-                "length": measurement.length,
-                "stride": measurement.stride,
-                "subset": measurement.subset,
+                "length": measurement.case.length,
+                "stride": measurement.case.stride,
+                "subset": measurement.case.split,
                 "updates": measurement.updates or UPDATES[corpus],
             }
             perplexity = measurement.perplexity or 99.0
             record = evaluation_record(perplexity, **settings, **SPEEDS)
             records.setdefault(tuple(settings.values()), record)
     for record in records.values():
-        record.model.architecture = paper.model(corpus)
+        record.model.architecture = paper.setting_of(corpus)["model"]
     return document(*records.values(), corpus=corpus)
 
 

@@ -136,7 +136,7 @@ def test_expected_perplexities_are_those_of_paper():
                 f"{measurement.perplexity:.2f}"
                 for measurement in items()[f"table{int(row['paper_table']):02d}"].measurements
                 if measurement.method.names == (recipe.position_method,)
-                and measurement.train_length == measurement.length == recipe.train_length
+                and measurement.train_length == measurement.case.length == recipe.train_length
             }
             assert row["expected_perplexity"] == printed, path
             checked += 1

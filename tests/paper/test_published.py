@@ -34,8 +34,8 @@ def model_and_evaluation(measurement):
     return (
         measurement.method.notation,
         measurement.train_length,
-        measurement.length,
-        measurement.subset,
+        measurement.case.length,
+        measurement.case.split,
     )
 
 
@@ -56,7 +56,7 @@ def by_model(item):
 
 def lengths_of(measurements):
     """Return the pairs of training length and evaluation length."""
-    return {(measurement.train_length, measurement.length) for measurement in measurements}
+    return {(measurement.train_length, measurement.case.length) for measurement in measurements}
 
 
 def longer_pairs(train_lengths, lengths):
@@ -106,9 +106,9 @@ def test_sweeps_have_published_lengths(item, count):
 def test_sweeps_state_where_t5_ran_out_of_memory(item, count):
     first = paper.rows(item)[0]["length"]
     for measurement in items()[item].measurements:
-        assert measurement.nonoverlapping
+        assert measurement.case.nonoverlapping
         assert measurement.train_length == first
-        is_long = measurement.length > 13000 and measurement.length != 13072
+        is_long = measurement.case.length > 13000 and measurement.case.length != 13072
         failed = measurement.method.notation == "t5" and is_long
         assert measurement.status == ("OOM" if failed else "")
         assert (measurement.perplexity is None) == failed
@@ -209,7 +209,7 @@ def test_stride_1_tables_are_complete(item, method):
     lengths = (512, 1024, 1536, 2048, 3072)
     measurements = items()[item].measurements
     assert {measurement.method.notation for measurement in measurements} == {method}
-    assert {measurement.stride for measurement in measurements} == {1}
+    assert {measurement.case.stride for measurement in measurements} == {1}
     assert lengths_of(measurements) == longer_pairs(train_lengths, lengths)
     for length in train_lengths:
         assert at(item, method, length, length) < at("table05", method, length, length)

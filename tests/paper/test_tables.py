@@ -29,7 +29,8 @@ def ours(item, shift=0.0, **settings):
     for printed in items()[item].measurements:
         if printed.perplexity is None:
             continue
-        if any(getattr(printed, key) != value for key, value in settings.items()):
+        shown = {**vars(printed), "length": printed.case.length}
+        if any(shown[key] != value for key, value in settings.items()):
             continue
         perplexity = printed.perplexity + shift
         updates = printed.updates or UPDATES[corpus]

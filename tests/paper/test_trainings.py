@@ -68,7 +68,7 @@ def test_every_printed_perplexity_is_measured():
         for measurement in items()[item].measurements:
             recipe = recipe_of(measurement)
             updates = measurement.updates or recipe.updates
-            evaluation = (measurement.subset, measurement.length, measurement.stride)
+            evaluation = (measurement.case.split, measurement.case.length, measurement.case.stride)
             printed.add((recipe.path, updates, *evaluation))
         assert measurements_of(trainings_for((item,))) >= printed, item
 

@@ -8,7 +8,7 @@ import pytest
 from figure_texts import figure_texts
 from results_documents import document, evaluation_record, results_of
 
-from alibi_fairseq.paper.published import PrintedMeasurement, point_of
+from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.positions.display_names import KNOWN_LABELS
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
@@ -16,6 +16,7 @@ from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, length_line
 from alibi_fairseq.reporting.line_styles import method_style, variant_style
 from alibi_fairseq.reporting.rows import Row, rows_of
+from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.upgrade import upgraded
 
 
@@ -161,17 +162,17 @@ def test_ticks_are_round():
 
 def printed(length: int, **values) -> PrintedMeasurement:
     """Return a measurement of the paper's T5 bias model."""
-    method = MethodSpec.plain("t5")
-    return PrintedMeasurement("wikitext-103", method, 512, length, length, "valid", **values)
+    case = Case("text", None, "valid", length, length)
+    model = {"corpus": "wikitext-103", "method": MethodSpec.plain("t5"), "train_length": 512}
+    return PrintedMeasurement(case=case, **model, **values)
 
 
 def test_failed_evaluation_is_noted_at_line_end():
     measurements = [
-        printed(length=512, perplexity=19.65),
-        printed(length=13512, perplexity=None, status="OOM"),
+        printed(length=512, printed=19.65),
+        printed(length=13512, printed=None, status="OOM"),
     ]
-    points = [point_of(measurement) for measurement in measurements]
-    axes = axes_of(length_line(Row("T5 bias, L=512", "T5 bias", 512, points)))
+    axes = axes_of(length_line(Row("T5 bias, L=512", "T5 bias", 512, measurements)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
     assert [text.get_text() for text in axes.texts] == ["OOM"]
 
