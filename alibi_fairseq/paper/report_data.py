@@ -122,17 +122,7 @@ def _weights_of(result: Result) -> str | None:
 
 
 def _check_agreement(path: Path, result: Result, first_path: Path, first: Result) -> None:
-    """Check that two files have the same perplexity of one checkpoint, within the tolerance.
-
-    Args:
-        path: file of ``result``.
-        result: result in an evaluation.
-        first_path: file of ``first``.
-        first: the same result in another evaluation.
-
-    Raises:
-        UserInputError: the perplexities differ.
-    """
+    """Raise UserInputError if two files have different perplexities of one measurement."""
     assert isinstance(result.values, TextValues)
     assert isinstance(first.values, TextValues)
     perplexity = result.values.perplexity

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ..positions.display_names import method_name
@@ -164,35 +166,28 @@ def _speed_table(source: str, speeds: Speeds, unit: str) -> Table[_SpeedRow]:
     columns = [
         Column[_SpeedRow]("", lambda row: row.name),
         Column[_SpeedRow]("L", lambda row: str(row.length)),
-        Column[_SpeedRow](f"training, {unit}/s", lambda row: _speed(row.speed.train)),
-        Column[_SpeedRow]("× sinusoidal", lambda row: _ratio(row.speed.train, row.reference.train)),
-        Column[_SpeedRow](f"evaluation, {unit}/s", lambda row: _speed(row.speed.evaluate)),
-        Column[_SpeedRow](
-            "× sinusoidal", lambda row: _ratio(row.speed.evaluate, row.reference.evaluate)
-        ),
-        Column[_SpeedRow]("memory, GB", lambda row: _memory(row.speed.memory_gb)),
-        Column[_SpeedRow](
-            "− sinusoidal", lambda row: _excess(row.speed.memory_gb, row.reference.memory_gb)
-        ),
+        Column(f"training, {unit}/s", partial(_cell, "train", markdown.thousands)),
+        Column("× sinusoidal", partial(_relation, "train", "{:.2f}", operator.truediv)),
+        Column(f"evaluation, {unit}/s", partial(_cell, "evaluate", markdown.thousands)),
+        Column("× sinusoidal", partial(_relation, "evaluate", "{:.2f}", operator.truediv)),
+        Column("memory, GB", partial(_cell, "memory_gb", "{:.1f}".format)),
+        Column("− sinusoidal", partial(_relation, "memory_gb", "{:+.1f}", operator.sub)),
     ]
     return Table(columns, rows, caption=source[0].upper() + source[1:])
 
 
-def _speed(value: float | None) -> str:
-    return markdown.MISSING if value is None else markdown.thousands(value)
+def _cell(attribute: str, text: Callable[[float], str], row: _SpeedRow) -> str:
+    """Format a quantity of a model."""
+    value = getattr(row.speed, attribute)
+    return markdown.MISSING if value is None else text(value)
 
 
-def _memory(value: float | None) -> str:
-    return markdown.MISSING if value is None else f"{value:.1f}"
-
-
-def _ratio(value: float | None, reference: float | None) -> str:
+def _relation(
+    attribute: str, text: str, relate: Callable[[float, float], float], row: _SpeedRow
+) -> str:
+    """Format a quantity of a model relative to the reference."""
+    value = getattr(row.speed, attribute)
+    reference = getattr(row.reference, attribute)
     if value is None or reference is None:
         return markdown.NOTHING
-    return f"{value / reference:.2f}"
-
-
-def _excess(value: float | None, reference: float | None) -> str:
-    if value is None or reference is None:
-        return markdown.NOTHING
-    return f"{value - reference:+.1f}"
+    return text.format(relate(value, reference))

@@ -70,13 +70,7 @@ def _windows(case: Case) -> tuple[str, int, int]:
 
 
 def _table_row(name: str, printed: list[PrintedMeasurement], ours: list[Result]) -> PaperRow:
-    """Create a row of a table.
-
-    Args:
-        name: label of the row.
-        printed: the paper's measurements in the row. They have one position method.
-        ours: our results of any model.
-    """
+    """Create a row from the paper's measurements of one method, and our results of any model."""
     method = printed[0].method_name
     train_lengths = {measurement.train_length for measurement in printed}
     train_length = train_lengths.pop() if len(train_lengths) == 1 else None
@@ -107,12 +101,7 @@ def _joined(rows: Iterable[Row]) -> list[Row]:
 
 
 def _is_same_model(result: Result, printed: PrintedMeasurement) -> bool:
-    """Return True if method, training length, and update count match a printed measurement.
-
-    Args:
-        result: one of our results.
-        printed: measurement of the paper.
-    """
+    """Return True if method, training length, and update count are those of the paper's model."""
     return (
         printed.method is not None
         and result.series.method.name_key == printed.method.name_key
@@ -122,12 +111,7 @@ def _is_same_model(result: Result, printed: PrintedMeasurement) -> bool:
 
 
 def _has_update_count(updates: int, printed: int | None) -> bool:
-    """Return True if an update count equals the printed one within a tolerance.
-
-    Args:
-        updates: update count of our model.
-        printed: update count in the paper, or None if the paper does not print it.
-    """
+    """Return True if an update count is about the printed one, or none is printed."""
     if printed is None:
         return True
     return abs(updates - printed) <= _UPDATES_TOLERANCE * printed

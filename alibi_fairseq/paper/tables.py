@@ -194,13 +194,7 @@ def _speed_lines(row: PaperRow, columns: Sequence, source: str) -> list[_Line]:
 
 
 def _speed(speeds: Iterable[float | None], point: Point | None, missing: str) -> str:
-    """Format a speed, the mean over seeds, or the reason why there is none.
-
-    Args:
-        speeds: speed of each seed, or None if it is unknown.
-        point: the point, or None if it has not been measured.
-        missing: text if the reason is unknown.
-    """
+    """Format the mean speed of seeds, or the reason why there is none."""
     known = [speed for speed in speeds if speed is not None]
     if known:
         return f"{statistics.fmean(known):.0f}"

@@ -98,12 +98,7 @@ def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[
 
 
 def _widen_axis(axes: Axes, middle_value: float) -> None:
-    """Give the y axis at least the span ``_MIN_SPAN``.
-
-    Args:
-        axes: axes of the panel.
-        middle_value: mean of the lowest and the highest value.
-    """
+    """Give the y axis at least the span ``_MIN_SPAN``, relative to its middle value."""
     low, high = axes.get_ylim()
     min_span = _MIN_SPAN * middle_value
     if high - low < min_span:

@@ -143,14 +143,7 @@ class _Pair(NamedTuple):
 
 
 def _difference_tables(name: str, models: Sequence[Row]) -> list[Table[_Pair]]:
-    """Return the table of the models that are evaluated alike, if two have one training length.
-
-    Models of the same training length are compared with ALiBi, or with the first of them.
-
-    Args:
-        name: name of the evaluation, such as ``valid, non-overlapping``.
-        models: models with several seeds.
-    """
+    """Return the table of models that are evaluated alike, if two have one training length."""
     distinct_lengths: set[int] = set()
     by_train_length: dict[int, list[Row]] = defaultdict(list)
     for model in models:

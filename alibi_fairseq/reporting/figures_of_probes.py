@@ -50,13 +50,7 @@ def depth_of(result: Result) -> float:
 
 
 def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> AxesImage:
-    """Draw the heat map of one model, with a row per depth.
-
-    Args:
-        axes: axes of the heat map.
-        model: the model.
-        depths: depths of all models.
-    """
+    """Draw the heat map of one model, with a row for each depth of any model."""
     lengths = sorted({point.case.length for point in model.row.points})
     grid = _accuracy_grid(model, depths, lengths)
     image = axes.imshow(grid, vmin=0, vmax=1, aspect="auto", cmap="viridis")
@@ -75,13 +69,7 @@ def _draw_heat_map(axes: Axes, model: ProbedModel, depths: Sequence[float]) -> A
 def _accuracy_grid(
     model: ProbedModel, depths: Sequence[float], lengths: Sequence[int]
 ) -> list[list[float]]:
-    """Return the accuracies averaged over seeds, with a row per depth and a column per length.
-
-    Args:
-        model: the model. Accuracies that it lacks are NaN.
-        depths: depths of the rows.
-        lengths: lengths of the columns in tokens.
-    """
+    """Return accuracies averaged over seeds by depth and length, NaN where the model has none."""
     over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
     for result in model.row.results:
         assert isinstance(result.values, ProbeValues)

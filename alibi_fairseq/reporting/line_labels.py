@@ -111,13 +111,7 @@ def _label_exit(axes: Axes, line: LineEnd, pixel: float, side: str) -> Annotatio
 
 
 def _crossing(axes: Axes, line: LineEnd, height: float) -> float:
-    """Return the pixel at which a line, drawn straight between its points, first exceeds a height.
-
-    Args:
-        axes: the axes.
-        line: a line that exceeds the height.
-        height: the height in pixels.
-    """
+    """Return the pixel at which a line, drawn straight between points, first exceeds a height."""
     points = axes.transData.transform(list(zip(line.x, line.y)))
     previous = points[0]
     for point in points:

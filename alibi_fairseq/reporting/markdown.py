@@ -67,12 +67,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
 
 
 def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
-    """Pad the cells of a column to one width, and insert the rule below the header.
-
-    Args:
-        column: the header, and then the other cells.
-        align_left: True to align the cells on the left.
-    """
+    """Pad a header and its cells to one width, and insert the rule below the header."""
     cells = [literal(cell) for cell in column]
     width = max(len(cell) for cell in cells)
     width = max(3, width)

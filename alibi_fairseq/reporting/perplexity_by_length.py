@@ -68,13 +68,7 @@ def length_tables(
 
 
 def _bits_per_byte_table(name: str, rows: Sequence[Row], columns: Sequence[str]) -> Table[Row]:
-    """Create a table of bits per byte.
-
-    Args:
-        name: name of the group of results.
-        rows: comparable results.
-        columns: see :func:`length_tables`.
-    """
+    """Create a table of bits per byte of comparable results."""
     return _length_table(f"Bits per byte on {name}", rows, _bits_per_byte, columns)
 
 
@@ -112,8 +106,8 @@ def _length_table(
             columns.append(Column(name, MODEL_COLUMNS[name]))
         else:
             length = int(name)
-            loss = _loss_at(length, of_bytes=show is _bits_per_byte)
-            columns.append(Column(name, _length_cell(length, show), loss))
+            loss = partial(_loss_at, length, show is _bits_per_byte)
+            columns.append(Column(name, partial(_length_cell, length, show), loss))
     different = conditions_table(rows)
     if different is not None:
         different = different.without({"lr" if name == "learning rate" else name for name in names})
@@ -127,38 +121,32 @@ def _length_table(
     )
 
 
-def _length_cell(length: int, show: Callable[[Point | None], str]) -> Callable[[Row], str]:
-    """Return the function that formats the point of a row at a length.
+def _point_at(length: int, row: Row) -> Point | None:
+    """Return the point of a row at an evaluation length, if it has one."""
+    for point in row.points:
+        if point.case.length == length:
+            return point
+    return None
+
+
+def _length_cell(length: int, show: Callable[[Point | None], str], row: Row) -> str:
+    """Format the point of a row at a length.
 
     A point below the training length is not missing, because models are usually evaluated at their
     training length and beyond.
-
-    Args:
-        length: evaluation length.
-        show: function that formats a point, or None for a missing one.
     """
-
-    def cell(row: Row) -> str:
-        for point in row.points:
-            if point.case.length == length:
-                return show(point)
-        if row.train_length is not None and length < row.train_length:
-            return markdown.NOTHING
-        return show(None)
-
-    return cell
+    point = _point_at(length, row)
+    if point is None and row.train_length is not None and length < row.train_length:
+        return markdown.NOTHING
+    return show(point)
 
 
-def _loss_at(length: int, of_bytes: bool) -> Callable[[Row], float | None]:
-    """Return the function that returns the perplexity or the bits per byte of a row at a length."""
-
-    def value(row: Row) -> float | None:
-        for point in row.points:
-            if point.case.length == length:
-                return point.bits_per_byte if of_bytes else point.perplexity
+def _loss_at(length: int, of_bytes: bool, row: Row) -> float | None:
+    """Return the perplexity or the bits per byte of a row at a length."""
+    point = _point_at(length, row)
+    if point is None:
         return None
-
-    return value
+    return point.bits_per_byte if of_bytes else point.perplexity
 
 
 def _parameters(row: Row) -> str:

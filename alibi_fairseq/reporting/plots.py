@@ -267,13 +267,7 @@ def _add_training_length(axes: Axes, length: int) -> None:
 
 
 def _mark_training_length(axes: Axes, length: int, is_named: bool) -> None:
-    """Draw a thin vertical line at the training length.
-
-    Args:
-        axes: axes of the panel.
-        length: the training length.
-        is_named: True to write next to the line what it is.
-    """
+    """Draw a thin vertical line at the training length, and write next to it what it is."""
     axes.axvline(length, color="#333333", linewidth=0.8, zorder=1.9)
     if is_named:
         top = axes.get_ylim()[1]
@@ -281,13 +275,7 @@ def _mark_training_length(axes: Axes, length: int, is_named: bool) -> None:
 
 
 def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
-    """Draw a line with its bars, band, and notes.
-
-    Args:
-        axes: axes of the panel.
-        line: the line.
-        style: style of the line in this panel.
-    """
+    """Draw a line with its bars, band, and notes in the style that it has in this panel."""
     line_width = 1.1 if line.hollow else 1.7
     marker_color = "white" if line.hollow else style.color
     # Dense markers would hide the line, unless each one says how sure its point is.
@@ -321,13 +309,7 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
 
 
 def _draw_bars(axes: Axes, line: PlotLine, style: LineStyle) -> None:
-    """Draw the horizontal and vertical bars of a line's points, if it has any.
-
-    Args:
-        axes: axes of the panel.
-        line: line with ``ranges`` or ``errors``.
-        style: style of the line in this panel.
-    """
+    """Draw the horizontal and vertical bars of a line's points, if it has any."""
     for y, (first, last) in zip(line.y, line.ranges):
         axes.hlines(y, first, last, color=style.color, linewidth=3, alpha=0.4)
     for x, y, error in zip(line.x, line.y, line.errors):

@@ -194,12 +194,7 @@ def _accuracy_cell(multiple: float) -> Callable[[ProbedModel], str]:
 
 
 def _task_notes(results: Sequence[Result], models: Sequence[ProbedModel]) -> list[str]:
-    """Describe the test sequences of a probe, and state whether no model has learned the task.
-
-    Args:
-        results: results of the probe.
-        models: models of these results.
-    """
+    """Describe the test sequences of a probe, and state whether no model has learned the task."""
     values = results[0].values
     assert isinstance(values, ProbeValues)
     depths = len({result.case.depth for result in results})

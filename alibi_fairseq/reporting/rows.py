@@ -338,41 +338,40 @@ def _stated(names: Iterable[str], values: Iterable[str]) -> str:
 
 def _with_runs(groups: Sequence[_Group], texts: Sequence[str]) -> list[str]:
     """Add the run to the texts of groups that are alike, or the checkpoint."""
-    names = []
+    alike: dict[str, list[_Group]] = defaultdict(list)
     for group, text in zip(groups, texts, strict=True):
-        alike = [other for other, same in zip(groups, texts, strict=True) if same == text]
-        names.append(_joined([text, _run_name(group, alike)]))
+        alike[text].append(group)
+    names = {text: iter(_run_names(members)) for text, members in alike.items()}
+    return [_joined([text, next(names[text])]) for text in texts]
+
+
+def _run_names(groups: Sequence[_Group]) -> list[str]:
+    """Return what distinguishes each run from those that are alike; empty for the only one."""
+    if len(groups) == 1:
+        return [""]
+    facts = _distinct_facts([group.points[0].results[0] for group in groups])
+    is_repeated = all(group.model == groups[0].model for group in groups)
+    names = []
+    for group, fact in zip(groups, facts, strict=True):
+        if is_repeated and not group.alone:
+            names.append(f"run {group.run + 1}" if group.run else "")
+        else:
+            names.append(fact)
     return names
 
 
-def _run_name(group: _Group, alike: Sequence[_Group]) -> str:
-    """Return what distinguishes a run from those that are alike; empty if it is the only one."""
-    if len(alike) == 1:
-        return ""
-    is_repeated = all(other.model == group.model for other in alike)
-    if is_repeated and not group.alone:
-        return "" if group.run == 0 else f"run {group.run + 1}"
-    for facts_of in (_checkpoint_name, _seed_name, _checkpoint_hash):
-        facts = [facts_of(other) for other in alike]
-        if len(set(facts)) == len(alike):
-            return facts_of(group)
-    return _joined([_checkpoint_name(group), _seed_name(group), _checkpoint_hash(group)])
-
-
-def _checkpoint_name(group: _Group) -> str:
-    """Return folder and file name of the checkpoint of a group of one run."""
-    return short_path(group.points[0].results[0].checkpoint or "unnamed")
-
-
-def _seed_name(group: _Group) -> str:
-    """Return the seed of a group of one run."""
-    seed = group.points[0].results[0].seed
-    return "unknown seed" if seed is None else f"seed {seed}"
-
-
-def _checkpoint_hash(group: _Group) -> str:
-    """Return the first digits of the hash of the checkpoint of a group of one run."""
-    return f"checkpoint hash {(group.points[0].results[0].checkpoint_sha256 or 'unknown')[:8]}"
+def _distinct_facts(results: Sequence[Result]) -> list[str]:
+    """Return path, seed, or hash of each checkpoint, the first that differs, or all of them."""
+    paths = [short_path(result.checkpoint or "unnamed") for result in results]
+    seed_names = []
+    hashes = []
+    for result in results:
+        seed_names.append("unknown seed" if result.seed is None else f"seed {result.seed}")
+        hashes.append(f"checkpoint hash {(result.checkpoint_sha256 or 'unknown')[:8]}")
+    for facts in (paths, seed_names, hashes):
+        if len(set(facts)) == len(results):
+            return facts
+    return [_joined(of_result) for of_result in zip(paths, seed_names, hashes, strict=True)]
 
 
 def _joined(parts: Iterable[str]) -> str:
