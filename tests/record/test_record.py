@@ -296,6 +296,8 @@ def test_probes_of_the_same_model_belong_to_its_entry(tmp_path):
     for seed in (1, 2, 3):
         of_study = STUDY / "secondary" / "cells" / f"wikipedia-rotary-128-seed{seed}"
         shutil.copytree(of_study, runs / "texts" / f"rotary-128-seed{seed}")
+    trials = STUDY / "secondary" / "tuning" / "wikipedia" / "rotary-128-tuning.json"
+    shutil.copy(trials, runs / "texts")
     for name in ("rotary-128-seed1", "alibi-128-seed1"):
         probe = runs / "passkey" / name
         probe.mkdir(parents=True)
