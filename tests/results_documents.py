@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from alibi_fairseq.files import atomic_write, json_text
 from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.positions.spec import MethodSpec
-from alibi_fairseq.results.benchmark import SCHEMA, VERSION, BenchmarkFile
+from alibi_fairseq.results.benchmark import BenchmarkFile, save_benchmarks
+from alibi_fairseq.results.file import Results, save
 from alibi_fairseq.results.json_types import StrictObject
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
@@ -156,22 +156,21 @@ def document(
 
 
 def save_results_file(results: ResultsFile | BenchmarkFile, path: str | os.PathLike) -> None:
-    """Write a results file of version 3."""
-    content = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "kind": results.kind,
-        "corpus": results.corpus,
-        "provenance": results.provenance.model_dump(exclude_unset=True),
-        "records": [record.model_dump(exclude_defaults=True) for record in results.records],
-    }
-    with atomic_write(path) as stream:
-        stream.write(json_text(content))
+    """Write a results file as a release writes it."""
+    if isinstance(results, BenchmarkFile):
+        save_benchmarks(results, path)
+    else:
+        save(Results(results_in(results), results.provenance), path)
 
 
 def results_of(*records: StrictObject, **values) -> list[Result]:
     """Return the results of a results file; see :func:`document`."""
-    return upgraded(document(*records, **values), Path("folder without other files"))
+    return results_in(document(*records, **values))
+
+
+def results_in(results: ResultsFile) -> list[Result]:
+    """Return the results of a document."""
+    return upgraded(results, Path("folder without other files"))
 
 
 def cells_of(text: str) -> list[list[str]]:

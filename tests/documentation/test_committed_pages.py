@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT
-from results_documents import save_results_file
+from version_3_files import save_version_3
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli.recall import recall_table
@@ -184,7 +184,7 @@ def test_results_files_are_written_as_they_were_read(tmp_path):
         if json.loads(path.read_bytes())["version"] == VERSION:
             save(load(path), tmp_path / "results.json")
         else:
-            save_results_file(load_results_file(path), tmp_path / "results.json")
+            save_version_3(load_results_file(path), tmp_path / "results.json")
         assert (tmp_path / "results.json").read_bytes() == path.read_bytes(), path
 
 

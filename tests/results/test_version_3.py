@@ -6,8 +6,8 @@ from results_documents import (
     document,
     evaluation_record,
     make_record,
-    save_results_file,
 )
+from version_3_files import save_version_3
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.files import json_text
@@ -41,7 +41,7 @@ BENCHMARK = Benchmark(name="train", case={"length": 512}, measured={"seconds": [
 )
 def test_saved_file_is_read_back(tmp_path, results):
     path = tmp_path / "out" / "results.json"
-    save_results_file(results, path)
+    save_version_3(results, path)
     assert load_results_file(path) == results
     assert [p.name for p in path.parent.iterdir()] == ["results.json"]
 
@@ -65,7 +65,7 @@ def test_saved_file_is_read_back(tmp_path, results):
 )
 def test_error_names_wrong_key(tmp_path, path, value, named):
     file = tmp_path / "results.json"
-    save_results_file(document(evaluation_record(), evaluation_record(length=256)), file)
+    save_version_3(document(evaluation_record(), evaluation_record(length=256)), file)
     content = json.loads(file.read_text())
     keys = [int(key) if key.isdigit() else key for key in path.split(".")]
     parent = content
