@@ -129,7 +129,7 @@ def _title_test() -> dict[str, object]:
     if outcome is not None:
         slots["title_verdict"] = outcome.verdict
         slots["title_tokens"] = f"{(outcome.budget.tokens or 0) / 1e6:.1f}"
-        slots["title_lead"] = percent(outcome.effects.lead.value).lstrip("+")
+        slots["title_lead"] = with_interval(outcome.effects.lead)
     return slots
 
 
