@@ -14,10 +14,11 @@ from pathlib import Path
 from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import distinct_labels
 from ..reporting.rows import model_label
+from .choice import Choice, TrialResult
 from .corpora import data_folder, text_folder
 from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
 from .evaluations import eval_steps_of
-from .rates import Choice, TrialResult, Trials
+from .rates import Trials
 from .run import Run
 from .schema import ExperimentConfig, Model
 from .training_flags import flags_for_weights, other_flags

@@ -16,7 +16,7 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..completion_marker import (
     CompletionMarker,
@@ -29,12 +29,10 @@ from ..positions.plugin_sources import check_unedited
 from ..results.file import load_training
 from ..results.files import TRAINING_FILE
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
+from .choice import Choice
 from .eval_step import EVALUATION_LOG, EvalStep, TrainedModel
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
-
-if TYPE_CHECKING:
-    from .rates import Choice
 
 #: File in the folder of a run to which its training appends its output.
 TRAINING_LOG = "train.log"

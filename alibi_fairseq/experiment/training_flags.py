@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
-from ..positions import MethodSpec, PositionConfig, build_position_method
+from ..positions.spec import MethodSpec
 from .schema import ExperimentConfig, Model
 from .values import at_length
 
@@ -112,6 +112,8 @@ def _check_options(model: Model, flags: Sequence[str]) -> None:
     """Check the training options of a model."""
     from fairseq import options
     from fairseq.models import ARCH_MODEL_REGISTRY
+
+    from ..positions import PositionConfig, build_position_method  # imports PyTorch
 
     arch = model.group.arch
     known = [name for name in ARCH_MODEL_REGISTRY if name.startswith("alibi_lm")]

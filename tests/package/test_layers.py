@@ -28,7 +28,7 @@ GLUE = {
     "data.wikitext103",
     "data.truncation",
     "data.probe_data",
-    "experiment.training_options",
+    "experiment.training_flags",
 }
 
 
