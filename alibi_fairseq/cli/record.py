@@ -46,7 +46,9 @@ class Add(RecordAction):
     )
     name: str = option("name of the entry (default: made of the method's name)", "")
     year: int | None = option("year of the method's first paper", None)
-    paper: str = option("address of the method's description", "", metavar="URL")
+    url: str = option(
+        "address of the paper, or of another description of the method", "", metavar="URL"
+    )
     note: str = option("a sentence about the outcome, for example why it did not help", "")
     recall: Path | None = option("file of `alibi-fairseq recall --out`", None, metavar="FILE")
     exception: Sequence[str] = option(
@@ -55,7 +57,9 @@ class Add(RecordAction):
         action="append",
         metavar="RULE=REASON",
     )
-    title: str = option("heading of a new track, of which this is the first entry", "")
+    title: str = option(
+        "heading of a new track, of which this is the first entry", "", metavar="TEXT"
+    )
     about: str = option("what readers should know about the new track, such as its text", "")
     run_with: str = option(
         "command that trains a method for the new track (default: one of compare)",
@@ -88,7 +92,7 @@ class Add(RecordAction):
             author=self.author,
             name=self.name,
             year=self.year,
-            paper=self.paper,
+            paper=self.url,
             note=self.note,
             exceptions=self._exceptions(),
             recall=self.recall,
