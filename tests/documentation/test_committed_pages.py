@@ -81,7 +81,7 @@ def test_record_keeps_its_rules_and_page_is_current(capsys):
 def test_tables_of_comparison(name):
     """All tables but those of trials and of costs, which are not in the results file."""
     folder = RESULTS / "examples" / name
-    tables = tables_of(load(folder / "results.json").results, {})
+    tables = tables_of(load(folder / "results.json").results)
     page = (folder / "table.md").read_text(encoding="utf-8")
     title, summary, *sections = page.rstrip("\n").split("\n\n")
     assert title.startswith("# ")

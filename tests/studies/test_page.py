@@ -273,7 +273,7 @@ def test_readme_states_what_was_found(tmp_path):
         assert f"{math.exp(nats[2048] - nats[128]):.1f}" in ratio
         assert ratio in found
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    assert "19.4% behind ALiBi at equal length" in found
+    assert "lead over it at equal length is +10.0% (+8.8% … +11.2%)" in found
     assert "differ by -0.10% (-1.4% … +1.2%); in the paper, by +3.2%" in found
 
 
