@@ -102,7 +102,7 @@ TABLES = {
 
 def main() -> None:
     """Write the page."""
-    slots = {name: tables_of(name, table) for name, table in TABLES.items()}
+    slots = {name: benchmark_tables(name, table) for name, table in TABLES.items()}
     slots["summary"] = write_summary(all_records(), PAGE.with_name("summary.svg"))
     page = fill_file(TEMPLATE, slots)
     with atomic_write(PAGE) as stream:
@@ -128,7 +128,7 @@ def all_records() -> dict[str, list[dict]]:
     return records
 
 
-def values_of(record: Benchmark) -> dict:
+def all_values(record: Benchmark) -> dict:
     """Return all values of a record, and the paper's ratios; files may hold rounded ones."""
     model = (str(record.case.get("position_method")), record.case.get("train_length"))
     return {**record.values, **paper_ratios().get(model, {})}
@@ -166,7 +166,7 @@ def commits(provenance: Provenance) -> str:
     return "commit " + ", ".join(dict.fromkeys(names))
 
 
-def rounds_of(records: list[dict]) -> str:
+def describe_rounds(records: list[dict]) -> str:
     """Return the number of rounds in which variants were timed, or nothing if it is unknown."""
     counts = sorted({record["rounds"] for record in records if record.get("rounds")})
     if not counts:
@@ -174,17 +174,17 @@ def rounds_of(records: list[dict]) -> str:
     return " or ".join(map(str, counts)) + (" round" if counts == [1] else " rounds")
 
 
-def tables_of(name: str, table: BenchmarkTable) -> str:
+def benchmark_tables(name: str, table: BenchmarkTable) -> str:
     """Return provenance and table of each results file of a benchmark; empty without any."""
     parts = []
     for path, file in load_benchmark(name).items():
         provenance = file.provenance
         assert provenance is not None, "a benchmark records it"
-        records = [values_of(record) for record in file.benchmarks]
+        records = [all_values(record) for record in file.benchmarks]
         facts = [
             machine(provenance),
             provenance.precision,
-            rounds_of(records),
+            describe_rounds(records),
             provenance.date[:10],
             commits(provenance),
             f"[{path.name}](../results/benchmarks/{path.name})",
@@ -212,11 +212,11 @@ def measured_table(table: BenchmarkTable, records: list[dict]) -> Table[Measured
     for record in records:
         values = tuple(record.get(key) for key in row_keys)
         row = rows.setdefault(values, MeasuredRow(values, {}))
-        row.records[group_of(table, record)] = record
+        row.records[column_group(table, record)] = record
     columns = []
     for index, key in enumerate(row_keys):
         columns.append(Column[MeasuredRow](key.replace("_", " "), partial(row_value, index)))
-    for group in sorted({group_of(table, record) for record in records}):
+    for group in sorted({column_group(table, record) for record in records}):
         for heading, key, style in table.columns:
             if any(record.get(key) is not None for record in records):
                 title = ", ".join(filter(None, [heading, *map(str, group)]))
@@ -224,7 +224,7 @@ def measured_table(table: BenchmarkTable, records: list[dict]) -> Table[Measured
     return Table(columns, list(rows.values()), left=len(row_keys))
 
 
-def group_of(table: BenchmarkTable, record: dict) -> tuple:
+def column_group(table: BenchmarkTable, record: dict) -> tuple:
     """Return the values that select the columns of a record."""
     return tuple(record[key] for key in table.column_groups)
 

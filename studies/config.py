@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import pydantic.dataclasses
 from pydantic import Field
 
-from alibi_fairseq.experiment.evaluations import eval_steps_of
+from alibi_fairseq.experiment.evaluations import plan_eval_steps
 from alibi_fairseq.experiment.schema import (
     STRICT,
     Corpus,
@@ -204,7 +204,7 @@ def _check_scored_range(evaluation: Evaluation, tests: StudiedModels) -> None:
 
 def _evaluations_of(model: Model) -> Iterator[EvaluationKey]:
     """Yield the evaluations of a model on the corpus that it is trained on."""
-    for step in eval_steps_of(model, Path()):
+    for step in plan_eval_steps(model, Path()):
         for _, length, stride in step.config.cases():
             yield EvaluationKey(
                 corpus=model.corpus.name,

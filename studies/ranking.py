@@ -96,7 +96,7 @@ def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_l
 
 def _paper_tokens() -> int:
     """Return the tokens that the paper's models on WikiText-103 read."""
-    setting = published.setting_of("wikitext-103")
+    setting = published.paper_setting("wikitext-103")
     assert setting is not None
     return setting["updates"] * PAPER_TOKENS_PER_UPDATE
 

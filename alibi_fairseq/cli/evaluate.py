@@ -27,8 +27,8 @@ from ..reporting import markdown
 from ..reporting.caption import conditions, conditions_table
 from ..reporting.loss_by_position import position_tables
 from ..reporting.probes import accuracy_table
-from ..reporting.rows import rows_of
-from ..reporting.texts import group_by_text, text_of
+from ..reporting.rows import build_rows
+from ..reporting.texts import group_by_text, identify_text
 from ..reporting.undertrained import undertrained_warning
 from ..results.file import load
 from ..results.result import ProbeValues, Result, TextValues
@@ -42,7 +42,7 @@ GROUPS = (MODELS_AND_DATA, MEASUREMENT, CHECKPOINTS, FOLDERS, COMPUTATION, OUTPU
 # Types of options. argparse puts the option before the error that they raise.
 
 
-def folder_of(text: str) -> Path:
+def first_folder(text: str) -> Path:
     """Return the first of several folders joined by ``:``."""
     return Path(text.split(":")[0])
 
@@ -134,7 +134,7 @@ class Eval(CliCommand):
         Raises:
             UserInputError: an option cannot be used.
         """
-        if (folder_of(self.data[0]) / PROBE_FILE).is_file():
+        if (first_folder(self.data[0]) / PROBE_FILE).is_file():
             self._check_probe()
         if any((path / "config.json").is_file() for path in self.checkpoints):
             evaluated = self._evaluate_folders()
@@ -177,8 +177,8 @@ class Eval(CliCommand):
         for flag, given in is_given.items():
             if given:
                 raise UserInputError(
-                    f"{flag} has no effect on '{folder_of(self.data[0])}', which is the data of a "
-                    f"probe. Remove {flag}."
+                    f"{flag} has no effect on '{first_folder(self.data[0])}', which is the data of "
+                    f"a probe. Remove {flag}."
                 )
 
     def _evaluate_checkpoints(self) -> list[Result]:
@@ -196,7 +196,7 @@ class Eval(CliCommand):
 
                 require_file(checkpoint)
             open_input(checkpoint).close()
-        data = folder_of(self.data[0])
+        data = first_folder(self.data[0])
         if len(self.data) > 1 or data.is_file():
             raise UserInputError(
                 f"{' '.join(self.data)} is not one data folder, which fairseq checkpoints are "
@@ -232,13 +232,13 @@ class Eval(CliCommand):
 
 def _print_notes(results: Sequence[Result]) -> None:
     """Print what the models have in common, and notes on what makes perplexities unusable."""
-    rows = rows_of(results)
+    rows = build_rows(results)
     texts = [markdown.sentence(conditions(rows))]
     different = conditions_table(rows)
     if different is not None:
         texts.append(f"\n{markdown.to_markdown([different])}")
     for group in group_by_text(results).values():
-        texts.append(markdown.sentence(undertrained_warning(rows_of(group))))
+        texts.append(markdown.sentence(undertrained_warning(build_rows(group))))
     print("".join(dict.fromkeys(texts)), end="")
     points = [point for row in rows for point in row.points]
     longest_windows = [point.longest_window or 0 for point in points if point.is_past_end]
@@ -262,7 +262,7 @@ def _overrides(result: Result) -> str | None:
 
 def _scored_range(result: Result) -> str | None:
     """Return the range of tokens that is scored, or None for all."""
-    return text_of(result).scored if result.case.has_range else None
+    return identify_text(result).scored if result.case.has_range else None
 
 
 #: Note in place of the table of ``--by-position``.

@@ -24,7 +24,7 @@ from ..errors import UserInputError
 from ..files import sha256_file
 from ..models.config import AlibiLanguageModelConfig
 from ..models.decoder import AlibiDecoder, State
-from ..models.description import facts_of, recorded_train_length
+from ..models.description import describe_model, recorded_train_length
 from ..models.output_projection import OutputProjection
 from ..plugin.chunked_losses import adaptive_cross_entropy, find_clusters, find_excluded_targets
 from ..plugin.linear_cross_entropy import linear_cross_entropy
@@ -251,7 +251,7 @@ def load_checkpoint(
     method = MethodSpec.from_options(cfg.model)
     series = recorded_series(state, path)
     if series is None:
-        facts = facts_of(cfg, model, len(task.source_dictionary))
+        facts = describe_model(cfg, model, len(task.source_dictionary))
         series = unknown_training(trained_method, train_length, sha256_file(path), facts)
     elif series.settings.get("plugin") != plugin_sha256(method.names):
         logger.warning("'%s' was trained with another version of its plugin.", path)

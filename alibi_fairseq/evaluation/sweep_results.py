@@ -15,7 +15,7 @@ from ..results.file import Results, load, save
 from ..results.provenance import Provenance, merge_provenance, utc_time
 from ..results.result import Result, Wanted, is_wanted, replaces
 from .evaluator import Evaluator, Measured
-from .weights import Weights, weights_of
+from .weights import Weights, identify_weights
 
 
 def of_checkpoint(results: Iterable[Result], checkpoint: Path, sha256: str | None) -> list[Result]:
@@ -78,7 +78,7 @@ class SweepResults:
         known = self._of_checkpoint(checkpoint)
         if not known:
             return None
-        wanted = self._evaluator.wanted(case, weights_of(known[-1]))
+        wanted = self._evaluator.wanted(case, identify_weights(known[-1]))
         for result in known:
             if is_wanted(result, wanted):
                 return result
@@ -89,8 +89,8 @@ class SweepResults:
         known = self._of_checkpoint(checkpoint)
         if not known:
             return []
-        wanted = self._evaluator.wanted(case, weights_of(known[-1]))
-        return [result for result in known if is_wanted(result, _in_windows_of(wanted, result))]
+        wanted = self._evaluator.wanted(case, identify_weights(known[-1]))
+        return [result for result in known if is_wanted(result, _in_same_windows(wanted, result))]
 
     def _of_checkpoint(self, checkpoint: Path) -> list[Result]:
         """Return the results of a checkpoint with its present contents."""
@@ -144,7 +144,7 @@ class SweepResults:
         save(Results(self._results, provenance), self._path)
 
 
-def _in_windows_of(wanted: Wanted, result: Result) -> Wanted:
+def _in_same_windows(wanted: Wanted, result: Result) -> Wanted:
     """Return a wanted result at the length and stride of another one."""
     case = replace(wanted.case, length=result.case.length, stride=result.case.stride)
     return replace(wanted, case=case)

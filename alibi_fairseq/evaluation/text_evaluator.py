@@ -25,7 +25,7 @@ from .split import find_document_starts, load_dictionary, load_split
 from .text_size import TextSize
 from .wanted import (
     TextIdentity,
-    boundaries_of,
+    document_boundaries,
     starts_sha256,
     text_case,
     text_identity,
@@ -120,7 +120,9 @@ class TextEvaluator(Evaluator):
     def wanted(self, case: dict, weights: Weights) -> Wanted:
         text = self._identities[case["subset"]]
         identity = text_case(self._config, TextCase(**case), text, self._corpus)
-        return wanted_result(self._config, identity, weights, boundaries_of(self._config, text))
+        return wanted_result(
+            self._config, identity, weights, document_boundaries(self._config, text)
+        )
 
     def num_inputs(self, case: dict) -> int:
         subset = case["subset"]
@@ -185,7 +187,7 @@ class TextEvaluator(Evaluator):
 
         tokens = [span.stop - span.first for span in spans]
         speed = round(sum(tokens) / seconds, 1)
-        boundaries = boundaries_of(self._config, self._identities[case["subset"]])
+        boundaries = document_boundaries(self._config, self._identities[case["subset"]])
         values = loss_values(nats, tokens, split.scored_text_size(spans), boundaries)
         values = replace(
             values,
@@ -260,7 +262,8 @@ def loss_values(
         nats: sums of the losses of the parts of each document, in nats.
         tokens: number of scored tokens of each document.
         text_size: size of the text of all scored tokens.
-        boundaries: :func:`.wanted.boundaries_of` the documents; None: without their losses.
+        boundaries: those of the documents (:func:`.wanted.document_boundaries`); None: without
+            the losses of documents.
     """
     total_nats = math.fsum(itertools.chain.from_iterable(nats))
     total_tokens = sum(tokens)

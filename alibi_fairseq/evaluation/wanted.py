@@ -126,7 +126,7 @@ def text_case(config: SweepConfig, case: TextCase, text: TextIdentity, corpus: s
     """
     documents = None
     if config.has_scored_range or text.tokens_sha256 is not None:
-        documents = boundaries_of(config, text)
+        documents = document_boundaries(config, text)
     return Case(
         kind="text",
         text=text.sha256,
@@ -152,7 +152,7 @@ def probe_case(sha256: str | None, length: int, depth: float, corpus: str = "") 
     return Case("probe", sha256, "", length, length, depth=depth, corpus=corpus)
 
 
-def boundaries_of(config: SweepConfig, text: TextIdentity) -> str | None:
+def document_boundaries(config: SweepConfig, text: TextIdentity) -> str | None:
     """Return the boundaries of the documents whose losses are measured; None without documents."""
     return text.documents_sha256 or config.per_document
 
@@ -163,7 +163,7 @@ def wanted_result(
     """Return the result of a case that an evaluation of a checkpoint should have.
 
     Args:
-        documents: :func:`boundaries_of` the text.
+        documents: boundaries of the documents (:func:`document_boundaries`).
     """
     settings = weights.series.settings
     overrides = dict(config.overrides or {})

@@ -32,7 +32,7 @@ class Weights:
     variant: str = ""
 
 
-def weights_of(result: Result) -> Weights:
+def identify_weights(result: Result) -> Weights:
     """Return the weights that a result is of."""
     return Weights(
         result.series, result.seed, result.reading.at, result.updates, result.checkpoint_sha256

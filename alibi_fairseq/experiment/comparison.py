@@ -54,7 +54,7 @@ class Comparison(Experiment):
         for corpus in self.config.corpora:
             print(describe_corpus(corpus, self.folder))
         for group in self.config.models:
-            corpora = self.config.corpora_of(group)
+            corpora = self.config.select_corpora(group)
             if group.also_on:
                 check_same_dictionary(corpora, self.folder)
             for evaluation, corpus in itertools.product(group.evaluations, corpora):

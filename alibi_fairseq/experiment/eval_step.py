@@ -18,14 +18,14 @@ from tqdm import tqdm
 from ..evaluation.config import SweepConfig
 from ..evaluation.sweep_results import of_checkpoint
 from ..evaluation.wanted import (
-    boundaries_of,
+    document_boundaries,
     probe_case,
     probe_sha256,
     text_case,
     text_identity,
     wanted_result,
 )
-from ..evaluation.weights import Weights, weights_of
+from ..evaluation.weights import Weights, identify_weights
 from ..reporting import markdown
 from ..results.file import Results, load
 from ..results.result import ProbeValues, Result, TextValues, Wanted, is_wanted, missing
@@ -85,13 +85,13 @@ class EvalStep:
         """True if the step overrides options of the model that the run was trained with."""
         return bool(self.name) and not self.corpus
 
-    def data_of(self, model: TrainedModel) -> str:
+    def evaluated_data(self, model: TrainedModel) -> str:
         """Return fairseq's data argument of the text to evaluate."""
         return self.data or model.data
 
     def command(self, model: TrainedModel) -> ChildProcess:
         """Build the command that evaluates a model."""
-        argv = [*ALIBI, "eval", self.data_of(model), "--path", str(model.checkpoint)]
+        argv = [*ALIBI, "eval", self.evaluated_data(model), "--path", str(model.checkpoint)]
         argv += self.config.flags()
         argv += ["--out", str(self.results_path)]
         argv += self.flags
@@ -105,7 +105,9 @@ class EvalStep:
         if model.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
         results = self._known(model, load(self.results_path).results)
-        return bool(results) and not missing(self.wanted(model, weights_of(results[-1])), results)
+        return bool(results) and not missing(
+            self.wanted(model, identify_weights(results[-1])), results
+        )
 
     def execute(self, model: TrainedModel, slot: Slot) -> None:
         """Evaluate a model.
@@ -121,9 +123,9 @@ class EvalStep:
         """Return the results that the step should have."""
         wanted = []
         for case in self.config.cases():
-            text = text_identity(self.data_of(model), case.subset, self.config.per_document)
+            text = text_identity(self.evaluated_data(model), case.subset, self.config.per_document)
             identity = text_case(self.config, case, text)
-            documents = boundaries_of(self.config, text)
+            documents = document_boundaries(self.config, text)
             wanted.append(wanted_result(self.config, identity, weights, documents))
         return wanted
 
@@ -138,7 +140,7 @@ class EvalStep:
         """
         file = load(self.results_path)
         known = self._known(model, file.results)
-        wanted = self.wanted(model, weights_of(known[-1])) if known else []
+        wanted = self.wanted(model, identify_weights(known[-1])) if known else []
         results = []
         for result in known:
             if any(is_wanted(result, want) for want in wanted):
@@ -153,7 +155,7 @@ class ProbeEvalStep(EvalStep):
 
     def wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have, one per length and depth."""
-        sha256 = probe_sha256(self.data_of(model))
+        sha256 = probe_sha256(self.evaluated_data(model))
         wanted = []
         for case in self.config.probe_cases():
             wanted.append(wanted_result(self.config, probe_case(sha256, **case), weights))

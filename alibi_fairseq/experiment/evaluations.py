@@ -15,7 +15,7 @@ from .schema import Evaluation, Model
 from .values import tokens_at
 
 
-def eval_steps_of(
+def plan_eval_steps(
     model: Model,
     results_folder: Path,
     other_data: Mapping[str, Path] = MappingProxyType({}),
@@ -39,7 +39,7 @@ def eval_steps_of(
         probe_config = SweepConfig(lengths=lengths, overrides=overrides)
         yield ProbeEvalStep(path, probe_config, flags=flags)
         return
-    for evaluation in model.group.evaluations_of(model.method, model.train_length):
+    for evaluation in model.group.select_evaluations(model.method, model.train_length):
         config = _sweep_config(evaluation, model.train_length, overrides)
         as_trained = EvalStep(path, config, flags=flags)
         yield as_trained

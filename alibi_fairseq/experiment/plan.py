@@ -17,7 +17,7 @@ from ..reporting.rows import model_label
 from .choice import Choice, TrialResult
 from .corpora import data_folder, text_folder
 from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
-from .evaluations import eval_steps_of
+from .evaluations import plan_eval_steps
 from .rates import Trials
 from .run import Run
 from .schema import ExperimentConfig, Model
@@ -90,7 +90,7 @@ def plan(
             for corpus in config.corpora
             if corpus.name != model.corpus.name
         }
-        eval_steps = eval_steps_of(model, run.folder, other_data)
+        eval_steps = plan_eval_steps(model, run.folder, other_data)
         runs.append(replace(run, eval_steps=tuple(eval_steps)))
     return Plan(tuple(runs), trials)
 

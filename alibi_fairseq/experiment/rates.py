@@ -86,7 +86,7 @@ class Trials:
             if result is not None and result.is_validated_on(self.valid_sha256):
                 results[run.name] = result
             elif run.is_complete:
-                results[run.name] = _result_of(run)
+                results[run.name] = _load_trial(run)
         return results
 
     def _recorded_results(self) -> dict[str, TrialResult]:
@@ -100,7 +100,7 @@ class Trials:
         return results
 
 
-def _result_of(trial: Run) -> TrialResult:
+def _load_trial(trial: Run) -> TrialResult:
     """Return the result of a finished trial from its folder.
 
     The provenance has the command of the training without this machine's interpreter.

@@ -61,7 +61,7 @@ class ComparisonReport:
         for corpus, results in results_by_corpus.items():
             if self._has_several_corpora:
                 sections.append(f"## {corpus}")
-            sections += tables_of(results)
+            sections += build_tables(results)
             files += self._draw_figures(corpus, results)
         choices = self.plan.choices
         for choice in choices:
@@ -180,7 +180,7 @@ def is_probe(results: Sequence[Result]) -> bool:
     return isinstance(results[0].values, ProbeValues)
 
 
-def tables_of(results: Sequence[Result]) -> list[str]:
+def build_tables(results: Sequence[Result]) -> list[str]:
     """Return the tables of all models on a text or a probe."""
     if is_probe(results):
         accuracies = markdown.to_markdown([accuracy_table(results)])
@@ -217,7 +217,7 @@ def merge_results(config: ExperimentConfig, runs: Iterable[Run]) -> Results:
     origins = []
     for run in runs:
         for step in run.eval_steps:
-            of_step = step.load_results(run.model_of(step))
+            of_step = step.load_results(run.model_for(step))
             results += of_step.results
             assert of_step.provenance is not None, "the evaluation recorded it"
             origins.append(of_step.provenance)

@@ -103,7 +103,7 @@ class Run:
         if not self.is_trained:
             commands.append(self.training_command())
         for step in self.eval_steps:
-            model = self.model_of(step)
+            model = self.model_for(step)
             if not step.is_complete(model):
                 commands.append(step.command(model))
         return commands
@@ -130,7 +130,7 @@ class Run:
         checkpoint = self.checkpoint_path(updates)
         return CompletionMarker(path, self.settings, outputs=[checkpoint])
 
-    def model_of(self, step: EvalStep) -> TrainedModel:
+    def model_for(self, step: EvalStep) -> TrainedModel:
         """Return the trained model that a step evaluates."""
         updates = step.updates or self.updates
         return TrainedModel(
@@ -178,7 +178,7 @@ class Run:
             return True
         if not self.is_trained:
             return False
-        return all(step.is_complete(self.model_of(step)) for step in self.eval_steps)
+        return all(step.is_complete(self.model_for(step)) for step in self.eval_steps)
 
     def why_incomplete(self) -> str:
         """Return the reason for which the run failed, as far as its logs tell."""
@@ -257,9 +257,9 @@ class Run:
             return
         steps = () if self.diverged else self.eval_steps
         for step in steps:
-            if not step.is_complete(self.model_of(step)):
+            if not step.is_complete(self.model_for(step)):
                 check_unedited(self.methods)
-                step.execute(self.model_of(step), slot)
+                step.execute(self.model_for(step), slot)
         if self.archive is not None:
             self.archive.keep(self)
 

@@ -102,7 +102,7 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         try:
             run_all(items, slots, completed)
         except Stopped:
-            print(progress_of(experiment.plan()), file=sys.stderr)
+            print(describe_progress(experiment.plan()), file=sys.stderr)
             raise
         except CommandFailedError:
             report_on_complete_runs(experiment)
@@ -126,7 +126,7 @@ def unfinished_runs(experiment: Experiment, plan: Plan) -> list[Run]:
     return [run for run in plan.runs if not run.is_complete]
 
 
-def progress_of(plan: Plan) -> str:
+def describe_progress(plan: Plan) -> str:
     """Return the number of complete runs, and the updates of those that a stop interrupted."""
     complete = sum(run.is_complete for run in plan.runs)
     lines = [f"{complete} of {len(plan.runs)} runs are complete."]

@@ -263,7 +263,7 @@ class ModelGroup:
         for length in self.train_lengths:
             self._check_tokens_per_update(length)
         for length, method in itertools.product(self.train_lengths, self.methods):
-            evaluations = self.evaluations_of(method, length)
+            evaluations = self.select_evaluations(method, length)
             if not evaluations:
                 raise ValueError(
                     f"evaluations: none includes {method.notation} with the training length "
@@ -276,7 +276,7 @@ class ModelGroup:
                     "remove transformer_xl, or use sliding, which leaves it out"
                 )
 
-    def evaluations_of(self, method: MethodSpec, train_length: int) -> list[Evaluation]:
+    def select_evaluations(self, method: MethodSpec, train_length: int) -> list[Evaluation]:
         """Return the evaluations of the models of a method with a training length."""
         return [each for each in self.evaluations if each.includes(method, train_length)]
 
@@ -412,7 +412,7 @@ class ExperimentConfig:
         """
         first_groups: dict[tuple, ModelGroup] = {}
         for group in self.models:
-            for model in self._models_of(group):
+            for model in self._expand_group(group):
                 first = first_groups.setdefault(model[1:], group)
                 for field in fields(ModelGroup):
                     if field.name in KEYS_OF_MODELS:
@@ -424,7 +424,7 @@ class ExperimentConfig:
                             "Keep it in one group, or use another file for the other group"
                         )
 
-    def _models_of(self, group: ModelGroup) -> Iterator[Model]:
+    def _expand_group(self, group: ModelGroup) -> Iterator[Model]:
         """Yield the models of a group, all of the first seed first."""
         corpora = []
         for corpus in self.corpora:
@@ -435,7 +435,7 @@ class ExperimentConfig:
         ):
             yield Model(group, corpus, method, train_length, seed)
 
-    def corpora_of(self, group: ModelGroup) -> list[Corpus]:
+    def select_corpora(self, group: ModelGroup) -> list[Corpus]:
         """Return the corpora that the models of a group are trained or evaluated on."""
         names = {*group.train_on, *group.also_on}
         return [corpus for corpus in self.corpora if not group.train_on or corpus.name in names]
@@ -444,7 +444,7 @@ class ExperimentConfig:
         """Return the models to train, each once, the most important first."""
         models: dict[tuple, Model] = {}
         for group in self.models:
-            for model in self._models_of(group):
+            for model in self._expand_group(group):
                 models.setdefault(model[1:], model)
         return list(models.values())
 

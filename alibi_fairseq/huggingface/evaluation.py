@@ -18,7 +18,7 @@ from ..evaluation.wanted import TextIdentity
 from ..files import locked, sha256_files
 from ..results.files import lock_path
 from ..results.manifest import other_name
-from ..results.provenance import collect_provenance, version_of
+from ..results.provenance import collect_provenance, installed_version
 from ..results.result import Result, TextSummary
 from .model_folder import ModelFolder
 from .text_file import TextFile, read_text_file
@@ -111,7 +111,7 @@ def _evaluate(
     # The order of the command line does not matter.
     by_name = sorted(texts, key=lambda path: path.stem)
     provenance["data_sha256"] = sha256_files(by_name)
-    provenance["versions"].update({name: version_of(name) for name in _LIBRARIES})
+    provenance["versions"].update({name: installed_version(name) for name in _LIBRARIES})
     hashes = folder.hashes()
     results = SweepResults(out, {folder.path: hashes.everything}, evaluator, provenance)
 

@@ -9,7 +9,7 @@ from fairseq.utils import safe_getattr
 from ..results.series import Facts
 
 
-def facts_of(cfg: Any, model: Any, vocabulary: int) -> Facts:
+def describe_model(cfg: Any, model: Any, vocabulary: int) -> Facts:
     """Return the properties of a fairseq model for tables.
 
     Args:

@@ -32,7 +32,7 @@ _PAPER_METHOD_OPTIONS = {"mem_len"}
 
 def different_units_reason(result: Result) -> str | None:
     """Return why a perplexity is in different units from the paper's, or None."""
-    setting = published.setting_of(result.case.corpus)
+    setting = published.paper_setting(result.case.corpus)
     if setting is None or setting["vocabulary"] is None:
         return None
     tokenizer = result.text.tokenizer
@@ -53,7 +53,7 @@ def incomparability_reason(result: Result) -> str | None:
     """Return why a result is not comparable with the paper's, or None."""
     corpus = result.case.corpus
     series = result.series
-    setting = published.setting_of(corpus)
+    setting = published.paper_setting(corpus)
     if setting is None:
         return f"{corpus} is not a corpus of the paper"
     if series.facts.architecture != setting["model"]:

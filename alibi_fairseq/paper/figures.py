@@ -65,7 +65,7 @@ def caption(item: Item, suffix: str = "") -> str:
 
 def _title(item: Item) -> str:
     """Return the title of a figure of perplexities."""
-    setting = published.setting_of(item.corpus)
+    setting = published.paper_setting(item.corpus)
     assert setting is not None, "a figure is about a corpus of the paper"
     return f"{setting['title']}, validation"
 
@@ -248,7 +248,7 @@ def _time_curve(report_data: ReportData, series: Series, length: int) -> list[tu
     """
     hours = {}
     perplexities = {}
-    for validation in report_data.validations_of(series):
+    for validation in report_data.select_validations(series):
         checkpoint = (validation.updates, validation.seed)
         if validation.cost.gpu_seconds is not None:
             hours[checkpoint] = validation.cost.gpu_seconds / 3600

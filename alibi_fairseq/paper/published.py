@@ -60,7 +60,7 @@ class PrintedMeasurement(Point):
         if self.method is None:
             return f"{self.author_model} (as printed)"
         name = model_label(self.method_name, self.train_length)
-        setting = setting_of(self.corpus)
+        setting = paper_setting(self.corpus)
         assert setting is not None, "a corpus of the paper"
         planned = setting["updates"]
         if self.updates is None or planned in (None, self.updates):
@@ -97,7 +97,7 @@ def notes(item: str) -> list[str]:
     return [row["note"] for row in rows("notes") if row["item"] == item]
 
 
-def setting_of(corpus: str | None) -> dict | None:
+def paper_setting(corpus: str | None) -> dict | None:
     """Return the paper's model and update count on a corpus, or None for other corpora."""
     by_corpus = {row["corpus"]: row for row in rows("settings")}
     return by_corpus.get(str(corpus))

@@ -182,7 +182,7 @@ def _without_half_precision(options: Settings) -> dict[str, object]:
 
 def _make_recipe(folder: str, corpus: str, base: Settings, row: Mapping[str, Any]) -> Recipe:
     """Create the recipe of a row from the options that all recipes of its folder share."""
-    options: dict[str, dict[str, Any]] = merge(base, _options_of(row))
+    options: dict[str, dict[str, Any]] = merge(base, _read_options(row))
     # Values with an attribute in Recipe or Batch are removed from the options.
     del options["task"]["data"]
     (update_freq,) = options["optimization"].pop("update_freq")
@@ -209,7 +209,7 @@ def _make_recipe(folder: str, corpus: str, base: Settings, row: Mapping[str, Any
     )
 
 
-def _options_of(row: Mapping[str, Any]) -> Settings:
+def _read_options(row: Mapping[str, Any]) -> Settings:
     """Return the options of a row, from its columns such as ``task.tokens_per_sample``."""
     options: Settings = {}
     for column, value in row.items():

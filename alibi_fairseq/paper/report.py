@@ -23,7 +23,7 @@ from ..results.result import Result
 from . import figures, published
 from .comparability import incomparability_reason
 from .items import Item, items
-from .report_data import ReportData, machine_of
+from .report_data import ReportData, describe_machine
 from .report_writer import ReportWriter
 from .tables import paper_tables
 
@@ -105,7 +105,7 @@ SOURCE_COLUMNS = (
     Column[_Source](
         "corpus", lambda source: _listed(result.case.corpus for result in source.file.results)
     ),
-    Column[_Source]("machine", lambda source: machine_of(source.file, source.provenance)),
+    Column[_Source]("machine", lambda source: describe_machine(source.file, source.provenance)),
     Column[_Source]("commit", lambda source: source.commit),
     Column[_Source]("date", lambda source: source.provenance.date),
     Column[_Source]("seconds", lambda source: f"{source.provenance.seconds:.0f}"),
@@ -189,7 +189,7 @@ def _section_title(corpus: str, model: str | None, results: list[Result]) -> str
 
 def _caveat(corpus: str, results: list[Result]) -> str:
     """Return why results are not comparable with the paper's, or an empty string."""
-    if published.setting_of(corpus) is None:
+    if published.paper_setting(corpus) is None:
         name = literal(corpus)
         return (
             f"{name} is not a text of the paper, so these numbers are not compared with the "

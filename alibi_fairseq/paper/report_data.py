@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserInputError
-from ..reporting.texts import Text, names_across_splits, text_of
+from ..reporting.texts import Text, identify_text, names_across_splits
 from ..results.file import Results, load
 from ..results.files import find_results_files
 from ..results.provenance import Provenance
-from ..results.result import Result, TextValues
+from ..results.result import Result, TextValues, identify_checkpoint
 from ..results.series import Series
 from . import comparability, published
 
@@ -31,7 +31,7 @@ class ReportData:
     files: list[tuple[Path, Results]] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
 
-    def validations_of(self, series: Series) -> list[Result]:
+    def select_validations(self, series: Series) -> list[Result]:
         """Return the validations of the trainings of a series on ``valid``, by updates."""
         of_series = []
         for _, file in self.files:
@@ -61,20 +61,20 @@ class ReportData:
 
         The name distinguishes the texts. It is empty if there is only one.
         """
-        setting = published.setting_of(corpus)
+        setting = published.paper_setting(corpus)
         assert setting is not None, "a corpus of the paper"
         texts: list[Text] = []
         for result in self.results:
             is_paper_model = result.series.facts.architecture == setting["model"]
             if is_paper_model and result.case.corpus == corpus:
-                texts.append(text_of(result))
+                texts.append(identify_text(result))
         name_by_text = names_across_splits(texts)
         names = sorted(set(name_by_text.values()) - {""})
         for name in names or [""]:
             results = []
             for result in self.results:
                 # A text without a name, such as the only one of a split, is part of all results.
-                if name_by_text.get(text_of(result), "") in ("", name):
+                if name_by_text.get(identify_text(result), "") in ("", name):
                     results.append(result)
             yield name, replace(self, results=results)
 
@@ -106,19 +106,14 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
                 continue
             if label is not None:
                 result = replace(result, series=replace(result.series, label=label))
-            model = (result.series.id, result.reading, result.seed, _weights_of(result))
-            key = (*model, result.case, text_of(result))
+            model = (result.series.id, result.reading, result.seed, identify_checkpoint(result))
+            key = (*model, result.case, identify_text(result))
             if key in first_occurrences:
                 _check_agreement(path, result, *first_occurrences[key])
             else:
                 first_occurrences[key] = (path, result)
                 report_data.results.append(result)
     return report_data
-
-
-def _weights_of(result: Result) -> str | None:
-    """Return what identifies the weights of a result."""
-    return result.checkpoint_sha256 or result.checkpoint
 
 
 def _check_agreement(path: Path, result: Result, first_path: Path, first: Result) -> None:
@@ -151,7 +146,7 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(file.resolve() for file in files))
 
 
-def machine_of(file: Results, provenance: Provenance) -> str:
+def describe_machine(file: Results, provenance: Provenance) -> str:
     """Describe the machine of a results file: GPU, or processor and threads, and precision.
 
     If all results were computed on the CPU, the machine's GPU is left out.

@@ -27,7 +27,7 @@ from .recipe import Recipe, flags, for_80gb
 from .report_data import collect
 from .scale import Scale
 from .tables import item_tables
-from .trainings import PaperTraining, evaluations_of
+from .trainings import PaperTraining, plan_evaluations
 
 #: Main memory of a training process besides its checkpoint, in 10⁹ bytes: Python, PyTorch, CUDA,
 #: and the model. An estimate.
@@ -142,7 +142,7 @@ class ReproductionExperiment(Experiment):
     def _table(self, item: Item) -> str:
         """Format an item next to our numbers, with a warning unless they are a replication."""
         dataset = self.data[item.corpus]
-        ours = self.results_of(item.key)
+        ours = self.results_for(item.key)
         if dataset.is_paper_corpus:
             return f"# {item.title}\n\n{to_markdown(item_tables(item, ours))}"
         caveat = (
@@ -170,7 +170,7 @@ class ReproductionExperiment(Experiment):
 
     def _cost(self, training: PaperTraining, run: Run) -> RunCost:
         """Estimate the cost of what is left of a run."""
-        devices = self._devices_of(self._recipe_of(training))
+        devices = self._choose_devices(self._adapt_recipe(training))
         # fairseq keeps the last checkpoint and the one with the best validation loss.
         checkpoints = 2 + len(run.keep_at)
         if run.final_checkpoint != BEST_CHECKPOINT:
@@ -184,7 +184,7 @@ class ReproductionExperiment(Experiment):
         gpus = 0 if devices.cpu else devices.processes
         hours = []
         for evaluation, step in zip(training.evaluations, run.eval_steps, strict=True):
-            if not step.is_complete(run.model_of(step)):
+            if not step.is_complete(run.model_for(step)):
                 hours.append(evaluation_hours(evaluation))
         cost = run_cost(training.recipe, updates, gpus, checkpoints)
         return replace(cost, evaluation_hours=total(hours))
@@ -197,9 +197,9 @@ class ReproductionExperiment(Experiment):
         Raises:
             UserInputError: the sequences of an update cannot be divided among the GPUs.
         """
-        recipe = self._recipe_of(training)
+        recipe = self._adapt_recipe(training)
         dataset = self.data[recipe.corpus]
-        devices = self._devices_of(recipe)
+        devices = self._choose_devices(recipe)
         endpoint = nodes.rendezvous_endpoint(recipe.path)
         job = recipe.path.replace("/", "-")
         launcher = torchrun.launcher_flags(devices.processes, devices.nodes, endpoint, job)
@@ -238,14 +238,14 @@ class ReproductionExperiment(Experiment):
             program=nodes.program(launcher, devices.nodes),
         )
 
-    def _recipe_of(self, training: PaperTraining) -> Recipe:
+    def _adapt_recipe(self, training: PaperTraining) -> Recipe:
         """Return the recipe of a run for this hardware and at this scale."""
         recipe = training.recipe
         if self.on_80gb:
             recipe = for_80gb(recipe)
         return self.scale.scale_recipe(recipe)
 
-    def _devices_of(self, recipe: Recipe) -> DeviceConfig:
+    def _choose_devices(self, recipe: Recipe) -> DeviceConfig:
         """Return the devices of a run of a recipe."""
         return self.devices or DeviceConfig(recipe.batch.gpus)
 
@@ -254,7 +254,7 @@ class ReproductionExperiment(Experiment):
         name = f"{recipe.name}-{subset}.json"
         return self.folder / "results" / self.data[recipe.corpus].folder.name / name
 
-    def results_of(self, item: str) -> list[Result]:
+    def results_for(self, item: str) -> list[Result]:
         """Return our results of an item, labeled as the paper's.
 
         They have the method, length, and update counts of the paper's recipes, whatever the scale.
@@ -263,7 +263,7 @@ class ReproductionExperiment(Experiment):
         for training in self.trainings:
             checkpoints[training.recipe.path] = self.build_run(training).checkpoint_path
         results: list[Result] = []
-        for evaluation in evaluations_of((item,)):
+        for evaluation in plan_evaluations((item,)):
             recipe = evaluation.recipe
             path = self.results_path(recipe, evaluation.subset)
             if not path.is_file():

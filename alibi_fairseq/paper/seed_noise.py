@@ -46,7 +46,7 @@ class Noise:
         return "≠"
 
 
-def noise_of(corpus: str, train_length: int | None = None) -> Noise | None:
+def find_noise(corpus: str, train_length: int | None = None) -> Noise | None:
     """Return the noise of a corpus, or None if it is unknown.
 
     The noise is the one measured at the training length, if any, or else the largest known one.
@@ -81,7 +81,7 @@ def marked_difference(corpus: str, ours: Point | None, printed: Point | None) ->
     if ours.perplexity is None or printed.perplexity is None:
         return markdown.NOTHING
     gap = markdown.difference(ours.perplexity - printed.perplexity)
-    noise = noise_of(corpus, printed.train_length)
+    noise = find_noise(corpus, printed.train_length)
     if noise is None or any(different_units_reason(result) for result in ours.results):
         return gap
     return f"{gap} {noise.mark(ours.perplexity, printed.perplexity)}".rstrip()
@@ -89,7 +89,7 @@ def marked_difference(corpus: str, ours: Point | None, printed: Point | None) ->
 
 def legend(corpus: str) -> str:
     """Return the explanation of the marks after differences, with the reports they are based on."""
-    noise = noise_of(corpus)
+    noise = find_noise(corpus)
     if noise is None:
         return (
             "The variation between seeds on this corpus has not been reported, "

@@ -17,7 +17,7 @@ from ..results.result import Result
 from ..results.series import Series
 from . import published
 from .items import Item
-from .report_data import ReportData, machine_of
+from .report_data import ReportData, describe_machine
 
 #: Source of the numbers of Table 1 and Figure 7.
 PAPER = "the paper, one V100"
@@ -87,7 +87,7 @@ def measured_speeds(report_data: ReportData, corpus: str) -> dict[str, Speeds]:
         if speeds:
             assert file.provenance is not None, "a benchmark records it"
             name = os.path.join(*path.parts[-2:])
-            source = f"{machine_of(file, file.provenance)}, {values['model']} ({name})"
+            source = f"{describe_machine(file, file.provenance)}, {values['model']} ({name})"
             by_source[source] = speeds
     trained = trained_speeds(report_data, corpus)
     if trained:
@@ -107,7 +107,7 @@ def trained_speeds(report_data: ReportData, corpus: str) -> dict[Model, Speed]:
     speeds = {}
     for series, results in evaluations.items():
         last_by_seed = {}
-        for validation in report_data.validations_of(series):
+        for validation in report_data.select_validations(series):
             last_by_seed[validation.seed] = validation.cost
         evaluated = []
         for result in results:

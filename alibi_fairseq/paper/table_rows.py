@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..reporting.rows import Row, rows_of
+from ..reporting.rows import Row, build_rows
 from ..results.case import Case
 from ..results.result import Result
 from .items import Item
@@ -82,7 +82,7 @@ def _table_row(name: str, printed: list[PrintedMeasurement], ours: list[Result])
         if any(_is_same_model(result, in_paper) for in_paper in printed):
             ours_in_row.append(result)
     printed_row = Row(name, method, train_length, printed, "paper", is_printed=True)
-    our_rows = rows_of(ours_in_row)
+    our_rows = build_rows(ours_in_row)
     if train_length is None:
         our_rows = _joined(our_rows)
     return PaperRow(printed_row, [replace(row, name=name) for row in our_rows])

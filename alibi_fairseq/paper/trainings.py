@@ -56,7 +56,7 @@ class PaperTraining:
         return [updates for updates in evaluated_update_counts(self.recipe) if updates <= last]
 
 
-def recipe_of(measurement: PrintedMeasurement) -> Recipe:
+def find_recipe(measurement: PrintedMeasurement) -> Recipe:
     """Return the recipe of a printed measurement's model."""
     assert measurement.method is not None, "other authors have no recipe"
     path = recipe_name(measurement.corpus, measurement.method, measurement.train_length)
@@ -64,12 +64,12 @@ def recipe_of(measurement: PrintedMeasurement) -> Recipe:
 
 
 @cache
-def evaluations_of(keys: tuple[str, ...]) -> tuple[PaperEvaluation, ...]:
+def plan_evaluations(keys: tuple[str, ...]) -> tuple[PaperEvaluation, ...]:
     """Return the evaluations that items need, each once, with ascending lengths."""
     lengths: dict[PaperEvaluation, set[int]] = defaultdict(set)
     for key in keys:
         for measurement in items()[key].measurements:
-            recipe = recipe_of(measurement)
+            recipe = find_recipe(measurement)
             updates = measurement.updates or recipe.updates
             case = measurement.case
             stride = None if case.nonoverlapping else case.stride
@@ -84,7 +84,7 @@ def evaluations_of(keys: tuple[str, ...]) -> tuple[PaperEvaluation, ...]:
 def trainings_for(keys: tuple[str, ...]) -> list[PaperTraining]:
     """Return the trainings that items need, each once, with all its evaluations."""
     by_recipe: dict[str, list[PaperEvaluation]] = defaultdict(list)
-    for evaluation in evaluations_of(keys):
+    for evaluation in plan_evaluations(keys):
         by_recipe[evaluation.recipe_path].append(evaluation)
     return [PaperTraining(RECIPES[path], members) for path, members in by_recipe.items()]
 
@@ -95,5 +95,5 @@ def evaluated_update_counts(recipe: Recipe) -> list[int]:
     A run keeps a checkpoint at each of them, whatever items are requested, because it reaches each
     only once.
     """
-    of_all = evaluations_of(trained_items())
+    of_all = plan_evaluations(trained_items())
     return sorted({each.updates for each in of_all if each.recipe_path == recipe.path})

@@ -65,7 +65,7 @@ def import_released(
     """
     used = {name: tensor for name, tensor in state["model"].items() if name not in LEFTOVERS}
     check_finite(state, source)
-    cfg = translate_options(options_of(state))
+    cfg = translate_options(training_options(state))
     check_options(cfg, source)
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     model = models.build_model(cfg.model, task)
@@ -77,7 +77,7 @@ def import_released(
     return checkpoint_state(cfg, used, dictionary, history)
 
 
-def options_of(state: dict) -> dict:
+def training_options(state: dict) -> dict:
     """Return the options the model was trained with, without groups."""
     options = plain_values(state.get("args"))
     groups = plain_values(state.get("cfg"))

@@ -15,10 +15,10 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ..errors import UserInputError
 from ..files import sha256_file
-from ..models.description import facts_of
+from ..models.description import describe_model
 from ..results.data_hashes import DataHashes
 from ..results.series import Series, read_series
-from ..results.training_settings import settings_of
+from ..results.training_settings import collect_settings
 
 #: Name of the checkpoint from which a training run resumes by default.
 _LAST_CHECKPOINT = "checkpoint_last.pt"
@@ -34,8 +34,8 @@ def series_of_training(trainer, plugin: str | None, saved: dict | None) -> Serie
             of an earlier release.
     """
     cfg = trainer.cfg
-    settings = settings_of(cfg, trainer.data_parallel_world_size, _data_hashes(cfg), plugin)
-    facts = facts_of(cfg, trainer.model, len(trainer.task.source_dictionary))
+    settings = collect_settings(cfg, trainer.data_parallel_world_size, _data_hashes(cfg), plugin)
+    facts = describe_model(cfg, trainer.model, len(trainer.task.source_dictionary))
     if saved is None:
         return Series(settings, start=_hash_start(cfg), facts=facts)
     before = read_series(saved, "the checkpoint")
@@ -51,8 +51,8 @@ def planned_series(data: str, flags: Sequence[str], plugin: str | None = None) -
         plugin: hash of the plugin of the position method, or None.
     """
     with _HYDRA:
-        cfg = _config_of(data, tuple(flags))
-    return Series(settings_of(cfg, 1, _data_hashes(cfg), plugin), start=_hash_start(cfg))
+        cfg = _parse_config(data, tuple(flags))
+    return Series(collect_settings(cfg, 1, _data_hashes(cfg), plugin), start=_hash_start(cfg))
 
 
 #: Held while hydra works, because it keeps its state in the process.
@@ -60,7 +60,7 @@ _HYDRA = threading.Lock()
 
 
 @functools.cache
-def _config_of(data: str, flags: tuple[str, ...]) -> Any:
+def _parse_config(data: str, flags: tuple[str, ...]) -> Any:
     """Return fairseq's configuration of a training run, for which hydra takes 0.3 seconds."""
     arguments = options.parse_args_and_arch(options.get_training_parser(), [data, *flags])
     with warnings.catch_warnings():

@@ -31,7 +31,7 @@ from .entry import (
     read_track,
     write_json,
 )
-from .rules import problems_of
+from .rules import find_problems
 
 #: Results files of a run as trained: those of ``compare``, and of a study.
 _EVALUATION_FILES = ("results.json", "evaluation.json")
@@ -163,7 +163,7 @@ def _write_entry(
     reference: Entry | None,
 ) -> Entry:
     """Write an entry; see :func:`add_entry`. The first entry of a track is its own reference."""
-    results = _results_of(model)
+    results = _merge_results(model)
     label = results.results[0].series.method.label
     name = description.name or re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
     folder = track / name
@@ -186,7 +186,7 @@ def _write_entry(
         )
         write_json(file, unfinished / ENTRY_FILE)
         entry = read_entry(unfinished)
-        problems = problems_of(entry, reference or entry)
+        problems = find_problems(entry, reference or entry)
         if problems:
             raise UserInputError(problems[0].replace(str(unfinished), model.name))
     return read_entry(folder)
@@ -200,7 +200,7 @@ def _evaluation_file(run: Path) -> Path | None:
     return None
 
 
-def _results_of(model: FinishedModel) -> Results:
+def _merge_results(model: FinishedModel) -> Results:
     """Return the evaluations of all seeds, and the last validation of each training."""
     files = []
     for run in model.runs:

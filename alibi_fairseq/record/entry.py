@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json, sha256_file
 from ..positions.spec import distinct_labels
-from ..reporting.rows import Row, rows_of
+from ..reporting.rows import Row, build_rows
 from ..results.file import load
 from ..results.json_types import (
     Bits,
@@ -30,7 +30,7 @@ from ..results.json_types import (
 from ..results.provenance import Provenance
 from ..results.result import ProbeValues, Result, TextValues
 from ..results.series import Series
-from ..results.settings import defaults_of
+from ..results.settings import applicable_defaults
 
 TRACK_FILE = "track.json"
 #: File that describes an entry, and has the hashes of its other files.
@@ -148,7 +148,7 @@ class Entry:
     @cached_property
     def rows(self) -> list[Row]:
         """Perplexities by case; one row, if all models are seeds of one."""
-        return rows_of(self._of_kind("text"))
+        return build_rows(self._of_kind("text"))
 
     @property
     def row(self) -> Row:
@@ -165,7 +165,7 @@ class Entry:
         """Peak learning rate of the training."""
         name = "optimization.lr"
         settings = self.series.settings
-        return float(settings[name] if name in settings else defaults_of(settings)[name])
+        return float(settings[name] if name in settings else applicable_defaults(settings)[name])
 
     @property
     def trainings(self) -> list[Result]:

@@ -13,7 +13,7 @@ from ..reporting import markdown
 from ..reporting.caption import conditions
 from ..reporting.differences import format_difference, row_difference
 from ..reporting.page import fill_file
-from ..reporting.probes import area_text, areas_of
+from ..reporting.probes import area_text, compute_areas
 from ..reporting.rows import Point
 from ..reporting.table import Column, Table
 from ..reporting.training_costs import processor_name
@@ -183,7 +183,7 @@ def _recall_cell(entry: Entry) -> str:
 def _passkey_cell(entry: Entry) -> str:
     """Return the area under the curve of the passkey probe beyond the training length."""
     beyond: list[float] = []
-    for areas in areas_of(entry.probes.get("passkey", [])):
+    for areas in compute_areas(entry.probes.get("passkey", [])):
         beyond += areas.beyond
     return area_text(beyond)
 

@@ -113,7 +113,7 @@ RULES: dict[str, Rule] = {
 EXCEPTABLE = ("training", "rate", "commit")
 
 
-def problems_of(entry: Entry, reference: Entry) -> list[str]:
+def find_problems(entry: Entry, reference: Entry) -> list[str]:
     """Return a sentence for each rule that an entry breaks without an exception.
 
     An exception without need is a problem as well: what it excuses is no longer true.
@@ -136,7 +136,7 @@ def problems_of_track(track: Track) -> list[str]:
     """Return a sentence for each rule that an entry of a track breaks."""
     problems = []
     for entry in track.entries.values():
-        problems += problems_of(entry, track.reference)
+        problems += find_problems(entry, track.reference)
     return problems
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .conditions import FACTS, differences, fact_text, facts_of
+from .conditions import FACTS, differences, fact_text, list_facts
 from .rows import Row
 from .table import Column, Table
 
@@ -61,8 +61,8 @@ def _different_conditions(models: Sequence[Row]) -> dict[str, list[str]]:
         for condition, texts in found.items():
             if condition in different:
                 continue
-            text_of = {id(row): text for row, text in zip(same_name, texts, strict=True)}
-            different[condition] = [text_of.get(id(row), "") for row in models]
+            texts_by_row = {id(row): text for row, text in zip(same_name, texts, strict=True)}
+            different[condition] = [texts_by_row.get(id(row), "") for row in models]
     stated = frozenset.intersection(*(row.stated for row in models)) if models else frozenset()
     return {name: texts for name, texts in different.items() if name not in stated}
 
@@ -96,7 +96,7 @@ def _corpora(rows: Iterable[Row]) -> set[str]:
 
 def _facts(rows: Iterable[Row]) -> list[set[str]]:
     """Return the values of each fact of the models, as parts of a sentence."""
-    facts = [facts_of(row.model) for row in rows if row.model is not None]
+    facts = [list_facts(row.model) for row in rows if row.model is not None]
     return [{fact_text(name, of_model[name]) for of_model in facts} for name in FACTS]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..results.series import Facts, Reading, Series
-from ..results.settings import canonical, defaults_of, resolve
+from ..results.settings import applicable_defaults, canonical, resolve
 
 #: Text of a condition that results do not record.
 UNKNOWN = "unknown"
@@ -63,7 +63,7 @@ class Model(NamedTuple):
         return "weights" not in self.series.settings
 
 
-def facts_of(model: Model) -> dict[str, str]:
+def list_facts(model: Model) -> dict[str, str]:
     """Return the facts of a model by the names of :data:`FACTS`; unknown ones are empty."""
     facts = model.series.facts
     tokens = model.series.tokens_per_update
@@ -120,14 +120,14 @@ def differences(models: Sequence[Model], of_one_method: bool = False) -> dict[st
         The text of each model by the name of the condition.
     """
     different: dict[str, list[str]] = {}
-    facts = [facts_of(model) for model in models]
+    facts = [list_facts(model) for model in models]
     for name in FACTS:
         if name == "training data" or (name == "memory" and not of_one_method):
             continue
         values = [of_model[name] for of_model in facts]
         if len(set(values)) > 1:
             different[name] = [value or UNKNOWN for value in values]
-    settings = [_settings_of(model, of_one_method) for model in models]
+    settings = [_shown_settings(model, of_one_method) for model in models]
     for name in dict.fromkeys(name for of_model in settings for name in of_model):
         values_of_setting = _values(name, models, settings)
         texts = _texts(name, values_of_setting)
@@ -141,7 +141,7 @@ def differences(models: Sequence[Model], of_one_method: bool = False) -> dict[st
     return different
 
 
-def _settings_of(model: Model, of_one_method: bool) -> dict[str, Any]:
+def _shown_settings(model: Model, of_one_method: bool) -> dict[str, Any]:
     """Return the settings of a model that count and are shown, by the name that is shown."""
     settings: dict[str, Any] = {}
     for name, value in canonical(model.series.settings).items():
@@ -184,7 +184,7 @@ def _values(name: str, models: Sequence[Model], settings: Sequence[Mapping[str, 
 
 def _default(shown_name: str, series: Series) -> Any:
     """Return the default of a setting; None if it has none."""
-    defaults = defaults_of(series.settings)
+    defaults = applicable_defaults(series.settings)
     for name in defaults:
         if _shown_name(name) == shown_name:
             return resolve(name, series.settings, defaults)

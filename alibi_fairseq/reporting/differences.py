@@ -13,7 +13,7 @@ import numpy as np
 from ..results.estimates import Difference, difference
 from ..results.result import Result, TextValues
 from . import markdown
-from .rows import Row, rows_of
+from .rows import Row, build_rows
 from .table import Column, Table
 from .texts import group_by_text
 
@@ -74,7 +74,7 @@ def difference_sections(results: Sequence[Result]) -> list[str]:
     if tables:
         return [markdown.to_markdown([table]).rstrip() for table in tables]
     for group in group_by_text(results).values():
-        models = rows_of(group)
+        models = build_rows(group)
         if len(models) > 1 and all(_num_seeds(model) < 2 for model in models):
             return [one_seed_note()]
     return []
@@ -90,7 +90,7 @@ def difference_tables(results: Sequence[Result]) -> list[Table]:
     """
     tables = []
     for name, group in group_by_text(results).items():
-        models = rows_of(group)
+        models = build_rows(group)
         if any(_num_seeds(model) > 1 for model in models):
             tables += _difference_tables(name, models)
     return tables

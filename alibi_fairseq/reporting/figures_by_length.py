@@ -11,8 +11,8 @@ from ..results.result import Result, TextValues
 from . import plots
 from .caption import caption
 from .line_styles import method_style
-from .rows import Row, rows_of, without_length
-from .texts import group_by_raw_text, group_by_text, raw_text_of, text_of
+from .rows import Row, build_rows, without_length
+from .texts import group_by_raw_text, group_by_text, identify_raw_text, identify_text
 from .undertrained import undertrained_warning
 
 
@@ -157,8 +157,8 @@ def has_several_tokenizers(results: Sequence[Result]) -> bool:
     tokenizations = set()
     is_measured = True
     for result in results:
-        texts.add(raw_text_of(result))
-        tokenizations.add((raw_text_of(result), text_of(result)))
+        texts.add(identify_raw_text(result))
+        tokenizations.add((identify_raw_text(result), identify_text(result)))
         assert isinstance(result.values, TextValues)
         is_measured = is_measured and result.values.bits_per_byte is not None
     return len(tokenizations) > len(texts) and is_measured
@@ -172,7 +172,7 @@ def model_panels(groups: Mapping[str, list[Result]]) -> dict[str, list[Row]]:
     """
     panels = {}
     for name, group in groups.items():
-        models = rows_of(group)
+        models = build_rows(group)
         train_lengths = sorted({result.series.train_length for result in group})
         methods = {result.series.method.name_key for result in group}
         has_one_kind = len(train_lengths) == 1 or len(methods) == 1

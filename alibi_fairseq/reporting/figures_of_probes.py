@@ -28,7 +28,7 @@ def draw_heat_maps(results: Sequence[Result], title: str, *paths: str | os.PathL
         paths: files to write.
     """
     models = probed_models(results)
-    all_depths = sorted({depth_of(result) for result in results})
+    all_depths = sorted({probe_depth(result) for result in results})
     columns = min(len(models), 3)
     rows = math.ceil(len(models) / columns)
     with matplotlib.rc_context({**plots.SETTINGS, "axes.grid": False}):
@@ -43,7 +43,7 @@ def draw_heat_maps(results: Sequence[Result], title: str, *paths: str | os.PathL
         plots.save(figure, *paths)
 
 
-def depth_of(result: Result) -> float:
+def probe_depth(result: Result) -> float:
     """Return the depth of the repeated block of a probe's sequences."""
     assert result.case.depth is not None
     return result.case.depth
@@ -73,7 +73,7 @@ def _accuracy_grid(
     over_seeds: dict[tuple[float, int], list[float]] = defaultdict(list)
     for result in model.row.results:
         assert isinstance(result.values, ProbeValues)
-        over_seeds[depth_of(result), result.case.length].append(result.values.accuracy)
+        over_seeds[probe_depth(result), result.case.length].append(result.values.accuracy)
     grid = []
     for depth in depths:
         row = []

@@ -12,9 +12,9 @@ from functools import partial
 
 from ..results.result import Result, TextValues
 from .caption import conditions, conditions_table
-from .rows import Point, Row, is_past_end, rows_of
+from .rows import Point, Row, build_rows, is_past_end
 from .table import Column, Table
-from .texts import group_by_text, text_of
+from .texts import group_by_text, identify_text
 
 
 def longest_windows(results: Iterable[Result]) -> list[Result]:
@@ -31,7 +31,7 @@ def longest_windows(results: Iterable[Result]) -> list[Result]:
             continue
         checkpoint = result.checkpoint_sha256 or result.checkpoint
         model = (result.series.id, result.reading, result.seed, checkpoint)
-        run_and_text = (*model, text_of(result))
+        run_and_text = (*model, identify_text(result))
         if run_and_text in longest and longest[run_and_text].case.length >= result.case.length:
             continue
         longest[run_and_text] = result
@@ -68,7 +68,7 @@ def position_tables(results: Iterable[Result], for_paper: bool = False) -> list[
             by_buckets[buckets].append(result)
         caption = f"Bits per token by position on {name}"
         for same_buckets in by_buckets.values():
-            rows = rows_of(same_buckets)
+            rows = build_rows(same_buckets)
             counts = {row.points[0].seeds for row in rows}
             with_seeds = not for_paper or len(counts) > 1
             tables.append(_position_table(rows, caption, with_seeds))

@@ -9,7 +9,7 @@ from functools import partial
 from ..results.result import Result
 from . import markdown
 from .caption import conditions, conditions_table
-from .rows import Point, Row, rows_of
+from .rows import Point, Row, build_rows
 from .table import Column, Table
 from .texts import group_by_raw_text, group_by_text
 from .undertrained import undertrained_warning
@@ -43,7 +43,7 @@ def length_tables(
     results = list(results)
     tables = []
     for name, group in group_by_text(results).items():
-        rows = rows_of(group)
+        rows = build_rows(group)
         caption = f"Perplexity on {name}"
         points = [point for row in rows for point in row.points]
         show = markdown.point
@@ -63,7 +63,7 @@ def length_tables(
             # One note for all tables of the group, below the last.
             tables[-1] = replace(tables[-1], notes=[note])
     for name, group in group_by_raw_text(results).items():
-        tables.append(_bits_per_byte_table(name, rows_of(group), columns))
+        tables.append(_bits_per_byte_table(name, build_rows(group), columns))
     return tables
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ..results.result import ProbeValues, Result
 from . import markdown
 from .caption import conditions, conditions_table
-from .rows import Row, rows_of
+from .rows import Row, build_rows
 from .table import Column, Table
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
@@ -43,7 +43,7 @@ def probed_models(results: Iterable[Result]) -> list[ProbedModel]:
 
     As in tables of perplexity, only seeds of the same model share a row.
     """
-    return [ProbedModel(row, _accuracies(row)) for row in rows_of(results)]
+    return [ProbedModel(row, _accuracies(row)) for row in build_rows(results)]
 
 
 def _accuracies(row: Row) -> dict[float, list[float]]:
@@ -134,14 +134,14 @@ class Areas:
     beyond: Sequence[float]
 
 
-def areas_of(results: Iterable[Result]) -> list[Areas]:
+def compute_areas(results: Iterable[Result]) -> list[Areas]:
     """Return the areas under the accuracy curves of each model of a probe, in table order."""
-    return [_areas(row) for row in rows_of(results)]
+    return [_areas(row) for row in build_rows(results)]
 
 
 def area_table(results: Iterable[Result]) -> Table[Areas]:
     """Return the areas under the accuracy curves of a probe, a row per model."""
-    rows = areas_of(results)
+    rows = compute_areas(results)
     columns = [
         Column[Areas]("distance →", lambda areas: areas.label),
         Column[Areas]("up to L", lambda areas: area_text(areas.inside)),

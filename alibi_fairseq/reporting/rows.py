@@ -221,7 +221,7 @@ class _Group:
         return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides)
 
 
-def rows_of(results: Iterable[Result]) -> list[Row]:
+def build_rows(results: Iterable[Result]) -> list[Row]:
     """Return the rows of results on one text or probe, in table order.
 
     Seeds are averaged as :func:`.results.result.seeds` says. Rows of one name state the one or two

@@ -20,7 +20,7 @@ class Text(NamedTuple):
         tokens: number of scored tokens.
         tokens_sha256: hash of the token IDs of a raw text.
         bytes: size of a raw text, in place of ``tokens`` and ``tokens_sha256`` where tokenizers may
-            differ (:func:`raw_text_of`).
+            differ (:func:`identify_raw_text`).
     """
 
     split: str
@@ -52,7 +52,7 @@ class Text(NamedTuple):
         return scored
 
 
-def text_of(result: Result) -> Text:
+def identify_text(result: Result) -> Text:
     """Return the text of a result. Only perplexities of the same tokens are comparable."""
     case = result.case
     assert isinstance(result.values, TextValues)
@@ -68,14 +68,16 @@ def text_of(result: Result) -> Text:
     )
 
 
-def raw_text_of(result: Result) -> Text:
+def identify_raw_text(result: Result) -> Text:
     """Return the raw text of a result, whatever its tokenizer.
 
     Bits per byte of the same text are comparable between tokenizers. A tokenizer gives other tokens
     to a whole text than to its documents, so these are different texts.
     """
     assert isinstance(result.values, TextValues)
-    return text_of(result)._replace(tokens=None, tokens_sha256=None, bytes=result.values.bytes)
+    return identify_text(result)._replace(
+        tokens=None, tokens_sha256=None, bytes=result.values.bytes
+    )
 
 
 def group_by_text(results: Iterable[Result]) -> dict[str, list[Result]]:
@@ -84,7 +86,7 @@ def group_by_text(results: Iterable[Result]) -> dict[str, list[Result]]:
     A group has one split, one text, and either one stride or non-overlapping windows of any length.
     Its name, such as ``valid, non-overlapping``, includes the text only if there are several.
     """
-    return _group(results, text_of)
+    return _group(results, identify_text)
 
 
 def group_by_raw_text(results: Iterable[Result]) -> dict[str, list[Result]]:
@@ -94,7 +96,7 @@ def group_by_raw_text(results: Iterable[Result]) -> dict[str, list[Result]]:
         assert isinstance(result.values, TextValues)
         if result.case.is_raw_text and result.values.bits_per_byte is not None:
             known.append(result)
-    return _group(known, raw_text_of)
+    return _group(known, identify_raw_text)
 
 
 def _group(

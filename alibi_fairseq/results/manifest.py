@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 from ..files import atomic_write, is_plain_name, json_text, read_json, sha256_file
 from .data_hashes import dictionary_sha256
 from .json_types import JsonObject, parse_json
-from .provenance import collect_provenance, version_of
+from .provenance import collect_provenance, installed_version
 
 FILE_NAME = "manifest.json"
 # Parts of names that are reserved for the paper's corpora.
@@ -181,7 +181,7 @@ def describe(
         "sources": sources,
         "settings": settings,
         "files": _describe_files(folder),
-        "provenance": _provenance_of(seconds, seed),
+        "provenance": _preparation_provenance(seconds, seed),
         **more,
     }
 
@@ -196,7 +196,7 @@ def _describe_files(folder: Path) -> dict[str, dict]:
     return files
 
 
-def _provenance_of(seconds: float, seed: int | None) -> dict:
+def _preparation_provenance(seconds: float, seed: int | None) -> dict:
     """Return the provenance of a preparation, with the versions of the tokenizers' libraries."""
     provenance = collect_provenance(seconds=seconds, precision=None, seed=seed)
     # The command line has paths of this machine, and may name a corpus of the paper although the
@@ -204,5 +204,5 @@ def _provenance_of(seconds: float, seed: int | None) -> dict:
     for key in ("command", "data_sha256", "dictionary_sha256", "precision"):
         del provenance[key]
     for library in _TOKENIZER_LIBRARIES:
-        provenance["versions"][library] = version_of(library)
+        provenance["versions"][library] = installed_version(library)
     return provenance

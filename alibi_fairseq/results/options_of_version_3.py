@@ -60,11 +60,11 @@ def settings_from_text(options: Mapping[str, str], architecture: str | None) -> 
         if name == "distributed_world_size":
             settings["processes"] = plain(text)
         elif name not in COMPONENTS and name != "data":
-            settings[_setting_name(name, settings)] = _value_of(text)
+            settings[_setting_name(name, settings)] = _parse_value(text)
     return settings
 
 
-def _value_of(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Return the value of an option that is text in version 3, where a set flag is empty."""
     known = {"": True, "True": True, "False": False, "None": None}
     return known[text] if text in known else plain(text)

@@ -176,7 +176,7 @@ def _git(*arguments: str) -> str:
     ).strip()
 
 
-def version_of(distribution: str) -> str | None:
+def installed_version(distribution: str) -> str | None:
     """Return the installed version of a distribution, or None."""
     try:
         return metadata.version(distribution)
@@ -188,9 +188,9 @@ def _versions() -> dict:
     """Return the versions that a result may depend on."""
     return {
         "python": platform.python_version(),
-        "torch": version_of("torch"),
+        "torch": installed_version("torch"),
         "fairseq": _fairseq_version(),
-        "numpy": version_of("numpy"),
+        "numpy": installed_version("numpy"),
         # Of the code that runs: the metadata of a clone is as old as its installation. An import of
         # the package would be circular.
         "alibi_fairseq": sys.modules[PACKAGE].__version__,
@@ -200,7 +200,7 @@ def _versions() -> dict:
 def _fairseq_version() -> str | None:
     """Return name and version of the installed distribution of fairseq, or None."""
     for name in _FAIRSEQ_DISTRIBUTIONS:
-        version = version_of(name)
+        version = installed_version(name)
         if version:
             return f"{name} {version}"
     return None

@@ -260,7 +260,7 @@ def distinct(results: Iterable[Result]) -> list[Result]:
     """
     by_key: dict[tuple, Result] = {}
     for result in results:
-        key = (_identity(result), result.seed, _checkpoint_of(result))
+        key = (_identity(result), result.seed, identify_checkpoint(result))
         first = by_key.setdefault(key, result)
         if first.values is None or result.values is None:
             continue
@@ -287,7 +287,7 @@ def seeds(results: Iterable[Result]) -> dict[SeedsKey, list[Result]]:
     for result in distinct(results):
         if result.values is None:
             continue
-        checkpoint = _checkpoint_of(result)
+        checkpoint = identify_checkpoint(result)
         run = 0
         alone = ""
         if result.seed is None or result.case.text is None:
@@ -311,7 +311,7 @@ def _run_group(result: Result) -> tuple:
     return (result.series.id, result.reading, result.seed, case)
 
 
-def _checkpoint_of(result: Result) -> str:
+def identify_checkpoint(result: Result) -> str:
     """Return what identifies the weights among all runs of a series and seed."""
     if result.checkpoint_sha256 is not None:
         return result.checkpoint_sha256
@@ -387,9 +387,11 @@ def replaces(new: Result, old: Result) -> bool:
         return False
     if new.checkpoint == old.checkpoint:
         return True
-    return new.checkpoint_sha256 == old.checkpoint_sha256 and _name_of(new) == _name_of(old)
+    return new.checkpoint_sha256 == old.checkpoint_sha256 and _checkpoint_name(
+        new
+    ) == _checkpoint_name(old)
 
 
-def _name_of(result: Result) -> str:
+def _checkpoint_name(result: Result) -> str:
     """Return the file name of the checkpoint, whose folder may have been moved."""
     return PurePath(result.checkpoint or "").name

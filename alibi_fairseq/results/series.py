@@ -24,7 +24,7 @@ from .json_types import (
     PositiveCount,
     Sha256,
 )
-from .settings import Settings, canonical, defaults_of, plain
+from .settings import Settings, applicable_defaults, canonical, plain
 
 #: Key in a checkpoint's ``extra_state`` with the series of its training.
 STATE_KEY = "series"
@@ -134,7 +134,11 @@ class Series:
     def train_length(self) -> int:
         """Training length in tokens."""
         length = self.settings.get("task.tokens_per_sample")
-        return defaults_of(self.settings)["task.tokens_per_sample"] if length is None else length
+        return (
+            applicable_defaults(self.settings)["task.tokens_per_sample"]
+            if length is None
+            else length
+        )
 
     @property
     def tokens_per_update(self) -> int | None:

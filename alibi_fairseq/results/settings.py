@@ -116,7 +116,7 @@ def canonical(settings: Settings) -> dict[str, Any]:
     for group in COMPONENTS:
         if isinstance(values.get(group), str):
             values[group] = _SAME_COMPONENT.get(values[group], values[group])
-    defaults = defaults_of(values)
+    defaults = applicable_defaults(values)
     _resolve_references(values, defaults)
     for name in list(values):
         if name in defaults and _same(values[name], defaults[name]):
@@ -135,7 +135,7 @@ def canonical(settings: Settings) -> dict[str, Any]:
 def selection(settings: Settings) -> dict[str, Any]:
     """Return the settings that decide which checkpoint of a run is the best one."""
     values = {name: plain(value) for name, value in settings.items() if name in SELECTION}
-    defaults = defaults_of(settings)
+    defaults = applicable_defaults(settings)
     kept = {}
     for name, value in values.items():
         if not is_default(name, settings, defaults):
@@ -148,7 +148,7 @@ def is_default(name: str, settings: Settings, defaults: Settings) -> bool:
     return name in defaults and _same(plain(settings[name]), resolve(name, settings, defaults))
 
 
-def defaults_of(settings: Settings) -> dict[str, Any]:
+def applicable_defaults(settings: Settings) -> dict[str, Any]:
     """Return the defaults of the table by name, for the components of the settings."""
     defaults = dict(_common_defaults())
     for group in COMPONENTS:

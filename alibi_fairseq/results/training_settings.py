@@ -13,10 +13,10 @@ from typing import Any
 from ..positions.spec import MethodSpec
 from .data_hashes import DataHashes
 from .irrelevant import NOT_WRITTEN
-from .settings import COMPONENTS, GROUPS, defaults_of, is_default, plain
+from .settings import COMPONENTS, GROUPS, applicable_defaults, is_default, plain
 
 
-def settings_of(
+def collect_settings(
     cfg: Any, processes: int, data: DataHashes | None, plugin: str | None
 ) -> dict[str, Any]:
     """Return the settings of a training, without those that have their default.
@@ -32,15 +32,15 @@ def settings_of(
     """
     values: dict[str, Any] = {}
     for group in GROUPS:
-        values |= _fields_of(group, cfg.get(group))
+        values |= _collect_fields(group, cfg.get(group))
     for group in COMPONENTS:
         component = cfg.get(group)
         if component is None:
             continue
-        values |= _fields_of(group, component)
+        values |= _collect_fields(group, component)
         if component.get("_name") is not None:
             values[group] = str(component.get("_name"))
-    defaults = defaults_of(values)
+    defaults = applicable_defaults(values)
     written: dict[str, Any] = {"processes": processes}
     for name, value in values.items():
         if not is_default(name, values, defaults):
@@ -62,7 +62,7 @@ def settings_of(
     return dict(sorted(written.items()))
 
 
-def _fields_of(group: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _collect_fields(group: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a group by setting, without those that are recorded elsewhere."""
     unwritten = _method_options() if group == "model" else set()
     fields = {}

@@ -69,8 +69,8 @@ def upgraded(results: ResultsFile, folder: Path) -> list[Result]:
         model = record.model
         series = series_of_checkpoints.get(model.checkpoint_sha256)
         if series is None:
-            series = _series_of(model, training)
-        upgraded_results.append(_result_of(record, series, training))
+            series = _upgrade_series(model, training)
+        upgraded_results.append(_upgrade_result(record, series, training))
     return upgraded_results
 
 
@@ -84,7 +84,7 @@ def _series_of_checkpoints(results: ResultsFile, training: _Training) -> dict[st
         model = record.model
         sha256 = model.checkpoint_sha256
         if sha256 is not None and sha256 not in series:
-            series[sha256] = _series_of(model, training)
+            series[sha256] = _upgrade_series(model, training)
     return series
 
 
@@ -117,7 +117,7 @@ def _training_in(folder: Path, results: ResultsFile) -> _Training:
     )
 
 
-def _series_of(model: Model, training: _Training) -> Series:
+def _upgrade_series(model: Model, training: _Training) -> Series:
     """Return the series of a model of version 3."""
     facts = Facts(
         architecture=model.architecture,
@@ -173,7 +173,7 @@ def _without_overrides(model: Model) -> dict[str, Any]:
     return method_json(replace(model.method, layers=tuple(layers)))
 
 
-def _reading_of(model: Model, settings: Settings) -> Reading:
+def _upgrade_reading(model: Model, settings: Settings) -> Reading:
     """Return the reading of a model of version 3.
 
     A model that was evaluated with another version of its plugin is another reading.
@@ -191,14 +191,14 @@ def _reading_of(model: Model, settings: Settings) -> Reading:
     )
 
 
-def _result_of(
+def _upgrade_result(
     record: Measurement | ProbeMeasurement | Validation, series: Series, training: _Training
 ) -> Result:
     """Return a record of version 3 as a result."""
     model = record.model
     shared: dict[str, Any] = {
         "series": series,
-        "reading": _reading_of(model, series.settings),
+        "reading": _upgrade_reading(model, series.settings),
         "seed": model.seed,
         "checkpoint": model.checkpoint,
         "checkpoint_sha256": model.checkpoint_sha256,
@@ -207,7 +207,7 @@ def _result_of(
     if isinstance(record, Measurement):
         return Result(
             **shared,
-            case=_case_of(record),
+            case=_upgrade_case(record),
             values=_text_values(record),
             cost=_text_cost(record),
             text=_text_summary(record),
@@ -236,7 +236,7 @@ def _result_of(
     )
 
 
-def _case_of(record: Measurement) -> Case:
+def _upgrade_case(record: Measurement) -> Case:
     """Return the case of an evaluation on a text.
 
     Boundaries of documents matter only if a range of each document is scored, or if the documents

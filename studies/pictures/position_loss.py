@@ -10,7 +10,7 @@ from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.figures_by_position import position_line
 from alibi_fairseq.reporting.loss_by_position import longest_windows
 from alibi_fairseq.reporting.plots import Panel
-from alibi_fairseq.reporting.rows import rows_of
+from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.result import Result
 
 from ..small_models.groups import CORPUS, MODELS
@@ -36,7 +36,7 @@ def draw_position_loss(results: Path, *paths: str | os.PathLike) -> None:
         for seed in study.models:
             if seed.model == (CORPUS, method, LENGTH):
                 seeds.append(_longest_windows(seed))
-        (row,) = rows_of(seeds)
+        (row,) = build_rows(seeds)
         windows = row.points[-1].case.length
         lines.append(position_line(replace(row, name=known_name(method))))
     panel = Panel(

@@ -17,7 +17,7 @@ from version_3_files import save_version_3
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli.recall import recall_table
-from alibi_fairseq.experiment.report import tables_of
+from alibi_fairseq.experiment.report import build_tables
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_table
@@ -81,7 +81,7 @@ def test_record_keeps_its_rules_and_page_is_current(capsys):
 def test_tables_of_comparison(name):
     """All tables but those of trials and of costs, which are not in the results file."""
     folder = RESULTS / "examples" / name
-    tables = tables_of(load(folder / "results.json").results)
+    tables = build_tables(load(folder / "results.json").results)
     page = (folder / "table.md").read_text(encoding="utf-8")
     title, summary, *sections = page.rstrip("\n").split("\n\n")
     assert title.startswith("# ")

@@ -10,7 +10,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import checkpoint as evaluated_checkpoint
 from alibi_fairseq.evaluation import wanted
 from alibi_fairseq.plugin import training_record
-from alibi_fairseq.reporting.rows import rows_of
+from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.file import load
 
 FIRST = "a" * 64
@@ -56,14 +56,14 @@ def seed(number, version=None, **changes):
 
 
 def test_versions_are_not_averaged_as_seeds():
-    models = rows_of(results_of(seed(1, FIRST), seed(2, FIRST), seed(3, SECOND)))
+    models = build_rows(results_of(seed(1, FIRST), seed(2, FIRST), seed(3, SECOND)))
     assert [model.variant for model in models] == ["plugin aaaaaaaa", "plugin bbbbbbbb"]
     assert [model.points[0].seeds for model in models] == [2, 1]
 
 
 def test_unknown_version_is_averaged_with_none_of_several():
     results = results_of(seed(1, FIRST), seed(2, SECOND), seed(3))
-    variants = [model.variant for model in rows_of(results)]
+    variants = [model.variant for model in build_rows(results)]
     assert variants == ["plugin aaaaaaaa", "plugin bbbbbbbb", "plugin none"]
 
 

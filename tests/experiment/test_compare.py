@@ -20,7 +20,7 @@ from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
-from alibi_fairseq.experiment.runner import progress_of
+from alibi_fairseq.experiment.runner import describe_progress
 from alibi_fairseq.experiment.training_flags import check_training_options
 from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
@@ -144,7 +144,7 @@ def test_stopped_training_reports_its_update(tmp_path):
     runs[1].folder.mkdir(parents=True)
     state = {"optimizer_history": [{"num_updates": 7}]}
     torch.save(state, runs[1].folder / "checkpoint_last.pt")
-    assert progress_of(plan).splitlines() == [
+    assert describe_progress(plan).splitlines() == [
         "0 of 2 runs are complete.",
         "text/none-128-seed1 saved update 7 of 1,000.",
     ]

@@ -122,7 +122,7 @@ def test_groups_replace_shared_keys():
     for name, run in runs.items():
         steps = run.eval_steps
         evaluated[name] = [
-            (step.config.lengths, step.data_of(run.model_of(step))) for step in steps
+            (step.config.lengths, step.evaluated_data(run.model_for(step))) for step in steps
         ]
     assert evaluated["text/alibi-64-seed1"] == [((64, 128), "data-bin"), ((64, 128), "code-bin")]
     assert evaluated["code/none-64-seed1"] == [((256,), "code-bin")]

@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.results.series import Series
-from alibi_fairseq.results.training_settings import settings_of
+from alibi_fairseq.results.training_settings import collect_settings
 
 PAD = 1
 VOCABULARY = 64
@@ -208,5 +208,5 @@ def test_models_with_different_parts_have_different_identities():
     identities = set()
     for part in ["", *PARTS]:
         cfg = training_config("--arch", "alibi_lm", *part.split())
-        identities.add(Series(settings_of(cfg, 1, None, None)))
+        identities.add(Series(collect_settings(cfg, 1, None, None)))
     assert len(identities) == len(PARTS) + 1

@@ -59,7 +59,7 @@ def evaluations(corpus: str) -> ResultsFile:
             record = evaluation_record(perplexity, **settings, **SPEEDS)
             records.setdefault(tuple(settings.values()), record)
     for record in records.values():
-        record.model.architecture = paper.setting_of(corpus)["model"]
+        record.model.architecture = paper.paper_setting(corpus)["model"]
     return document(*records.values(), corpus=corpus)
 
 

@@ -32,7 +32,7 @@ def new_table(tmp_path, monkeypatch):
         index.write(INDEX)
     cached = (
         *(published.rows, published.measurements),
-        *(items.items, trainings.evaluations_of),
+        *(items.items, trainings.plan_evaluations),
     )
     with monkeypatch.context() as patch:
         patch.setattr(published, "FOLDER", folder)

@@ -21,9 +21,9 @@ from alibi_fairseq.paper import published as paper
 from alibi_fairseq.paper.comparability import incomparability_reason, size_options
 from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES, flags
-from alibi_fairseq.paper.seed_noise import Noise, noise_of
+from alibi_fairseq.paper.seed_noise import Noise, find_noise
 from alibi_fairseq.positions.spec import MethodSpec
-from alibi_fairseq.results.training_settings import settings_of
+from alibi_fairseq.results.training_settings import collect_settings
 
 GRID = (64, 128, 256, 512, 1024, 1536, 2048, 3072)
 SWEEP_METHODS = ("sinusoidal", "rotary", "t5", "alibi")
@@ -85,7 +85,7 @@ def test_index_describes_each_item():
         number = row["name"].split()[1]
         assert number.zfill(2) == row["item"][-2:]
         if row["drawing"] != "diagram":
-            assert paper.setting_of(row["corpus"])
+            assert paper.paper_setting(row["corpus"])
         assert "2108.12409" in row["source"]
 
 
@@ -225,7 +225,7 @@ def test_stride_1_tables_are_complete(item, method):
     ],
 )
 def test_noise_is_as_published(corpus, train_length, noise):
-    assert noise_of(corpus, train_length) == noise
+    assert find_noise(corpus, train_length) == noise
 
 
 def test_largest_gap_is_that_of_replications():
@@ -367,7 +367,7 @@ def test_recipes_of_paper_are_comparable(recipe):
     for gpus in (recipe.batch.gpus, 1):
         config = training_config(*flags(recipe.settings(gpus)))
         (result,) = results_of(ours)
-        series = replace(result.series, settings=settings_of(config, gpus, None, None))
+        series = replace(result.series, settings=collect_settings(config, gpus, None, None))
         reason = incomparability_reason(replace(result, series=series))
         if recipe.name.endswith("-corrected"):
             assert reason == "73,728 tokens per update, the paper 65,536"
@@ -384,7 +384,7 @@ def test_recipes_of_paper_are_comparable(recipe):
     ],
 )
 def test_comparability_knows_sizes_of_models(corpus, config):
-    for option, value in size_options(paper.setting_of(corpus)).items():
+    for option, value in size_options(paper.paper_setting(corpus)).items():
         default = getattr(config, option)
         if default is not None:  # widths of input and output are the model's
             assert value == default

@@ -20,7 +20,7 @@ from results_documents import (
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper.items import items
-from alibi_fairseq.paper.report import machine_of
+from alibi_fairseq.paper.report import describe_machine
 from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.results.file import Results
 from alibi_fairseq.results.provenance import Provenance
@@ -165,9 +165,9 @@ def test_machine_is_the_device_of_all_records():
     on_cpu = evaluation_record(device="cpu")
     on_gpu = evaluation_record(length=256, device="cuda")
     provenance = Provenance(**PROVENANCE | {"hardware": gpu})
-    machine = machine_of(Results(results_of(on_cpu)), provenance)
+    machine = describe_machine(Results(results_of(on_cpu)), provenance)
     assert machine == "a processor, 2 threads, fp32"
-    assert machine_of(Results(results_of(on_cpu, on_gpu)), provenance) == "a GPU, fp32"
+    assert describe_machine(Results(results_of(on_cpu, on_gpu)), provenance) == "a GPU, fp32"
 
 
 def test_collect_follows_linked_folders(tmp_path):

@@ -35,7 +35,7 @@ def ours(item, shift=0.0, **settings):
         perplexity = printed.perplexity + shift
         updates = printed.updates or UPDATES[corpus]
         settings_of_ours = {"updates": updates, "corpus": corpus}
-        settings_of_ours["architecture"] = paper.setting_of(corpus)["model"]
+        settings_of_ours["architecture"] = paper.paper_setting(corpus)["model"]
         measurement = as_ours(printed, perplexity=perplexity, **settings_of_ours)
         measurements.append(measurement)
     return measurements

@@ -8,7 +8,7 @@ from alibi_fairseq.paper.items import find_items, items, trained_items
 from alibi_fairseq.paper.scale import SCALES
 from alibi_fairseq.paper.trainings import (
     evaluated_update_counts,
-    recipe_of,
+    find_recipe,
     trainings_for,
 )
 
@@ -66,7 +66,7 @@ def test_every_printed_perplexity_is_measured():
     for item in SIZES:
         printed = set()
         for measurement in items()[item].measurements:
-            recipe = recipe_of(measurement)
+            recipe = find_recipe(measurement)
             updates = measurement.updates or recipe.updates
             evaluation = (measurement.case.split, measurement.case.length, measurement.case.stride)
             printed.add((recipe.path, updates, *evaluation))

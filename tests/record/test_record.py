@@ -21,7 +21,7 @@ from alibi_fairseq.plugin import training_record
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.record.entry import read_entry, read_track
 from alibi_fairseq.record.page import cost_sentence, write_page
-from alibi_fairseq.record.rules import EXCEPTABLE, RULES, problems_of
+from alibi_fairseq.record.rules import EXCEPTABLE, RULES, find_problems
 from alibi_fairseq.results import provenance
 from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.result import TextValues
@@ -196,9 +196,9 @@ def test_every_rule_has_a_mutation():
 def test_entry_that_breaks_a_rule_is_found(record, capsys, refuse, name):
     rule, mutate, expected = MUTATIONS[name]
     track = record / TRACK.name
-    assert problems_of(read_entry(track / "rotary"), read_track(track).reference) == []
+    assert find_problems(read_entry(track / "rotary"), read_track(track).reference) == []
     mutate(track / "rotary")
-    (problem,) = problems_of(read_entry(track / "rotary"), read_track(track).reference)
+    (problem,) = find_problems(read_entry(track / "rotary"), read_track(track).reference)
     assert expected in problem
     assert f"(rule '{rule}')" in problem
     assert cli.main(["record", "check", "--record", str(record)]) == 1
@@ -210,7 +210,7 @@ def test_entry_that_breaks_a_rule_is_found(record, capsys, refuse, name):
 def test_exceptions_need_a_reason_to_exist(record, rule):
     entry = record / TRACK.name / "rotary"
     edit(entry, exceptions={rule: "none"})
-    (problem,) = problems_of(read_entry(entry), read_track(entry.parent).reference)
+    (problem,) = find_problems(read_entry(entry), read_track(entry.parent).reference)
     assert f"the exception from '{rule}' is not needed" in problem
 
 

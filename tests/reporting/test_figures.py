@@ -15,7 +15,7 @@ from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.caption import caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, length_line
 from alibi_fairseq.reporting.line_styles import method_style, variant_style
-from alibi_fairseq.reporting.rows import Row, rows_of
+from alibi_fairseq.reporting.rows import Row, build_rows
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.upgrade import upgraded
 
@@ -36,7 +36,7 @@ def axes_of_results(*results_files):
     results = []
     for results_file in results_files:
         results += upgraded(results_file, Path("none"))
-    return axes_of(*[length_line(row) for row in rows_of(results)])
+    return axes_of(*[length_line(row) for row in build_rows(results)])
 
 
 def two_methods(**perplexities):
@@ -199,7 +199,7 @@ def test_caption_lists_numbers_of_seeds():
         for seed in range(seeds):
             records.append(evaluation_record(20.0, method=method, seed=seed))
     text = "mean and standard deviation of 2 or 3 seeds; a single seed for some models"
-    assert caption(rows_of(results_of(*records))).endswith(text)
+    assert caption(build_rows(results_of(*records))).endswith(text)
 
 
 def test_diverged_model_is_cut_off():

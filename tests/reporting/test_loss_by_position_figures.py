@@ -18,7 +18,7 @@ from alibi_fairseq.reporting.figures_by_position import (
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
-from alibi_fairseq.reporting.rows import rows_of
+from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.version_3 import Measurement
 
 ENDS = [1, 2, 3, 4, 6]
@@ -127,18 +127,18 @@ def test_seeds_are_averaged_with_spread():
     results = results_of(*seeds)
     spread = math.sqrt(0.125)
     assert cells_of(position_table(results))[-1][-1] == f"5.250 ± {spread:.3f} (2 seeds)"
-    (model,) = rows_of(results)
+    (model,) = build_rows(results)
     line = position_line(model)
     assert line.y == pytest.approx([9, 8, 7, 5.25])
     assert line.spread == pytest.approx([0, 0, 0, spread])
     lacking = {"position_ends": [], "position_tokens": [], "position_bits": []}
     seeds[1] = seeds[1].model_copy(update=lacking)
-    (model,) = rows_of(results_of(*seeds))
+    (model,) = build_rows(results_of(*seeds))
     assert model.points[0].position_ends == ()
 
 
 def test_line_has_positions_of_buckets_with_enough_tokens():
-    (model,) = rows_of(results_of(ALIBI))
+    (model,) = build_rows(results_of(ALIBI))
     line = position_line(model)
     assert line.x == pytest.approx([1, 2, 3, math.sqrt(5 * 6)])
     assert line.y == [9, 8, 7, 5]
@@ -157,13 +157,13 @@ def test_points_have_standard_errors():
     """Seeds share the windows, so the error of the mean is the mean of the errors."""
     errors = [0.5, 0.25, None, 0.125, 0.125]
     seed1 = record_of(9, 8, 7, 6, 5, seed=1, position_errors=errors)
-    (model,) = rows_of(results_of(seed1))
+    (model,) = build_rows(results_of(seed1))
     assert position_line(model).errors == [0.5, 0.25, None, 0.125]
     seed2 = record_of(9, 8, 7, 6, 5, seed=2, position_errors=[0.25, 0.25, None, 0.125, 0.375])
-    (model,) = rows_of(results_of(seed1, seed2))
+    (model,) = build_rows(results_of(seed1, seed2))
     assert position_line(model).errors == [0.375, 0.25, None, 0.25]
     earlier_version = record_of(9, 8, 7, 6, 5, seed=3)
-    (model,) = rows_of(results_of(seed1, earlier_version))
+    (model,) = build_rows(results_of(seed1, earlier_version))
     assert position_line(model).errors == []
 
 
@@ -180,7 +180,7 @@ def test_points_of_many_tokens_are_certain():
     bits = [10 * bits for bits in ALIBI.position_bits]
     changes = {"position_tokens": many, "position_bits": bits, "tokens": sum(many)}
     record = ALIBI.model_copy(update=changes)
-    (model,) = rows_of(results_of(record))
+    (model,) = build_rows(results_of(record))
     line = position_line(model)
     assert line.uncertain == [10 * tokens < 1000 for tokens in TOKENS]
     assert not line.uncertain[-1]

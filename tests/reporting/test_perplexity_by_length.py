@@ -9,7 +9,7 @@ from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, length_line
-from alibi_fairseq.reporting.rows import rows_of as models_of
+from alibi_fairseq.reporting.rows import build_rows as models_of
 from alibi_fairseq.results.version_3 import Measurement, TextSummary
 
 

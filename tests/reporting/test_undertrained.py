@@ -21,14 +21,14 @@ from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_evaluator import unigram_entropy
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.huggingface.model_card import perplexity_section
-from alibi_fairseq.reporting.rows import rows_of
+from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.reporting.undertrained import undertrained_warning
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.file import load
 
 
 def warning_of(*records) -> str:
-    return undertrained_warning(rows_of(results_of(*records)))
+    return undertrained_warning(build_rows(results_of(*records)))
 
 
 def test_recorded_entropy_matches_torch(data_bin, tmp_path):

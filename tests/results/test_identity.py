@@ -13,7 +13,7 @@ import pytest
 from fairseq_runs import hydra_config, training_config
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.reporting.texts import raw_text_of
+from alibi_fairseq.reporting.texts import identify_raw_text
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.result import (
@@ -28,7 +28,7 @@ from alibi_fairseq.results.result import (
 )
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical, selection
-from alibi_fairseq.results.training_settings import settings_of
+from alibi_fairseq.results.training_settings import collect_settings
 
 HASHES = DataHashes(("a" * 64,), ("b" * 64,), "c" * 64, {"valid": "d" * 64})
 FLAGS = (
@@ -46,7 +46,7 @@ READING = Reading(at=500)
 def settings_with(*flags: str, processes: int = 1) -> dict:
     """Return the settings of a run with other flags of ``fairseq-train``."""
     cfg = training_config(*FLAGS, *flags)
-    return settings_of(cfg, processes, HASHES, plugin=None)
+    return collect_settings(cfg, processes, HASHES, plugin=None)
 
 
 def changed(**values) -> dict:
@@ -61,7 +61,7 @@ def hashed(**values) -> dict:
     """Return the settings of a run on other data, or with another plugin."""
     plugin = values.pop("plugin", None)
     cfg = training_config(*FLAGS)
-    return settings_of(cfg, 1, HASHES._replace(**values), plugin)
+    return collect_settings(cfg, 1, HASHES._replace(**values), plugin)
 
 
 def result_of(series: Series, seed: int | None = 1, reading=READING, case=CASE, bits=3.0) -> Result:
@@ -210,7 +210,7 @@ def test_lines_of_the_text_count_only_where_they_end_a_sample():
 
 def test_path_is_never_the_data_of_a_hash():
     cfg = training_config(*FLAGS)
-    by_path = Series(settings_of(cfg, 1, None, None))
+    by_path = Series(collect_settings(cfg, 1, None, None))
     check(result_of(Series(settings_with())), result_of(by_path, seed=2), averaged=False)
 
 
@@ -226,7 +226,7 @@ def test_corrected_method_is_not_averaged(monkeypatch):
     from alibi_fairseq.positions import METHODS
 
     monkeypatch.setattr(METHODS["t5"], "version", 2)
-    corrected = Series(settings_of(training_config(*FLAGS), 1, HASHES, None))
+    corrected = Series(collect_settings(training_config(*FLAGS), 1, HASHES, None))
     check(result_of(Series(settings_with())), result_of(corrected, seed=2), averaged=False)
 
 
@@ -293,7 +293,7 @@ def test_yaml_and_command_line_are_the_same_series():
         *("optimizer=adam", "optimization.lr=[0.002]", "lr_scheduler=inverse_sqrt"),
         *("lr_scheduler.warmup_updates=31", "optimization.max_update=500", "common.seed=1"),
     ]
-    from_yaml = Series(settings_of(hydra_config(*overrides), 1, HASHES, None))
+    from_yaml = Series(collect_settings(hydra_config(*overrides), 1, HASHES, None))
     assert canonical(from_yaml.settings) == canonical(settings_with())
     check(result_of(Series(settings_with())), result_of(from_yaml, seed=2), averaged=True)
 
@@ -376,7 +376,9 @@ def test_tokenizers_share_the_text_but_not_the_case():
     assert first != second
     series = Series(settings_with())
     by_document = replace(first, documents="empty-lines")
-    texts = [raw_text_of(result_of(series, case=case)) for case in (first, second, by_document)]
+    texts = [
+        identify_raw_text(result_of(series, case=case)) for case in (first, second, by_document)
+    ]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -389,7 +391,7 @@ def test_dropout_as_text_of_version_3_is_that_of_today():
 def test_path_of_the_data_does_not_count():
     cfg = training_config(*FLAGS)
     cfg.task.data = "moved/data-bin"
-    moved = Series(settings_of(cfg, 1, HASHES, plugin=None))
+    moved = Series(collect_settings(cfg, 1, HASHES, plugin=None))
     check(result_of(Series(settings_with())), result_of(moved, seed=2), averaged=True)
 
 

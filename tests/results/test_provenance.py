@@ -45,7 +45,7 @@ def test_provenance_is_valid_and_has_command(tmp_path):
 
 
 def test_version_is_that_of_the_code(monkeypatch):
-    monkeypatch.setattr(provenance, "version_of", lambda distribution: "0.0.1")
+    monkeypatch.setattr(provenance, "installed_version", lambda distribution: "0.0.1")
     versions = provenance.collect_provenance(seconds=1.0)["versions"]
     assert versions["alibi_fairseq"] == __version__
 

@@ -18,7 +18,7 @@ from alibi_fairseq.results.file import load, load_training
 from alibi_fairseq.results.options_of_version_3 import settings_from_text
 from alibi_fairseq.results.result import Result, seeds
 from alibi_fairseq.results.settings import canonical
-from alibi_fairseq.results.training_settings import settings_of
+from alibi_fairseq.results.training_settings import collect_settings
 from alibi_fairseq.results.upgrade import MODEL_FILE, upgraded
 from alibi_fairseq.results.version_3 import (
     Measurement,
@@ -168,7 +168,7 @@ def test_recorded_commands_are_the_series_of_their_results():
         data = json.loads((folder / MODEL_FILE).read_text())["settings"]["data"]
         dictionary = training.provenance.dictionary_sha256
         hashes = DataHashes((data["train.bin"],), ("0" * 64,), str(dictionary), {})
-        settings = settings_of(training_config(*flags), 1, hashes, None)
+        settings = collect_settings(training_config(*flags), 1, hashes, None)
         (result, *_) = load(folder / "training.json").results
         assert canonical(settings) == canonical(result.series.settings)
 

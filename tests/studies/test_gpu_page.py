@@ -11,7 +11,7 @@ from test_page import record_divergence
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.config_files import load_config
-from alibi_fairseq.experiment.evaluations import eval_steps_of
+from alibi_fairseq.experiment.evaluations import plan_eval_steps
 from studies.__main__ import main
 from studies.config import StudyConfig
 
@@ -105,7 +105,7 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
     assert config.seeds == (1, 2, 3)
     for model in config.all_models():
         assert model.corpus.name == config.tests.corpus
-        for step in eval_steps_of(model, tmp_path):
+        for step in plan_eval_steps(model, tmp_path):
             for _, length, stride in step.config.cases():
                 trained = (model.method.notation, model.train_length)
                 evaluations.add((*trained, length, stride, step.name))

@@ -16,7 +16,7 @@ from alibi_fairseq.results.file import load_training
 from alibi_fairseq.results.result import are_seeds, seeds
 from alibi_fairseq.results.series import STATE_KEY, Series, read_series
 from alibi_fairseq.results.settings import canonical
-from alibi_fairseq.results.training_settings import settings_of
+from alibi_fairseq.results.training_settings import collect_settings
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
@@ -51,7 +51,7 @@ def planned(data, *flags, updates: int = 2) -> Series:
     """Return the series that a plan expects of a run."""
     words = [*SMALL.split(), "--cpu", *FLAGS, *flags, "--max-update", str(updates)]
     cfg = training_config(*words)
-    return Series(settings_of(cfg, 1, DataHashes.of(data), None))
+    return Series(collect_settings(cfg, 1, DataHashes.of(data), None))
 
 
 @pytest.mark.ci
@@ -84,7 +84,7 @@ def test_model_of_fairseq_has_a_series(data, tmp_path):
     flags = ("--arch", "transformer_lm", "--max-update", "2")
     run_train(data, tmp_path, *FLAGS[:6], *flags)
     cfg = training_config(*SMALL.split(), "--cpu", *FLAGS[:6], *flags)
-    expected = Series(settings_of(cfg, 1, DataHashes.of(data), None))
+    expected = Series(collect_settings(cfg, 1, DataHashes.of(data), None))
     assert recorded(tmp_path) == expected
 
 
