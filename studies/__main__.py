@@ -53,14 +53,6 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--user-dir", metavar="FOLDER", help="plugin with position methods")
     parser.add_argument(
-        "--with",
-        dest="added",
-        type=Path,
-        metavar="FOLDER",
-        help="results of another method with this configuration; writes a page in FOLDER that "
-        "compares them with the results of the study",
-    )
-    parser.add_argument(
         "--work-dir",
         type=Path,
         metavar="FOLDER",
@@ -160,13 +152,8 @@ def main(arguments: list[str]) -> int:
             f"{args.config} does not name the models of the tests, so no page would have its "
             "results. Add tests: {corpus: NAME, train_length: L}."
         )
-    if (args.methods or args.added) and not config.tests:
+    if args.methods and not config.tests:
         parser.error(f"{args.config} does not name the models of the tests, which --methods needs.")
-    if args.added:
-        from .added_methods import write_added_page
-
-        print(write_added_page(results, args.added, config.title, config.tests))
-        return 0
     if args.methods:
         config = config.with_methods(args.methods, args.user_dir)
     write_page = partial(write_study_page, args.config, config, args.results, results)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .added_methods import added_methods_section
 from .config import StudyConfig
 from .context_gain import ModelSet, context_gain_by_budget, context_gain_section
 from .origins import divergence_sentence, origins_table, trials_table
@@ -72,7 +71,6 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
         perplexity=_perplexities(study),
         ranking=ranking_section(folder, study.curves, models.corpus, models.train_length),
         published_gaps=published_gaps_section(),
-        added_methods=added_methods_section(study, models),
     )
 
 

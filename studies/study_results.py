@@ -8,7 +8,7 @@ losses on the test split of its corpus, and ``evaluation-on-CORPUS.json`` those 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -132,8 +132,12 @@ class StudyResults:
 
     @cached_property
     def losses(self) -> Losses:
-        """Losses of all finished models by article."""
-        return losses_of(self.models)
+        """Losses of all finished models by article.
+
+        Raises:
+            UserInputError: as :func:`join_losses`.
+        """
+        return join_losses(one for model in self.models for one in model.measurements())
 
     @property
     def curves(self) -> ValidationCurves:
@@ -172,12 +176,3 @@ class StudyResults:
             if finished.model == model:
                 return finished
         return None
-
-
-def losses_of(models: Iterable[FinishedModel]) -> Losses:
-    """Return the losses of models by article, with all seeds of each model.
-
-    Raises:
-        UserInputError: as :func:`join_losses`.
-    """
-    return join_losses(one for model in models for one in model.measurements())
