@@ -24,7 +24,8 @@ from ..evaluation.config import (
 from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
-from ..reporting.caption import conditions, conditions_table
+from ..reporting.common_conditions import common_conditions
+from ..reporting.differing_conditions import differing_conditions_table
 from ..reporting.loss_by_position import position_tables
 from ..reporting.probes import accuracy_table
 from ..reporting.rows import build_rows
@@ -233,8 +234,8 @@ class Eval(CliCommand):
 def _print_notes(results: Sequence[Result]) -> None:
     """Print what the models have in common, and notes on what makes perplexities unusable."""
     rows = build_rows(results)
-    texts = [markdown.sentence(conditions(rows))]
-    different = conditions_table(rows)
+    texts = [markdown.sentence(common_conditions(rows))]
+    different = differing_conditions_table(rows)
     if different is not None:
         texts.append(f"\n{markdown.to_markdown([different])}")
     for group in group_by_text(results).values():

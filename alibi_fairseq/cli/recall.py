@@ -89,8 +89,8 @@ class Recall(CliCommand):
 def recall_table(results: list[dict], split: str) -> Table[dict]:
     """Return a table with a row per model and length, and a column per range of the distance."""
     from ..reporting import markdown
-    from ..reporting.conditions import short_path
-    from ..reporting.rows import model_label
+    from ..reporting.facts import short_path
+    from ..reporting.row import model_label
     from ..reporting.table import Column, Table
 
     def label(result: dict) -> str:

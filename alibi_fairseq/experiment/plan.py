@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import distinct_labels
-from ..reporting.rows import model_label
+from ..reporting.row import model_label
 from .choice import Choice, TrialResult
 from .corpora import data_folder, text_folder
 from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits

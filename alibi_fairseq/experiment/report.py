@@ -18,7 +18,7 @@ from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.figures_of_probes import draw_heat_maps
 from ..reporting.perplexity_by_length import length_table
 from ..reporting.probes import accuracy_table, area_table
-from ..reporting.rows import model_label
+from ..reporting.row import model_label
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
 from ..results.files import REPORT_FILES, read_report_files

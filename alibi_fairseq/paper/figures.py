@@ -15,7 +15,7 @@ from ..positions.display_names import method_name
 from ..reporting import plots
 from ..reporting.figures_by_length import draw_panels
 from ..reporting.line_styles import method_style
-from ..reporting.rows import Row, model_label, without_length
+from ..reporting.row import Row, model_label, without_length
 from ..results.result import Result, TextValues
 from ..results.series import Series
 from . import published

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..positions.spec import MethodSpec
 from ..reporting.markdown import NOTHING
-from ..reporting.rows import Point, model_label
+from ..reporting.row import Point, model_label
 from ..results.case import Case
 from ..results.result import Result
 from . import packaged_folder

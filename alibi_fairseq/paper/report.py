@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..reporting import loss_by_position, markdown
-from ..reporting.conditions import size_text
 from ..reporting.differences import difference_tables
+from ..reporting.facts import size_text
 from ..reporting.figures_by_length import draw_lengths
 from ..reporting.figures_by_position import draw_positions, drawable
 from ..reporting.markdown import literal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..reporting import markdown
-from ..reporting.rows import Point
+from ..reporting.row import Point
 from . import published
 from .comparability import different_units_reason
 from .published import PrintedMeasurement

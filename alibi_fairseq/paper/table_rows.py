@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..reporting.rows import Row, build_rows
+from ..reporting.row import Row
+from ..reporting.rows import build_rows
 from ..results.case import Case
 from ..results.result import Result
 from .items import Item

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..reporting import markdown
-from ..reporting.rows import Point, Row
+from ..reporting.row import Point, Row
 from ..reporting.table import Column, Table
 from ..results.result import Result
 from . import published

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from ..errors import UserInputError
 from ..files import atomic_write, json_text, read_json, sha256_file
 from ..positions.spec import distinct_labels
-from ..reporting.rows import Row, build_rows
+from ..reporting.row import Row
+from ..reporting.rows import build_rows
 from ..results.file import load
 from ..results.json_types import (
     Bits,

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from ..reporting import markdown
-from ..reporting.caption import conditions
+from ..reporting.common_conditions import common_conditions
 from ..reporting.differences import format_difference, row_difference
 from ..reporting.page import fill_file
 from ..reporting.probes import area_text, compute_areas
-from ..reporting.rows import Point
+from ..reporting.row import Point
 from ..reporting.table import Column, Table
 from ..reporting.training_costs import processor_name
 from ..results.estimates import Difference
@@ -75,7 +75,7 @@ def _section(track: Track) -> str:
         "about": track.file.about,
         "reference": track.label(track.reference),
         "run": track.file.run,
-        "conditions": markdown.sentence(conditions([entry.row for entry in entries])),
+        "conditions": markdown.sentence(common_conditions([entry.row for entry in entries])),
         "table": markdown.to_markdown([_table(track, entries, multiple)]),
         "recall": any(entry.recall for entry in entries),
         "passkey": any("passkey" in entry.probes for entry in entries),

@@ -13,7 +13,8 @@ import numpy as np
 from ..results.estimates import Difference, difference
 from ..results.result import Result, TextValues
 from . import markdown
-from .rows import Row, build_rows
+from .row import Row
+from .rows import build_rows
 from .table import Column, Table
 from .texts import group_by_text
 
@@ -181,8 +182,8 @@ def _cell(length: int, pair: _Pair) -> str:
 def _reference(models: Sequence[Row]) -> Row:
     """Return the model that others are compared with: ALiBi as trained, or the first model."""
     for model in models:
-        assert model.model is not None
-        if model.method_name == REFERENCE and not model.model.reading.overrides:
+        assert model.identity is not None
+        if model.method_name == REFERENCE and not model.identity.reading.overrides:
             return model
     return models[0]
 

@@ -9,15 +9,16 @@ from functools import partial
 
 from ..results.result import Result, TextValues
 from . import plots
-from .caption import caption
+from .common_conditions import figure_caption
 from .line_styles import method_style
-from .rows import Row, build_rows, without_length
+from .row import Row, without_length
+from .rows import build_rows
 from .texts import group_by_raw_text, group_by_text, identify_raw_text, identify_text
 from .undertrained import undertrained_warning
 
 
 def length_line(
-    model: Row, lengths: Sequence[int] = (), quantity: str = "perplexity"
+    row: Row, lengths: Sequence[int] = (), quantity: str = "perplexity"
 ) -> plots.PlotLine:
     """Create the line of a quantity by evaluation length.
 
@@ -25,7 +26,7 @@ def length_line(
     lengths of windows that do not overlap, the line ends at the longest window.
 
     Args:
-        model: points of the model, by length.
+        row: points of the model, by length.
         lengths: training lengths of the position method to distinguish.
         quantity: attribute of a point. The spread over seeds is known only of ``perplexity``.
     """
@@ -34,7 +35,7 @@ def length_line(
     values: list[float] = []
     spread: list[float] = []
     failures = []
-    for point in model.points:
+    for point in row.points:
         value = getattr(point, quantity)
         if value is None:
             failures.append(point.status)
@@ -51,12 +52,12 @@ def length_line(
     if failures and windows:
         notes.append((-1, failures[0]))
     return plots.PlotLine(
-        label=model.label,
+        label=row.label,
         x=windows,
         y=values,
-        style=method_style(model.method_name, model.train_length, lengths),
+        style=method_style(row.method_name, row.train_length, lengths),
         spread=spread if quantity == "perplexity" else (),
-        hollow=model.is_printed,
+        hollow=row.is_printed,
         notes=notes,
     )
 
@@ -97,7 +98,7 @@ def draw_panels(
             trained_at = lengths_in_panel.pop()
         drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
     all_models = [model for models in panels.values() for model in models]
-    texts = [caption(all_models), undertrained_warning(all_models), explanation]
+    texts = [figure_caption(all_models), undertrained_warning(all_models), explanation]
     full_caption = ". ".join(text for text in texts if text)
     plots.draw(title, drawn, *paths, caption=full_caption)
     return full_caption

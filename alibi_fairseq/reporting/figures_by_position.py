@@ -11,7 +11,7 @@ from .figures_by_length import draw_panels, model_panels
 from .line_styles import method_style
 from .loss_by_position import bucket_ranges, group_by_windows, longest_windows
 from .plots import PlotLine
-from .rows import Row
+from .row import Row
 
 #: Smallest number of tokens of a bucket in figures. The mean of fewer is mostly noise.
 MIN_TOKENS = 100
@@ -71,14 +71,14 @@ def error_explanation(results: Sequence[Result]) -> str:
     return ""
 
 
-def position_line(model: Row, lengths: Sequence[int] = ()) -> PlotLine:
+def position_line(row: Row, lengths: Sequence[int] = ()) -> PlotLine:
     """Create the line of a model's loss by position, with a point and a bar for each bucket.
 
     Args:
-        model: points of the model; the last one, of the longest length, is drawn.
+        row: points of the model; the last one, of the longest length, is drawn.
         lengths: training lengths of the position method to distinguish.
     """
-    point = model.points[-1]
+    point = row.points[-1]
     x = []
     y = []
     spread = []
@@ -98,10 +98,10 @@ def position_line(model: Row, lengths: Sequence[int] = ()) -> PlotLine:
         if point.position_errors:
             errors.append(point.position_errors[index])
     return PlotLine(
-        label=model.label,
+        label=row.label,
         x=x,
         y=y,
-        style=method_style(model.method_name, model.train_length, lengths),
+        style=method_style(row.method_name, row.train_length, lengths),
         spread=spread,
         ranges=ranges,
         uncertain=uncertain,

@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 
 from ..results.result import ProbeValues, Result
 from . import plots
-from .caption import conditions
+from .common_conditions import common_conditions
 from .probes import ProbedModel, probed_models
 
 
@@ -38,7 +38,7 @@ def draw_heat_maps(results: Sequence[Result], title: str, *paths: str | os.PathL
             image = _draw_heat_map(axes, model, all_depths)
         figure.colorbar(image, ax=used, label="Accuracy", shrink=0.9)
         figure.suptitle(textwrap.fill(title, 36 * columns))
-        below = textwrap.fill(conditions([model.row for model in models]), 60 * columns)
+        below = textwrap.fill(common_conditions([model.row for model in models]), 60 * columns)
         figure.supxlabel(below, fontsize=8)
         plots.save(figure, *paths)
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..results.result import Result, TextValues
-from .caption import conditions, conditions_table
-from .rows import Point, Row, build_rows, is_past_end
+from .common_conditions import common_conditions
+from .differing_conditions import differing_conditions_table
+from .row import Point, Row, is_past_end
+from .rows import build_rows
 from .table import Column, Table
 from .texts import group_by_text, identify_text
 
@@ -99,8 +101,8 @@ def _position_table(models: Sequence[Row], caption: str, with_seeds: bool) -> Ta
         columns,
         [bucket for bucket, count in enumerate(tokens) if count > 0],
         caption=caption,
-        conditions=conditions(models),
-        different=conditions_table(models),
+        conditions=common_conditions(models),
+        different=differing_conditions_table(models),
     )
 
 

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from .rows import Point
+from .row import Point
 from .table import Table
 
 #: Table cell of a measurement that is possible but has not been made.

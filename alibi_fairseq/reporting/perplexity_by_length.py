@@ -8,8 +8,10 @@ from functools import partial
 
 from ..results.result import Result
 from . import markdown
-from .caption import conditions, conditions_table
-from .rows import Point, Row, build_rows
+from .common_conditions import common_conditions
+from .differing_conditions import differing_conditions_table
+from .row import Point, Row
+from .rows import build_rows
 from .table import Column, Table
 from .texts import group_by_raw_text, group_by_text
 from .undertrained import undertrained_warning
@@ -108,14 +110,14 @@ def _length_table(
             length = int(name)
             loss = partial(_loss_at, length, show is _bits_per_byte)
             columns.append(Column(name, partial(_length_cell, length, show), loss))
-    different = conditions_table(rows)
+    different = differing_conditions_table(rows)
     if different is not None:
         different = different.without({"lr" if name == "learning rate" else name for name in names})
     return Table(
         columns,
         rows,
         caption=caption,
-        conditions=conditions(rows),
+        conditions=common_conditions(rows),
         different=different,
         warning=undertrained_warning(rows),
     )
@@ -167,9 +169,9 @@ def _updates(row: Row) -> str:
 
 def _learning_rate(row: Row) -> str:
     """Format the peak learning rate of a model."""
-    if row.model is None or "optimization.lr" not in row.model.series.settings:
+    if row.identity is None or "optimization.lr" not in row.identity.series.settings:
         return markdown.NOTHING
-    return str(row.model.series.settings["optimization.lr"])
+    return str(row.identity.series.settings["optimization.lr"])
 
 
 def _seeds(row: Row) -> str:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from ..results.result import ProbeValues, Result
 from . import markdown
-from .caption import conditions, conditions_table
-from .rows import Row, build_rows
+from .common_conditions import common_conditions
+from .differing_conditions import differing_conditions_table
+from .row import Row
+from .rows import build_rows
 from .table import Column, Table
 
 #: Smallest accuracy at the training length of a model that has learned a probe's task. A model that
@@ -110,8 +112,8 @@ def accuracy_table(results: Sequence[Result]) -> Table[ProbedModel]:
     return Table(
         columns,
         models,
-        conditions=conditions(rows),
-        different=conditions_table(rows),
+        conditions=common_conditions(rows),
+        different=differing_conditions_table(rows),
         notes=_task_notes(results, models),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..results.result import TextValues
-from .rows import Row
+from .row import Row
 
 #: Smallest gain of a trained model over token frequencies, as a fraction of their entropy.
 MIN_GAIN = 0.1

@@ -12,10 +12,11 @@ from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.positions.display_names import KNOWN_LABELS
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
-from alibi_fairseq.reporting.caption import caption
+from alibi_fairseq.reporting.common_conditions import figure_caption
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, length_line
 from alibi_fairseq.reporting.line_styles import method_style, variant_style
-from alibi_fairseq.reporting.rows import Row, build_rows
+from alibi_fairseq.reporting.row import Row
+from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.upgrade import upgraded
 
@@ -199,7 +200,7 @@ def test_caption_lists_numbers_of_seeds():
         for seed in range(seeds):
             records.append(evaluation_record(20.0, method=method, seed=seed))
     text = "mean and standard deviation of 2 or 3 seeds; a single seed for some models"
-    assert caption(build_rows(results_of(*records))).endswith(text)
+    assert figure_caption(build_rows(results_of(*records))).endswith(text)
 
 
 def test_diverged_model_is_cut_off():

@@ -1,0 +1,311 @@
+"""What differs between the models of a table, and how it is shown.
+
+Rows of one name state up to :data:`MAX_STATED` conditions in their labels. If more differ, a letter
+leads to their row in the table of conditions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..results.result import Result
+from ..results.series import Series
+from ..results.settings import applicable_defaults, canonical, resolve
+from .facts import FACTS, fact_text, list_facts, short_path
+from .row import Row, RowIdentity
+from .table import Column, Table
+
+#: Largest number of differing conditions that the labels of rows state.
+MAX_STATED = 2
+#: Text of a condition that results do not record.
+UNKNOWN = "unknown"
+
+#: Condition of models of which some were trained with unknown options.
+OPTIONS = "training options"
+
+#: Settings that follow from a fact, unless models with the same fact differ in them.
+_STATED_BY = {
+    "model": "architecture",
+    "decoder-layers": "size",
+    "decoder-embed-dim": "size",
+    "decoder-ffn-embed-dim": "size",
+    "decoder-input-dim": "size",
+    "decoder-output-dim": "size",
+    "sequences-per-update": "tokens per update",
+    "batches-per-update": "tokens per update",
+    "total-num-update": "updates",
+    "warmup-updates": "updates",
+    "data.dictionary": "dictionary",
+    "data.train-lines": "training data",
+}
+#: Settings that are not shown: the name of a row has the first two, and the last one identifies
+#: models whose training is unknown.
+_NOT_SHOWN = {"method", "task.tokens_per_sample", "weights"}
+#: Settings that only models of one method share.
+_OF_METHOD = {"plugin", "method_versions"}
+#: Settings whose value is a hash.
+_HASHES = ("training data", "plugin", "data.dictionary", "data.train-lines", "started from")
+_HASH_LENGTH = 64
+
+
+def letters() -> Iterator[str]:
+    """Yield ``A`` to ``Z``, then ``A2`` to ``Z2``, and so on."""
+    for repetition in itertools.count(1):
+        for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
+            yield letter if repetition == 1 else f"{letter}{repetition}"
+
+
+def tell_apart(rows: Sequence[Row], unused_letters: Iterator[str]) -> list[Row]:
+    """Return rows of one name and variant with what differs added to their variants.
+
+    Rows without differing conditions state their run, or else their checkpoint.
+
+    Args:
+        rows: the rows.
+        unused_letters: letters that no other row of the table has.
+    """
+    if len(rows) == 1:
+        return list(rows)
+    different = differing_conditions(_identities(rows), of_one_method=True)
+    by_row = list(zip(*different.values(), strict=True)) or [()] * len(rows)
+    stated: frozenset[str] = frozenset()
+    if len(different) <= MAX_STATED:
+        stated = frozenset(different)
+        texts = [_stated(different, values) for values in by_row]
+    else:
+        letter_of: dict[tuple, str] = {}
+        for values in by_row:
+            if values not in letter_of:
+                letter_of[values] = next(unused_letters)
+        texts = [letter_of[values] for values in by_row]
+    told = []
+    for row, text in zip(rows, _with_runs(rows, texts), strict=True):
+        told.append(replace(row, variant=_joined([row.variant, text]), stated=stated))
+    return told
+
+
+def _identities(rows: Iterable[Row]) -> list[RowIdentity]:
+    """Return the identities of rows without those of the paper."""
+    return [row.identity for row in rows if row.identity is not None]
+
+
+def _stated(names: Iterable[str], values: Iterable[str]) -> str:
+    """Return the differing conditions of a row."""
+    return _joined(_condition_text(name, value) for name, value in zip(names, values))
+
+
+def _condition_text(name: str, value: str) -> str:
+    """Return a condition of a model as part of its label, such as ``lr 0.1``."""
+    if value == UNKNOWN:
+        return f"{value} {name}"
+    if name == OPTIONS:
+        return ""
+    if name in FACTS:
+        return fact_text(name, value)
+    if value in ("true", "false"):
+        return name if value == "true" else f"no {name}"
+    return f"{name} {value}"
+
+
+def _with_runs(rows: Sequence[Row], texts: Sequence[str]) -> list[str]:
+    """Add the run to the texts of rows that are alike, or the checkpoint."""
+    alike: dict[str, list[Row]] = defaultdict(list)
+    for row, text in zip(rows, texts, strict=True):
+        alike[text].append(row)
+    names = {text: iter(_run_names(members)) for text, members in alike.items()}
+    return [_joined([text, next(names[text])]) for text in texts]
+
+
+def _run_names(rows: Sequence[Row]) -> list[str]:
+    """Return what distinguishes each run from those that are alike; empty for the only one."""
+    if len(rows) == 1:
+        return [""]
+    facts = _distinct_facts([row.results[0] for row in rows])
+    is_repeated = len(set(_identities(rows))) == 1
+    names = []
+    for row, fact in zip(rows, facts, strict=True):
+        if is_repeated and row.run is not None:
+            names.append(f"run {row.run + 1}" if row.run else "")
+        else:
+            names.append(fact)
+    return names
+
+
+def _distinct_facts(results: Sequence[Result]) -> list[str]:
+    """Return path, seed, or hash of each checkpoint, the first that differs, or all of them."""
+    paths = [short_path(result.checkpoint or "unnamed") for result in results]
+    seed_names = []
+    hashes = []
+    for result in results:
+        seed_names.append("unknown seed" if result.seed is None else f"seed {result.seed}")
+        hashes.append(f"checkpoint hash {(result.checkpoint_sha256 or 'unknown')[:8]}")
+    for facts in (paths, seed_names, hashes):
+        if len(set(facts)) == len(results):
+            return facts
+    return [_joined(of_result) for of_result in zip(paths, seed_names, hashes, strict=True)]
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Join the parts that are not empty."""
+    return ", ".join(part for part in parts if part)
+
+
+def differing_conditions_table(rows: Sequence[Row]) -> Table[int] | None:
+    """Return the conditions that differ between rows; None if there are none.
+
+    The table has a row for each model, whose variants share it, and a column for each condition
+    that differs, unless the labels of all rows state it.
+    """
+    by_model: dict[tuple, Row] = {}
+    for row in rows:
+        if row.identity is None:  # the paper's numbers
+            continue
+        series, reading = row.identity
+        by_model.setdefault((series.id, reading.at, reading.precision, row.name), row)
+    models = list(by_model.values())
+    different = _conditions_to_show(models)
+    if not different:
+        return None
+    columns = [Column[int]("", lambda index: models[index].label)]
+    for name, texts in different.items():
+        columns.append(Column(name, texts.__getitem__))
+    caption = "Models differ in these conditions"
+    return Table(columns, range(len(models)), left=len(columns), caption=caption)
+
+
+def _conditions_to_show(models: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the conditions that differ between the models, or those of one name."""
+    different = differing_conditions(_identities(models))
+    for name in {row.name for row in models}:
+        same_name = [row for row in models if row.name == name]
+        found = differing_conditions(_identities(same_name), of_one_method=True)
+        for condition, texts in found.items():
+            if condition in different:
+                continue
+            texts_by_row = {id(row): text for row, text in zip(same_name, texts, strict=True)}
+            different[condition] = [texts_by_row.get(id(row), "") for row in models]
+    stated = frozenset.intersection(*(row.stated for row in models)) if models else frozenset()
+    return {name: texts for name, texts in different.items() if name not in stated}
+
+
+def differing_conditions(
+    models: Sequence[RowIdentity], of_one_method: bool = False
+) -> dict[str, list[str]]:
+    """Return the conditions that differ between models.
+
+    A setting that differs only because it is unknown for some models is left out.
+
+    Args:
+        models: the models.
+        of_one_method: True if the models have the same position method, whose options then count.
+
+    Returns:
+        The text of each model by the name of the condition.
+    """
+    different: dict[str, list[str]] = {}
+    facts = [list_facts(model) for model in models]
+    for name in FACTS:
+        if name == "training data" or (name == "memory" and not of_one_method):
+            continue
+        values = [of_model[name] for of_model in facts]
+        if len(set(values)) > 1:
+            different[name] = [value or UNKNOWN for value in values]
+    settings = [_shown_settings(model, of_one_method) for model in models]
+    for name in dict.fromkeys(name for of_model in settings for name in of_model):
+        values_of_setting = _values(name, models, settings)
+        texts = _texts(name, values_of_setting)
+        if len(set(texts) - {UNKNOWN}) < 2:
+            continue
+        fact = different.get(_STATED_BY.get(name, ""))
+        if fact is None or not _follows(texts, fact):
+            different[name] = texts
+    if of_one_method and len({model.is_known for model in models}) > 1:
+        different[OPTIONS] = ["known" if model.is_known else UNKNOWN for model in models]
+    return different
+
+
+def _shown_settings(model: RowIdentity, of_one_method: bool) -> dict[str, Any]:
+    """Return the settings of a model that count and are shown, by the name that is shown."""
+    settings: dict[str, Any] = {}
+    for name, value in canonical(model.series.settings).items():
+        if name in _NOT_SHOWN or (name in _OF_METHOD and not of_one_method):
+            continue
+        settings[_shown_name(name)] = value
+    if of_one_method:
+        shown = model.series.method.labeled_options
+        for option, text in model.series.method.option_texts.items():
+            if option not in shown:
+                settings[_shown_name(option)] = text
+    if model.series.start is not None:
+        settings["started from"] = model.series.start
+    for stage in model.series.history:
+        settings["resumed with other settings"] = f"after {stage.until:,} updates"
+    return settings
+
+
+def _shown_name(name: str) -> str:
+    """Return the name of a setting in tables: that of its option where it has one."""
+    if name in ("data", "data.train"):
+        return "training data"
+    if name.startswith("data."):
+        return name.replace("_", "-")
+    return name.rpartition(".")[2].replace("_", "-")
+
+
+def _values(
+    name: str, models: Sequence[RowIdentity], settings: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """Return the value of a setting of each model, its default included."""
+    values = []
+    for model, of_model in zip(models, settings, strict=True):
+        if name in of_model:
+            values.append(of_model[name])
+        elif model.is_known:
+            values.append(_default(name, model.series))
+        else:
+            values.append(UNKNOWN)
+    return values
+
+
+def _default(shown_name: str, series: Series) -> Any:
+    """Return the default of a setting; None if it has none."""
+    defaults = applicable_defaults(series.settings)
+    for name in defaults:
+        if _shown_name(name) == shown_name:
+            return resolve(name, series.settings, defaults)
+    return None
+
+
+def _texts(name: str, values: Sequence[Any]) -> list[str]:
+    """Return the texts of a setting's values, shortened unless that makes different ones equal."""
+    full = [_full_text(value) for value in values]
+    short = [_short_text(name, text) for text in full]
+    return short if len(set(short)) == len(set(full)) else full
+
+
+def _full_text(value: Any) -> str:
+    """Return a value as text."""
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
+
+
+def _short_text(name: str, text: str) -> str:
+    """Return the first digits of a hash, and the last parts of a path."""
+    if name in _HASHES and len(text) == _HASH_LENGTH:
+        return text[:8]
+    return short_path(text)
+
+
+def _follows(texts: Sequence[str], fact: Sequence[str]) -> bool:
+    """Return True if models with the same fact have the same value of a setting."""
+    values: dict[str, str] = {}
+    known = [(key, text) for key, text in zip(fact, texts, strict=True) if text != UNKNOWN]
+    return all(values.setdefault(key, text) == text for key, text in known)

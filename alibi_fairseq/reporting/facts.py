@@ -1,0 +1,67 @@
+"""Facts of a model that readers need to know: its size, its training data, and its updates."""
+
+from __future__ import annotations
+
+from ..results.series import Facts
+from .row import RowIdentity
+
+#: Sentence parts of the facts of a model, by name and in order.
+FACTS = {
+    "architecture": "{}",
+    "size": "{}",
+    "updates": "{} updates",
+    "tokens per update": "{} tokens per update",
+    "precision": "{}",
+    "dictionary": "dictionary of {}",
+    "memory": "memory of {}",
+    "training data": "trained on {}",
+}
+
+
+def list_facts(model: RowIdentity) -> dict[str, str]:
+    """Return the facts of a model by the names of :data:`FACTS`; unknown ones are empty."""
+    facts = model.series.facts
+    tokens = model.series.tokens_per_update
+    return {
+        "architecture": facts.architecture or model.series.settings.get("model", ""),
+        "size": size_text(facts),
+        "updates": _updates(model),
+        "tokens per update": "" if tokens is None else f"{tokens:,}",
+        "precision": model.reading.precision,
+        "dictionary": f"{facts.vocabulary:,}" if facts.vocabulary else "",
+        "memory": f"{facts.memory_length:,}" if facts.memory_length else "",
+        "training data": short_path(str(model.series.settings.get("data", ""))),
+    }
+
+
+def size_text(facts: Facts) -> str:
+    """Return ``3 layers of width 128``, or an empty text if it is unknown."""
+    if facts.layers is None or facts.width is None:
+        return ""
+    unit = "layer" if facts.layers == 1 else "layers"
+    return f"{facts.layers} {unit} of width {facts.width}"
+
+
+def fact_text(name: str, value: str) -> str:
+    """Return a fact as part of a sentence; empty if it is unknown."""
+    if not value or value.startswith("best"):
+        return value
+    return FACTS[name].format(value)
+
+
+def _updates(model: RowIdentity) -> str:
+    """Return the update count of a model, and how many updates were planned if it is less."""
+    planned = model.series.settings.get("optimization.max_update")
+    at = model.reading.at
+    if at == "best":
+        return "best checkpoint" + (f" of {planned:,} updates" if planned else "")
+    if at is None:
+        return ""
+    if planned in (None, at):
+        return f"{at:,}"
+    return f"{at:,} of {planned:,}"
+
+
+def short_path(text: str) -> str:
+    """Return the last two parts of a path, which name a comparison's data and runs."""
+    return "/".join(text.split("/")[-2:])
