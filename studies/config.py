@@ -205,7 +205,7 @@ def _check_scored_range(evaluation: Evaluation, tests: StudiedModels) -> None:
 def _evaluations_of(model: Model) -> Iterator[EvaluationKey]:
     """Yield the evaluations of a model on the corpus that it is trained on."""
     for step in plan_eval_steps(model, Path()):
-        for _, length, stride in step.config.cases():
+        for length, stride in step.config.windows():
             yield EvaluationKey(
                 corpus=model.corpus.name,
                 method=model.method.notation,

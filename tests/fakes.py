@@ -17,9 +17,10 @@ from results_documents import PROVENANCE
 from alibi_fairseq.cli import main
 from alibi_fairseq.data.corpus_builder import CorpusBuilder
 from alibi_fairseq.errors import STOPPED_EARLY
+from alibi_fairseq.evaluation.cases import identify_data, list_cases
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.option_types import find_device
-from alibi_fairseq.evaluation.wanted import text_case, text_identity, wanted_result
+from alibi_fairseq.evaluation.wanted import wanted_result
 from alibi_fairseq.evaluation.weights import Weights
 from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.experiment.execution import Stopped
@@ -174,17 +175,17 @@ class Commands:
         out = Path(value(words, "--out"))
         earlier = load(out).results if out.exists() else []
         config = sweep_config(words)
-        text = text_identity(words[0], config.subsets[0], config.per_document)
+        data = identify_data(words[0], config, corpus="demo")
+        boundaries = data.splits[config.subsets[0]].documents
         documents = {}
-        if text.documents_sha256:
+        if boundaries:
             # As if the text were two documents
-            documents["documents"] = text.documents_sha256
+            documents["documents"] = boundaries
             documents["document_tokens"] = (500, 500)
             documents["document_bits"] = (1900.0, 2100.0)
         results = []
-        for each in config.cases():
-            case = text_case(config, each, text, corpus="demo")
-            wanted = wanted_result(config, case, weights_of_fake(model), text.documents_sha256)
+        for case in list_cases(config, data):
+            wanted = wanted_result(config, data, case, weights_of_fake(model))
             values = TextValues(
                 math.log2(perplexity(model, case.length)),
                 tokens=1000,

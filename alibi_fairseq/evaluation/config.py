@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ..data.probes import DEPTHS
 from ..options import option
 from .option_types import (
     format_stride,
@@ -45,14 +44,6 @@ def find_dtype(precision: str) -> torch.dtype:
     import torch
 
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-
-
-class TextCase(NamedTuple):
-    """Measurement on a text, by keys of its result record; ``stride`` is in tokens."""
-
-    subset: str
-    length: int
-    stride: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,20 +155,12 @@ class SweepConfig:
         """True if only a range of positions is scored. Windows then restart in each document."""
         return self.score_from is not None or self.score_to is not None
 
-    def cases(self) -> list[TextCase]:
-        """Return split, length, and stride of each measurement on a text, each once."""
-        cases: dict[TextCase, None] = {}
-        for subset, length, stride in product(self.subsets, self.lengths, self.strides):
-            tokens = length if stride is None else stride
-            cases[TextCase(subset, length, tokens)] = None
-        return list(cases)
-
-    def probe_cases(self) -> list[dict]:
-        """Return length and depth of each measurement on a probe, each once."""
-        cases = []
-        for length, depth in product(dict.fromkeys(self.lengths), DEPTHS):
-            cases.append({"length": length, "depth": depth})
-        return cases
+    def windows(self) -> list[tuple[int, int]]:
+        """Return length and stride, in tokens, of the windows on a text, each pair once."""
+        pairs: dict[tuple[int, int], None] = {}
+        for length, stride in product(self.lengths, self.strides):
+            pairs[length, length if stride is None else stride] = None
+        return list(pairs)
 
     def flags(self) -> list[str]:
         """Return the options of ``alibi-fairseq eval`` that stand for these settings."""

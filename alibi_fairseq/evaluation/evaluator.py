@@ -1,11 +1,17 @@
-"""Interface of the evaluators of a sweep."""
+"""Evaluator of a sweep: what measures the cases of a text or of a probe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..results.case import Case
 from ..results.result import Cost, ProbeValues, Result, TextSummary, TextValues, Wanted
+from .cases import EvaluatedData, list_cases
+from .config import SweepConfig
+from .option_types import find_device
+from .wanted import wanted_result
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -19,40 +25,45 @@ class Measured(NamedTuple):
     cost: Cost
 
 
-class Evaluator(Protocol):
+class Evaluator(ABC):
     """Evaluator of checkpoints, which measures the same cases for all checkpoints.
 
-    A case is the settings of one measurement, such as split, length, and stride.
-
     Attributes:
-        kind: kind of its cases, as in :class:`..results.case.Case`.
-        subsets: splits whose hash the results file records.
-        cases: settings of each measurement, by name.
+        config: settings of the sweep.
+        data: evaluated data, by their contents.
         text: tokenizer and sizes of the data.
+        cases: what is measured, in this order.
+        device: where it is computed.
     """
 
-    kind: str
-    subsets: Sequence[str]
-    cases: list[dict]
-    text: TextSummary
+    def __init__(self, config: SweepConfig, data: EvaluatedData, text: TextSummary):
+        self.config = config
+        self.data = data
+        self.text = text
+        self.cases = list_cases(config, data)
+        self.device = find_device(config.device)
 
-    def wanted(self, case: dict, weights: Weights) -> Wanted:
+    def wanted(self, case: Case, weights: Weights) -> Wanted:
         """Return the result of a case that a checkpoint should have."""
+        return wanted_result(self.config, self.data, case, weights)
 
-    def num_inputs(self, case: dict) -> int:
+    @abstractmethod
+    def num_inputs(self, case: Case) -> int:
         """Return the number of inputs of a case, for the progress bar."""
 
-    def check(self, model: LoadedModel, case: dict) -> None:
+    @abstractmethod
+    def check(self, model: LoadedModel, case: Case) -> None:
         """Check that a model can compute a case, before the first case is measured.
 
         Raises:
             UserInputError: it cannot.
         """
 
+    @abstractmethod
     def measure(
         self,
         model: LoadedModel,
-        case: dict,
+        case: Case,
         earlier: list[Result],
         progress: Callable[[int], object],
     ) -> Measured:

@@ -16,15 +16,14 @@ from torch import Tensor
 
 from ..data import probes
 from ..data.probe_data import load_probe
+from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.result import Cost, ProbeValues, Result, TextSummary, Wanted
+from ..results.result import Cost, ProbeValues, Result, TextSummary
+from .cases import identify_data
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator, Measured
-from .option_types import find_device
 from .scoring import not_finite
-from .wanted import probe_case, probe_sha256, probe_subsets, wanted_result
-from .weights import Weights
 
 #: Random seed of the test sequences.
 SEED = 20_220_425
@@ -39,35 +38,24 @@ class ProbeEvaluator(Evaluator):
         UserInputError: a length is too small for the probe.
     """
 
-    kind = "probe"
-    text = TextSummary()
-
     def __init__(self, config: SweepConfig, folder: DataFolder):
-        self._config = config
-        self._device = find_device(config.device)
-        self._memory_budget = config.memory_budget
         self._probe, self._marker, self._text = load_probe(folder.path)
         for length in config.lengths:
             self._probe.check(length)
-        self.subsets = probe_subsets(folder.path)
-        self._sha256 = probe_sha256(str(folder.path))
-        self.cases = config.probe_cases()
+        data = identify_data(str(folder.path), config, self._probe.name)
+        super().__init__(config, data, TextSummary())
 
-    def wanted(self, case: dict, weights: Weights) -> Wanted:
-        identity = probe_case(self._sha256, **case, corpus=self._probe.name)
-        return wanted_result(self._config, identity, weights)
+    def num_inputs(self, case: Case) -> int:
+        return probes.SEQUENCES_PER_CASE * case.length
 
-    def num_inputs(self, case: dict) -> int:
-        return probes.SEQUENCES_PER_CASE * case["length"]
-
-    def check(self, model: LoadedModel, case: dict) -> None:
+    def check(self, model: LoadedModel, case: Case) -> None:
         """Check that the positions of a model allow the sequences of a case."""
-        model.check_length(case["length"])
+        model.check_length(case.length)
 
     def measure(
         self,
         model: LoadedModel,
-        case: dict,
+        case: Case,
         earlier: list[Result],
         progress: Callable[[int], object],
     ) -> Measured:
@@ -76,15 +64,16 @@ class ProbeEvaluator(Evaluator):
         Raises:
             UserInputError: the length is too large for the text, or a score is not finite.
         """
-        length = case["length"]
-        depth = case["depth"]
+        assert case.depth is not None, "it is the case of a probe"
+        length = case.length
+        depth = case.depth
         rng = np.random.default_rng([SEED, length, round(100 * depth)])
         sequences = self._probe.sequences(
             rng, self._marker, self._text, probes.SEQUENCES_PER_CASE, length, depth
         )
-        tokens = torch.from_numpy(sequences).to(self._device)
+        tokens = torch.from_numpy(sequences).to(self.device)
         positions = self._probe.answer_positions(length)
-        is_correct = correct_symbols(model, tokens, positions, self._memory_budget)
+        is_correct = correct_symbols(model, tokens, positions, self.config.memory_budget)
         progress(sequences.size)
         values = ProbeValues(
             accuracy=is_correct.double().mean().item(),
@@ -92,7 +81,7 @@ class ProbeEvaluator(Evaluator):
             trials=len(sequences),
             chance=self._probe.chance,
         )
-        return Measured(values, Cost(device=self._device.type))
+        return Measured(values, Cost(device=self.device.type))
 
 
 @torch.no_grad()

@@ -6,16 +6,18 @@ is started again with the same output file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..data.probe_data import PROBE_FILE
 from ..files import locked, sha256_file
 from ..progress_bar import make_progress_bar
+from ..results.case import Case
 from ..results.data_folder import DataFolder
 from ..results.files import lock_path
 from ..results.provenance import collect_provenance
 from ..results.result import Result
+from .cases import probe_subsets
 from .checkpoint import LoadedModel, load_checkpoint
 from .config import SweepConfig
 from .evaluator import Evaluator
@@ -44,12 +46,15 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
     with locked(lock_path(out), f"--out {out}", "evaluation"):
         folder = DataFolder.open(data)
         evaluator: Evaluator
+        subsets: Sequence[str]
         if (folder.path / PROBE_FILE).is_file():
             evaluator = ProbeEvaluator(config, folder)
+            subsets = probe_subsets(folder.path)
         else:
             evaluator = TextEvaluator.of_folder(config, folder)
+            subsets = sorted(config.subsets)
         provenance = collect_provenance(
-            seconds=0, precision=config.precision, data=folder.path, subsets=evaluator.subsets
+            seconds=0, precision=config.precision, data=folder.path, subsets=subsets
         )
         hashes = {path: sha256_file(path) for path in checkpoints}
         results = SweepResults(out, hashes, evaluator, provenance)
@@ -89,7 +94,7 @@ def measure_missing(
     Raises:
         UserInputError: a model cannot compute a case. None of its cases is measured then.
     """
-    missing: dict[Path, list[dict]] = {}
+    missing: dict[Path, list[Case]] = {}
     total = 0
     for checkpoint in dict.fromkeys(checkpoints):
         missing_cases = [case for case in evaluator.cases if results.find(checkpoint, case) is None]
@@ -104,8 +109,7 @@ def measure_missing(
             for case in missing_cases:
                 evaluator.check(model, case)
             for case in missing_cases:
-                settings = ", ".join(f"{key} {value}" for key, value in case.items())
-                bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {settings}")
+                bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {_describe(case)}")
                 earlier = results.on_same_text(checkpoint, case)
                 measured = evaluator.measure(model, case, earlier, bar.update)
                 results.add(checkpoint, model.weights, case, measured)
@@ -116,3 +120,10 @@ def measure_missing(
             if result is not None:
                 found.append(result)
     return found
+
+
+def _describe(case: Case) -> str:
+    """Return a case in words, for the progress bar."""
+    if case.depth is not None:
+        return f"length {case.length}, depth {case.depth}"
+    return f"subset {case.split}, length {case.length}, stride {case.stride}"

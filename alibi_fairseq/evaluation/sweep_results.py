@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from ..errors import UserInputError
+from ..results.case import Case
 from ..results.file import Results, load, save
 from ..results.provenance import Provenance, merge_provenance, utc_time
 from ..results.result import Result, Wanted, is_wanted, replaces
@@ -65,15 +66,15 @@ class SweepResults:
         kinds: set[str] = {result.case.kind for result in existing.results}
         if existing.benchmarks:
             kinds.add("benchmark")
-        if kinds - {self._evaluator.kind}:
+        if kinds - {self._evaluator.data.kind}:
             raise UserInputError(
                 f"'{self._path}' contains results of kind {min(kinds)}, not "
-                f"{self._evaluator.kind}. Choose another --out, or remove the file."
+                f"{self._evaluator.data.kind}. Choose another --out, or remove the file."
             )
         if existing.results and existing.provenance is not None:
             self._earlier_provenance.append(existing.provenance)
 
-    def find(self, checkpoint: Path, case: dict) -> Result | None:
+    def find(self, checkpoint: Path, case: Case) -> Result | None:
         """Return the result of a case, or None if it has not been measured yet."""
         known = self._of_checkpoint(checkpoint)
         if not known:
@@ -84,7 +85,7 @@ class SweepResults:
                 return result
         return None
 
-    def on_same_text(self, checkpoint: Path, case: dict) -> list[Result]:
+    def on_same_text(self, checkpoint: Path, case: Case) -> list[Result]:
         """Return the results of a checkpoint that differ from a case in the windows at most."""
         known = self._of_checkpoint(checkpoint)
         if not known:
@@ -112,7 +113,7 @@ class SweepResults:
                 "the end of the training."
             )
 
-    def add(self, checkpoint: Path, weights: Weights, case: dict, measured: Measured) -> None:
+    def add(self, checkpoint: Path, weights: Weights, case: Case, measured: Measured) -> None:
         """Add the result of a case, and write the file to disk.
 
         Args:

@@ -13,25 +13,17 @@ import numpy as np
 import torch
 
 from ..peak_memory import PeakMemory
+from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.result import Cost, Result, TextSummary, TextValues, Wanted
+from ..results.result import Cost, Result, TextSummary, TextValues
+from .cases import EvaluatedData, identify_data
 from .checkpoint import LoadedModel
-from .config import SweepConfig, TextCase
+from .config import SweepConfig
 from .evaluator import Evaluator, Measured
 from .loss_by_position import LossByPosition
-from .option_types import find_device
 from .scoring import Scorer, SplitTensors, score_batches, sum_losses
 from .split import find_document_starts, load_dictionary, load_split
 from .text_size import TextSize
-from .wanted import (
-    TextIdentity,
-    document_boundaries,
-    starts_sha256,
-    text_case,
-    text_identity,
-    wanted_result,
-)
-from .weights import Weights
 from .windows import (
     Span,
     Window,
@@ -63,35 +55,25 @@ class TextEvaluator(Evaluator):
 
     Args:
         config: settings of the sweep.
-        corpus: name of the corpus.
+        data: the text, by its contents.
         splits: each split of the settings.
         starts: first position of each document of each split.
-        identities: what identifies each split.
         text: tokenizer and sizes of the data.
 
     Raises:
         UserInputError: nothing in a split is scored.
     """
 
-    kind = "text"
-
     def __init__(
         self,
         config: SweepConfig,
-        corpus: str,
+        data: EvaluatedData,
         splits: Mapping[str, EvaluatedSplit],
         starts: Mapping[str, Sequence[int]],
-        identities: Mapping[str, TextIdentity],
         text: TextSummary,
     ):
-        self._config = config
-        self._device = find_device(config.device)
-        self.subsets = sorted(config.subsets)
-        self.cases = [case._asdict() for case in config.cases()]
-        self.text = text
-        self._corpus = corpus
+        super().__init__(config, data, text)
         self._splits = splits
-        self._identities = identities
         self._spans: dict[str, list[Span]] = {}
         self._unigram_bits: dict[str, float] = {}
         for name, split in splits.items():
@@ -106,43 +88,32 @@ class TextEvaluator(Evaluator):
         dictionary = load_dictionary(folder.path)
         splits = {}
         starts = {}
-        identities = {}
         for name in config.subsets:
             splits[name] = load_split(folder, name, dictionary)
             starts[name] = [0]
-            identities[name] = text_identity(str(folder.path), name, None)
             if config.per_document is not None:
                 starts[name] = find_document_starts(folder, splits[name], config.per_document)
-                documents = starts_sha256(name, starts[name])
-                identities[name] = replace(identities[name], documents_sha256=documents)
-        return cls(config, folder.corpus, splits, starts, identities, folder.text_summary)
+        data = identify_data(str(folder.path), config, folder.corpus)
+        return cls(config, data, splits, starts, folder.text_summary)
 
-    def wanted(self, case: dict, weights: Weights) -> Wanted:
-        text = self._identities[case["subset"]]
-        identity = text_case(self._config, TextCase(**case), text, self._corpus)
-        return wanted_result(
-            self._config, identity, weights, document_boundaries(self._config, text)
-        )
-
-    def num_inputs(self, case: dict) -> int:
-        subset = case["subset"]
-        num_tokens = len(self._splits[subset].tokens)
-        windows = plan_windows(num_tokens, case["length"], case["stride"], self._parts(subset))
+    def num_inputs(self, case: Case) -> int:
+        num_tokens = len(self._splits[case.split].tokens)
+        windows = plan_windows(num_tokens, case.length, case.stride, self._parts(case.split))
         return sum(window.length for window in share_start(windows))
 
-    def check(self, model: LoadedModel, case: dict) -> None:
+    def check(self, model: LoadedModel, case: Case) -> None:
         """Check that the positions and the memory of a model allow the windows of a case.
 
         Raises:
             UserInputError: they do not.
         """
-        model.check_length(case["length"])
-        model.check_stride(case["length"], case["stride"])
+        model.check_length(case.length)
+        model.check_stride(case.length, case.stride)
 
     def measure(
         self,
         model: LoadedModel,
-        case: dict,
+        case: Case,
         earlier: list[Result],
         progress: Callable[[int], object],
     ) -> Measured:
@@ -153,19 +124,19 @@ class TextEvaluator(Evaluator):
 
         Args:
             model: the model.
-            case: ``subset``, ``length``, and ``stride``.
+            case: the case.
             earlier: results of the same checkpoint on the same text.
             progress: called with the number of inputs after each batch.
 
         Raises:
             UserInputError: a loss is not finite.
         """
-        length = case["length"]
-        stride = case["stride"]
-        split = self._splits[case["subset"]]
-        spans = self._spans[case["subset"]]
-        parts = self._parts(case["subset"], in_order=model.memory_length > 0)
-        windows = plan_windows(len(split.tokens), length, stride, parts, model.memory_length)
+        split = self._splits[case.split]
+        spans = self._spans[case.split]
+        parts = self._parts(case.split, in_order=model.memory_length > 0)
+        windows = plan_windows(
+            len(split.tokens), case.length, case.stride, parts, model.memory_length
+        )
         longest_window = max(window.length for window in windows)
         min_context, mean_context = measure_context(windows)
         repeated = find_same_windows(case, earlier, parts)
@@ -174,12 +145,12 @@ class TextEvaluator(Evaluator):
             assert isinstance(repeated.values, TextValues), "it is on a text"
             return Measured(replace(repeated.values, longest_window=longest_window), repeated.cost)
 
-        batch_size = model.windows_per_batch(length, self._device, self._config.memory_budget)
+        batch_size = model.windows_per_batch(case.length, self.device, self.config.memory_budget)
         if model.shares_start:
             windows = share_start(windows)
         batches = make_batches(windows, batch_size)
-        tensors = split.tensors(stride, self._device)
-        peak = PeakMemory(self._device)
+        tensors = split.tensors(case.stride, self.device)
+        peak = PeakMemory(self.device)
         began = time.perf_counter()
         loss_by_position = LossByPosition()
         nats = sum_losses(model.scorer(), tensors, batches, spans, loss_by_position, progress)
@@ -187,25 +158,25 @@ class TextEvaluator(Evaluator):
 
         tokens = [span.stop - span.first for span in spans]
         speed = round(sum(tokens) / seconds, 1)
-        boundaries = document_boundaries(self._config, self._identities[case["subset"]])
+        boundaries = self.data.splits[case.split].documents
         values = loss_values(nats, tokens, split.scored_text_size(spans), boundaries)
         values = replace(
             values,
-            unigram_bits=self._unigram_bits[case["subset"]],
+            unigram_bits=self._unigram_bits[case.split],
             longest_window=longest_window,
         )
         if not model.attends_within_documents:  # else, the context is not that of the window
             values = replace(values, **loss_by_position.fields())
             # Windows in order also score tokens outside the range, in contexts that do not count.
-            if not (model.memory_length and self._config.has_scored_range):
+            if not (model.memory_length and self.config.has_scored_range):
                 values = replace(values, min_context=min_context, mean_context=mean_context)
         speed_1 = None
-        if stride == length:
+        if case.nonoverlapping:
             speed_1 = speed
             if batch_size > 1:
                 speed_1 = speed_of_single_windows(model.scorer(), tensors, batches)
         cost = Cost(
-            device=self._device.type,
+            device=self.device.type,
             seconds=seconds,
             tokens_per_second=speed,
             tokens_per_second_batch_1=speed_1,
@@ -214,25 +185,25 @@ class TextEvaluator(Evaluator):
         )
         return Measured(values, cost)
 
-    def _parts(self, subset: str, in_order: bool = False) -> list[Span]:
+    def _parts(self, split: str, in_order: bool = False) -> list[Span]:
         """Return the parts of a split whose windows start again: the documents of a scored range.
 
         In order, the split is one part; ``sum_losses`` leaves out tokens outside the scored range.
         """
-        if self._config.has_scored_range and not in_order:
-            return self._spans[subset]
-        return [Span(0, 0, len(self._splits[subset].tokens))]
+        if self.config.has_scored_range and not in_order:
+            return self._spans[split]
+        return [Span(0, 0, len(self._splits[split].tokens))]
 
 
-def find_same_windows(case: dict, earlier: list[Result], parts: Sequence[Span]) -> Result | None:
+def find_same_windows(case: Case, earlier: list[Result], parts: Sequence[Span]) -> Result | None:
     """Return an earlier result of a model with the windows of a case, or None.
 
     Args:
-        case: ``subset``, ``length``, and ``stride``.
+        case: case on the text.
         earlier: results of the same checkpoint on the same text.
         parts: parts of the text whose windows start again.
     """
-    requested = plan_key(case["length"], case["stride"], parts)
+    requested = plan_key(case.length, case.stride, parts)
     for result in earlier:
         if plan_key(result.case.length, result.case.stride, parts) == requested:
             return result
@@ -262,8 +233,8 @@ def loss_values(
         nats: sums of the losses of the parts of each document, in nats.
         tokens: number of scored tokens of each document.
         text_size: size of the text of all scored tokens.
-        boundaries: those of the documents (:func:`.wanted.document_boundaries`); None: without
-            the losses of documents.
+        boundaries: where documents begin (:class:`.cases.TextIdentity`); None: without the losses
+            of documents.
     """
     total_nats = math.fsum(itertools.chain.from_iterable(nats))
     total_tokens = sum(tokens)

@@ -15,16 +15,10 @@ from statistics import mean
 
 from tqdm import tqdm
 
+from ..evaluation.cases import identify_data, list_cases
 from ..evaluation.config import SweepConfig
 from ..evaluation.sweep_results import of_checkpoint
-from ..evaluation.wanted import (
-    document_boundaries,
-    probe_case,
-    probe_sha256,
-    text_case,
-    text_identity,
-    wanted_result,
-)
+from ..evaluation.wanted import wanted_result
 from ..evaluation.weights import Weights, identify_weights
 from ..reporting import markdown
 from ..results.file import Results, load
@@ -121,13 +115,9 @@ class EvalStep:
 
     def wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have."""
-        wanted = []
-        for case in self.config.cases():
-            text = text_identity(self.evaluated_data(model), case.subset, self.config.per_document)
-            identity = text_case(self.config, case, text)
-            documents = document_boundaries(self.config, text)
-            wanted.append(wanted_result(self.config, identity, weights, documents))
-        return wanted
+        data = identify_data(self.evaluated_data(model), self.config)
+        cases = list_cases(self.config, data)
+        return [wanted_result(self.config, data, case, weights) for case in cases]
 
     def _known(self, model: TrainedModel, results: Iterable[Result]) -> list[Result]:
         """Return the results of the model's checkpoint."""
@@ -148,18 +138,6 @@ class EvalStep:
                 reading = replace(result.reading, variant=variant)
                 results.append(replace(result, reading=reading))
         return replace(file, results=results)
-
-
-class ProbeEvalStep(EvalStep):
-    """Evaluation of a probe, with test sequences of the given lengths."""
-
-    def wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
-        """Return the results that the step should have, one per length and depth."""
-        sha256 = probe_sha256(self.evaluated_data(model))
-        wanted = []
-        for case in self.config.probe_cases():
-            wanted.append(wanted_result(self.config, probe_case(sha256, **case), weights))
-        return wanted
 
 
 def _summary(results: Iterable[Result]) -> str:

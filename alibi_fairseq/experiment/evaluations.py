@@ -10,7 +10,7 @@ from types import MappingProxyType
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
-from .eval_step import EvalStep, ProbeEvalStep
+from .eval_step import EvalStep
 from .schema import Evaluation, Model
 from .values import tokens_at
 
@@ -37,7 +37,7 @@ def plan_eval_steps(
     if model.corpus.probe:
         lengths = tuple(multiple * model.train_length for multiple in MULTIPLES)
         probe_config = SweepConfig(lengths=lengths, overrides=overrides)
-        yield ProbeEvalStep(path, probe_config, flags=flags)
+        yield EvalStep(path, probe_config, flags=flags)
         return
     for evaluation in model.group.select_evaluations(model.method, model.train_length):
         config = _sweep_config(evaluation, model.train_length, overrides)

@@ -8,20 +8,20 @@ from pathlib import Path
 from transformers.utils import logging as transformers_logging
 
 from ..errors import UserInputError
+from ..evaluation.cases import EvaluatedData, TextIdentity
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import find_device
 from ..evaluation.sweep import measure_missing
 from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_evaluator import TextEvaluator
-from ..evaluation.wanted import TextIdentity
 from ..files import locked, sha256_files
 from ..results.files import lock_path
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, installed_version
 from ..results.result import Result, TextSummary
 from .model_folder import ModelFolder
-from .text_file import TextFile, read_text_file
+from .text_file import read_text_file
 from .transformers_model import load_transformers_model
 
 #: Packages whose versions these results record in addition to the ones in every result.
@@ -39,20 +39,6 @@ class FolderOptions:
 
     trust_remote_code: bool = False
     bos_per_window: bool = False
-
-
-class TextFileEvaluator(TextEvaluator):
-    """Evaluator of text files, each of which is a split."""
-
-    def __init__(
-        self, config: SweepConfig, corpus: str, texts: dict[str, TextFile], summary: TextSummary
-    ):
-        starts = {}
-        identities = {}
-        for name, text in texts.items():
-            starts[name] = text.document_starts
-            identities[name] = TextIdentity(text.sha256, tokens_sha256=text.tokens_sha256)
-        super().__init__(config, corpus, texts, starts, identities, summary)
 
 
 def evaluate_folders(
@@ -97,16 +83,20 @@ def _evaluate(
     folder: ModelFolder, texts: list[Path], config: SweepConfig, out: Path, options: FolderOptions
 ) -> list[Result]:
     """Evaluate one model."""
-    by_split = {}
+    splits = {}
+    starts = {}
+    identities = {}
     for path in texts:
         text = read_text_file(path, folder, config.per_document, config.has_scored_range)
-        by_split[text.name] = text
+        splits[text.name] = text
+        starts[text.name] = text.document_starts
+        identities[text.name] = TextIdentity(text.sha256, config.per_document, text.tokens_sha256)
     summary = TextSummary(
         tokenizer=type(folder.tokenizer).__name__,
         vocabulary=len(folder.tokenizer),
     )
-    corpus = other_name(texts[0].resolve().parent)
-    evaluator = TextFileEvaluator(config, corpus, by_split, summary)
+    data = EvaluatedData("text", identities, other_name(texts[0].resolve().parent))
+    evaluator = TextEvaluator(config, data, splits, starts, summary)
     provenance = collect_provenance(seconds=0, precision=config.precision)
     # The order of the command line does not matter.
     by_name = sorted(texts, key=lambda path: path.stem)

@@ -43,6 +43,6 @@ def test_config_arguments_are_read_back(name):
     assert parse(config.flags()) == config
 
 
-def test_config_lists_each_case_once():
+def test_config_lists_windows_once():
     config = SweepConfig(lengths=(16, 8), strides=(None, 8), subsets=("valid",))
-    assert config.cases() == [("valid", 16, 16), ("valid", 16, 8), ("valid", 8, 8)]
+    assert config.windows() == [(16, 16), (16, 8), (8, 8)]

@@ -189,7 +189,7 @@ def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     measure = TextEvaluator.measure
 
     def interrupt_second_length(cases, model, measured, *arguments):
-        if measured["length"] == 16:
+        if measured.length == 16:
             raise KeyboardInterrupt
         return measure(cases, model, measured, *arguments)
 

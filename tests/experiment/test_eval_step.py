@@ -11,7 +11,6 @@ import torch
 from fakes import TINY, Commands, in_this_process
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.config import TextCase
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
@@ -19,7 +18,8 @@ from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.results.file import load
 from alibi_fairseq.results.result import Result
 
-CASE = TextCase("valid", 16, 16)
+#: Split, length, and stride.
+CASE = ("valid", 16, 16)
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +93,17 @@ def change_weights(run: Run) -> None:
     torch.save(state, path)
 
 
-def cases_of(run: Run) -> list[TextCase]:
-    return [
-        TextCase(record.case.split, record.case.length, record.case.stride)
-        for record in records_of(run)
-    ]
+def cases_of(run: Run) -> list[tuple[str, int, int]]:
+    cases = [record.case for record in records_of(run)]
+    return [(case.split, case.length, case.stride) for case in cases]
 
 
 CHANGES = {
-    "length": ({"eval_lengths": [16, 24]}, [CASE, TextCase("valid", 24, 24)]),
-    "stride": ({"strides": ["full", 8]}, [CASE, TextCase("valid", 16, 8)]),
-    "only another stride": ({"strides": 8}, [TextCase("valid", 16, 8)]),
-    "sliding": ({"sliding": {4: "1x"}}, [CASE, TextCase("valid", 16, 4)]),
-    "split": ({"subset": "test"}, [TextCase("test", 16, 16)]),
+    "length": ({"eval_lengths": [16, 24]}, [CASE, ("valid", 24, 24)]),
+    "stride": ({"strides": ["full", 8]}, [CASE, ("valid", 16, 8)]),
+    "only another stride": ({"strides": 8}, [("valid", 16, 8)]),
+    "sliding": ({"sliding": {4: "1x"}}, [CASE, ("valid", 16, 4)]),
+    "split": ({"subset": "test"}, [("test", 16, 16)]),
     "score range": ({"score_from": 8}, [CASE]),
     "documents": ({"per_document": "empty-lines"}, [CASE]),
     "variant": ({"variants": {"alibi": {"limited": {"attention_window": 8}}}}, [CASE, CASE]),

@@ -52,7 +52,7 @@ def test_records_identify_model_and_text(evaluate, text, tmp_path):
 def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch):
     folder = make_folder(tmp_path / "model")
     whole = evaluate(folder, out="whole")
-    measure = evaluation.TextFileEvaluator.measure
+    measure = evaluation.TextEvaluator.measure
     cases = []
 
     def interrupt(*arguments):
@@ -62,14 +62,14 @@ def test_interrupted_evaluation_resumes(evaluate, tmp_path, monkeypatch):
         return measure(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation.TextFileEvaluator, "measure", interrupt)
+        patch.setattr(evaluation.TextEvaluator, "measure", interrupt)
         with pytest.raises(AssertionError):
             evaluate(folder)
     assert len(load(tmp_path / "results.json").results) == 2
     resumed = evaluate(folder)
     assert list(map(without_times, resumed)) == list(map(without_times, whole))
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation.TextFileEvaluator, "measure", pytest.fail)
+        patch.setattr(evaluation.TextEvaluator, "measure", pytest.fail)
         assert evaluate(folder) == resumed
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-3}))

@@ -43,8 +43,9 @@ def measurements_of(trainings) -> set[tuple]:
     measurements = set()
     for training in trainings:
         for evaluation in training.evaluations:
-            for case in evaluation.config.cases():
-                measurements.add((training.recipe.path, evaluation.updates, *case))
+            key = (training.recipe.path, evaluation.updates, evaluation.subset)
+            for length, stride in evaluation.config.windows():
+                measurements.add((*key, length, stride))
     return measurements
 
 

@@ -16,7 +16,7 @@ from fakes import Commands
 
 from alibi_fairseq.data.wikitext103 import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.wanted import TextIdentity
+from alibi_fairseq.evaluation.cases import TextIdentity
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
 from alibi_fairseq.experiment.data_facts import DataFacts
@@ -145,7 +145,7 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr(training_series, "_data_hashes", lambda cfg: hashes[cfg.task.data])
     monkeypatch.setattr("alibi_fairseq.experiment.plan.read_data", lambda *_: facts)
     monkeypatch.setattr(
-        "alibi_fairseq.experiment.eval_step.text_identity", lambda data, *_: texts[data]
+        "alibi_fairseq.evaluation.cases.text_identity", lambda folder, *_: texts[str(folder)]
     )
     complete = []
     for path in sorted(STUDIES.glob("*/*.yaml")):

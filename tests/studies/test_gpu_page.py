@@ -106,7 +106,7 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
     for model in config.all_models():
         assert model.corpus.name == config.tests.corpus
         for step in plan_eval_steps(model, tmp_path):
-            for _, length, stride in step.config.cases():
+            for length, stride in step.config.windows():
                 trained = (model.method.notation, model.train_length)
                 evaluations.add((*trained, length, stride, step.name))
     needed = {("alibi", short, n * short, n * short, "") for n in (1, 2, 4, 16)}
