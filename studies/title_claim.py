@@ -5,7 +5,7 @@ ALiBi trained at L is compared with models trained at 4 L. All are evaluated at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from alibi_fairseq.positions.display_names import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
@@ -14,10 +14,11 @@ from alibi_fairseq.reporting.markdown import NOTHING
 from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.reporting.training_costs import (
+    CostRow,
     TrainingCost,
     cost_columns,
+    cost_rows,
     read_training_cost,
-    trainings_at_a_time,
 )
 
 from .cost_and_lead import (
@@ -86,7 +87,7 @@ def title_claim_section(study: StudyResults, models: StudiedModels) -> str:
     if models.key("alibi", 4) not in losses or not trained_long:
         return ""
     short = models.train_length
-    costs = load_training_costs(study)
+    costs = {row.model: row for row in cost_rows(load_training_costs(study))}
     rows = [models.key("alibi", 4), *trained_long]
     panels = [_panel(losses, models), trained_long_panel(short)]
     plots.draw("", panels, study.folder / f"{FIGURE}.svg")
@@ -198,11 +199,11 @@ def load_training_costs(study: StudyResults) -> list[TrainingCost]:
     """Read the cost of each finished model of a study, in order of name."""
     costs = []
     for model in study.models:
-        costs.append(read_training_cost(model.model, model.folder))
+        costs.append(read_training_cost(model.model.name, model.folder))
     return costs
 
 
-def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: Sequence[TrainingCost]) -> str:
+def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: Mapping[str, CostRow]) -> str:
     """Write perplexity at 4 L, and the cost of training, of ALiBi and the models trained long."""
     alibi = losses[rows[0]]
 
@@ -221,17 +222,20 @@ def _claim_table(losses: Losses, rows: list[EvaluationKey], costs: Sequence[Trai
         Column[EvaluationKey]("95% interval", lambda key: interval_cell(change(key))),
     ]
     if costs_are_comparable(rows, costs):
-        columns += cost_columns(costs, lambda key: key.model)
+        columns += cost_columns(lambda key: costs[key.model.name])
     columns.append(Column("seeds", lambda key: str(len(losses[key].seeds))))
     return markdown.to_markdown([Table(columns, rows)])
 
 
-def costs_are_comparable(rows: Iterable[EvaluationKey], costs: Sequence[TrainingCost]) -> bool:
+def costs_are_comparable(rows: Iterable[EvaluationKey], costs: Mapping[str, CostRow]) -> bool:
     """Return True if the models were trained one at a time, on one kind of processor."""
-    trained = {key.model for key in rows}
-    counts = [trainings_at_a_time(costs, model) for model in trained]
-    processors = {cost.processor for cost in costs if cost.model in trained}
-    return max(counts) < 1.05 and len(processors) == 1
+    processors: set[str] = set()
+    for key in rows:
+        cost = costs[key.model.name]
+        if cost.runs_at_a_time is None or cost.runs_at_a_time >= 1.05:
+            return False
+        processors |= cost.processors
+    return len(processors) == 1
 
 
 def _panel(losses: Losses, models: StudiedModels) -> Panel:

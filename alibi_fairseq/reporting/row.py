@@ -48,7 +48,7 @@ class Point:
     @property
     def perplexity(self) -> float | None:
         """Mean perplexity per token; None without results."""
-        return _mean_of_known([values.perplexity for values in self.values])
+        return mean_of_known([values.perplexity for values in self.values])
 
     @property
     def spread(self) -> float | None:
@@ -60,7 +60,7 @@ class Point:
     @property
     def bits_per_byte(self) -> float | None:
         """Mean of the bits per byte of the text, over the seeds for which they are known."""
-        return _mean_of_known([values.bits_per_byte for values in self.values])
+        return mean_of_known([values.bits_per_byte for values in self.values])
 
     @property
     def position_ends(self) -> Sequence[int]:
@@ -91,7 +91,7 @@ class Point:
         All seeds were evaluated on the same windows, so the error does not decrease.
         """
         errors = zip(*(values.position_errors for values in self.values))
-        return [_mean_of_known(of_bucket) for of_bucket in errors]
+        return [mean_of_known(of_bucket) for of_bucket in errors]
 
     def _bits_by_bucket(self) -> list[tuple[float, ...]]:
         """Return the losses of each bucket by seed; empty if a seed lacks them."""
@@ -137,7 +137,7 @@ def is_past_end(result: Result) -> bool:
     return longest < result.case.length
 
 
-def _mean_of_known(values: Iterable[float | None]) -> float | None:
+def mean_of_known(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are known, or None if there are none."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 from ..results.file import load
 from ..results.files import TRAINING_FILE
 from ..results.provenance import Hardware
 from . import markdown
+from .row import mean_of_known
 from .table import Column, RowType, Table
 
 CAPTION = """\
@@ -20,16 +21,13 @@ Cost of training, as means over seeds. "At a time" is the mean number of these m
 at once, according to the recorded times. Speeds are comparable only if this number is the same and
 the machine did nothing else:"""
 
-#: Headers of the cells of :func:`cost_cells`.
-COST_HEADERS = ("minutes", "tokens/s", "memory", "at a time")
-
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """Time and memory of the training of one model.
+    """Time and memory of the training of one seed of a model.
 
     Attributes:
-        model: what is the same for all seeds of the model.
+        model: name of the model, which its seeds share.
         hours: duration over all sessions, with validation and saving.
         tokens_per_second: speed of the updates.
         peak_memory_mb: memory of the process; on a GPU, of its allocations.
@@ -38,7 +36,7 @@ class TrainingCost:
         end: time of the last validation.
     """
 
-    model: Hashable
+    model: str
     hours: float
     tokens_per_second: float
     peak_memory_mb: float | None
@@ -47,7 +45,7 @@ class TrainingCost:
     end: datetime
 
 
-def read_training_cost(model: Hashable, folder: Path) -> TrainingCost:
+def read_training_cost(model: str, folder: Path) -> TrainingCost:
     """Read the cost of a finished training from its save folder."""
     training = load(folder / TRAINING_FILE)
     assert training.provenance is not None, "a training records it"
@@ -65,76 +63,99 @@ def read_training_cost(model: Hashable, folder: Path) -> TrainingCost:
     )
 
 
-def trainings_at_a_time(costs: Iterable[TrainingCost], model: Hashable) -> float:
-    """Return the mean number of models in training while one model was trained.
+@dataclass(frozen=True)
+class CostRow:
+    """Cost of training one model, as means over its seeds. None means not recorded.
 
-    The mean is over the seeds of the model, and each counts itself. Trainings on the same kind
-    of processor count as trainings on one machine. The value is 1 if no two of them overlap.
+    Attributes:
+        model: name of the model.
+        runs_at_a_time: mean number of models in training at once; 1 if no two of them overlap.
+            Runs on one kind of processor count as runs on one machine.
+        processors: processors that trained the seeds.
+    """
+
+    model: str
+    minutes: float | None
+    tokens_per_second: float | None
+    memory_gb: float | None
+    runs_at_a_time: float | None
+    processors: frozenset[str]
+
+
+def cost_rows(costs: Sequence[TrainingCost]) -> list[CostRow]:
+    """Return a row for each model, in the order of the costs.
 
     Args:
-        costs: costs of all models that may share a machine.
-        model: the model, as in the costs.
+        costs: costs of all runs that may share a machine.
     """
-    costs = list(costs)
-    trainings = 0.0
-    total = 0.0
+    by_model: dict[str, list[TrainingCost]] = defaultdict(list)
     for cost in costs:
-        if cost.model != model:
-            continue
+        by_model[cost.model].append(cost)
+    return [_cost_row(model, of_model, costs) for model, of_model in by_model.items()]
+
+
+def _cost_row(
+    model: str, of_model: Sequence[TrainingCost], costs: Sequence[TrainingCost]
+) -> CostRow:
+    """Create the row of a model from the costs of its seeds, and those of all runs."""
+    processors = frozenset(cost.processor for cost in of_model)
+    hours = statistics.fmean(cost.hours for cost in of_model)
+    if not hours:
+        return CostRow(model, None, None, None, None, processors)
+    peak_memory_mb = mean_of_known(cost.peak_memory_mb for cost in of_model)
+    return CostRow(
+        model=model,
+        minutes=60 * hours,
+        tokens_per_second=statistics.fmean(cost.tokens_per_second for cost in of_model),
+        memory_gb=None if peak_memory_mb is None else peak_memory_mb / 1000,
+        runs_at_a_time=_runs_at_a_time(of_model, costs),
+        processors=processors,
+    )
+
+
+def _runs_at_a_time(of_model: Iterable[TrainingCost], costs: Iterable[TrainingCost]) -> float:
+    """Return the mean number of runs, each itself included, while the seeds were trained."""
+    overlaps = 0.0
+    total = 0.0
+    for cost in of_model:
         for other in costs:
             if other.processor != cost.processor:
                 continue
             overlap = min(cost.end, other.end) - max(cost.begin, other.begin)
-            trainings += max(overlap.total_seconds(), 0.0)
+            overlaps += max(overlap.total_seconds(), 0.0)
         total += (cost.end - cost.begin).total_seconds()
-    return trainings / total
+    return overlaps / total
 
 
-def cost_cells(costs: Sequence[TrainingCost], model: Hashable) -> list[str]:
-    """Format minutes, speed, memory, and trainings at a time of a model, as means over seeds."""
-    of_model = [cost for cost in costs if cost.model == model]
-    hours = statistics.mean(cost.hours for cost in of_model)
-    if not hours:  # not recorded
-        return [markdown.NOTHING] * len(COST_HEADERS)
-    speed = statistics.mean(cost.tokens_per_second for cost in of_model)
-    memory = markdown.NOTHING
-    peaks = [cost.peak_memory_mb for cost in of_model if cost.peak_memory_mb is not None]
-    if peaks:
-        memory = f"{statistics.mean(peaks) / 1000:.2f} GB"
-    at_a_time = trainings_at_a_time(costs, model)
-    return [f"{60 * hours:.1f}", markdown.thousands(speed), memory, f"{at_a_time:.1f}"]
-
-
-def cost_columns(
-    costs: Sequence[TrainingCost], model: Callable[[RowType], Hashable]
-) -> list[Column[RowType]]:
+def cost_columns(find_row: Callable[[RowType], CostRow]) -> list[Column[RowType]]:
     """Return the columns of the costs of training.
 
     Args:
-        costs: costs of all models that may share a machine.
-        model: function that returns the model of a row, as in the costs.
+        find_row: function that returns the costs of a row of the table.
     """
-    columns = []
-    for index, title in enumerate(COST_HEADERS):
-        columns.append(Column(title, partial(_cost_cell, costs, model, index)))
-    return columns
+    return [
+        Column("minutes", lambda row: _text("{:.1f}", find_row(row).minutes)),
+        Column("tokens/s", lambda row: _speed_text(find_row(row))),
+        Column("memory", lambda row: _text("{:.2f} GB", find_row(row).memory_gb)),
+        Column("at a time", lambda row: _text("{:.1f}", find_row(row).runs_at_a_time)),
+    ]
 
 
-def _cost_cell(
-    costs: Sequence[TrainingCost],
-    model: Callable[[RowType], Hashable],
-    index: int,
-    row: RowType,
-) -> str:
-    """Return one of the costs of a row's model."""
-    return cost_cells(costs, model(row))[index]
+def _text(text: str, value: float | None) -> str:
+    """Format a value; a dash if it was not recorded."""
+    return markdown.NOTHING if value is None else text.format(value)
+
+
+def _speed_text(row: CostRow) -> str:
+    """Format the speed of the updates."""
+    speed = row.tokens_per_second
+    return markdown.NOTHING if speed is None else markdown.thousands(speed)
 
 
 def cost_table(costs: Sequence[TrainingCost]) -> str:
-    """Return a Markdown table of the costs of models, whose names are those in the costs."""
-    models = list(dict.fromkeys(cost.model for cost in costs))
-    columns = [Column[Hashable]("", str), *cost_columns(costs, lambda model: model)]
-    return f"{CAPTION}\n\n{markdown.to_markdown([Table(columns, models)]).rstrip()}"
+    """Return a Markdown table of the costs of models, with its caption."""
+    columns = [Column[CostRow]("", lambda row: row.model), *cost_columns(lambda row: row)]
+    return f"{CAPTION}\n\n{markdown.to_markdown([Table(columns, cost_rows(costs))]).rstrip()}"
 
 
 def processor_name(hardware: Hardware) -> str:
