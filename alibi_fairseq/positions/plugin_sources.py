@@ -170,12 +170,13 @@ def _read_source(module: str) -> ModuleSource | None:
 
 
 def _remove_docstrings(tree: ast.AST) -> None:
-    """Replace the docstrings of a module, its classes, and its functions by ``pass``."""
+    """Remove the docstrings of a module, its classes, and its functions."""
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         if ast.get_docstring(node, clean=False) is not None:
-            node.body[0] = ast.Pass()
+            # A body that was only a docstring becomes "pass".
+            node.body = node.body[1:] or [ast.Pass()]
 
 
 def _own_imports(module: str, tree: ast.AST) -> set[str]:

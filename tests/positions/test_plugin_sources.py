@@ -102,6 +102,12 @@ def test_edit_of_another_module_does_not_change_the_version(plugin, file):
     ("old", "new"),
     [
         ("The first version.", "The version of the paper."),
+        ('    """The first version."""\n\n', ""),
+        (
+            "    def embed(self, positions):",
+            '    def embed(self, positions):\n        """Return 1."""',
+        ),
+        ("from alibi_fairseq", '"""Mine."""\n\nfrom alibi_fairseq'),
         ("class Mine", "# Before the class.\nclass Mine"),
         ("from . import bias", "from . import  (bias)"),
     ],
