@@ -104,12 +104,15 @@ def atomic_write(path: str | os.PathLike, mode: str = "w") -> Iterator[IO]:
 def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Create a folder to fill, which appears as ``path`` when the block ends without an error.
 
+    After an error, nothing is left, and neither are parents that were created.
+
     Raises:
         UserInputError: there is a folder with something in it, or a file.
     """
     target = Path(path).resolve()
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
         raise UserInputError(f"{path} is not an empty folder. Choose another --out.")
+    new_parents = [parent for parent in target.parents if not parent.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -123,6 +126,9 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(temporary, target)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        for parent in new_parents:
+            with suppress(OSError):  # another process has written into it
+                parent.rmdir()
         raise
     finally:
         os.close(number)

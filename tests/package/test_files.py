@@ -108,6 +108,14 @@ def test_leftovers_of_killed_writer_are_removed(tmp_path):
     assert (tmp_path / "figure.png").read_text() == "whole"
 
 
+def test_folder_with_an_error_leaves_no_new_parents(tmp_path):
+    (tmp_path / "kept").mkdir()
+    for path in ("kept/new/model", "new/model"):
+        with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / path):
+            raise ZeroDivisionError
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept"]
+
+
 def test_lock_on_full_disk_is_removed(tmp_path):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
     limit += "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
