@@ -62,7 +62,8 @@ class ReportCommand(CliCommand):
         metavar="A,B,…",
     )
     latex: bool = option(
-        "also write the tables of your own results in LaTeX, as tables/*.tex", False
+        "also write your own tables and figures for LaTeX, as tables/*.tex and figures/*.tex",
+        False,
     )
 
     def __call__(self) -> None:

@@ -132,7 +132,7 @@ def figure(file: str, caption: str) -> str:
         caption: caption of one or more sentences.
     """
     return (
-        "% Requires \\usepackage{graphicx}.\n"
+        "% Requires \\usepackage{graphicx}, and \\graphicspath{{FOLDER/}} for another folder.\n"
         "\\begin{figure}\n\\centering\n"
         f"\\includegraphics[width=\\linewidth]{{{file}.pdf}}\n"
         f"\\caption{{{literal(caption)}}}\n{label('fig', file)}"
