@@ -282,8 +282,10 @@ def _trained_short_table() -> str:
 
 def _table_3_cell(length: int, method: str) -> str:
     """Return a perplexity of Table 3."""
-    (row,) = [row for row in published.rows("table03") if row["length"] == length]
-    return markdown.perplexity(row[f"{method}_perplexity"])
+    for row in published.rows("table03"):
+        if (row["position_method"], row["length"]) == (method, length):
+            return markdown.perplexity(row["perplexity"])
+    return markdown.NOTHING
 
 
 def trained_long_panel(short: int) -> Panel:

@@ -105,59 +105,47 @@ def paper_setting(corpus: str | None) -> dict | None:
 
 @cache
 def measurements(item: str) -> tuple[PrintedMeasurement, ...]:
-    """Return the perplexities of a CSV file such as ``table05``."""
+    """Return the perplexities of a CSV file such as ``table05``, of which each row is a model."""
     (declared,) = [row for row in rows("index") if row["item"] == item]
     printed = []
     for row in rows(item):
-        for column, perplexity in row.items():
-            if column.endswith("perplexity"):
-                prefix = column.removesuffix("perplexity").rstrip("_")
-                printed.append(_measurement(declared, row, prefix, perplexity))
+        if "perplexity" in row:
+            printed.append(_measurement(row, row["perplexity"], declared["subset"], declared))
+        for split in SPLITS:
+            column = f"{split}_perplexity"
+            if column in row:
+                printed.append(_measurement(row, row[column], split, declared))
     return tuple(printed)
 
 
 def _measurement(
-    item: dict, row: dict, prefix: str, perplexity: float | str | None
+    row: dict, perplexity: float | str | None, split: str, item: dict
 ) -> PrintedMeasurement:
-    """Create the measurement of one column.
+    """Create the measurement of a model on a split.
 
     Args:
+        row: the model's row.
+        perplexity: number, ``OOM``, or None.
+        split: name of the split.
         item: row of the table or figure in ``index.csv``.
-        row: all columns of the row.
-        prefix: beginning of the column's name: a split, a position method, or nothing. In Tables
-            2–4, a row is an evaluation length and has a column per position method. In all others,
-            a row is a model.
-        perplexity: value of the column, a number, ``OOM``, or None.
     """
-    is_model_row = prefix in ("", *SPLITS)
-    if is_model_row:
-        method = row["position_method"]
-        train_length = row["train_length"]
-        stride = row["stride"]
-        speed = row.get("eval_words_per_second")
-    else:
-        method = prefix
-        # The first evaluation length of Tables 2–4 is the training length.
-        train_length = rows(item["item"])[0]["length"]
-        stride = row["length"]
-        speed = row.get(f"{prefix}_words_per_second")
     status = ""
     if perplexity is None:
         status = NOTHING
     elif perplexity == OUT_OF_MEMORY:
         perplexity = None
         status = OUT_OF_MEMORY
-    split = prefix if prefix in SPLITS else item["subset"]
+    method = row["position_method"]
     # Of models by other authors, neither lengths nor strides are known.
-    case = Case("text", None, split, row["length"] or 1, stride or 1)
+    case = Case("text", None, split, row["length"] or 1, row["stride"] or 1)
     return PrintedMeasurement(
         case=case,
         status=status,
         corpus=item["corpus"],
         method=MethodSpec.plain(method) if method else None,
-        train_length=train_length,
+        train_length=row["train_length"],
         printed=perplexity,  # type: ignore[arg-type]
         updates=row.get("updates"),
-        words_per_second=speed,
+        words_per_second=row.get("eval_words_per_second"),
         author_model=row.get("model") or "",
     )

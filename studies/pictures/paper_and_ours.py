@@ -40,10 +40,10 @@ def _paper_panel() -> Panel:
         x = []
         y = []
         for row in published.rows("table02"):
-            perplexity = row[f"{method}_perplexity"]
-            if perplexity != published.OUT_OF_MEMORY:
-                x.append(row["length"])
-                y.append(perplexity)
+            if row["position_method"] != method or row["perplexity"] == published.OUT_OF_MEMORY:
+                continue
+            x.append(row["length"])
+            y.append(row["perplexity"])
         lines.append(PlotLine(known_name(method), x, y, method_style(method_name(method))))
     return Panel(
         f"The paper (247M parameters), trained at L = {PAPER_LENGTH}",

@@ -255,13 +255,17 @@ def _estimates_beyond_the_tests(losses: Losses) -> str:
 def _rotary_order(losses: Losses) -> dict[str, object]:
     """Return the change from sinusoidal to rotary embeddings at 16 L, here and in the paper."""
     estimate = change_between(losses, MODELS.key("rotary", 16), MODELS.key("sinusoidal", 16))
-    paper = min(published.rows("table02"), key=lambda row: abs(row["length"] - 16 * 512))
+    printed = published.rows("table02")
+    length = min((row["length"] for row in printed), key=lambda known: abs(known - 16 * 512))
+    paper = {
+        row["position_method"]: row["perplexity"] for row in printed if row["length"] == length
+    }
     return {
         "rotary_change": "" if estimate is None else change_cell(estimate),
         "rotary_interval": interval_cell(estimate),
-        "paper_length": f"{paper['length']:,}",
-        "paper_rotary": markdown.perplexity(paper["rotary_perplexity"]),
-        "paper_sinusoidal": markdown.perplexity(paper["sinusoidal_perplexity"]),
+        "paper_length": f"{length:,}",
+        "paper_rotary": markdown.perplexity(paper["rotary"]),
+        "paper_sinusoidal": markdown.perplexity(paper["sinusoidal"]),
     }
 
 

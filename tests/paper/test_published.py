@@ -97,7 +97,7 @@ SWEEPS = pytest.mark.parametrize(
 @SWEEPS
 def test_sweeps_have_published_lengths(item, count):
     steps = [0, 1, *range(10, 101, 10), *range(200, 1001, 100), *range(2000, 15001, 1000)]
-    lengths = [row["length"] for row in paper.rows(item)]
+    lengths = [row["length"] for row in paper.rows(item) if row["position_method"] == "alibi"]
     assert lengths == [lengths[0] + step for step in steps[:count]]
     assert len(items()[item].measurements) == 4 * count
 
