@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from alibi_fairseq.reporting.page import fill_file
 
-from .estimates import change_between, percent
+from .estimates import change_between
 from .losses import Losses
 from .pages import SECTIONS
 from .primary_tests import StudiedModels
+from .prose import size_in_words
 
 
 def findings_of_small_models(losses: Losses, models: StudiedModels, width: int) -> str:
@@ -33,7 +34,7 @@ def findings_of_small_models(losses: Losses, models: StudiedModels, width: int) 
         rises = name in ("sinusoidal", "rotary")
         if change is None or (change.value > 0) != rises:
             return ""
-        sizes[name] = percent(change.value).lstrip("+-")
+        sizes[name] = size_in_words(change.value)
     return bullets("findings", sizes, width)
 
 

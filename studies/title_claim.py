@@ -26,7 +26,6 @@ from .cost_and_lead import (
     claim_keys,
     cost_and_lead_table,
     estimate_cost_and_lead,
-    with_interval,
 )
 from .estimates import Estimate, estimate_change, percent, percent_to_nats
 from .losses import EvaluationKey, Losses, TrainedModel
@@ -37,6 +36,7 @@ from .paper_claim import (
     trained_long_panel,
 )
 from .primary_tests import LARGEST_LEAD, StudiedModels, recovered_gain, run_tests
+from .prose import change_in_words, interval_in_words
 from .published_gaps import published_gap_range
 from .ranking import gaps_to_alibi
 from .six_tests import recovered_percentage
@@ -57,11 +57,13 @@ def claim_summary(losses: Losses, models: StudiedModels) -> str:
         "title-claim-summary",
         short=f"{models.train_length:,}",
         long=f"{4 * models.train_length:,}",
-        lead=with_interval(effects.lead),
+        lead=change_in_words(effects.lead.value),
+        lead_interval=interval_in_words(effects.lead),
         lowest=percent(lowest),
         highest=percent(highest),
         is_trained=high <= percent_to_nats(LARGEST_LEAD),
-        cost=with_interval(effects.cost),
+        cost=change_in_words(effects.cost.value),
+        cost_interval=interval_in_words(effects.cost),
         in_paper=_paper_cost(models),
     )
 
@@ -69,7 +71,7 @@ def claim_summary(losses: Losses, models: StudiedModels) -> str:
 def _paper_cost(models: StudiedModels) -> str:
     """Return the cost at the lengths of a study in the paper's Table 5; empty if it lacks them."""
     pair = table5_pair(models.train_length, 4 * models.train_length)
-    return "" if pair is None or pair.cost is None else percent(pair.cost)
+    return "" if pair is None or pair.cost is None else change_in_words(pair.cost)
 
 
 def title_claim_section(study: StudyResults, models: StudiedModels) -> str:

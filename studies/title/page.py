@@ -25,11 +25,13 @@ from ..primary_tests import (
     StudiedModels,
     declared_conditions,
 )
+from ..prose import change_in_words, interval_in_words, size_in_words
 from ..published_gaps import published_gap_range
 from .figure import draw_effects
 from .outcome import (
     CONTRADICTED,
     FALLS,
+    INCONCLUSIVE,
     RISES,
     SUPPORTED,
     UNKNOWN,
@@ -100,23 +102,39 @@ def title_summary(outcome: TitleOutcome | None, budgets: Sequence[Budget]) -> st
     if outcome is None:
         return NO_OUTCOME
     models = outcome.budget.models
+    cost, lead, short_vs_long = outcome.effects
+    _, highest = published_gap_range()
     return fill_file(
         SUMMARY,
         {
-            "tokens": _tokens(outcome.budget.tokens),
-            "verdict": outcome.verdict,
+            **outcome_slots(outcome, budgets),
             "short": models.train_length,
             "long": 4 * models.train_length,
-            "e6": with_interval(outcome.effects.e6),
-            "cost": with_interval(outcome.effects.cost),
-            "lead": with_interval(outcome.effects.lead),
-            "says_nothing": not outcome.baseline_is_trained,
-            "is_contradicted": outcome.outcome == CONTRADICTED,
+            "short_vs_long": change_in_words(short_vs_long.value),
+            "short_vs_long_interval": interval_in_words(short_vs_long),
+            "cost": change_in_words(cost.value),
+            "cost_interval": interval_in_words(cost),
+            "lead": change_in_words(lead.value),
+            "lead_interval": interval_in_words(lead),
+            "is_beyond_published": not outcome.lead_is_published,
+            "highest": size_in_words(highest),
             "is_shrinking": outcome.outcome == SUPPORTED and outcome.direction == RISES,
             "crossing": "" if outcome.crossing is None else _tokens(outcome.crossing),
-            "is_provisional": not all(budget.is_complete for budget in budgets),
         },
     )
+
+
+def outcome_slots(outcome: TitleOutcome, budgets: Sequence[Budget]) -> dict[str, object]:
+    """Return which outcome applies, after how many tokens, and whether it can still change."""
+    return {
+        "tokens": _tokens(outcome.budget.tokens),
+        "is_open": outcome.outcome not in (SUPPORTED, CONTRADICTED),
+        "is_undertrained": not outcome.baseline_is_trained,
+        "is_supported": outcome.outcome == SUPPORTED,
+        "is_contradicted": outcome.outcome == CONTRADICTED,
+        "is_inconclusive": outcome.outcome == INCONCLUSIVE,
+        "is_provisional": not all(budget.is_complete for budget in budgets),
+    }
 
 
 def _tokens(count: float | None) -> str:

@@ -273,8 +273,9 @@ def test_readme_states_what_was_found(tmp_path):
         assert f"{math.exp(nats[2048] - nats[128]):.1f}" in ratio
         assert ratio in found
     assert "4.3%, 6.9%, and 8.9% lower" in found
-    assert "lead over it at equal length is +10.0% (+8.8% … +11.2%)" in found
-    assert "differ by -0.10% (-1.4% … +1.2%); in the paper, by +3.2%" in found
+    assert "baseline is still undertrained after 12.3M training tokens" in found
+    assert "0.10% lower (95% interval: 1.4% lower to 1.2% higher)" in found
+    assert "In the paper, it is 3.2% higher" in found
 
 
 def test_conditions_known_before_were_inside_their_ranges():

@@ -27,7 +27,7 @@ from studies.title.outcome import (
     Budget,
     title_outcome,
 )
-from studies.title.page import write_title_page
+from studies.title.page import title_summary, write_title_page
 
 ROOT = Path(__file__).parents[2]
 SECONDARY = ROOT / "results" / "small_models" / "secondary"
@@ -51,11 +51,15 @@ def budget(name: str, cost: float, lead: float, seeds=(1, 2, 3), noise=0.001) ->
     return Budget(name, StudyResults(Path(name), (), ()), MODELS, losses, TOKENS[name])
 
 
-def outcome_of(*effects: tuple[float, float], noise: float = 0.001):
+def budgets_of(*effects: tuple[float, float], noise: float = 0.001) -> list[Budget]:
     budgets = []
     for name, (cost, lead) in zip(TOKENS, effects):
         budgets.append(budget(name, cost, lead, noise=noise))
-    return title_outcome(budgets)
+    return budgets
+
+
+def outcome_of(*effects: tuple[float, float], noise: float = 0.001):
+    return title_outcome(budgets_of(*effects, noise=noise))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,36 @@ def outcome_of(*effects: tuple[float, float], noise: float = 0.001):
 )
 def test_outcomes_of_the_protocol(effects, expected):
     assert outcome_of(*effects).outcome == expected
+
+
+@pytest.mark.parametrize(
+    ("effects", "first", "last"),
+    [
+        (
+            (0.03, 0.05),
+            "the claim holds.** On 128 tokens",
+            "the difference is gone after 76.2M tokens.",
+        ),
+        (
+            (0.08, 0.05),
+            "the claim doesn't hold**, just as in",
+            "leaves its perplexity 8.3% higher (8.3% to 8.4%).",
+        ),
+        (
+            (0.05, 0.05),
+            "neither side is clearly better.**",
+            "leaves its perplexity 5.1% higher (5.1% to 5.2%).",
+        ),
+        ((0.08, 0.099), "the baseline is still undertrained.**", "gone after 73.9M tokens."),
+    ],
+)
+def test_summary_says_what_was_found(effects, first, last):
+    budgets = budgets_of((0.01, 0.2), (0.02, 0.1), effects)
+    summary = " ".join(title_summary(title_outcome(budgets), budgets).split())
+    assert first in summary
+    assert summary.endswith(last)
+    has_baseline = "still undertrained" not in summary
+    assert ("says nothing about the paper" in summary) != has_baseline
 
 
 def test_end_of_the_interval_of_lead_decides():
@@ -275,8 +309,9 @@ def test_page_of_unfinished_models_says_what_is_missing(tmp_path):
     assert "- 3M: ALiBi, L = 128 (1 of 3 seeds)" in page
     copy_budget(tmp_path / "3M", seeds=(2, 3))
     page = write_title_page(tmp_path, models).read_text()
-    assert "the largest finished budget, the outcome is: baseline not trained.**" in page
-    assert "Larger budgets are still to come." in " ".join(page.split())
+    text = " ".join(page.split())
+    assert text.count("**Not settled yet: after 3.1M training tokens per model, the baseline") == 1
+    assert "Larger budgets are still to come." in text
 
 
 def test_command_writes_one_page_for_all_budgets(tmp_path):

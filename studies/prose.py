@@ -1,0 +1,27 @@
+"""Changes of perplexity in the words of a sentence; tables keep their signs."""
+
+from __future__ import annotations
+
+from .estimates import Estimate, percent
+
+
+def size_in_words(nats: float) -> str:
+    """Return the size of a change, such as ``7.4%``."""
+    return percent(nats).lstrip("+-")
+
+
+def change_in_words(nats: float) -> str:
+    """Return a change, such as ``7.4% lower``."""
+    return f"{size_in_words(nats)} {'lower' if nats < 0 else 'higher'}"
+
+
+def interval_in_words(estimate: Estimate) -> str:
+    """Return the 95% interval of a change, such as ``6.3% to 8.4%``.
+
+    The direction is that of the change; it is only named if the interval has both.
+    """
+    low, high = estimate.interval()
+    if low < 0 < high:
+        return f"{change_in_words(low)} to {change_in_words(high)}"
+    smaller, larger = sorted((low, high), key=abs)
+    return f"{size_in_words(smaller)} to {size_in_words(larger)}"
