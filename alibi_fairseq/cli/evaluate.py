@@ -29,7 +29,7 @@ from ..reporting.differing_conditions import differing_conditions_table
 from ..reporting.loss_by_position import position_tables
 from ..reporting.probes import accuracy_table
 from ..reporting.rows import build_rows
-from ..reporting.texts import group_by_text, identify_text
+from ..reporting.texts import group_by_text
 from ..reporting.undertrained import undertrained_warning
 from ..results.file import load
 from ..results.result import ProbeValues, Result, TextValues
@@ -263,7 +263,7 @@ def _overrides(result: Result) -> str | None:
 
 def _scored_range(result: Result) -> str | None:
     """Return the range of tokens that is scored, or None for all."""
-    return identify_text(result).scored if result.case.has_range else None
+    return result.case.scored if result.case.has_range else None
 
 
 #: Note in place of the table of ``--by-position``.

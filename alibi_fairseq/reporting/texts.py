@@ -4,68 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
+from ..results.case import Case
 from ..results.result import Result, TextValues
 
 
 class Text(NamedTuple):
-    """Predicted tokens. None means unknown, or no limit of the scored range.
+    """Predicted tokens, with their size where the same case may have different ones.
 
     Attributes:
-        split: name of the split; empty for a raw text.
-        sha256: hash of the split or of the raw text.
-        documents: boundaries of the documents, if they count.
-        separator: what separates these documents.
-        tokens: number of scored tokens.
-        tokens_sha256: hash of the token IDs of a raw text.
-        bytes: size of a raw text, in place of ``tokens`` and ``tokens_sha256`` where tokenizers may
-            differ (:func:`identify_raw_text`).
+        case: the case without windows; without token IDs where tokenizers may differ
+            (:func:`identify_raw_text`).
+        tokens: number of scored tokens; None if unknown, or where tokenizers may differ.
+        bytes: size of the scored text where tokenizers may differ.
     """
 
-    split: str
-    sha256: str | None
-    documents: str | None
-    separator: str
-    score_from: int
-    score_to: int | None
+    case: Case
     tokens: int | None = None
-    tokens_sha256: str | None = None
     bytes: int | None = None
-
-    @property
-    def has_range(self) -> bool:
-        """True if only a range of the tokens is scored."""
-        return self.score_from > 0 or self.score_to is not None
-
-    @property
-    def scored(self) -> str:
-        """The scored range in words."""
-        if not self.has_range:
-            if self.separator:
-                return f"all scored, tokenized by document ({self.separator})"
-            return "all scored"
-        end = "the end" if self.score_to is None else f"{self.score_to:,}"
-        scored = f"tokens {self.score_from:,} to {end}"
-        if self.separator:
-            scored += f" of each document ({self.separator})"
-        return scored
 
 
 def identify_text(result: Result) -> Text:
     """Return the text of a result. Only perplexities of the same tokens are comparable."""
-    case = result.case
     assert isinstance(result.values, TextValues)
-    return Text(
-        split=case.split,
-        sha256=case.text,
-        documents=case.documents,
-        separator=case.separator if case.documents else "",
-        score_from=case.score_from,
-        score_to=case.score_to,
-        tokens=result.values.tokens,
-        tokens_sha256=case.tokens,
-    )
+    return Text(result.case.without_windows, tokens=result.values.tokens)
 
 
 def identify_raw_text(result: Result) -> Text:
@@ -75,9 +39,8 @@ def identify_raw_text(result: Result) -> Text:
     to a whole text than to its documents, so these are different texts.
     """
     assert isinstance(result.values, TextValues)
-    return identify_text(result)._replace(
-        tokens=None, tokens_sha256=None, bytes=result.values.bytes
-    )
+    case = replace(result.case.without_windows, tokens=None)
+    return Text(case, bytes=result.values.bytes)
 
 
 def group_by_text(results: Iterable[Result]) -> dict[str, list[Result]]:
@@ -127,29 +90,30 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
     """
     by_split: dict[str, list[Text]] = defaultdict(list)
     for text in dict.fromkeys(texts):
-        by_split[text.split].append(text)
+        by_split[text.case.split].append(text)
     names = {}
     for same_split in by_split.values():
         counts = {text.tokens for text in same_split}
-        tokenizations = {(text.tokens, text.tokens_sha256) for text in same_split}
+        tokenizations = {(text.tokens, text.case.tokens) for text in same_split}
         sizes = {text.bytes for text in same_split}
-        hashes = {text.sha256 for text in same_split}
-        ranges = {text.scored for text in same_split}
-        boundaries = {(text.scored, text.documents) for text in same_split}
+        hashes = {text.case.text for text in same_split}
+        ranges = {text.case.scored for text in same_split}
+        boundaries = {(text.case.scored, text.case.documents) for text in same_split}
         for text in same_split:
+            case = text.case
             parts = []
             if len(counts) > 1:
                 parts.append(f"{text.tokens or 'unknown'} tokens")
             if len(tokenizations) > len(counts):  # texts of equally many tokens
-                parts.append(f"token IDs {(text.tokens_sha256 or 'unknown')[:8]}")
+                parts.append(f"token IDs {(case.tokens or 'unknown')[:8]}")
             if len(sizes) > 1:
                 parts.append(f"{text.bytes or 'unknown'} bytes")
             if len(hashes) > 1:
-                parts.append(f"data {(text.sha256 or 'unknown')[:8]}")
-            if len(ranges) > 1 or text.has_range:
-                parts.append(text.scored)
+                parts.append(f"data {(case.text or 'unknown')[:8]}")
+            if len(ranges) > 1 or case.has_range:
+                parts.append(case.scored)
             if len(boundaries) > len(ranges):
-                parts.append(f"documents {(text.documents or 'unknown')[:8]}")
+                parts.append(f"documents {(case.documents or 'unknown')[:8]}")
             names[text] = ", ".join(parts)
     return names
 
@@ -160,12 +124,12 @@ def names_across_splits(texts: Iterable[Text]) -> dict[Text, str]:
     Splits that were evaluated together have the same known hash in results of version 3.
     """
     names = text_names(texts)
-    ranges = {text.scored for text in names}
+    ranges = {text.case.scored for text in names}
     by_evaluation: dict[tuple[str | None, str], list[Text]] = defaultdict(list)
     for text in names:
-        by_evaluation[text.sha256, text.scored].append(text)
+        by_evaluation[text.case.text, text.case.scored].append(text)
     for (sha256, scored), members in by_evaluation.items():
-        splits = {text.split for text in members}
+        splits = {text.case.split for text in members}
         has_names = any(names[text] for text in members)
         if sha256 is None or not has_names or len(splits) == 1 or len(splits) < len(members):
             continue

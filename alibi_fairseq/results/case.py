@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .json_types import STORED, Fraction, NonEmptyStr, NonNegativeInt, PositiveCount, Sha256
@@ -52,6 +52,21 @@ class Case:
     def has_range(self) -> bool:
         """True if only a range of the tokens is scored."""
         return self.score_from > 0 or self.score_to is not None
+
+    @property
+    def scored(self) -> str:
+        """Which tokens are scored, and what separates the documents if these count, in words."""
+        documents = f" ({self.separator})" if self.documents and self.separator else ""
+        if not self.has_range:
+            return f"all scored, tokenized by document{documents}" if documents else "all scored"
+        end = "the end" if self.score_to is None else f"{self.score_to:,}"
+        scored = f"tokens {self.score_from:,} to {end}"
+        return f"{scored} of each document{documents}" if documents else scored
+
+    @property
+    def without_windows(self) -> Case:
+        """The same tokens in whatever windows: a key of texts, whose length and stride are 0."""
+        return replace(self, length=0, stride=0)
 
     @property
     def is_raw_text(self) -> bool:
