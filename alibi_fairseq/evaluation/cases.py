@@ -152,10 +152,10 @@ def _text_identity(
 
         loaded = load_split(opened, split, load_dictionary(folder))
         starts = find_document_starts(opened, loaded, boundaries)
-    return TextIdentity(sha256, _starts_sha256(split, starts))
+    return TextIdentity(sha256, starts_sha256(split, starts))
 
 
-def _starts_sha256(split: str, starts: Sequence[int]) -> str:
+def starts_sha256(split: str, starts: Sequence[int]) -> str:
     """Return the hash of the positions where the documents of a split begin."""
     return hashlib.sha256(json.dumps({split: list(starts)}).encode()).hexdigest()
 

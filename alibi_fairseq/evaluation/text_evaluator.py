@@ -16,7 +16,7 @@ from ..peak_memory import PeakMemory
 from ..results.case import Case
 from ..results.data_folder import DataFolder
 from ..results.result import Cost, Result, TextSummary, TextValues
-from .cases import EvaluatedData, identify_data
+from .cases import EvaluatedData, starts_sha256, text_identity
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator, Measured
@@ -88,12 +88,16 @@ class TextEvaluator(Evaluator):
         dictionary = load_dictionary(folder.path)
         splits = {}
         starts = {}
+        identities = {}
         for name in config.subsets:
             splits[name] = load_split(folder, name, dictionary)
             starts[name] = [0]
+            identities[name] = text_identity(folder.path, name, None)
             if config.per_document is not None:
                 starts[name] = find_document_starts(folder, splits[name], config.per_document)
-        data = identify_data(str(folder.path), config, folder.corpus)
+                documents = starts_sha256(name, starts[name])  # without reading the split again
+                identities[name] = replace(identities[name], documents=documents)
+        data = EvaluatedData("text", identities, folder.corpus)
         return cls(config, data, splits, starts, folder.text_summary)
 
     def num_inputs(self, case: Case) -> int:
