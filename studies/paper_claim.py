@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.paper.items import items
-from alibi_fairseq.paper.speeds import Model, printed_speeds
+from alibi_fairseq.paper.speeds import MethodAndLength, printed_speeds
 from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.line_styles import method_style
@@ -250,7 +250,7 @@ def _speeds(pair: PaperPair) -> str:
 
 
 def _speed(method: str, train_length: int) -> str:
-    speed = printed_speeds(items()["figure07"]).get(Model(method, train_length))
+    speed = printed_speeds(items()["figure07"]).get(MethodAndLength(method, train_length))
     if speed is None or speed.train is None:
         return markdown.NOTHING
     return markdown.thousands(speed.train)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UserInputError, did_you_mean
+from ..paper.collected_results import CollectedResults, collect
 from ..paper.comparability import incomparability_reason
-from ..paper.report_data import ReportData, collect
 from ..reporting.perplexity_by_length import MODEL_COLUMNS, available_columns
 from .options import CliCommand, names, option
 
@@ -74,24 +74,24 @@ class ReportCommand(CliCommand):
         """
         from ..paper.report import write_report  # imports matplotlib
 
-        report_data = collect(self.results, dict(self.label))
-        self.check_columns(report_data)
+        collected = collect(self.results, dict(self.label))
+        self.check_columns(collected)
         with_paper = self.paper or not self.results
         page = write_report(
-            report_data, self.out, with_paper, self.title, self.columns, with_latex=self.latex
+            collected, self.out, with_paper, self.title, self.columns, with_latex=self.latex
         )
-        measured = sum(len(file.results) for _, file in report_data.files)
-        comparable = sum(incomparability_reason(result) is None for result in report_data.results)
+        measured = sum(len(file.results) for _, file in collected.files)
+        comparable = sum(incomparability_reason(result) is None for result in collected.results)
         print(f"{measured} measurements, {comparable} comparable with the paper.")
         print(f"Tables and figures: {page}")
 
-    def check_columns(self, report_data: ReportData) -> None:
+    def check_columns(self, collected: CollectedResults) -> None:
         """Check that each column can be shown.
 
         Raises:
             UserInputError: no results have a column.
         """
-        available = available_columns(report_data.results)
+        available = available_columns(collected.results)
         for name in self.columns:
             if name not in available:
                 raise UserInputError(

@@ -145,7 +145,7 @@ _QUANTITIES = {
 }
 
 
-def cost_table(costs: Sequence[RunCost]) -> str:
+def run_cost_table(costs: Sequence[RunCost]) -> str:
     """Format the costs of runs and their totals in Markdown; a sum of unknown parts is unknown."""
     rows = []
     for cost in costs:

@@ -19,12 +19,12 @@ from ..reporting.row import Row, model_label, without_length
 from ..results.result import Result, TextValues
 from ..results.series import Series
 from . import published
+from .collected_results import CollectedResults
 from .items import Item
-from .report_data import ReportData
 from .speeds import (
     PAPER,
     TRAININGS,
-    Model,
+    MethodAndLength,
     Speeds,
     measured_speeds,
     printed_speeds,
@@ -40,18 +40,18 @@ _QUANTITIES = (
 )
 
 
-def draw(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw(item: Item, collected: CollectedResults, *paths: str | os.PathLike) -> None:
     """Draw a figure, and write it to paths.
 
     Args:
         item: the figure.
-        report_data: our results.
+        collected: our results.
         paths: files to write.
     """
-    DRAWINGS[item.drawing](item, report_data, *paths)
+    DRAWINGS[item.drawing](item, collected, *paths)
 
 
-def caption(item: Item, suffix: str = "") -> str:
+def item_caption(item: Item, suffix: str = "") -> str:
     """Return the caption of a figure, with the notes on it.
 
     Args:
@@ -70,9 +70,11 @@ def _title(item: Item) -> str:
     return f"{setting['title']}, validation"
 
 
-def draw_lengths(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw_perplexity_by_length(
+    item: Item, collected: CollectedResults, *paths: str | os.PathLike
+) -> None:
     """Draw perplexity by evaluation length: of each item the paper's lines, and then ours."""
-    rows = table_rows(item, report_data.comparable(item.corpus))
+    rows = table_rows(item, collected.comparable(item.corpus))
     lines = [row.printed for row in rows]
     for row in rows:
         lines += row.ours
@@ -88,11 +90,11 @@ def draw_lengths(item: Item, report_data: ReportData, *paths: str | os.PathLike)
     draw_panels(_title(item), panels, *paths)
 
 
-def draw_speeds(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw_speeds(item: Item, collected: CollectedResults, *paths: str | os.PathLike) -> None:
     """Draw speeds and memory by training length: a panel for each source and printed quantity."""
     printed = printed_speeds(item)
     panels = []
-    for source, speeds in {PAPER: printed, **measured_speeds(report_data, item.corpus)}.items():
+    for source, speeds in {PAPER: printed, **measured_speeds(collected, item.corpus)}.items():
         unit = "words" if source == PAPER else "tokens"
         for attribute, title, scale in _QUANTITIES:
             if any(getattr(speed, attribute) is not None for speed in printed.values()):
@@ -119,7 +121,7 @@ def _length_panel(source: str, speeds: Speeds, attribute: str, y: str, scale: in
     lines = []
     for method in dict.fromkeys(model.method for model in speeds):
         lengths = sorted(model.length for model in values if model.method == method)
-        of_method = [values[Model(method, length)] for length in lengths]
+        of_method = [values[MethodAndLength(method, length)] for length in lengths]
         lines.append(_line(source, method, lengths, of_method))
     y_limits = (0, 1.08 * max(values.values(), default=1))
     return plots.Panel(source, lines, x="Training length (tokens)", y=y, y_limits=y_limits)
@@ -138,24 +140,24 @@ def _line(
 
 
 def draw_perplexity_by_speed(
-    item: Item, report_data: ReportData, *paths: str | os.PathLike
+    item: Item, collected: CollectedResults, *paths: str | os.PathLike
 ) -> None:
     """Draw perplexity at one length by training speed, a point per training length."""
     printed = {}
     for measurement in item.measurements:
         assert measurement.method is not None, "measurements of the paper's models"
-        model = Model(measurement.method.notation, measurement.train_length)
+        model = MethodAndLength(measurement.method.notation, measurement.train_length)
         printed[model] = measurement.perplexity
     length = item.measurements[0].case.length
     panels = [_perplexity_panel(PAPER, printed, printed_speeds(item), "words")]
-    ours: dict[Model, list[float]] = defaultdict(list)
-    for result in report_data.comparable(item.corpus):
-        model = Model(result.series.method.notation, result.series.train_length)
+    ours: dict[MethodAndLength, list[float]] = defaultdict(list)
+    for result in collected.comparable(item.corpus):
+        model = MethodAndLength(result.series.method.notation, result.series.train_length)
         if model in printed and _is_validation(result, length):
             assert isinstance(result.values, TextValues)
             ours[model].append(result.values.perplexity)
     means = {model: statistics.fmean(perplexities) for model, perplexities in ours.items()}
-    speeds = trained_speeds(report_data, item.corpus)
+    speeds = trained_speeds(collected, item.corpus)
     if any(model in speeds for model in means):
         panels.append(_perplexity_panel(TRAININGS, means, speeds, "tokens"))
     plots.draw(f"{_title(item)}, windows of {length} tokens", panels, *paths)
@@ -168,7 +170,7 @@ def _is_validation(result: Result, length: int) -> bool:
 
 
 def _perplexity_panel(
-    source: str, perplexities: Mapping[Model, float | None], speeds: Speeds, unit: str
+    source: str, perplexities: Mapping[MethodAndLength, float | None], speeds: Speeds, unit: str
 ) -> plots.Panel:
     """Return a panel of perplexity by training speed, each point with its training length."""
     lines = []
@@ -189,7 +191,7 @@ def _perplexity_panel(
     return plots.Panel(source, lines, x=speed, over_length=False)
 
 
-def draw_training_time(item: Item, report_data: ReportData, *paths: str | os.PathLike) -> None:
+def draw_training_time(item: Item, collected: CollectedResults, *paths: str | os.PathLike) -> None:
     """Draw perplexity by training time: of the paper's curves the ends, and ours."""
     lines: dict[int, list[plots.PlotLine]] = defaultdict(list)
     for numbers in item.numbers:
@@ -197,7 +199,7 @@ def draw_training_time(item: Item, report_data: ReportData, *paths: str | os.Pat
             if row["perplexity"] is None:
                 continue  # a point of a curve, of which only the end is known
             lines[row["length"]].append(_end_point(row))
-            lines[row["length"]] += _time_curves(item, report_data, row)
+            lines[row["length"]] += _time_curves(item, collected, row)
     panels = []
     for length, of_length in lines.items():
         x = "Training time (GPU hours)"
@@ -217,20 +219,20 @@ def _end_point(row: dict) -> plots.PlotLine:
     )
 
 
-def _time_curves(item: Item, report_data: ReportData, row: dict) -> list[plots.PlotLine]:
+def _time_curves(item: Item, collected: CollectedResults, row: dict) -> list[plots.PlotLine]:
     """Return the curves of our models of a row of the figure, one for each way of training.
 
     A model is one in the paper's setting whose training is in the results.
     """
     of_row = (row["position_method"], row["train_length"])
     models: dict[Series, None] = {}
-    for result in report_data.comparable(item.corpus):
+    for result in collected.comparable(item.corpus):
         series = result.series
         if (series.method.notation, series.train_length) == of_row:
             models[series] = None
     curves = []
     for series in models:
-        curve = _time_curve(report_data, series, row["length"])
+        curve = _time_curve(collected, series, row["length"])
         name = method_name(row["position_method"])
         label = model_label(name, row["train_length"])
         x = [hours for hours, _ in curve]
@@ -239,7 +241,9 @@ def _time_curves(item: Item, report_data: ReportData, row: dict) -> list[plots.P
     return curves
 
 
-def _time_curve(report_data: ReportData, series: Series, length: int) -> list[tuple[float, float]]:
+def _time_curve(
+    collected: CollectedResults, series: Series, length: int
+) -> list[tuple[float, float]]:
     """Return GPU hours and perplexity of our models by number of updates, as means over seeds.
 
     At the training length, the perplexities are the training's own validations. At another length,
@@ -248,14 +252,14 @@ def _time_curve(report_data: ReportData, series: Series, length: int) -> list[tu
     """
     hours = {}
     perplexities = {}
-    for validation in report_data.select_validations(series):
+    for validation in collected.select_validations(series):
         checkpoint = (validation.updates, validation.seed)
         if validation.cost.gpu_seconds is not None:
             hours[checkpoint] = validation.cost.gpu_seconds / 3600
         if validation.case.length == length and isinstance(validation.values, TextValues):
             perplexities[checkpoint] = validation.values.perplexity
     if length != series.train_length:
-        for result in report_data.results:
+        for result in collected.results:
             if result.series != series or result.reading.overrides or result.case.has_range:
                 continue
             if _is_validation(result, length) and isinstance(result.values, TextValues):
@@ -274,7 +278,7 @@ def _time_curve(report_data: ReportData, series: Series, length: int) -> list[tu
 
 #: Functions that draw figures, by what ``index.csv`` calls them.
 DRAWINGS = {
-    "lengths": draw_lengths,
+    "lengths": draw_perplexity_by_length,
     "speeds": draw_speeds,
     "perplexity by speed": draw_perplexity_by_speed,
     "training time": draw_training_time,

@@ -20,11 +20,11 @@ from ..results.file import load
 from ..results.files import BEST_CHECKPOINT, TRAINING_FILE
 from ..results.result import Result
 from ..results.training_settings import method_json
-from .cost import RunCost, cost_table, evaluation_hours, run_cost, total
+from .collected_results import collect
+from .cost import RunCost, evaluation_hours, run_cost, run_cost_table, total
 from .datasets import PaperDataset
 from .items import Item, items
 from .recipe import Recipe, flags, for_80gb
-from .report_data import collect
 from .scale import Scale
 from .tables import item_tables
 from .trainings import PaperTraining, plan_evaluations
@@ -166,7 +166,7 @@ class ReproductionExperiment(Experiment):
         for training in self.trainings:
             if training.recipe.path in unfinished:
                 costs.append(self._cost(training, unfinished[training.recipe.path]))
-        return [cost_table(costs), ""]
+        return [run_cost_table(costs), ""]
 
     def _cost(self, training: PaperTraining, run: Run) -> RunCost:
         """Estimate the cost of what is left of a run."""

@@ -16,8 +16,8 @@ from ..reporting.table import Column, Table
 from ..results.result import Result
 from ..results.series import Series
 from . import published
+from .collected_results import CollectedResults, describe_machine
 from .items import Item
-from .report_data import ReportData, describe_machine
 
 #: Source of the numbers of Table 1 and Figure 7.
 PAPER = "the paper, one V100"
@@ -27,7 +27,7 @@ TRAININGS = "our trainings, per process"
 _REFERENCE = "sinusoidal"
 
 
-class Model(NamedTuple):
+class MethodAndLength(NamedTuple):
     """Position method and training length of models."""
 
     method: str
@@ -47,16 +47,16 @@ class Speed(NamedTuple):
     memory_gb: float | None = None
 
 
-Speeds = Mapping[Model, Speed]
+Speeds = Mapping[MethodAndLength, Speed]
 
 
-def printed_speeds(item: Item) -> dict[Model, Speed]:
+def printed_speeds(item: Item) -> dict[MethodAndLength, Speed]:
     """Return the paper's speeds and memory that a table or figure shows."""
     speeds = {}
     for numbers in item.numbers:
         for row in published.rows(numbers):
             if row.get("train_words_per_second") is not None:
-                model = Model(row["position_method"], row["train_length"])
+                model = MethodAndLength(row["position_method"], row["train_length"])
                 speeds[model] = Speed(
                     row["train_words_per_second"],
                     row.get("eval_words_per_second"),
@@ -65,19 +65,19 @@ def printed_speeds(item: Item) -> dict[Model, Speed]:
     return speeds
 
 
-def measured_speeds(report_data: ReportData, corpus: str) -> dict[str, Speeds]:
+def measured_speeds(collected: CollectedResults, corpus: str) -> dict[str, Speeds]:
     """Return our speeds by source: each file of ``benchmarks.methods``, and trainings on a corpus.
 
     Only speeds of one source are comparable.
     """
     by_source: dict[str, Speeds] = {}
-    for path, file in report_data.files:
+    for path, file in collected.files:
         speeds = {}
         for record in file.benchmarks:
             values = record.values
             if "evaluation_tokens_per_second" not in values:
                 continue  # another benchmark than that of Table 1
-            model = Model(values["position_method"], values["length"])
+            model = MethodAndLength(values["position_method"], values["length"])
             memory = values.get("peak_memory_mb")
             speeds[model] = Speed(
                 values["tokens_per_second"],
@@ -89,25 +89,25 @@ def measured_speeds(report_data: ReportData, corpus: str) -> dict[str, Speeds]:
             name = os.path.join(*path.parts[-2:])
             source = f"{describe_machine(file, file.provenance)}, {values['model']} ({name})"
             by_source[source] = speeds
-    trained = trained_speeds(report_data, corpus)
+    trained = trained_speeds(collected, corpus)
     if trained:
         by_source[TRAININGS] = trained
     return by_source
 
 
-def trained_speeds(report_data: ReportData, corpus: str) -> dict[Model, Speed]:
+def trained_speeds(collected: CollectedResults, corpus: str) -> dict[MethodAndLength, Speed]:
     """Return speed and memory of our trainings on a corpus in the paper's setting.
 
     They are means over seeds. The evaluation is that of the validation split in windows of the
     training length.
     """
     evaluations: dict[Series, list[Result]] = defaultdict(list)
-    for result in report_data.comparable(corpus):
+    for result in collected.comparable(corpus):
         evaluations[result.series].append(result)
     speeds = {}
     for series, results in evaluations.items():
         last_by_seed = {}
-        for validation in report_data.select_validations(series):
+        for validation in collected.select_validations(series):
             last_by_seed[validation.seed] = validation.cost
         evaluated = []
         for result in results:
@@ -121,7 +121,7 @@ def trained_speeds(report_data: ReportData, corpus: str) -> dict[Model, Speed]:
             _mean([cost.peak_memory_mb and cost.peak_memory_mb / 1000 for cost in costs]),
         )
         if speed.train is not None:
-            speeds[Model(series.method.notation, series.train_length)] = speed
+            speeds[MethodAndLength(series.method.notation, series.train_length)] = speed
     return speeds
 
 
@@ -140,16 +140,16 @@ class _SpeedRow(NamedTuple):
     reference: Speed
 
 
-def speed_tables(item: Item, report_data: ReportData) -> list[Table[_SpeedRow]]:
+def speed_tables(item: Item, collected: CollectedResults) -> list[Table[_SpeedRow]]:
     """Return a table of the paper's speeds, and ours by source; without a source, ours is missing.
 
     Args:
         item: table of speeds and memory.
-        report_data: our results.
+        collected: our results.
     """
     printed = printed_speeds(item)
     tables = [_speed_table(PAPER, printed, "words")]
-    measured = measured_speeds(report_data, item.corpus)
+    measured = measured_speeds(collected, item.corpus)
     if not measured:
         measured = {"not measured yet": dict.fromkeys(printed, Speed())}
     for source, speeds in measured.items():
@@ -161,7 +161,7 @@ def _speed_table(source: str, speeds: Speeds, unit: str) -> Table[_SpeedRow]:
     """Return speeds and memory, with their relation to the sinusoidal model of the same length."""
     rows = []
     for model, speed in speeds.items():
-        reference = speeds.get(Model(_REFERENCE, model.length), Speed())
+        reference = speeds.get(MethodAndLength(_REFERENCE, model.length), Speed())
         rows.append(_SpeedRow(method_name(model.method), model.length, speed, reference))
     columns = [
         Column[_SpeedRow]("", lambda row: row.name),

@@ -16,10 +16,10 @@ from ..reporting.row import Point, Row
 from ..reporting.table import Column, Table
 from ..results.result import Result
 from . import published
+from .collected_results import CollectedResults
 from .comparability import different_units_reason
 from .items import Item
 from .published import PrintedMeasurement
-from .report_data import ReportData
 from .seed_noise import legend, marked_difference
 from .speeds import speed_tables
 from .table_rows import PaperRow, table_rows
@@ -34,18 +34,18 @@ _SPEEDS = (
 )
 
 
-def paper_tables(item: Item, report_data: ReportData) -> list[Table]:
+def paper_tables(item: Item, collected: CollectedResults) -> list[Table]:
     """Return a table of the paper next to our numbers, which are missing without results.
 
     A table without perplexities, such as Table 1, is followed by one for each source of our speeds.
 
     Args:
         item: the table.
-        report_data: our results.
+        collected: our results.
     """
     if not item.measurements:
-        return list(speed_tables(item, report_data))
-    return item_tables(item, report_data.comparable(item.corpus))
+        return list(speed_tables(item, collected))
+    return item_tables(item, collected.comparable(item.corpus))
 
 
 def item_tables(

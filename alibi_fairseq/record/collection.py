@@ -64,7 +64,7 @@ class Description:
 
 
 @dataclass
-class FinishedModel:
+class ComparedModel:
     """Finished runs of one model.
 
     Attributes:
@@ -78,7 +78,7 @@ class FinishedModel:
     probes: list[Results] = field(default_factory=list)
 
 
-def find_models(folder: Path, pattern: str = "*") -> list[FinishedModel]:
+def find_models(folder: Path, pattern: str = "*") -> list[ComparedModel]:
     """Return the finished models of a comparison or study that were trained on a text.
 
     Args:
@@ -88,7 +88,7 @@ def find_models(folder: Path, pattern: str = "*") -> list[FinishedModel]:
     Raises:
         UserInputError: there are none.
     """
-    models: dict[str, FinishedModel] = {}
+    models: dict[str, ComparedModel] = {}
     probes: dict[str, list[Results]] = {}
     for path in sorted(folder.rglob(TRAINING_FILE)):
         run = path.parent
@@ -102,7 +102,7 @@ def find_models(folder: Path, pattern: str = "*") -> list[FinishedModel]:
             continue
         name = (run.parent / match[1]).relative_to(folder).as_posix()
         if fnmatch.fnmatch(name, pattern):
-            models.setdefault(name, FinishedModel(name)).runs.append(run)
+            models.setdefault(name, ComparedModel(name)).runs.append(run)
     if not models:
         raise UserInputError(
             f"{folder} has no finished model whose name matches '{pattern}'. Pass the output "
@@ -116,7 +116,7 @@ def find_models(folder: Path, pattern: str = "*") -> list[FinishedModel]:
 def start_track(
     track: Path,
     source: Path,
-    model: FinishedModel,
+    model: ComparedModel,
     description: Description,
     title: str,
     about: str,
@@ -141,7 +141,7 @@ def start_track(
     return entry
 
 
-def add_entry(track: Path, source: Path, model: FinishedModel, description: Description) -> Entry:
+def add_entry(track: Path, source: Path, model: ComparedModel, description: Description) -> Entry:
     """Write an entry, unless it breaks a rule of its track.
 
     Args:
@@ -158,7 +158,7 @@ def add_entry(track: Path, source: Path, model: FinishedModel, description: Desc
 def _write_entry(
     track: Path,
     source: Path,
-    model: FinishedModel,
+    model: ComparedModel,
     description: Description,
     reference: Entry | None,
 ) -> Entry:
@@ -200,7 +200,7 @@ def _evaluation_file(run: Path) -> Path | None:
     return None
 
 
-def _merge_results(model: FinishedModel) -> Results:
+def _merge_results(model: ComparedModel) -> Results:
     """Return the evaluations of all seeds, and the last validation of each training."""
     files = []
     for run in model.runs:
@@ -242,7 +242,7 @@ def _read_trials(run: Path) -> Trials | None:
     return Trials(updates=choice["updates"], trials=trials)
 
 
-def _copy_inputs(source: Path, model: FinishedModel, folder: Path) -> None:
+def _copy_inputs(source: Path, model: ComparedModel, folder: Path) -> None:
     """Copy the configuration of a comparison, and the source of a plugin's method."""
     if (source / COMPARISON_FILE).is_file():
         shutil.copyfile(source / COMPARISON_FILE, folder / COMPARISON_FILE)

@@ -20,8 +20,8 @@ from results_documents import (
 
 from alibi_fairseq import cli
 from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.collected_results import collect
 from alibi_fairseq.paper.items import items
-from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.paper.tables import paper_tables
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.version_3 import ResultsFile, TextSummary

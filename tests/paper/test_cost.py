@@ -11,10 +11,10 @@ from results_documents import cells_of
 from alibi_fairseq.cli import main
 from alibi_fairseq.paper.cost import (
     RunCost,
-    cost_table,
     evaluation_hours,
     h200_training_hours,
     run_cost,
+    run_cost_table,
 )
 from alibi_fairseq.paper.recipe import CONFIGS, RECIPES
 from alibi_fairseq.paper.trainings import trainings_for
@@ -45,7 +45,7 @@ def test_checkpoints_have_weights_and_optimizer_state(path, gigabytes):
 def test_unknown_cost_makes_total_unknown():
     known = RunCost("a", 8, 100.0, 2.0, evaluation_hours=1.0, h200_hours=20.0)
     unknown = RunCost("b", 0, None, 3.0, evaluation_hours=6.0)
-    rows = cells_of(cost_table([known, unknown]))
+    rows = cells_of(run_cost_table([known, unknown]))
     assert rows[1] == ["a", "8", "100", "12", "20", "1", "2"]
     assert rows[2] == ["b", "CPU", "–", "–", "–", "6", "3"]
     assert rows[3] == ["total", "", "–", "–", "–", "7", "5"]

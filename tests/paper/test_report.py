@@ -19,9 +19,9 @@ from results_documents import (
 
 from alibi_fairseq import cli
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.paper.collected_results import collect
 from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report import describe_machine
-from alibi_fairseq.paper.report_data import collect
 from alibi_fairseq.results.file import Results
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.version_3 import ProbeMeasurement, ResultsFile

@@ -10,10 +10,10 @@ import pytest
 from commands import ROOT
 from results_documents import cells_of
 
+from alibi_fairseq.paper.collected_results import CollectedResults, collect
 from alibi_fairseq.paper.figures import draw
 from alibi_fairseq.paper.items import items
-from alibi_fairseq.paper.report_data import ReportData, collect
-from alibi_fairseq.paper.speeds import Model, Speed, trained_speeds
+from alibi_fairseq.paper.speeds import MethodAndLength, Speed, trained_speeds
 from alibi_fairseq.paper.tables import paper_tables
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
@@ -59,13 +59,13 @@ def results_of_training(
             yield Result(**shared, case=after, values=bits, checkpoint=checkpoint, cost=cost)
 
 
-def report_data(*results: Result) -> ReportData:
+def collected(*results: Result) -> CollectedResults:
     """Return the contents of a report on results."""
     evaluations = [result for result in results if result.case.kind == "text"]
-    return ReportData([(Path("made-up.json"), Results(results))], evaluations)
+    return CollectedResults([(Path("made-up.json"), Results(results))], evaluations)
 
 
-def drawn(figure: str, data: ReportData, monkeypatch) -> dict[str, dict[str, plots.PlotLine]]:
+def drawn(figure: str, data: CollectedResults, monkeypatch) -> dict[str, dict[str, plots.PlotLine]]:
     """Return the lines of a figure by label, for each panel."""
     panels: list[plots.Panel] = []
     monkeypatch.setattr(plots, "draw", lambda title, drawn, *paths: panels.extend(drawn))
@@ -73,7 +73,7 @@ def drawn(figure: str, data: ReportData, monkeypatch) -> dict[str, dict[str, plo
     return {f"{panel.title}, {panel.y}": {x.label: x for x in panel.lines} for panel in panels}
 
 
-def table_1(data: ReportData) -> str:
+def table_1(data: CollectedResults) -> str:
     """Format Table 1 of the report."""
     return to_markdown(paper_tables(items()["table01"], data))
 
@@ -88,21 +88,21 @@ def test_table_1_has_the_paper_and_a_benchmark():
 
 
 def test_table_1_without_results_is_missing_ours():
-    rows = cells_of(table_1(ReportData()))
+    rows = cells_of(table_1(CollectedResults()))
     missing = ["ALiBi", "512", "missing", "–", "missing", "–", "missing", "–"]
     assert missing in rows
 
 
 def test_speeds_of_trainings_are_means_over_seeds():
-    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512))
+    data = collected(*results_of_training(WIKITEXT, "alibi", 512, 512))
     assert trained_speeds(data, "wikitext-103") == {
-        Model("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)
+        MethodAndLength("alibi", 512): Speed(10_500.0, 50_000.0, 8.0)
     }
 
 
 def test_speeds_of_trainings_unlike_the_paper_are_left_out():
     options = {"model.decoder_layers": 3}
-    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512, **options))
+    data = collected(*results_of_training(WIKITEXT, "alibi", 512, 512, **options))
     assert trained_speeds(data, "wikitext-103") == {}
 
 
@@ -118,7 +118,7 @@ def test_figure_2_has_three_panels_for_each_source(monkeypatch):
 @pytest.mark.parametrize(("train_length", "length"), [(1024, 2048), (2048, 2048)])
 def test_figure_5_has_curves_by_hours(train_length, length, monkeypatch):
     method = "alibi" if train_length == 1024 else "sinusoidal"
-    data = report_data(*results_of_training(LARGE, method, train_length, length))
+    data = collected(*results_of_training(LARGE, method, train_length, length))
     panels = drawn("figure05", data, monkeypatch)
     lines = panels["evaluated at 2048, Perplexity"]
     name = "ALiBi" if method == "alibi" else "Sinusoidal"
@@ -135,13 +135,13 @@ def test_figure_5_separates_ways_of_training(monkeypatch):
     del second[0]  # a validation of the first seed
     panels: list[plots.Panel] = []
     monkeypatch.setattr(plots, "draw", lambda title, drawn, *paths: panels.extend(drawn))
-    draw(items()["figure05"], report_data(*first, *second))
+    draw(items()["figure05"], collected(*first, *second))
     curves = [line for line in panels[1].lines if line.label == "ALiBi, L=1024"]
     assert [curve.x[0] for curve in curves] == pytest.approx([510, 520])
 
 
 def test_figure_7_has_training_speeds(monkeypatch):
-    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 512))
+    data = collected(*results_of_training(WIKITEXT, "alibi", 512, 512))
     panels = drawn("figure07", data, monkeypatch)
     printed = panels["the paper, one V100, Training (thousand words per second)"]
     assert printed["ALiBi"].x == [64, 128, 256, 512, 1024, 1536, 2048, 3072]
@@ -150,7 +150,7 @@ def test_figure_7_has_training_speeds(monkeypatch):
 
 
 def test_figure_8_has_a_point_for_each_training_length(monkeypatch):
-    data = report_data(*results_of_training(WIKITEXT, "alibi", 512, 3072))
+    data = collected(*results_of_training(WIKITEXT, "alibi", 512, 3072))
     panels = drawn("figure08", data, monkeypatch)
     printed = panels["the paper, one V100, Perplexity"]["ALiBi"]
     assert printed.notes[0] == (0, "L=512")

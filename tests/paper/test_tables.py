@@ -4,8 +4,8 @@ import pytest
 from results_documents import as_ours, cells_of, changed, results_of
 
 from alibi_fairseq.paper import published as paper
+from alibi_fairseq.paper.collected_results import CollectedResults
 from alibi_fairseq.paper.items import items
-from alibi_fairseq.paper.report_data import ReportData
 from alibi_fairseq.paper.tables import item_tables, paper_tables
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.markdown import to_markdown
@@ -41,14 +41,14 @@ def ours(item, shift=0.0, **settings):
     return measurements
 
 
-def report_table(item, report_data):
+def report_table(item, collected):
     """Format a table of the report."""
-    return to_markdown(paper_tables(items()[item], report_data))
+    return to_markdown(paper_tables(items()[item], collected))
 
 
 def table(item, measurements):
     """Format a table from measurements in the paper's setting."""
-    return report_table(item, ReportData(results=results_of(*measurements)))
+    return report_table(item, CollectedResults(results=results_of(*measurements)))
 
 
 def test_table_5_has_rows_and_columns_of_the_paper():
@@ -171,7 +171,7 @@ def test_splits_of_one_evaluation_share_a_table():
             text["architecture"] = "alibi_lm_bookcorpus"
             measurements.append(changed(measurement, **text))
     shown = {}
-    for name, results in ReportData(results=results_of(*measurements)).by_text("bookcorpus"):
+    for name, results in CollectedResults(results=results_of(*measurements)).by_text("bookcorpus"):
         shown[name] = cells_of(report_table("table09", results))[-2]
     assert shown == {
         "data aaaaaaaa": ["", "ours", "13.15", "10.73"],

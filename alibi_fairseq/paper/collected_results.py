@@ -20,7 +20,7 @@ _PERPLEXITY_TOLERANCE = 1e-3
 
 
 @dataclass
-class ReportData:
+class CollectedResults:
     """Contents of a report.
 
     Attributes:
@@ -56,7 +56,7 @@ class ReportData:
                 comparable.append(result)
         return comparable
 
-    def by_text(self, corpus: str) -> Iterator[tuple[str, ReportData]]:
+    def by_text(self, corpus: str) -> Iterator[tuple[str, CollectedResults]]:
         """Yield the name of each text of a corpus and the results on it.
 
         The name distinguishes the texts. It is empty if there is only one.
@@ -79,7 +79,7 @@ class ReportData:
             yield name, replace(self, results=results)
 
 
-def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> ReportData:
+def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> CollectedResults:
     """Load results files and folders of them (:func:`.find_results_files`).
 
     Args:
@@ -95,11 +95,11 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
     for path in labels:
         if path not in files:
             raise UserInputError(f"--label {path} is not among the results. Pass it as well.")
-    report_data = ReportData()
+    collected = CollectedResults()
     first_occurrences: dict[tuple, tuple[Path, Result]] = {}
     for path in files:
         file = load(path)
-        report_data.files.append((path, file))
+        collected.files.append((path, file))
         label = labels.get(path)
         for result in file.results:
             if result.case.kind != "text" or not isinstance(result.values, TextValues):
@@ -112,8 +112,8 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
                 _check_agreement(path, result, *first_occurrences[key])
             else:
                 first_occurrences[key] = (path, result)
-                report_data.results.append(result)
-    return report_data
+                collected.results.append(result)
+    return collected
 
 
 def _check_agreement(path: Path, result: Result, first_path: Path, first: Result) -> None:

@@ -12,7 +12,7 @@ from ..reporting.markdown import literal, to_markdown
 from ..reporting.table import Table
 
 
-class ReportWriter:
+class ReportFolder:
     """Writer of tables (``tables/*.md``), figures (``figures/*``), and the text of the page.
 
     Attributes:
