@@ -5,23 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ..positions.display_names import KNOWN_LABELS
 from ..positions.spec import MethodNameKey, distinct_labels
-from ..results.result import Result, seeds
+from ..results.result import Result, RowKey, seeds
 from ..results.series import Reading
 from .differing_conditions import letters, tell_apart
 from .row import Point, Row, RowIdentity, model_label
-
-
-class _RowKey(NamedTuple):
-    """What the results of a row share, as in :class:`.results.result.SeedsKey`."""
-
-    series: str
-    reading: Reading
-    run: int
-    alone: str
 
 
 def build_rows(results: Iterable[Result]) -> list[Row]:
@@ -34,10 +24,9 @@ def build_rows(results: Iterable[Result]) -> list[Row]:
     Raises:
         UserInputError: two evaluations of one checkpoint have different values.
     """
-    points_by_row: dict[_RowKey, list[Point]] = defaultdict(list)
-    for of_case, members in seeds(results).items():
-        key = _RowKey(of_case.series, of_case.reading, of_case.run, of_case.alone)
-        points_by_row[key].append(Point(of_case.case, members))
+    points_by_row: dict[RowKey, list[Point]] = defaultdict(list)
+    for (key, case), members in seeds(results).items():
+        points_by_row[key].append(Point(case, members))
     methods = [points[0].results[0].series.method for points in points_by_row.values()]
     labels = distinct_labels(methods)
     ranks = _method_ranks(method.name_key for method in methods)
@@ -53,7 +42,7 @@ def build_rows(results: Iterable[Result]) -> list[Row]:
     return [row for _, row in sorted(keyed_rows, key=lambda keyed: keyed[0])]
 
 
-def _make_row(key: _RowKey, points: Iterable[Point], method_label: str) -> Row:
+def _make_row(key: RowKey, points: Iterable[Point], method_label: str) -> Row:
     """Create a row, whose label may be that of others.
 
     Args:

@@ -1,4 +1,21 @@
-"""Results of a model, their seeds, and the one rule that says which results are missing."""
+"""Results of a model, their seeds, and the one rule that says which results are missing.
+
+The identity of a result is how the model was trained (series), which of its weights were read and
+how (reading), with which seed, and which tokens were predicted (case). What follows from it, or
+compares more or less than it:
+
+=====================  =============================================  ===========================
+question               what must be equal                             decided by
+=====================  =============================================  ===========================
+averaged as seeds?     all but the seeds, which are known and differ  :func:`seeds`
+in one row?            also not the case                              :class:`RowKey`
+measured twice?        identity and checkpoint                        :func:`distinct`
+of the same weights?   series, seed, and checkpoint                   :func:`identify_checkpoint`
+already known?         identity, and the details, document            :func:`is_wanted`,
+                       boundaries, and checkpoint that are wanted     :func:`missing`
+replaced in its file?  identity, and the checkpoint or its path       :func:`replaces`
+=====================  =============================================  ===========================
+"""
 
 from __future__ import annotations
 
@@ -187,6 +204,15 @@ class TextSummary:
     train_bytes: NonNegativeInt | None = None
 
 
+class Identity(NamedTuple):
+    """What a result is of; ``series`` is :attr:`.Series.id`."""
+
+    series: str
+    reading: Reading
+    seed: int | None
+    case: Case
+
+
 @dataclass(frozen=True)
 class Result:
     """Value of one model on one case.
@@ -220,34 +246,25 @@ class Result:
     cost: Cost = Cost()
     text: TextSummary = TextSummary()
 
-
-def are_seeds(first: Result, second: Result) -> bool:
-    """Return True if two results differ in their known seeds, and in nothing else that counts."""
-    if first.seed is None or second.seed is None or first.seed == second.seed:
-        return False
-    if first.case.text is None:
-        return False
-    return _identity(first) == _identity(second)
+    @property
+    def identity(self) -> Identity:
+        """What was measured of which model."""
+        return Identity(self.series.id, self.reading, self.seed, self.case)
 
 
-def _identity(result: Result) -> tuple:
-    """Return what the seeds of a model share."""
-    return (result.series.id, result.reading, result.case)
-
-
-class SeedsKey(NamedTuple):
-    """Key of results that are averaged.
+class RowKey(NamedTuple):
+    """What the results in a row of a table share, whatever their cases.
 
     Attributes:
         series: :attr:`.Series.id`.
         run: number of the run among those with the same series, reading, and seed. A seed that was
             trained twice has two runs, which are not averaged.
-        alone: for a result that is never averaged, what identifies it; else empty.
+        alone: seed and checkpoint of a result that can't be averaged, because its seed or its text
+            is unknown; else empty.
     """
 
     series: str
     reading: Reading
-    case: Case
     run: int = 0
     alone: str = ""
 
@@ -260,7 +277,7 @@ def distinct(results: Iterable[Result]) -> list[Result]:
     """
     by_key: dict[tuple, Result] = {}
     for result in results:
-        key = (_identity(result), result.seed, identify_checkpoint(result))
+        key = (result.identity, identify_checkpoint(result))
         first = by_key.setdefault(key, result)
         if first.values is None or result.values is None:
             continue
@@ -274,8 +291,8 @@ def distinct(results: Iterable[Result]) -> list[Result]:
     return list(by_key.values())
 
 
-def seeds(results: Iterable[Result]) -> dict[SeedsKey, list[Result]]:
-    """Group results whose values are averaged: those that :func:`are_seeds`, pair by pair.
+def seeds(results: Iterable[Result]) -> dict[tuple[RowKey, Case], list[Result]]:
+    """Group results whose values are averaged: only their seeds differ, all of which are known.
 
     Repetitions and divergences are left out.
 
@@ -283,7 +300,7 @@ def seeds(results: Iterable[Result]) -> dict[SeedsKey, list[Result]]:
         UserInputError: two evaluations of one checkpoint have different values.
     """
     runs: dict[tuple, list[str]] = defaultdict(list)
-    groups: dict[SeedsKey, list[Result]] = defaultdict(list)
+    groups: dict[tuple[RowKey, Case], list[Result]] = defaultdict(list)
     for result in distinct(results):
         if result.values is None:
             continue
@@ -293,22 +310,16 @@ def seeds(results: Iterable[Result]) -> dict[SeedsKey, list[Result]]:
         if result.seed is None or result.case.text is None:
             alone = f"{result.seed} {checkpoint}"
         else:
-            known = runs[_run_group(result)]
+            same_seed = (result.series.id, result.reading, result.seed)
+            # The losses of validations tell trainings apart in one case only.
+            case = result.case if result.case.kind == "validation" else None
+            known = runs[same_seed, case]
             if checkpoint not in known:
                 known.append(checkpoint)
             run = known.index(checkpoint)
-        key = SeedsKey(result.series.id, result.reading, result.case, run, alone)
-        groups[key].append(result)
+        row = RowKey(result.series.id, result.reading, run, alone)
+        groups[row, result.case].append(result)
     return dict(groups)
-
-
-def _run_group(result: Result) -> tuple:
-    """Return what the runs of one seed share.
-
-    The losses of validations tell trainings apart in one case only.
-    """
-    case = result.case if result.case.kind == "validation" else None
-    return (result.series.id, result.reading, result.seed, case)
 
 
 def identify_checkpoint(result: Result) -> str:
@@ -342,6 +353,11 @@ class Wanted:
     documents: str | None = None
     checkpoint_sha256: str | None = None
 
+    @property
+    def identity(self) -> Identity:
+        """What is measured of which model."""
+        return Identity(self.series.id, self.reading, self.seed, self.case)
+
 
 def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
     """Return the results that are wanted and not known: the only rule for what is left to do.
@@ -349,25 +365,24 @@ def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
     A training that diverged has no more results.
     """
     diverged = set()
-    by_identity: dict[tuple, list[Result]] = defaultdict(list)
+    by_identity: dict[Identity, list[Result]] = defaultdict(list)
     for result in known:
         if result.status == "diverged":
             diverged.add((result.series.id, result.seed))
         else:
-            by_identity[_identity(result), result.seed].append(result)
+            by_identity[result.identity].append(result)
     left = []
     for want in wanted:
         if (want.series.id, want.seed) in diverged:
             continue
-        results = by_identity[(want.series.id, want.reading, want.case), want.seed]
-        if not any(is_wanted(result, want) for result in results):
+        if not any(is_wanted(result, want) for result in by_identity[want.identity]):
             left.append(want)
     return left
 
 
 def is_wanted(result: Result, want: Wanted) -> bool:
     """Return True if a result is the wanted one, with its details and of its checkpoint."""
-    if _identity(result) != (want.series.id, want.reading, want.case) or result.seed != want.seed:
+    if result.identity != want.identity:
         return False
     if want.case.text is None or result.values is None:
         return False
@@ -383,13 +398,12 @@ def replaces(new: Result, old: Result) -> bool:
 
     They have the same identity, and are of one checkpoint or of two that had the same path.
     """
-    if _identity(new) != _identity(old) or new.seed != old.seed:
+    if new.identity != old.identity:
         return False
     if new.checkpoint == old.checkpoint:
         return True
-    return new.checkpoint_sha256 == old.checkpoint_sha256 and _checkpoint_name(
-        new
-    ) == _checkpoint_name(old)
+    has_equal_name = _checkpoint_name(new) == _checkpoint_name(old)
+    return has_equal_name and new.checkpoint_sha256 == old.checkpoint_sha256
 
 
 def _checkpoint_name(result: Result) -> str:

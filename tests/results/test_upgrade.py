@@ -147,8 +147,8 @@ def test_committed_results_are_averaged_over_three_seeds(records):
             studied.append(result)
     groups = seeds(studied)
     assert len(groups) > 400
-    for key, members in groups.items():
-        assert key.run == 0
+    for (row, _), members in groups.items():
+        assert row.run == 0
         one_seed = "sinusoidal-3M" in str(members[0].checkpoint)
         assert len(members) == (1 if one_seed else 3)
 

@@ -13,7 +13,7 @@ from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import file
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.file import load_training
-from alibi_fairseq.results.result import are_seeds, seeds
+from alibi_fairseq.results.result import seeds
 from alibi_fairseq.results.series import STATE_KEY, Series, read_series
 from alibi_fairseq.results.settings import canonical
 from alibi_fairseq.results.training_settings import collect_settings
@@ -113,7 +113,7 @@ def test_eval_copies_the_series_of_a_copied_checkpoint(data, folder, tmp_path):
     moved = (tmp_path / "results.json").rename(tmp_path / "alone" / "results.json")
     first, second = file.load(moved).results
     assert first.series == second.series == recorded(folder)
-    assert are_seeds(first, second)
+    assert list(seeds([first, second]).values()) == [[first, second]]
     hashes = {first.checkpoint_sha256, second.checkpoint_sha256}
     assert hashes == {sha256_file(path) for path in checkpoints}
 
