@@ -22,7 +22,7 @@ from alibi_fairseq.experiment.runner import Experiment
 from alibi_fairseq.experiment.schema import Model
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, load, load_training, merge, save
-from alibi_fairseq.results.files import MODEL_FILE, TRAINING_FILE
+from alibi_fairseq.results.file_names import MODEL_FILE, TRAINING_FILE
 from alibi_fairseq.results.result import Result, Wanted, missing
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.results.file import Results, load
-from alibi_fairseq.results.files import TRAINING_FILE, TRIALS_ENDING
+from alibi_fairseq.results.file_names import TRAINING_FILE, TRIALS_ENDING
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
 

@@ -20,7 +20,7 @@ from ..experiment.schema import (
     ExperimentConfig,
     ModelGroup,
 )
-from ..results.files import EXPERIMENT_FILE
+from ..results.file_names import EXPERIMENT_FILE
 from .experiments import ExperimentOptions
 from .options import add_fields, names, option, option_flags, option_group, plugin_option
 

@@ -35,7 +35,7 @@ from ..positions.learned import Learned
 from ..positions.plugin_sources import plugin_sha256
 from ..results.data_hashes import STATE_KEY, dictionary_digest
 from ..results.file import load_training
-from ..results.files import BEST_CHECKPOINT
+from ..results.file_names import BEST_CHECKPOINT
 from ..results.series import STATE_KEY as SERIES_KEY
 from ..results.series import Series, read_series
 from .config import find_dtype

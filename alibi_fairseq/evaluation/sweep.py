@@ -14,7 +14,7 @@ from ..files import locked, sha256_file
 from ..progress_bar import make_progress_bar
 from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.files import lock_path
+from ..results.file_names import lock_path
 from ..results.provenance import collect_provenance
 from ..results.result import Result
 from .cases import probe_subsets

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..evaluation.config import SweepConfig
 from ..results.data_folder import DataFolder
-from ..results.files import COMPARISON_FILE, TRAINING_FILE
+from ..results.file_names import COMPARISON_FILE, TRAINING_FILE
 from .config_files import save_config
 from .corpora import (
     check_same_dictionary,

@@ -21,7 +21,7 @@ from ..reporting.probes import accuracy_table, area_table
 from ..reporting.row import model_label
 from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
-from ..results.files import REPORT_FILES, read_report_files
+from ..results.file_names import REPORT_FILES, read_report_files
 from ..results.provenance import merge_provenance, own_command
 from ..results.result import ProbeValues, Result, distinct
 from .choice import choice_table

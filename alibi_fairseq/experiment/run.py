@@ -27,7 +27,7 @@ from ..completion_marker import (
 from ..errors import UserInputError
 from ..positions.plugin_sources import check_unedited
 from ..results.file import load_training
-from ..results.files import TRAINING_FILE
+from ..results.file_names import TRAINING_FILE
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .choice import Choice
 from .eval_step import EVALUATION_LOG, EvalStep, TrainedModel

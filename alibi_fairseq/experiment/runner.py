@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
-from ..results.files import TRAINING_FILE
+from ..results.file_names import TRAINING_FILE
 from .child_process import CommandFailedError
 from .execution import Slot, Stopped, handle_stop_signals
 from .plan import Plan

@@ -18,7 +18,7 @@ from ..data.probes import PROBES
 from ..errors import UserInputError
 from ..options import option, yaml_key
 from ..positions.spec import MethodSpec
-from ..results.files import COMPARISON_FILE, EXPERIMENT_FILE
+from ..results.file_names import COMPARISON_FILE, EXPERIMENT_FILE
 from ..results.manifest import Name
 from .values import (
     Flags,

@@ -16,7 +16,7 @@ from ..evaluation.sweep import measure_missing
 from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_evaluator import TextEvaluator
 from ..files import locked, sha256_files
-from ..results.files import lock_path
+from ..results.file_names import lock_path
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, installed_version
 from ..results.result import Result, TextSummary

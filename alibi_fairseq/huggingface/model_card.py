@@ -15,7 +15,7 @@ from ..reporting.markdown import literal
 from ..reporting.perplexity_by_length import length_table
 from ..results.data_folder import DataFolder
 from ..results.file import load, load_training
-from ..results.files import TRAINING_FILE
+from ..results.file_names import TRAINING_FILE
 from ..results.result import Result, TextValues, distinct
 from .conversion import Converted
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..reporting.texts import Text, identify_text, names_across_splits
 from ..results.file import Results, load
-from ..results.files import find_results_files
+from ..results.file_names import find_results_files
 from ..results.provenance import Provenance
 from ..results.result import Result, TextValues, identify_checkpoint
 from ..results.series import Series

@@ -17,7 +17,7 @@ from ..files import atomic_write
 from ..positions.spec import MethodSpec
 from ..reporting.markdown import to_markdown
 from ..results.file import load
-from ..results.files import BEST_CHECKPOINT, TRAINING_FILE
+from ..results.file_names import BEST_CHECKPOINT, TRAINING_FILE
 from ..results.result import Result
 from ..results.training_settings import method_json
 from .collected_results import collect

@@ -27,7 +27,7 @@ from ..positions.plugin_sources import plugin_files, plugin_sha256
 from ..results.case import Case
 from ..results.data_folder import DataFolder
 from ..results.file import Results, read_results, results_json, save
-from ..results.files import TRAINING_FILE
+from ..results.file_names import TRAINING_FILE
 from ..results.provenance import Provenance, collect_provenance, git_state, utc_time
 from ..results.result import MAX_BITS, Cost, Result, TextValues
 from ..results.series import STATE_KEY as SERIES_KEY

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import UserInputError
 from ..files import atomic_folder, read_json
 from ..results.file import Results, load, merge, save
-from ..results.files import COMPARISON_FILE, TRAINING_FILE, TRIALS_ENDING
+from ..results.file_names import COMPARISON_FILE, TRAINING_FILE, TRIALS_ENDING
 from ..results.provenance import utc_time
 from ..results.result import ProbeValues, Result, TextValues
 from .entry import (

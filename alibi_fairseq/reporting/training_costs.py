@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from ..results.file import load
-from ..results.files import TRAINING_FILE
+from ..results.file_names import TRAINING_FILE
 from ..results.provenance import Hardware
 from . import markdown
 from .row import mean_of_known

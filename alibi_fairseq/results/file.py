@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from ..errors import UserInputError, describe_invalid
 from ..files import atomic_write, json_text, read_json
 from .benchmark import SCHEMA, Benchmark, BenchmarkFile
-from .files import TRAINING_FILE
+from .file_names import TRAINING_FILE
 from .json_types import STORED
 from .provenance import Provenance, merge_provenance
 from .result import Result, distinct

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..files import read_json
 from .case import Case
-from .files import MODEL_FILE, TRAINING_FILE
+from .file_names import MODEL_FILE, TRAINING_FILE
 from .options_of_version_3 import command_options, settings_from_text
 from .result import Cost, ProbeValues, Result, TextSummary, TextValues
 from .series import Facts, Reading, Series

@@ -15,7 +15,7 @@ from ..errors import UserInputError
 from ..files import read_json
 from ..positions.spec import MethodSpec
 from .benchmark import SCHEMA, VERSION, BenchmarkFile
-from .files import BEST_CHECKPOINT
+from .file_names import BEST_CHECKPOINT
 from .json_types import (
     Bits,
     Fraction,

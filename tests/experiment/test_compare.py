@@ -26,7 +26,7 @@ from alibi_fairseq.positions import METHODS, plugin_sources
 from alibi_fairseq.reporting import figures_by_position
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import find_results_files
+from alibi_fairseq.results.file_names import find_results_files
 
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 

@@ -24,7 +24,7 @@ from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
 from alibi_fairseq.results.file import load, save
-from alibi_fairseq.results.files import find_results_files
+from alibi_fairseq.results.file_names import find_results_files
 
 
 @pytest.fixture

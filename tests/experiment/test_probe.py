@@ -17,7 +17,7 @@ from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
 from alibi_fairseq.evaluation.split import load_dictionary
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import find_results_files
+from alibi_fairseq.results.file_names import find_results_files
 
 COPY = PROBES["copy"]
 PASSKEY = PROBES["passkey"]

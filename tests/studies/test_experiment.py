@@ -26,7 +26,7 @@ from alibi_fairseq.plugin import training_series
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.file import Results, load, save
-from alibi_fairseq.results.files import MODEL_FILE, TRAINING_FILE
+from alibi_fairseq.results.file_names import MODEL_FILE, TRAINING_FILE
 from alibi_fairseq.results.result import Result, TextValues
 from alibi_fairseq.results.series import Reading, Series
 from studies.__main__ import main

@@ -13,7 +13,7 @@ from results_documents import PROVENANCE
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, load, save
-from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Cost, Result, TextValues
 from alibi_fairseq.results.series import Reading, Series

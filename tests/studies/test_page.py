@@ -17,7 +17,7 @@ from scipy import stats
 
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, save
-from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Reading, Series
 from studies.context_gain import context_gain_section

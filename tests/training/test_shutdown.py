@@ -16,7 +16,7 @@ from alibi_fairseq.errors import EXIT_CODE_FILE, STOP_SIGNALS, UserInputError
 from alibi_fairseq.plugin import shutdown
 from alibi_fairseq.plugin.hooks import TrainingHooks
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.file_names import TRAINING_FILE
 
 FLAGS = ("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64")
 

@@ -21,7 +21,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.plugin import training_record
 from alibi_fairseq.plugin.training_record import TrainingRecord, matmul_precision
 from alibi_fairseq.results.file import load
-from alibi_fairseq.results.files import TRAINING_FILE
+from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Cost, Result
 
 FLAGS = (
