@@ -27,10 +27,10 @@ from ..reporting import markdown
 from ..reporting.common_conditions import common_conditions
 from ..reporting.differing_conditions import differing_conditions_table
 from ..reporting.loss_by_position import position_tables
+from ..reporting.notes import CHANCE_NOTE, undertrained_warning
 from ..reporting.probes import accuracy_table
 from ..reporting.rows import build_rows
 from ..reporting.texts import group_by_text
-from ..reporting.undertrained import undertrained_warning
 from ..results.file import load
 from ..results.result import ProbeValues, Result, TextValues
 from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
@@ -247,7 +247,7 @@ def _print_notes(results: Sequence[Result]) -> None:
         longest = max(longest_windows)
         print(f"Some lengths exceed the text: the longest window has {longest:,} tokens.")
     if any(point.is_near_chance for point in points):
-        print(f"Some perplexities are near or above {markdown.CHANCE_NOTE}")
+        print(f"Some perplexities are near or above {CHANCE_NOTE}")
 
 
 def short_name(path: str) -> str:

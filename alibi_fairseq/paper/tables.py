@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..reporting import markdown
+from ..reporting.notes import mark_notes
 from ..reporting.row import Point, Row
 from ..reporting.table import Column, Table
 from ..results.result import Result
@@ -74,7 +75,7 @@ def item_tables(
     for row in rows:
         lines += _perplexity_lines(row, columns, source, item.corpus if compare else None)
     our_points = [point for row in rows for model in row.ours for point in model.points]
-    grids = [_grid(lines, columns, note=markdown.past_end_note(our_points).rstrip())]
+    grids = [_grid(lines, columns, notes=mark_notes(our_points))]
     if not compare:
         return grids
     if any(measurement.words_per_second for measurement in printed):
@@ -95,7 +96,9 @@ class _Line(NamedTuple):
     cells: list[str]
 
 
-def _grid(lines: Sequence[_Line], columns: Sequence, caption: str = "", note: str = "") -> Table:
+def _grid(
+    lines: Sequence[_Line], columns: Sequence, caption: str = "", notes: Sequence[str] = ()
+) -> Table:
     """Return a table of lines, each under the name of its model.
 
     A table of many columns is transposed.
@@ -104,9 +107,8 @@ def _grid(lines: Sequence[_Line], columns: Sequence, caption: str = "", note: st
         lines: lines of the table; the lines of one model are consecutive.
         columns: evaluation lengths, or other titles of the columns.
         caption: caption of the table.
-        note: sentence below the table; empty: none.
+        notes: sentences below the table.
     """
-    notes = [note] if note else []
     if len(columns) > _MAX_COLUMNS:
         transposed = [Column[int]("length", lambda index: str(columns[index]))]
         for line in lines:

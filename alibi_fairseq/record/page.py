@@ -12,6 +12,7 @@ from pathlib import Path
 from ..reporting import markdown
 from ..reporting.common_conditions import common_conditions
 from ..reporting.differences import format_difference, row_difference
+from ..reporting.notes import mark_notes
 from ..reporting.page import fill_file
 from ..reporting.probes import area_text, compute_areas
 from ..reporting.row import Point
@@ -138,7 +139,11 @@ def _table(track: Track, entries: Sequence[Entry], multiple: int) -> Table[Entry
     ]
     if any(entry.file.exceptions for entry in entries):
         columns.append(Column("exceptions", lambda entry: ", ".join(entry.file.exceptions)))
-    return Table(columns, entries)
+    shown_points = []
+    for entry in entries:
+        points = [_point(track, entry, shown) for shown in MULTIPLES]
+        shown_points += [point for point in points if point is not None]
+    return Table(columns, entries, notes=mark_notes(shown_points))
 
 
 def _name(multiple: int) -> str:

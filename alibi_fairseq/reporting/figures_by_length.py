@@ -11,10 +11,10 @@ from ..results.result import Result, TextValues
 from . import plots
 from .common_conditions import figure_caption
 from .line_styles import method_style
+from .notes import undertrained_warning
 from .row import Row, without_length
 from .rows import build_rows
 from .texts import group_by_raw_text, group_by_text, identify_raw_text, identify_text
-from .undertrained import undertrained_warning
 
 
 def length_line(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from . import markdown
 from .table import Table
 
 HEADER = "% Written by `alibi-fairseq {command}`. Requires \\usepackage{{booktabs}}.\n"
@@ -81,15 +80,6 @@ def tabular(table: Table) -> str:
     )
 
 
-def _has_chance(table: Table) -> bool:
-    """Return True if a table has cells marked :data:`.markdown.CHANCE`."""
-    for row in table.cells:
-        for cell in row:
-            if markdown.CHANCE in cell:
-                return True
-    return False
-
-
 def _with_conditions(tables: Iterable[Table]) -> list[Table]:
     """Return tables, each after that of the conditions in which its rows differ."""
     all_tables: list[Table] = []
@@ -154,8 +144,6 @@ def document_part(tables: Iterable[Table], command: str = "report --latex", name
         sentences = [f"{table.caption}."]
         sentences += [f"{text}." for text in (table.conditions, table.warning) if text]
         sentences += table.notes
-        if _has_chance(table):
-            sentences.append(markdown.CHANCE_NOTE)
         caption = literal(" ".join(sentences))
         unique = _unique_label(f"{name} {table.caption}", labels)
         parts.append(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
+from .notes import marked
 from .row import Point
 from .table import Table
 
@@ -15,30 +17,6 @@ MISSING = "missing"
 NOTHING = "–"
 #: Header of the column of models in tables by evaluation length.
 CORNER = "trained ↓ evaluated at →"
-#: Mark of perplexities near chance.
-CHANCE = "(chance)"
-#: Note under tables with cells marked :data:`CHANCE`.
-CHANCE_NOTE = (
-    "chance: the bits per token are at least nine tenths of those of guessing entries of the "
-    "dictionary at random. The model is untrained or has diverged."
-)
-#: Mark of values at evaluation lengths beyond the end of the text.
-PAST_END = "†"
-
-
-def past_end_note(points: Iterable[Point]) -> str:
-    """Return the note on values marked :data:`PAST_END`; empty if there are none."""
-    longest = set()
-    for point in points:
-        if point.is_past_end:
-            longest.add(point.longest_window or 0)
-    if not longest:
-        return ""
-    tokens = " or ".join(f"{length:,}" for length in sorted(longest))
-    return (
-        f"{PAST_END}: no window is this long, because the text ends before; the longest has "
-        f"{tokens} tokens, and its value is repeated.\n"
-    )
 
 
 def literal(text: str) -> str:
@@ -83,11 +61,13 @@ def _padded_column(column: Sequence[str], align_left: bool) -> list[str]:
 def to_markdown(tables: Iterable[Table]) -> str:
     """Format tables in Markdown, each with its caption above and its notes below.
 
-    Consecutive tables with the same conditions, or the same warning, state them once.
+    Consecutive tables with the same conditions, warning, or note state them once: conditions and
+    warnings above the first of these tables, notes below the last.
     """
+    tables = list(tables)
     parts = []
     stated = ("", "", "")
-    for captioned in tables:
+    for captioned, following in itertools.zip_longest(tables, tables[1:]):
         different = ""
         if captioned.different is not None:
             different = to_markdown([captioned.different])
@@ -99,11 +79,9 @@ def to_markdown(tables: Iterable[Table]) -> str:
         body = table(captioned.headers, captioned.cells, captioned.left)
         parts.append(f"{literal(captioned.caption)}:\n\n{body}" if captioned.caption else body)
         for note in captioned.notes:
-            parts.append(f"{note}\n")
-    text = "\n".join(parts)
-    if CHANCE in text:
-        text += f"\n{CHANCE_NOTE}\n"
-    return text
+            if following is None or note not in following.notes:
+                parts.append(f"{note}\n")
+    return "\n".join(parts)
 
 
 def sentence(text: str) -> str:
@@ -136,11 +114,7 @@ def point(shown: Point | None, with_seeds: bool = True) -> str:
         text += f" ± {perplexity(shown.spread)}"
         if with_seeds:
             text += f" ({shown.seeds} seeds)"
-    if shown.is_past_end:
-        text += f" {PAST_END}"
-    if shown.is_near_chance:
-        text += f" {CHANCE}"
-    return text
+    return marked(text, shown)
 
 
 def difference(value: float) -> str:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ..results.result import Result
 from . import markdown
 from .common_conditions import common_conditions
 from .differing_conditions import differing_conditions_table
+from .notes import MARKS, PAST_END, mark_notes, marked, undertrained_warning
 from .row import Point, Row
 from .rows import build_rows
 from .table import Column, Table
 from .texts import group_by_raw_text, group_by_text
-from .undertrained import undertrained_warning
 
 
 def length_table(results: Iterable[Result]) -> str:
@@ -60,10 +59,6 @@ def length_tables(
         has_bits_per_byte = any(point.bits_per_byte is not None for point in points)
         if has_bits_per_byte and not group[0].case.is_raw_text:
             tables.append(_bits_per_byte_table(name, rows, columns))
-        note = markdown.past_end_note(points).strip()
-        if note:
-            # One note for all tables of the group, below the last.
-            tables[-1] = replace(tables[-1], notes=[note])
     for name, group in group_by_raw_text(results).items():
         tables.append(_bits_per_byte_table(name, build_rows(group), columns))
     return tables
@@ -98,8 +93,9 @@ def _length_table(
         show: function that formats a point, or None for a missing one.
         chosen: names of the columns; see :func:`length_tables`.
     """
-    lengths = sorted({point.case.length for row in rows for point in row.points})
-    names = [str(length) for length in lengths]
+    of_bytes = show is _bits_per_byte
+    points = [point for row in rows for point in row.points]
+    names = [str(length) for length in sorted({point.case.length for point in points})]
     if chosen:
         names = [name for name in chosen if name in names or name in MODEL_COLUMNS]
     columns = [Column[Row](markdown.CORNER, lambda row: row.label)]
@@ -108,11 +104,12 @@ def _length_table(
             columns.append(Column(name, MODEL_COLUMNS[name]))
         else:
             length = int(name)
-            loss = partial(_loss_at, length, show is _bits_per_byte)
+            loss = partial(_loss_at, length, of_bytes)
             columns.append(Column(name, partial(_length_cell, length, show), loss))
     different = differing_conditions_table(rows)
     if different is not None:
         different = different.without({"lr" if name == "learning rate" else name for name in names})
+    shown = [point for point in points if str(point.case.length) in names]
     return Table(
         columns,
         rows,
@@ -120,6 +117,7 @@ def _length_table(
         conditions=common_conditions(rows),
         different=different,
         warning=undertrained_warning(rows),
+        notes=mark_notes(shown, (PAST_END,) if of_bytes else MARKS),
     )
 
 
@@ -193,7 +191,4 @@ def _bits_per_byte(point: Point | None) -> str:
     """Format bits per byte, or ``missing`` for None."""
     if point is None or point.bits_per_byte is None:
         return markdown.MISSING
-    text = f"{point.bits_per_byte:.4f}"
-    if point.is_past_end:
-        text += f" {markdown.PAST_END}"
-    return text
+    return marked(f"{point.bits_per_byte:.4f}", point, (PAST_END,))

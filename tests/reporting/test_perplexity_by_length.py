@@ -7,7 +7,7 @@ from results_documents import cells_of, evaluation_record, results_of, with_mode
 
 from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
-from alibi_fairseq.reporting import markdown, perplexity_by_length
+from alibi_fairseq.reporting import markdown, notes, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, length_line
 from alibi_fairseq.reporting.rows import build_rows as models_of
 from alibi_fairseq.results.version_3 import Measurement, TextSummary
@@ -76,6 +76,14 @@ def test_tables_mark_lengths_past_the_end():
     assert "†: no window is this long" in shown
     assert "has 1,548 tokens" in shown
     assert "†" not in length_table(SHORT_TEXT[0])
+
+
+def test_tables_of_one_text_have_one_note():
+    sizes = {"tokens": 1548, "bytes": 6000, "longest_window": 1548}
+    shown = length_table(evaluation_record(59.0, length=2048, **sizes))
+    assert shown.count(" †") == 2  # a perplexity, and its bits per byte
+    assert shown.count("†: ") == 1
+    assert shown.endswith("its value is repeated.\n")
 
 
 def test_lines_end_where_the_text_ends():
@@ -442,7 +450,7 @@ def test_chance_level_is_marked():
         evaluation_record(450.0, length=128, vocabulary=600),
     ]
     assert rows_of(*records) == [["ALiBi, L=64", "20.00", "450.00 (chance)"]]
-    assert length_table(*records).endswith(f"\n{markdown.CHANCE_NOTE}\n")
+    assert length_table(*records).endswith(f"\n{notes.CHANCE_NOTE}\n")
     assert "chance" not in length_table(records[0])
 
 

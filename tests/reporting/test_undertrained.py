@@ -21,8 +21,8 @@ from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_evaluator import unigram_entropy
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.huggingface.model_card import perplexity_section
+from alibi_fairseq.reporting.notes import undertrained_warning
 from alibi_fairseq.reporting.rows import build_rows
-from alibi_fairseq.reporting.undertrained import undertrained_warning
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.file import load
 

@@ -1,14 +1,68 @@
-"""Warning about models that are hardly better than token frequencies."""
+"""What is noted about perplexities that mean less than they seem to: marks, and a warning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from ..results.result import TextValues
-from .row import Row
+from .row import Point, Row
 
 #: Smallest gain of a trained model over token frequencies, as a fraction of their entropy.
 MIN_GAIN = 0.1
+CHANCE_NOTE = (
+    "chance: the bits per token are at least nine tenths of those of guessing entries of the "
+    "dictionary at random. The model is untrained or has diverged."
+)
+
+
+def _past_end_note(points: Iterable[Point]) -> str:
+    """Return the note on values at evaluation lengths beyond the end of the text."""
+    longest = sorted({point.longest_window or 0 for point in points})
+    tokens = " or ".join(f"{length:,}" for length in longest)
+    return (
+        f"{PAST_END.symbol}: no window is this long, because the text ends before; the longest has "
+        f"{tokens} tokens, and its value is repeated."
+    )
+
+
+class Mark(NamedTuple):
+    """Mark of some values of a table.
+
+    Attributes:
+        symbol: text after a value.
+        applies: function that returns whether a point has the mark.
+        note: function that returns the note on the points that have it.
+    """
+
+    symbol: str
+    applies: Callable[[Point], bool]
+    note: Callable[[Sequence[Point]], str]
+
+
+PAST_END = Mark("†", lambda point: point.is_past_end, _past_end_note)
+CHANCE = Mark("(chance)", lambda point: point.is_near_chance, lambda points: CHANCE_NOTE)
+#: Marks of perplexities. Bits per byte, which have no chance level, have only the first.
+MARKS = (PAST_END, CHANCE)
+
+
+def marked(text: str, point: Point, marks: Iterable[Mark] = MARKS) -> str:
+    """Return the text of a value with the marks of its point."""
+    for mark in marks:
+        if mark.applies(point):
+            text += f" {mark.symbol}"
+    return text
+
+
+def mark_notes(points: Iterable[Point], marks: Iterable[Mark] = MARKS) -> list[str]:
+    """Return the notes on the marks that points of a table have."""
+    points = list(points)
+    notes = []
+    for mark in marks:
+        marked_points = [point for point in points if mark.applies(point)]
+        if marked_points:
+            notes.append(mark.note(marked_points))
+    return notes
 
 
 def undertrained_warning(rows: Iterable[Row]) -> str:
