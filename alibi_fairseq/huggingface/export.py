@@ -28,7 +28,6 @@ from .conversion import Converted, convert_decoder
 from .model_card import model_card, results_of_checkpoint
 from .modeling_alibi_lm import AlibiLmForCausalLM
 from .tokenization_alibi_lm import AlibiLmTokenizer
-from .unsupported import not_in_transformers
 
 #: Number of lines to decode and encode again.
 NUM_CHECKED_LINES = 200
@@ -66,7 +65,11 @@ def export_checkpoint(
         try:
             loaded = load_checkpoint(checkpoint, data)
         except UnknownMethodError as error:
-            raise not_in_transformers("the position method of a plugin") from error
+            raise UserInputError(
+                "Cannot export a model with the position method of a plugin: transformers runs "
+                "only the files in the folder, which cannot import the plugin. Keep the "
+                "checkpoint, which `alibi-fairseq sample` and AlibiLanguageModel load."
+            ) from error
         for split in ("valid", "test", "train"):
             if (data / f"{split}.idx").is_file():
                 check_tokenizer(tokenizer, load_split(data_folder, split, dictionary))
