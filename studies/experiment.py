@@ -197,16 +197,19 @@ class Study(Experiment):
         config = self.config.with_data(self.data)
         planned = plan_from_folder(config, self.folder, self.results / "tuning")
         runs = []
+        models = {}
         trials = {}
-        for model, run in zip(config.all_models(), planned.runs, strict=True):
+        for run in planned.runs:
+            model = planned.models[run.name]
             name = run_name(model)
             if model.corpus.name not in self.texts or not fnmatch.fnmatch(name, self.pattern):
                 continue
             archive = ModelArchive(model, self.results / CELLS / name)
             runs.append(replace(run, name=name, may_diverge=True, archive=archive))
+            models[name] = model
             if model_name(model) in planned.trials:
                 trials[model_name(model)] = planned.trials[model_name(model)]
-        return Plan(tuple(runs), trials)
+        return Plan(tuple(runs), models, trials)
 
     def report(self) -> None:
         """Write the page."""

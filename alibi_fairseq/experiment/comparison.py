@@ -92,7 +92,7 @@ class Comparison(Experiment):
         """Return a sentence per model that is trained again because its plugin was edited."""
         if not self.prepared:
             return []
-        return describe_repeated_runs(self.config, self.plan())
+        return describe_repeated_runs(self.plan())
 
     def report(self) -> None:
         """Write the report, and print its table."""
@@ -104,7 +104,7 @@ class Comparison(Experiment):
         print(*files, sep="\n")
 
 
-def describe_repeated_runs(config: ExperimentConfig, plan: Plan) -> list[str]:
+def describe_repeated_runs(plan: Plan) -> list[str]:
     """Return a sentence per model that is trained again because its plugin was edited.
 
     Args:
@@ -112,10 +112,10 @@ def describe_repeated_runs(config: ExperimentConfig, plan: Plan) -> list[str]:
     """
     repeated: dict[str, dict[str, None]] = defaultdict(dict)
     earlier: dict[str, set[str]] = defaultdict(set)
-    for model, run in zip(config.all_models(), plan.runs, strict=True):
+    for run in plan.runs:
         if run.is_complete:
             continue
-        name = model_name(model)
+        name = model_name(plan.models[run.name])
         for unfinished in (*map(plan.find, run.after), run):
             versions = _earlier_versions(unfinished)
             if versions:

@@ -30,10 +30,12 @@ class Plan:
 
     Attributes:
         runs: runs in order of importance.
+        models: model that each run trains, by the name of the run. Recipes of the paper have none.
         trials: learning-rate trials of each model whose rate is chosen (:func:`model_name`).
     """
 
     runs: tuple[Run, ...]
+    models: Mapping[str, Model] = field(default_factory=dict, repr=False)
     trials: Mapping[str, Trials] = field(default_factory=dict, repr=False)
 
     @property
@@ -75,6 +77,7 @@ def plan(
         choices: folder of the chosen learning rates (default: ``folder``).
     """
     runs = []
+    models = {}
     trials: dict[str, Trials] = {}
     for model in config.all_models():
         facts = data.get(data_folder(model.corpus, model.train_length, folder), UNPREPARED)
@@ -92,7 +95,8 @@ def plan(
         }
         eval_steps = plan_eval_steps(model, run.folder, other_data)
         runs.append(replace(run, eval_steps=tuple(eval_steps)))
-    return Plan(tuple(runs), trials)
+        models[run.name] = model
+    return Plan(tuple(runs), models, trials)
 
 
 def plan_from_folder(config: ExperimentConfig, folder: Path, choices: Path | None = None) -> Plan:

@@ -54,7 +54,8 @@ class ComparisonReport:
         results_by_corpus = {}
         for corpus, runs in self._runs_by_corpus().items():
             results_by_corpus[corpus] = self._save_results(corpus, runs).results
-        sections = [f"# {self.config.title}", training_summary(self._complete)]
+        seeds = dict.fromkeys(self._model(run).seed for run in self._complete)
+        sections = [f"# {self.config.title}", training_summary(self._complete, list(seeds))]
         if self._incomplete:
             sections.append(self._describe_incomplete())
         files = [self.folder / "table.md"]
@@ -69,8 +70,8 @@ class ComparisonReport:
         if choices:
             sections.append(choice_table(choices))
         costs = []
-        for model, run in self._complete:
-            costs.append(read_training_cost(self._label(model), run.folder))
+        for run in self._complete:
+            costs.append(read_training_cost(self._label(run), run.folder))
         sections.append(cost_table(costs))
         with atomic_write(self.folder / "table.md") as file:
             file.write("\n\n".join(sections) + "\n")
@@ -112,25 +113,23 @@ class ComparisonReport:
         return files
 
     @cached_property
-    def _complete(self) -> list[tuple[Model, Run]]:
-        """Models whose runs are complete."""
-        models = zip(self.config.all_models(), self.plan.runs, strict=True)
-        return [(model, run) for model, run in models if run.is_complete]
+    def _complete(self) -> list[Run]:
+        """Complete runs."""
+        return [run for run in self.plan.runs if run.is_complete]
 
     @cached_property
-    def _incomplete(self) -> list[tuple[Model, Run]]:
-        """All other models."""
-        complete = {run.name for _, run in self._complete}
-        models = zip(self.config.all_models(), self.plan.runs, strict=True)
-        return [(model, run) for model, run in models if run.name not in complete]
+    def _incomplete(self) -> list[Run]:
+        """All other runs."""
+        complete = {run.name for run in self._complete}
+        return [run for run in self.plan.runs if run.name not in complete]
 
     def _describe_incomplete(self) -> str:
         """Return a list of the models that the tables lack, with the reasons."""
         lines = ["**Not in the tables,** because these runs failed:\n"]
-        for model, run in self._incomplete:
-            label = self._label(model)
+        for run in self._incomplete:
+            label = self._label(run)
             if len(self.config.seeds) > 1:
-                label += f", seed {model.seed}"
+                label += f", seed {self._model(run).seed}"
             first = self.plan.find(run.after[0]) if run.after else run  # a trial that failed
             lines.append(f"- {label}: {first.why_incomplete()}")
         return "\n".join(lines)
@@ -138,12 +137,17 @@ class ComparisonReport:
     def _runs_by_corpus(self) -> dict[str, list[Run]]:
         """Group runs by the corpus that they are trained and evaluated on."""
         runs: dict[str, list[Run]] = {}
-        for model, run in self._complete:
-            runs.setdefault(model.corpus.name, []).append(run)
+        for run in self._complete:
+            runs.setdefault(self._model(run).corpus.name, []).append(run)
         return runs
 
-    def _label(self, model: Model) -> str:
-        """Return the name of a model, with its corpus if there are several."""
+    def _model(self, run: Run) -> Model:
+        """Return the model that a run trains."""
+        return self.plan.models[run.name]
+
+    def _label(self, run: Run) -> str:
+        """Return the name of a run's model, with its corpus if there are several."""
+        model = self._model(run)
         labels = distinct_labels(self.config.methods)
         label = model_label(labels[model.method], model.train_length)
         return f"{label} ({model.corpus.name})" if self._has_several_corpora else label
@@ -189,16 +193,15 @@ def build_tables(results: Sequence[Result]) -> list[str]:
     return [length_table(results).rstrip(), *difference_sections(results)]
 
 
-def training_summary(models: Sequence[tuple[Model, Run]]) -> str:
+def training_summary(runs: Iterable[Run], seeds: Sequence[int]) -> str:
     """Return a sentence about the training that the conditions of the tables do not state.
 
     It says how many tokens were read. The last update of each pass over the text has fewer.
     """
-    read_tokens = [trained_tokens(run) for _, run in models]
+    read_tokens = [trained_tokens(run) for run in runs]
     fewest = min(read_tokens)
     most = max(read_tokens)
     tokens = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    seeds = list(dict.fromkeys(model.seed for model, _ in models))
     unit = "seeds" if len(seeds) > 1 else "seed"
     return f"Each model was trained on {tokens} tokens; {unit} {', '.join(map(str, seeds))}."
 
