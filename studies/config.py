@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import pydantic.dataclasses
 from pydantic import Field
 
-from alibi_fairseq.experiment.evaluations import plan_eval_steps
+from alibi_fairseq.experiment.evaluations import plan_sweeps
 from alibi_fairseq.experiment.schema import (
     STRICT,
     Corpus,
@@ -204,15 +204,15 @@ def _check_scored_range(evaluation: Evaluation, tests: StudiedModels) -> None:
 
 def _evaluations_of(model: Model) -> Iterator[EvaluationKey]:
     """Yield the evaluations of a model on the corpus that it is trained on."""
-    for step in plan_eval_steps(model, Path()):
-        for length, stride in step.config.windows():
+    for sweep in plan_sweeps(model):
+        for length, stride in sweep.config.windows():
             yield EvaluationKey(
                 corpus=model.corpus.name,
                 method=model.method.notation,
                 train_length=model.train_length,
                 length=length,
                 stride=stride,
-                variant=step.name,
+                variant=sweep.variant,
                 tested_on=model.corpus.name,
             )
 

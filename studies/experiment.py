@@ -84,7 +84,7 @@ class ModelArchive:
         """Keep the results of a complete run, or record that it diverged."""
         files_by_name: dict[str, list[Results]] = {}
         for step in () if run.diverged else run.eval_steps:
-            file = step.load_results(run.model_for(step))
+            file = step.load_results()
             tested_on = step.corpus or self.model.corpus.name
             named = [_on_corpus(result, tested_on) for result in file.results]
             name = f"evaluation-on-{step.corpus}.json" if step.corpus else EVALUATION_FILE
@@ -108,7 +108,7 @@ class ModelArchive:
         weights = Weights(_series_of(run), self.model.seed, run.updates)
         wanted: list[Wanted] = []
         for step in run.eval_steps:
-            wanted += step.wanted(run.model_for(step), weights)
+            wanted += step.wanted(weights)
         return wanted
 
     def _training_of(self, run: Run) -> Results:

@@ -15,6 +15,7 @@ from statistics import mean
 
 from tqdm import tqdm
 
+from ..completion_marker import CompletionMarker
 from ..evaluation.cases import identify_data, list_cases
 from ..evaluation.config import SweepConfig
 from ..evaluation.sweep_results import of_checkpoint
@@ -31,111 +32,85 @@ EVALUATION_LOG = "evaluate.log"
 
 
 @dataclass(frozen=True)
-class TrainedModel:
-    """Checkpoint of a run, as an evaluation step takes it.
-
-    Attributes:
-        name: name of the run.
-        data: fairseq's data argument of the training.
-        checkpoint: path of the checkpoint. Its folder is that of the run.
-        checkpoint_sha256: hash that the checkpoint had when it was trained, or None before.
-    """
-
-    name: str
-    data: str
-    checkpoint: Path
-    checkpoint_sha256: str | None
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the run."""
-        return self.checkpoint.parent
-
-
-@dataclass(frozen=True)
 class EvalStep:
-    """Evaluation of a trained model: one ``alibi-fairseq eval``.
+    """Evaluation of a run's checkpoint: one ``alibi-fairseq eval``.
 
     Attributes:
+        checkpoint: path of the checkpoint, in the folder of the run.
+        training_marker: path of the completion marker of the training up to the checkpoint.
+        data: fairseq's data argument of the text or probe to evaluate on.
         results_path: results file, which several steps of a run may share.
         config: settings of the sweep.
-        updates: update count of the checkpoint. None: the checkpoint of the whole training.
         flags: more options of ``alibi-fairseq eval``, such as ``--user-dir``.
-        name: name that distinguishes steps of a run with the same splits and strides.
+        variant: name of the variant of the model, whose options ``config`` overrides. Empty: the
+            model as it was trained.
         corpus: name of the corpus, if it is not that of the training.
-        data: folder of its binary data.
     """
 
+    checkpoint: Path
+    training_marker: Path
+    data: str
     results_path: Path
     config: SweepConfig
-    updates: int | None = None
     flags: tuple[str, ...] = ()
-    name: str = ""
+    variant: str = ""
     corpus: str = ""
-    data: str = ""
 
     @property
-    def is_variant(self) -> bool:
-        """True if the step overrides options of the model that the run was trained with."""
-        return bool(self.name) and not self.corpus
+    def checkpoint_sha256(self) -> str | None:
+        """Hash that the checkpoint had when it was trained, or None before."""
+        return CompletionMarker(self.training_marker).output_sha256
 
-    def evaluated_data(self, model: TrainedModel) -> str:
-        """Return fairseq's data argument of the text to evaluate."""
-        return self.data or model.data
-
-    def command(self, model: TrainedModel) -> ChildProcess:
-        """Build the command that evaluates a model."""
-        argv = [*ALIBI, "eval", self.evaluated_data(model), "--path", str(model.checkpoint)]
+    def command(self, run_name: str) -> ChildProcess:
+        """Build the command that evaluates the checkpoint."""
+        argv = [*ALIBI, "eval", self.data, "--path", str(self.checkpoint)]
         argv += self.config.flags()
         argv += ["--out", str(self.results_path)]
         argv += self.flags
-        title = f"evaluating {model.name}"
-        if self.name:
-            title += f" {self.name}"
-        return ChildProcess(title, argv, model.folder / EVALUATION_LOG)
+        title = f"evaluating {run_name}"
+        if self.variant:
+            title += f" {self.variant}"
+        if self.corpus:
+            title += f" on {self.corpus}"
+        return ChildProcess(title, argv, self.checkpoint.with_name(EVALUATION_LOG))
 
-    def is_complete(self, model: TrainedModel) -> bool:
-        """Return True if no result is missing that belongs to the model's checkpoint and data."""
-        if model.checkpoint_sha256 is None or not self.results_path.is_file():
+    @property
+    def is_complete(self) -> bool:
+        """True if no result is missing that belongs to the checkpoint and the data."""
+        if self.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
-        results = self._known(model, load(self.results_path).results)
-        return bool(results) and not missing(
-            self.wanted(model, identify_weights(results[-1])), results
-        )
+        results = self._known(load(self.results_path).results)
+        return bool(results) and not missing(self.wanted(identify_weights(results[-1])), results)
 
-    def execute(self, model: TrainedModel, slot: Slot) -> None:
-        """Evaluate a model.
+    def execute(self, run_name: str, slot: Slot) -> None:
+        """Evaluate the checkpoint.
 
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
         """
-        self.command(model).run(slot)
-        summary = _summary(self.load_results(model).results)
-        tqdm.write(f"{model.name}: {summary}", file=sys.stdout)
+        self.command(run_name).run(slot)
+        summary = _summary(self.load_results().results)
+        tqdm.write(f"{run_name}: {summary}", file=sys.stdout)
 
-    def wanted(self, model: TrainedModel, weights: Weights) -> list[Wanted]:
+    def wanted(self, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have."""
-        data = identify_data(self.evaluated_data(model), self.config)
+        data = identify_data(self.data, self.config)
         cases = list_cases(self.config, data)
         return [wanted_result(self.config, data, case, weights) for case in cases]
 
-    def _known(self, model: TrainedModel, results: Iterable[Result]) -> list[Result]:
-        """Return the results of the model's checkpoint."""
-        return of_checkpoint(results, model.checkpoint, model.checkpoint_sha256)
+    def _known(self, results: Iterable[Result]) -> list[Result]:
+        """Return the results of the checkpoint."""
+        return of_checkpoint(results, self.checkpoint, self.checkpoint_sha256)
 
-    def load_results(self, model: TrainedModel) -> Results:
-        """Return the results of the step only, from its results file.
-
-        The name of a step with overridden options names their variant.
-        """
+    def load_results(self) -> Results:
+        """Return the results of the step only, from its results file, with its variant."""
         file = load(self.results_path)
-        known = self._known(model, file.results)
-        wanted = self.wanted(model, identify_weights(known[-1])) if known else []
+        known = self._known(file.results)
+        wanted = self.wanted(identify_weights(known[-1])) if known else []
         results = []
         for result in known:
             if any(is_wanted(result, want) for want in wanted):
-                variant = self.name if self.is_variant else ""
-                reading = replace(result.reading, variant=variant)
+                reading = replace(result.reading, variant=self.variant)
                 results.append(replace(result, reading=reading))
         return replace(file, results=results)
 

@@ -2,58 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from typing import NamedTuple
 
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import parse_stride
 from .eval_step import EvalStep
+from .run import Run
 from .schema import Evaluation, Model
 from .values import tokens_at
 
 
-def plan_eval_steps(
-    model: Model,
-    results_folder: Path,
-    other_data: Mapping[str, Path] = MappingProxyType({}),
-) -> Iterator[EvalStep]:
-    """Yield the evaluations of a model.
+class PlannedSweep(NamedTuple):
+    """Evaluation that a model needs.
+
+    Attributes:
+        config: settings of the sweep.
+        variant: name of a variant of the model with other options. Empty: as it was trained.
+        corpus: name of the corpus, if it is not that of the training.
+    """
+
+    config: SweepConfig
+    variant: str = ""
+    corpus: str = ""
+
+
+def plan_sweeps(model: Model, other_corpora: Collection[str] = ()) -> Iterator[PlannedSweep]:
+    """Yield the evaluations that a model needs.
 
     Args:
-        results_folder: folder of the results files.
-        other_data: binary data of each other corpus to evaluate on.
+        other_corpora: names of the corpora that it is not trained on.
     """
     overrides: dict = {}
     if "learned" in model.method.names:
         # The table of positions ends at the training length.
         overrides["clamp_learned_positions"] = True
-    flags: tuple[str, ...] = ()
-    if model.group.user_dir:
-        flags = ("--user-dir", model.group.user_dir)
-    path = results_folder / "results.json"
     if model.corpus.probe:
         lengths = tuple(multiple * model.train_length for multiple in MULTIPLES)
-        probe_config = SweepConfig(lengths=lengths, overrides=overrides)
-        yield EvalStep(path, probe_config, flags=flags)
+        yield PlannedSweep(SweepConfig(lengths=lengths, overrides=overrides))
         return
     for evaluation in model.group.select_evaluations(model.method, model.train_length):
-        config = _sweep_config(evaluation, model.train_length, overrides)
-        as_trained = EvalStep(path, config, flags=flags)
-        yield as_trained
-        yield from _sliding_steps(evaluation, model, as_trained)
-        yield from _variant_steps(evaluation, model, as_trained)
-        for corpus, data in other_data.items():
+        as_trained = _sweep_config(evaluation, model.train_length, overrides)
+        yield PlannedSweep(as_trained)
+        yield from _sliding_sweeps(evaluation, model, as_trained)
+        yield from _variant_sweeps(evaluation, model, as_trained)
+        for corpus in other_corpora:
             if corpus in evaluation.also_on:
-                yield replace(
-                    as_trained,
-                    results_path=results_folder / f"results-on-{corpus}.json",
-                    name=f"on {corpus}",
-                    corpus=corpus,
-                    data=str(data),
-                )
+                yield PlannedSweep(as_trained, corpus=corpus)
 
 
 def _sweep_config(evaluation: Evaluation, train_length: int, overrides: dict) -> SweepConfig:
@@ -69,9 +67,9 @@ def _sweep_config(evaluation: Evaluation, train_length: int, overrides: dict) ->
     )
 
 
-def _sliding_steps(
-    evaluation: Evaluation, model: Model, as_trained: EvalStep
-) -> Iterator[EvalStep]:
+def _sliding_sweeps(
+    evaluation: Evaluation, model: Model, as_trained: SweepConfig
+) -> Iterator[PlannedSweep]:
     """Yield the evaluations with additional strides, in overlapping windows."""
     if "transformer_xl" in model.method.names:
         return  # its memory requires windows that do not overlap
@@ -79,21 +77,44 @@ def _sliding_steps(
         lengths = tokens_at(eval_lengths, model.train_length)
         longer = tuple(length for length in lengths if length > stride)
         if longer:
-            config = replace(as_trained.config, lengths=longer, strides=(stride,))
-            yield replace(as_trained, config=config)
+            yield PlannedSweep(replace(as_trained, lengths=longer, strides=(stride,)))
 
 
-def _variant_steps(
-    evaluation: Evaluation, model: Model, as_trained: EvalStep
-) -> Iterator[EvalStep]:
+def _variant_sweeps(
+    evaluation: Evaluation, model: Model, as_trained: SweepConfig
+) -> Iterator[PlannedSweep]:
     """Yield the evaluations with overridden options of the model, one per variant."""
     for name, options in evaluation.variants.get(model.method, {}).items():
-        overrides = dict(as_trained.config.overrides or {})
+        overrides = dict(as_trained.overrides or {})
         for option, value in options.items():
             overrides[option] = model.train_length if value == "train_length" else value
-        yield replace(
-            as_trained,
-            name=name,
-            results_path=as_trained.results_path.with_name(f"results-{name}.json"),
-            config=replace(as_trained.config, overrides=overrides),
+        yield PlannedSweep(replace(as_trained, overrides=overrides), variant=name)
+
+
+def plan_eval_steps(model: Model, run: Run, other_data: Mapping[str, Path]) -> Iterator[EvalStep]:
+    """Yield the evaluation steps of the run that trains a model.
+
+    Args:
+        other_data: binary data of each corpus that the model is not trained on.
+    """
+    flags: tuple[str, ...] = ()
+    if model.group.user_dir:
+        flags = ("--user-dir", model.group.user_dir)
+    for sweep in plan_sweeps(model, other_data):
+        data = run.data
+        results = "results.json"
+        if sweep.variant:
+            results = f"results-{sweep.variant}.json"
+        if sweep.corpus:
+            data = str(other_data[sweep.corpus])
+            results = f"results-on-{sweep.corpus}.json"
+        yield EvalStep(
+            checkpoint=run.checkpoint_path(run.updates),
+            training_marker=run.training_marker(run.updates).path,
+            data=data,
+            results_path=run.folder / results,
+            config=sweep.config,
+            flags=flags,
+            variant=sweep.variant,
+            corpus=sweep.corpus,
         )

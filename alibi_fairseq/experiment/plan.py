@@ -93,7 +93,7 @@ def plan(
             for corpus in config.corpora
             if corpus.name != model.corpus.name
         }
-        eval_steps = plan_eval_steps(model, run.folder, other_data)
+        eval_steps = plan_eval_steps(model, run, other_data)
         runs.append(replace(run, eval_steps=tuple(eval_steps)))
         models[run.name] = model
     return Plan(tuple(runs), models, trials)

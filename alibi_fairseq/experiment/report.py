@@ -220,7 +220,7 @@ def merge_results(config: ExperimentConfig, runs: Iterable[Run]) -> Results:
     origins = []
     for run in runs:
         for step in run.eval_steps:
-            of_step = step.load_results(run.model_for(step))
+            of_step = step.load_results()
             results += of_step.results
             assert of_step.provenance is not None, "the evaluation recorded it"
             origins.append(of_step.provenance)

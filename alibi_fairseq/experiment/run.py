@@ -30,7 +30,7 @@ from ..results.file import load_training
 from ..results.file_names import TRAINING_FILE
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .choice import Choice
-from .eval_step import EVALUATION_LOG, EvalStep, TrainedModel
+from .eval_step import EVALUATION_LOG, EvalStep
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
 
@@ -103,9 +103,8 @@ class Run:
         if not self.is_trained:
             commands.append(self.training_command())
         for step in self.eval_steps:
-            model = self.model_for(step)
-            if not step.is_complete(model):
-                commands.append(step.command(model))
+            if not step.is_complete:
+                commands.append(step.command(self.name))
         return commands
 
     def training_command(self) -> ChildProcess:
@@ -129,16 +128,6 @@ class Run:
         path = self.folder / f"trained-{updates}.json"
         checkpoint = self.checkpoint_path(updates)
         return CompletionMarker(path, self.settings, outputs=[checkpoint])
-
-    def model_for(self, step: EvalStep) -> TrainedModel:
-        """Return the trained model that a step evaluates."""
-        updates = step.updates or self.updates
-        return TrainedModel(
-            name=self.name,
-            data=self.data,
-            checkpoint=self.checkpoint_path(updates),
-            checkpoint_sha256=self.training_marker(updates).output_sha256,
-        )
 
     @property
     def diverged(self) -> bool:
@@ -178,7 +167,7 @@ class Run:
             return True
         if not self.is_trained:
             return False
-        return all(step.is_complete(self.model_for(step)) for step in self.eval_steps)
+        return all(step.is_complete for step in self.eval_steps)
 
     def why_incomplete(self) -> str:
         """Return the reason for which the run failed, as far as its logs tell."""
@@ -257,9 +246,9 @@ class Run:
             return
         steps = () if self.diverged else self.eval_steps
         for step in steps:
-            if not step.is_complete(self.model_for(step)):
+            if not step.is_complete:
                 check_unedited(self.methods)
-                step.execute(self.model_for(step), slot)
+                step.execute(self.name, slot)
         if self.archive is not None:
             self.archive.keep(self)
 

@@ -184,7 +184,7 @@ class ReproductionExperiment(Experiment):
         gpus = 0 if devices.cpu else devices.processes
         hours = []
         for evaluation, step in zip(training.evaluations, run.eval_steps, strict=True):
-            if not step.is_complete(run.model_for(step)):
+            if not step.is_complete:
                 hours.append(evaluation_hours(evaluation))
         cost = run_cost(training.recipe, updates, gpus, checkpoints)
         return replace(cost, evaluation_hours=total(hours))
@@ -214,16 +214,7 @@ class ReproductionExperiment(Experiment):
         if last == recipe.updates:
             # At the end of a run the paper evaluates the best checkpoint on validation.
             final_checkpoint = BEST_CHECKPOINT
-        eval_steps = []
-        for evaluation in training.evaluations:
-            config = replace(evaluation.config, device="cpu") if devices.cpu else evaluation.config
-            step = EvalStep(
-                results_path=self.results_path(training.recipe, evaluation.subset),
-                config=config,
-                updates=self.scale.scale_updates(training.recipe, evaluation.updates),
-            )
-            eval_steps.append(step)
-        return Run(
+        run = Run(
             name=recipe.path,
             folder=self.folder / "runs" / dataset.folder.name / recipe.name,
             data=dataset.data_argument,
@@ -232,11 +223,23 @@ class ReproductionExperiment(Experiment):
             settings={"recipe": recipe.settings(), **dataset.identity},
             updates=last,
             tokens=last * recipe.batch.tokens_per_update,
-            eval_steps=tuple(eval_steps),
             keep_at=tuple(update_counts[:-1]),
             final_checkpoint=final_checkpoint,
             program=nodes.program(launcher, devices.nodes),
         )
+        eval_steps = []
+        for evaluation in training.evaluations:
+            updates = self.scale.scale_updates(training.recipe, evaluation.updates)
+            config = replace(evaluation.config, device="cpu") if devices.cpu else evaluation.config
+            step = EvalStep(
+                checkpoint=run.checkpoint_path(updates),
+                training_marker=run.training_marker(updates).path,
+                data=run.data,
+                results_path=self.results_path(training.recipe, evaluation.subset),
+                config=config,
+            )
+            eval_steps.append(step)
+        return replace(run, eval_steps=tuple(eval_steps))
 
     def _adapt_recipe(self, training: PaperTraining) -> Recipe:
         """Return the recipe of a run for this hardware and at this scale."""

@@ -81,7 +81,7 @@ def records_of(run: Run) -> list[Result]:
     """Return what the steps of a run report."""
     records = []
     for step in run.eval_steps:
-        records += step.load_results(run.model_for(step)).results
+        records += step.load_results().results
     return records
 
 

@@ -121,9 +121,7 @@ def test_groups_replace_shared_keys():
     evaluated = {}
     for name, run in runs.items():
         steps = run.eval_steps
-        evaluated[name] = [
-            (step.config.lengths, step.evaluated_data(run.model_for(step))) for step in steps
-        ]
+        evaluated[name] = [(step.config.lengths, step.data) for step in steps]
     assert evaluated["text/alibi-64-seed1"] == [((64, 128), "data-bin"), ((64, 128), "code-bin")]
     assert evaluated["code/none-64-seed1"] == [((256,), "code-bin")]
 
@@ -147,7 +145,7 @@ def test_evaluations_replace_shared_keys():
         steps = []
         for step in run.eval_steps:
             (length,) = step.config.lengths
-            steps.append((*step.config.subsets, length, *step.config.strides, step.name))
+            steps.append((*step.config.subsets, length, *step.config.strides, step.variant))
         evaluated[run.name] = steps
     of_all = [("test", 128, None, ""), ("test", 128, 1, "")]
     limited = ("test", 128, None, "limited")

@@ -122,12 +122,12 @@ def test_models_are_listed_once_in_order(texts):
     runs = {run.name: run for run in plan.runs}
     flags = runs["tales-t5-16-seed1"].settings["options"]
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
-    names = [(step.name, step.config.strides) for step in runs["tales-alibi-16-seed1"].eval_steps]
-    assert names == [
-        ("", (None,)),
-        ("", (2,)),
-        ("limited", (None,)),
-        ("on wiki", (None,)),
+    steps = runs["tales-alibi-16-seed1"].eval_steps
+    assert [(step.variant, step.corpus, step.config.strides) for step in steps] == [
+        ("", "", (None,)),
+        ("", "", (2,)),
+        ("limited", "", (None,)),
+        ("", "wiki", (None,)),
     ]
     # The trials of a model come right before it.
     items = make_work_items(study, plan, plan.runs)

@@ -11,7 +11,7 @@ from test_page import record_divergence
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.config_files import load_config
-from alibi_fairseq.experiment.evaluations import plan_eval_steps
+from alibi_fairseq.experiment.evaluations import plan_sweeps
 from studies.__main__ import main
 from studies.config import StudyConfig
 
@@ -97,7 +97,7 @@ def test_page_without_results_states_that_no_test_was_run(tmp_path, path):
 
 
 @pytest.mark.parametrize("path", GPU_CONFIGS, ids=lambda path: path.stem)
-def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
+def test_configurations_have_the_evaluations_of_all_six_tests(path):
     config = load_config(path, StudyConfig)
     assert config.tests is not None
     short = config.tests.train_length
@@ -105,10 +105,10 @@ def test_configurations_have_the_evaluations_of_all_six_tests(path, tmp_path):
     assert config.seeds == (1, 2, 3)
     for model in config.all_models():
         assert model.corpus.name == config.tests.corpus
-        for step in plan_eval_steps(model, tmp_path):
-            for length, stride in step.config.windows():
+        for sweep in plan_sweeps(model):
+            for length, stride in sweep.config.windows():
                 trained = (model.method.notation, model.train_length)
-                evaluations.add((*trained, length, stride, step.name))
+                evaluations.add((*trained, length, stride, sweep.variant))
     needed = {("alibi", short, n * short, n * short, "") for n in (1, 2, 4, 16)}
     needed |= {("alibi", short, n * short, short // 8, "") for n in (1, 2, 4)}
     needed |= {("alibi", short, n * short, n * short, "limited") for n in (2, 4)}
