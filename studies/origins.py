@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from alibi_fairseq.experiment.choice import trial_cell
+from alibi_fairseq.experiment.rates import trial_cell
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.table import Column, Table
 from alibi_fairseq.reporting.training_costs import processor_name

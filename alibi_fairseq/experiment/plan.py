@@ -14,11 +14,10 @@ from pathlib import Path
 from ..positions.plugin_sources import plugin_sha256
 from ..positions.spec import distinct_labels
 from ..reporting.row import model_label
-from .choice import Choice, TrialResult
 from .corpora import data_folder, text_folder
 from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
 from .evaluations import plan_eval_steps
-from .rates import Trials
+from .rates import Choice, TrialResult, Trials, TunedRun
 from .run import Run
 from .schema import ExperimentConfig, Model
 from .training_flags import flags_for_weights, other_flags
@@ -46,7 +45,8 @@ class Plan:
     @property
     def choices(self) -> list[Choice]:
         """Choices of learning rates that the trials have made."""
-        return [run.choice for run in self.runs if run.choice is not None]
+        tuned = [run for run in self.runs if isinstance(run, TunedRun)]
+        return [run.choice for run in tuned if run.choice is not None]
 
     def find(self, name: str) -> Run:
         """Return the run or trial with a name."""
@@ -189,15 +189,16 @@ def _plan_tuned_run(
     facts: DataFacts,
     trials: Trials,
     known: Mapping[str, TrialResult],
-) -> Run:
+) -> TunedRun:
     """Return the run at the rate that the trials chose; before, at the first one, after them."""
     unknown = tuple(run.name for run in trials.runs.values() if run.name not in known)
     if unknown:
-        return replace(build_run(model, folder, facts, trials.first_rate), after=unknown)
+        run = build_run(model, folder, facts, trials.first_rate)
+        return TunedRun(**vars(run), after=unknown)
     choice = trials.choose(known)
     lr = trials.first_rate if choice is None else choice.lr
     run = build_run(model, folder, facts, lr)
     blocked = trials.why_blocked(known)
     if blocked:
-        return replace(run, blocked=blocked)
-    return replace(run, choice=choice)
+        return TunedRun(**vars(run), blocked=blocked)
+    return TunedRun(**vars(run), choice=choice)

@@ -9,14 +9,91 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from ..completion_marker import CompletionMarker, read_json_if_present
+from ..errors import UserInputError
+from ..reporting import markdown
+from ..reporting.table import Column, Table
 from ..results.file import load_training
 from ..results.result import TextValues
-from .choice import Choice, TrialResult, choice_marker
+from .execution import DEFAULT_SLOT, Slot
 from .run import Run
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a learning-rate trial showed.
+
+    Attributes:
+        loss_bits: lowest validation loss in bits per token; None if the trial diverged.
+        provenance: provenance of the training; None if it diverged, and in early results.
+    """
+
+    loss_bits: float | None
+    provenance: dict | None
+
+    def is_validated_on(self, valid_sha256: str | None) -> bool:
+        """Return False if the validation splits are known to have had another hash."""
+        if self.provenance is None or valid_sha256 is None:
+            return True
+        return self.provenance["data_sha256"] in (None, valid_sha256)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Learning rate that trials chose for a model.
+
+    Attributes:
+        model: label of the model in tables.
+        lr: chosen rate.
+        updates: number of updates of each trial.
+        results: result of the trial at each rate.
+        path: file of the choice, which outlasts the folders of the trials. It identifies the model,
+            whose label need not be unique.
+        trial_settings: settings of each trial.
+    """
+
+    model: str
+    lr: float
+    updates: int
+    results: Mapping[float, TrialResult]
+    path: Path
+    trial_settings: tuple[dict, ...]
+
+    @property
+    def is_at_edge(self) -> bool:
+        """True if a rate outside the grid may be better."""
+        return self.lr in (min(self.results), max(self.results))
+
+    def as_json(self) -> dict:
+        """Return the choice with the results of its trials as JSON values."""
+        trials = []
+        for lr, result in self.results.items():
+            trials.append(
+                {"lr": lr, "loss_bits": result.loss_bits, "provenance": result.provenance}
+            )
+        return {
+            "lr": self.lr,
+            "at_edge": self.is_at_edge,
+            "updates": self.updates,
+            "trials": trials,
+        }
+
+    def record(self) -> None:
+        """Write the choice, unless it is written already."""
+        chosen = self.as_json()
+        marker = choice_marker(self.path, self.trial_settings)
+        if not marker.holds() or marker.result != chosen:
+            marker.write(chosen)
+
+
+def choice_marker(path: Path, trial_settings: Sequence[dict]) -> CompletionMarker:
+    """Return the marker of a choice that trials with some settings make."""
+    return CompletionMarker(path, {"trials": list(trial_settings)})
 
 
 @dataclass(frozen=True)
@@ -118,3 +195,140 @@ def _load_trial(trial: Run) -> TrialResult:
     provenance = training.provenance.model_dump(exclude_unset=True)
     command = trial.training_command().command_line
     return TrialResult(min(losses, default=None), {**provenance, "command": command})
+
+
+@dataclass(frozen=True)
+class TunedRun(Run):
+    """Run at a learning rate that trials choose. Before they have, it has the first rate.
+
+    Attributes:
+        after: names of unfinished trials.
+        choice: choice of the rate; None before, and if the trials cannot choose one.
+        blocked: reason for which finished trials cannot choose a rate; empty if they can.
+    """
+
+    after: tuple[str, ...] = ()
+    choice: Choice | None = field(default=None, repr=False)
+    blocked: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if nothing is left to train or evaluate at the chosen rate."""
+        return self.choice is not None and super().is_complete
+
+    def why_incomplete(self) -> str:
+        """Return the reason for which the run failed, as far as its logs tell."""
+        return self.blocked or super().why_incomplete()
+
+    def check_settings(self) -> None:
+        """Raise UserInputError if the folder has a training with different settings.
+
+        A training at a rate that trials no longer choose is set aside instead.
+        """
+        if self._replaced_rate() is None:
+            super().check_settings()
+
+    def train(self, slot: Slot = DEFAULT_SLOT) -> None:
+        """Train the model at the chosen rate, unless it is trained.
+
+        Raises:
+            Stopped, CommandFailedError: as :meth:`.Run.train`.
+            UserInputError: as well if a trial is unfinished, or the trials cannot choose a rate.
+        """
+        if not self.diverged:
+            self._use_chosen_rate()
+        super().train(slot)
+
+    def _use_chosen_rate(self) -> None:
+        """Record the choice, and set a training at another rate aside.
+
+        Raises:
+            UserInputError: a trial is unfinished, or the trials cannot choose a rate.
+        """
+        if self.blocked:
+            raise UserInputError(self.blocked)
+        if self.choice is not None:
+            self.choice.record()
+            self._set_other_rate_aside()
+        elif not self.is_trained:
+            raise UserInputError(f"{self.name}: trial {self.after[0]} is unfinished. Run it first.")
+
+    def _replaced_rate(self) -> str | None:
+        """Return the rate of the training in the folder, if trials now choose another one."""
+        existing = read_json_if_present(self._settings_file)
+        if self.choice is None or existing is None:
+            return None
+        others, rate = _without_rate(existing)
+        own_others, own_rate = _without_rate(self.settings)
+        return rate if others == own_others and rate != own_rate else None
+
+    def _set_other_rate_aside(self) -> None:
+        """Rename the folder if it has the training at a rate that is no longer the best one.
+
+        A rate that was added to ``--lr`` may be better. If its training was set aside earlier, it
+        gets the name of the run again.
+        """
+        replaced_rate = self._replaced_rate()
+        if replaced_rate is None:
+            return
+        _, rate = _without_rate(self.settings)
+        aside = self._folder_aside(replaced_rate)
+        os.replace(self.folder, aside)
+        print(f"{self.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
+        if self._folder_aside(rate).is_dir():
+            os.replace(self._folder_aside(rate), self.folder)
+
+    def _folder_aside(self, rate: str) -> Path:
+        """Return the folder of the training at a rate that is not the best one."""
+        return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
+
+
+def _without_rate(settings: dict) -> tuple[dict, str]:
+    """Return the settings of a run without its learning rate, and the rate."""
+    options = list(settings["options"])
+    rate = options.pop(options.index("--lr") + 1)
+    return {**settings, "options": options}, rate
+
+
+def choice_table(choices: Iterable[Choice]) -> str:
+    """Return validation perplexity by learning rate as Markdown."""
+    by_path = {choice.path: choice for choice in choices}  # all seeds of a model have one
+    rates: set[float] = set()
+    update_counts: dict[str, None] = {}
+    at_edge = []
+    for choice in by_path.values():
+        rates.update(choice.results)
+        update_counts[f"{choice.updates:,}"] = None
+        if choice.is_at_edge:
+            at_edge.append(choice.model)
+    updates = " or ".join(update_counts)
+    columns = [Column[Choice]("", lambda choice: choice.model)]
+    for rate in sorted(rates):
+        columns.append(Column(f"{rate:g}", partial(_perplexity_at, rate)))
+    columns.append(Column("chosen", lambda choice: f"{choice.lr:g}"))
+    paragraphs = [
+        f"Learning rates, chosen by validation perplexity after {updates} updates:",
+        markdown.to_markdown([Table(columns, list(by_path.values()))]).rstrip(),
+    ]
+    if at_edge:
+        models = ", ".join(at_edge)
+        paragraphs.append(f"Best at the edge of the grid, so others may be better: {models}.")
+    return "\n\n".join(paragraphs)
+
+
+def _perplexity_at(rate: float, choice: Choice) -> str:
+    """Return the perplexity of the trial at a rate."""
+    losses = {lr: result.loss_bits for lr, result in choice.results.items()}
+    return trial_cell(losses, rate)
+
+
+def trial_cell(losses: Mapping[float, float | None], rate: float) -> str:
+    """Return the perplexity of the trial at a rate; a dash if it was not tried.
+
+    Args:
+        losses: lowest loss by rate, in bits per token; None if the trial diverged.
+    """
+    if rate not in losses:
+        return markdown.NOTHING
+    loss = losses[rate]
+    return "diverged" if loss is None else markdown.perplexity(2**loss)

@@ -24,8 +24,8 @@ from ..results.file import Results, load, load_training, results_json, save
 from ..results.file_names import REPORT_FILES, read_report_files
 from ..results.provenance import merge_provenance, own_command
 from ..results.result import ProbeValues, Result, distinct
-from .choice import choice_table
 from .plan import Plan
+from .rates import choice_table
 from .run import Run
 from .schema import DEFAULT_TITLE, ExperimentConfig, Model
 

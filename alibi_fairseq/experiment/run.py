@@ -29,7 +29,6 @@ from ..positions.plugin_sources import check_unedited
 from ..results.file import load_training
 from ..results.file_names import TRAINING_FILE
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
-from .choice import Choice
 from .eval_step import EVALUATION_LOG, EvalStep
 from .execution import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
@@ -67,9 +66,6 @@ class Run:
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
         methods: position methods, whose plugins must not be edited until the run is complete.
-        after: names of unfinished learning-rate trials, before which this run cannot start.
-        choice: choice of the learning rate; None: there is only one rate, or no choice yet.
-        blocked: reason for which finished trials chose no learning rate; empty without one.
         eval_steps: evaluation steps, in order.
         keep_at: earlier update counts at which a checkpoint is kept.
         final_checkpoint: name of the checkpoint that is evaluated at the end.
@@ -87,15 +83,17 @@ class Run:
     updates: int
     tokens: int
     methods: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    choice: Choice | None = field(default=None, repr=False)
-    blocked: str = ""
     eval_steps: tuple[EvalStep, ...] = ()
     keep_at: tuple[int, ...] = ()
     final_checkpoint: str = "checkpoint_last.pt"
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
     archive: Archive | None = field(default=None, repr=False)
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """Names of unfinished runs, before which this one cannot start."""
+        return ()
 
     def unfinished_commands(self) -> list[ChildProcess]:
         """Return the commands that are left to train and evaluate the model, in order."""
@@ -155,12 +153,7 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """True if the run is complete: nothing is left to train or evaluate.
-
-        Requires prepared data. A run that waits for trials, or that they block, is not complete.
-        """
-        if self.after or self.blocked:
-            return False
+        """True if nothing is left to train or evaluate. Requires prepared data."""
         if self.archive is not None:
             return self.archive.holds(self)
         if self.diverged:
@@ -171,8 +164,6 @@ class Run:
 
     def why_incomplete(self) -> str:
         """Return the reason for which the run failed, as far as its logs tell."""
-        if self.blocked:
-            return self.blocked
         work = "evaluation" if self.is_trained else "training"
         log = self.folder / (EVALUATION_LOG if self.is_trained else TRAINING_LOG)
         if not log.is_file():
@@ -196,20 +187,13 @@ class Run:
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
                 ``fairseq-train`` ended the training early.
-            UserInputError: a trial is unfinished, the folder has another training, or a plugin
-                was edited.
+            UserInputError: the folder has another training, or a plugin was edited.
         """
         if self.diverged:
             return
-        if self.blocked:
-            raise UserInputError(self.blocked)
-        if self.choice is not None:
-            self.choice.record()
-            self._set_other_rate_aside()
         missing = self._missing_update_counts()
         if not missing:
             return
-        self._check_trials()
         if self.archive is not None:
             self.archive.check(self)
         for updates in missing:
@@ -270,49 +254,10 @@ class Run:
         return self.folder / "settings.json"
 
     def check_settings(self) -> None:
-        """Raise UserInputError if the folder has a training with different settings.
-
-        A training at a rate that trials no longer choose is set aside instead.
-        """
-        if self._replaced_rate() is not None:
-            return
+        """Raise UserInputError if the folder has a training with different settings."""
         settings = read_json_if_present(self._settings_file)
         advice = "Choose another folder, or move that one away."
         check_settings(settings, self.settings, f"{self.folder} has a training", advice)
-
-    def _check_trials(self) -> None:
-        """Raise UserInputError if a trial is unfinished."""
-        if self.after:
-            raise UserInputError(f"{self.name}: trial {self.after[0]} is unfinished. Run it first.")
-
-    def _replaced_rate(self) -> str | None:
-        """Return the rate of the training in the folder, if trials now choose another one."""
-        existing = read_json_if_present(self._settings_file)
-        if self.choice is None or existing is None:
-            return None
-        others, rate = _without_rate(existing)
-        own_others, own_rate = _without_rate(self.settings)
-        return rate if others == own_others and rate != own_rate else None
-
-    def _set_other_rate_aside(self) -> None:
-        """Rename the folder if it has the training at a rate that is no longer the best one.
-
-        A rate that was added to ``--lr`` may be better. If its training was set aside earlier, it
-        gets the name of the run again.
-        """
-        replaced_rate = self._replaced_rate()
-        if replaced_rate is None:
-            return
-        _, rate = _without_rate(self.settings)
-        aside = self._folder_aside(replaced_rate)
-        os.replace(self.folder, aside)
-        print(f"{self.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
-        if self._folder_aside(rate).is_dir():
-            os.replace(self._folder_aside(rate), self.folder)
-
-    def _folder_aside(self, rate: str) -> Path:
-        """Return the folder of the training at a rate that is not the best one."""
-        return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
 
     def _check_folder(self, updates: int) -> None:
         """Check that training to ``updates`` can start, or resume, in the folder."""
@@ -367,10 +312,3 @@ class Run:
         for checkpoint in self.folder.glob("checkpoint*.pt"):
             if checkpoint != final:
                 checkpoint.unlink()
-
-
-def _without_rate(settings: dict) -> tuple[dict, str]:
-    """Return the settings of a run without its learning rate, and the rate."""
-    options = list(settings["options"])
-    rate = options.pop(options.index("--lr") + 1)
-    return {**settings, "options": options}, rate
