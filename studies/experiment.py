@@ -33,7 +33,7 @@ from .study_results import CELLS, EVALUATION_FILE
 
 
 @dataclass(frozen=True)
-class ModelArchive:
+class ModelResults:
     """Folder that keeps the results of a model.
 
     Attributes:
@@ -186,8 +186,8 @@ class Study(Experiment):
         prepare_corpora(self.config.corpora, self.texts, entries, self.folder)
         # Also of models that the pattern leaves out, because the page compares all models.
         for run in replace(self, pattern="*").plan().runs:
-            assert run.archive is not None, "all models are kept"
-            run.archive.check(run)
+            assert run.kept_results is not None, "all models are kept"
+            run.kept_results.check(run)
 
     def plan(self) -> Plan:
         """Return the runs whose text is given and whose name matches.
@@ -204,8 +204,8 @@ class Study(Experiment):
             name = run_name(model)
             if model.corpus.name not in self.texts or not fnmatch.fnmatch(name, self.pattern):
                 continue
-            archive = ModelArchive(model, self.results / CELLS / name)
-            runs.append(replace(run, name=name, may_diverge=True, archive=archive))
+            kept = ModelResults(model, self.results / CELLS / name)
+            runs.append(replace(run, name=name, may_diverge=True, kept_results=kept))
             models[name] = model
             if model_name(model) in planned.trials:
                 trials[model_name(model)] = planned.trials[model_name(model)]

@@ -39,11 +39,11 @@ TRAINING_LOG = "train.log"
 DIVERGENCE_ERROR = "FloatingPointError"
 
 
-class Archive(Protocol):
-    """Place that keeps the results of a run after its folder is gone."""
+class KeptResults(Protocol):
+    """Folder that keeps the results of a run after the folder of the run is gone."""
 
     def check(self, run: Run) -> None:
-        """Raise UserInputError if results of another training are kept under the run's name."""
+        """Raise UserInputError if the results are those of another training."""
 
     def holds(self, run: Run) -> bool:
         """Return True if the results of the run, or a record that it diverged, are kept."""
@@ -72,7 +72,7 @@ class Run:
         program: command that trains with the arguments behind it, such as torchrun's.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
-        archive: place that keeps the results of the run, if they outlast its folder.
+        kept_results: folder that keeps the results, if they outlast the folder of the run.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Run:
     final_checkpoint: str = "checkpoint_last.pt"
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
-    archive: Archive | None = field(default=None, repr=False)
+    kept_results: KeptResults | None = field(default=None, repr=False)
 
     @property
     def after(self) -> tuple[str, ...]:
@@ -154,8 +154,8 @@ class Run:
     @property
     def is_complete(self) -> bool:
         """True if nothing is left to train or evaluate. Requires prepared data."""
-        if self.archive is not None:
-            return self.archive.holds(self)
+        if self.kept_results is not None:
+            return self.kept_results.holds(self)
         if self.diverged:
             return True
         if not self.is_trained:
@@ -194,8 +194,8 @@ class Run:
         missing = self._missing_update_counts()
         if not missing:
             return
-        if self.archive is not None:
-            self.archive.check(self)
+        if self.kept_results is not None:
+            self.kept_results.check(self)
         for updates in missing:
             self._check_folder(updates)
         check_unedited(self.methods)
@@ -226,15 +226,15 @@ class Run:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
             UserInputError: a plugin was edited.
         """
-        if self.archive is not None and self.archive.holds(self):
+        if self.kept_results is not None and self.kept_results.holds(self):
             return
         steps = () if self.diverged else self.eval_steps
         for step in steps:
             if not step.is_complete:
                 check_unedited(self.methods)
                 step.execute(self.name, slot)
-        if self.archive is not None:
-            self.archive.keep(self)
+        if self.kept_results is not None:
+            self.kept_results.keep(self)
 
     @property
     def _update_counts(self) -> tuple[int, ...]:
