@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
@@ -24,8 +24,8 @@ from .scheduler import WorkItem, run_all
 from .slots import Resources, describe_slots, make_slots
 
 
-class Experiment(Protocol):
-    """Data, runs that use it, and a report on them.
+class Experiment(ABC):
+    """Base of the experiments: data, runs that use it, and a report on them.
 
     Attributes:
         folder: working folder.
@@ -43,15 +43,19 @@ class Experiment(Protocol):
         return Resources()
 
     @property
+    @abstractmethod
     def prepared(self) -> bool:
         """True if the data exists."""
 
+    @abstractmethod
     def prepare(self) -> None:
         """Check the input as far as possible, then prepare the data."""
 
+    @abstractmethod
     def plan(self) -> Plan:
         """Return the runs, as far as the data and the results of trials determine them now."""
 
+    @abstractmethod
     def report(self) -> None:
         """Write and print the report on the complete runs, of which there is one at least."""
 
@@ -156,7 +160,7 @@ def make_work_items(experiment: Experiment, plan: Plan, runs: Iterable[Run]) -> 
         execute = run.execute
         if run.after:
             execute = partial(_execute_after_trials, experiment, run.name)
-        items.append(WorkItem(run.name, execute, run.updates, after=run.after))
+        items.append(WorkItem(run.name, execute, run.updates, run.after))
     return items
 
 
@@ -174,7 +178,7 @@ def _make_separate_work_items(runs: Iterable[Run]) -> list[WorkItem]:
             items.append(WorkItem(run.name, run.train, run.updates))
             after = (run.name,)
         title = f"evaluation of {run.name}"
-        evaluation = WorkItem(title, run.evaluate, updates=0, after=after, one_gpu=True)
+        evaluation = WorkItem(title, run.evaluate, 0, after, one_gpu=True)
         if run.has_sliding_windows:
             last.append(evaluation)
         else:

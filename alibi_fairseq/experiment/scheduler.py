@@ -24,14 +24,14 @@ class WorkItem:
     Attributes:
         name: name of the run.
         execute: function that executes it in a slot.
-        updates: number of updates, from which the remaining time is estimated.
+        updates: number of updates, from which the remaining time is estimated; 0 for evaluations.
         after: names of the work items that must be complete before this one starts.
         one_gpu: True if it uses a single GPU of a slot.
     """
 
     name: str
     execute: Callable[[Slot], None]
-    updates: int = 1
+    updates: int
     after: tuple[str, ...] = ()
     one_gpu: bool = False
 

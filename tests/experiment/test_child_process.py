@@ -235,7 +235,7 @@ def work_item(name, *commands, after=()):
         for command in commands:
             command.run(slot)
 
-    return WorkItem(name, execute_commands, after=after)
+    return WorkItem(name, execute_commands, updates=1, after=after)
 
 
 def touch(path):
@@ -315,7 +315,7 @@ def test_failure_does_not_end_others(tmp_path, parallel, capsys):
     def reject(slot):
         raise UserInputError("d has other settings")
 
-    runs.append(WorkItem("d", reject))
+    runs.append(WorkItem("d", reject, updates=1))
     runs.append(work_item("e", touch(tmp_path / "e"), after=("c",)))
     code = run_with_exit_code(lambda: run_all(runs, [Slot()] * parallel))
     assert code == 3 or (parallel == 2 and code == 2)  # d can fail first
@@ -335,7 +335,7 @@ def test_unexpected_error_stops_others(tmp_path):
             time.sleep(0.01)
         raise ZeroDivisionError
 
-    runs = [work_item("a", training(tmp_path / "a")), WorkItem("b", fail)]
+    runs = [work_item("a", training(tmp_path / "a")), WorkItem("b", fail, updates=1)]
     runs.append(work_item("c", touch(tmp_path / "c")))
     with pytest.raises(ZeroDivisionError):
         run_all(runs, [Slot(), Slot()])

@@ -50,13 +50,13 @@ def test_evaluations_share_the_gpus_of_a_training():
         together.wait()
 
     items = [
-        scheduler.WorkItem("first", partial(train, "first")),
-        scheduler.WorkItem("second", partial(train, "second")),
+        scheduler.WorkItem("first", partial(train, "first"), updates=1),
+        scheduler.WorkItem("second", partial(train, "second"), updates=1),
     ]
     for name in ("first", "second"):
         title = f"evaluation of {name}"
         execute = partial(evaluate, title)
-        items.append(scheduler.WorkItem(title, execute, after=(name,), one_gpu=True))
+        items.append(scheduler.WorkItem(title, execute, 0, (name,), one_gpu=True))
     scheduler.run_all(items, [Slot({"CUDA_VISIBLE_DEVICES": "0,1"})])
     evaluations = {used.pop("evaluation of first"), used.pop("evaluation of second")}
     assert evaluations == {"0", "1"}
@@ -66,9 +66,9 @@ def test_evaluations_share_the_gpus_of_a_training():
 def test_training_does_not_wait_for_later_evaluations():
     order = []
     items = [
-        scheduler.WorkItem("short", order.append, one_gpu=True),
-        scheduler.WorkItem("training", order.append),
-        scheduler.WorkItem("long", order.append, one_gpu=True),
+        scheduler.WorkItem("short", order.append, updates=0, one_gpu=True),
+        scheduler.WorkItem("training", order.append, updates=1),
+        scheduler.WorkItem("long", order.append, updates=0, one_gpu=True),
     ]
     scheduler.run_all(items, [Slot({"CUDA_VISIBLE_DEVICES": "0,1"})])
     devices = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in order]
