@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -300,3 +301,5 @@ PROBES: dict[str, Probe] = {
     "mqar": RecallProbe("mqar", symbols=64, keys=64, pairs=4, copies=5, in_text=False),
     "overwrite": OverwriteProbe("overwrite", symbols=64, keys=64, pairs=3, copies=4, in_text=False),
 }
+#: Keys of :data:`PROBES`. A type cannot be computed from them.
+ProbeName = Literal["copy", "passkey", "mqar", "overwrite"]

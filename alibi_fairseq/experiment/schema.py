@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from ..data.probes import PROBES
+from ..data.probes import PROBES, ProbeName
 from ..errors import UserInputError
 from ..options import option, yaml_key
 from ..positions.spec import MethodSpec
@@ -79,9 +79,7 @@ class Corpus:
         metavar="PERCENT",
         group=TEXT,
     )
-    probe: Literal["copy", "passkey", "mqar", "overwrite"] | None = yaml_key(
-        "synthetic task to train and test on", None
-    )
+    probe: ProbeName | None = yaml_key("synthetic task to train and test on", None)
 
     def __post_init__(self):
         if ":" in self.name:

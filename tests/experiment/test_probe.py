@@ -1,5 +1,7 @@
 """Tests of probes: sequences, accuracy against a naive count, and the report."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from results_documents import cells_of
 from alibi_fairseq.cli import main
 from alibi_fairseq.data import probe_data
 from alibi_fairseq.data.probe_data import load_probe, prepare_probe
-from alibi_fairseq.data.probes import DEPTHS, PROBES, RecallProbe
+from alibi_fairseq.data.probes import DEPTHS, PROBES, ProbeName, RecallProbe
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.probe_evaluator import correct_symbols
@@ -172,6 +174,10 @@ def test_overwrite_asks_for_the_last_value_of_each_key(depth, copies):
         answers = [row[position] for position in OVERWRITE.answer_positions(128)]
         assert answers == [value for _, value in read]
     assert stale > 40  # the values do change
+
+
+def test_type_of_names_has_every_probe():
+    assert get_args(ProbeName) == tuple(PROBES)
 
 
 @pytest.mark.parametrize("probe", PROBES.values(), ids=lambda probe: probe.name)
