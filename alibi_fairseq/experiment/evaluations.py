@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from ..data.probes import MULTIPLES
 from ..evaluation.config import SweepConfig
-from ..evaluation.option_types import parse_stride
 from .eval_step import EvalStep
 from .run import Run
 from .schema import Evaluation, Model
@@ -58,7 +57,7 @@ def _sweep_config(evaluation: Evaluation, train_length: int, overrides: dict) ->
     """Return the settings of an evaluation of a model as it was trained."""
     return SweepConfig(
         lengths=tokens_at(evaluation.eval_lengths, train_length),
-        strides=tuple(parse_stride(stride) for stride in evaluation.strides),
+        strides=evaluation.strides,
         subsets=(evaluation.subset,),
         per_document=evaluation.per_document,
         score_from=evaluation.score_from,

@@ -117,7 +117,7 @@ class Evaluation:
         metavar="L,…",
         group=EVALUATION,
     )
-    strides: NonEmptyListOrItem[Stride] = option(
+    strides: Annotated[NonEmptyListOrItem[Stride], Field(validate_default=True)] = option(
         "tokens scored per window; full: the evaluation length, in windows that do not overlap",
         ("full",),
         metavar="S,…",
@@ -268,7 +268,7 @@ class ModelGroup:
                     f"{length}, which would be trained for nothing; add one, or remove the model"
                 )
             strides = {stride for evaluation in evaluations for stride in evaluation.strides}
-            if "transformer_xl" in method.names and strides != {"full"}:
+            if "transformer_xl" in method.names and strides != {None}:
                 raise ValueError(
                     "strides: the memory of transformer_xl requires windows that do not overlap; "
                     "remove transformer_xl, or use sliding, which leaves it out"

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
+from ..evaluation.option_types import format_stride, parse_stride
 from ..positions.display_names import METHOD_NAMES
 from ..positions.spec import MethodSpec
 
@@ -105,15 +106,16 @@ def as_length(value: object) -> int | str:
     raise ValueError("must be a number of tokens, or like 4x or 1x+50")
 
 
-def check_stride(text: str) -> str:
-    """Validate a stride.
+def as_stride(value: object) -> int | None:
+    """Return None for ``full``, and other strides as a number.
 
     Raises:
-        ValueError: the text is neither ``full`` nor a number of tokens.
+        ValueError: the value is neither.
     """
-    if text == "full" or re.fullmatch(r"[1-9]\d*", text):
-        return text
-    raise ValueError("must be 'full' or a number of tokens")
+    try:
+        return parse_stride(str(value))
+    except ValueError:
+        raise ValueError("must be 'full' or a number of tokens") from None
 
 
 def tokens_at(lengths: Iterable[int | str], train_length: int) -> tuple[int, ...]:
@@ -151,7 +153,10 @@ def at_length(text: str, train_length: int) -> str:
 Float = Annotated[float, Field(allow_inf_nan=False)]
 PositiveInt = Annotated[int, Field(ge=1)]
 Length = Annotated[int | str, BeforeValidator(as_length)]
-Stride = Annotated[str, AfterValidator(check_stride)]
+#: None stands for ``full``, as in :class:`..evaluation.config.SweepConfig`.
+Stride = Annotated[
+    int | None, BeforeValidator(as_stride), PlainSerializer(format_stride, return_type=str)
+]
 LearningRate = Annotated[Float, Field(gt=0)]
 Item = TypeVar("Item")
 #: Zero or more items. A single item may be given without a list.
