@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.probes import MULTIPLES, PROBES
@@ -40,7 +40,8 @@ class CompareCommand(ExperimentOptions):
     """Comparison of position methods on a text, on probes, or as described by a YAML file.
 
     Attributes:
-        given: values of the options in :data:`FLAGS` that were passed, by field.
+        given: values of the options in :data:`FLAGS` that were passed, by field. They are text or
+            names, which the schema reads.
     """
 
     sources: list[str] = option(
@@ -61,7 +62,7 @@ class CompareCommand(ExperimentOptions):
     )
     out: Path = option("output folder", required=True, metavar="FOLDER", group="output")
     user_dir: str | None = plugin_option("models")
-    given: dict = field(default_factory=dict)
+    given: dict
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
@@ -73,11 +74,12 @@ class CompareCommand(ExperimentOptions):
 
     @classmethod
     def run(cls, args: argparse.Namespace) -> int | None:
-        args.given = {}
+        given = {}
         for name in FLAGS:
             value = getattr(args, name)
             if value is not None:
-                args.given[name] = value
+                given[name] = value
+        args.given = given
         return super().run(args)
 
     def __call__(self) -> int:
