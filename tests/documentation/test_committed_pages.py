@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT
+from results_documents import cells_of
 from version_3_files import save_version_3
 
 from alibi_fairseq import cli
+from alibi_fairseq.cli.evaluate import evaluation_table
 from alibi_fairseq.cli.recall import recall_table
 from alibi_fairseq.experiment.report import build_tables
 from alibi_fairseq.reporting import markdown
@@ -122,6 +124,7 @@ def test_tables_of_removed_positions():
     [
         ("README.md", "demo", 1),
         ("docs/reports.md", "demo", 1),
+        ("docs/tutorial.md", "demo", 1),
         ("docs/compare.md", "modern-block", 2),  # perplexities and differences
         ("docs/probes.md", "recall", 1),
     ],
@@ -131,6 +134,22 @@ def test_pages_show_tables_of_examples(page, example, count):
     blocks = [block.strip() for block in table.split("\n\n") if block.startswith("|")]
     text = (ROOT / page).read_text(encoding="utf-8")
     assert sum(block in text for block in blocks) == count
+
+
+def test_page_of_evaluation_shows_part_of_results_of_primary_model():
+    model = RESULTS / "small_models/primary/cells/wikipedia-alibi-128-seed1"
+    disjoint = sliding = None
+    for result in load(model / "evaluation.json").results:
+        if result.case.length == 512 and not result.reading.variant:
+            if result.case.nonoverlapping:
+                disjoint = result
+            else:
+                sliding = result
+    header, *rows = cells_of(evaluation_table([disjoint, sliding]))
+    columns = [header.index(name) for name in ("L", "S", "mean ctx", "perplexity", "bits/byte")]
+    shown = [[row[column] for column in columns] for row in (header, *rows)]
+    page = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    assert markdown.table(shown[0], shown[1:]).strip() in page
 
 
 def test_page_of_windows_shows_part_of_loss_by_position_of_primary_models():
