@@ -92,7 +92,7 @@ def cost_and_lead_table(headers: Sequence[str], rows: Sequence[EffectsRow]) -> s
     columns = []
     for index, header in enumerate(headers):
         columns.append(Column[EffectsRow](header, partial(_name_cell, index)))
-    for title, name in (("cost", "cost"), ("lead", "lead"), ("E6", "e6")):
+    for title, name in (("cost", "cost"), ("lead", "lead"), ("short vs. long", "e6")):
         columns.append(Column[EffectsRow](title, partial(_effect_cell, name)))
     return markdown.to_markdown([Table(columns, rows, left=len(headers))])
 

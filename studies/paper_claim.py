@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -172,8 +172,18 @@ def _shown_pairs() -> list[PaperPair]:
     return pairs
 
 
-def pairs_table(pairs: Sequence[PaperPair]) -> str:
-    """Write perplexity, cost, lead, and E6 of pairs, and what their trainings cost."""
+#: Columns of pairs of one table of the paper that are the same in all rows, and those of costs.
+SAME_IN_A_TABLE = ("text", "source", "S")
+COSTS = ("speed, short vs. sinusoidal long", "memory of these")
+
+
+def pairs_table(pairs: Sequence[PaperPair], left_out: Collection[str] = ()) -> str:
+    """Write the perplexities and effects of pairs, and what their trainings cost.
+
+    Args:
+        pairs: the rows.
+        left_out: titles of columns to leave out.
+    """
     columns = [
         Column[PaperPair]("text", lambda pair: TEXTS[pair.corpus]),
         Column[PaperPair]("source", lambda pair: pair.source),
@@ -186,11 +196,12 @@ def pairs_table(pairs: Sequence[PaperPair]) -> str:
         ),
         Column[PaperPair]("cost", lambda pair: _change_cell(pair.cost)),
         Column[PaperPair]("lead", lambda pair: _change_cell(pair.lead)),
-        Column[PaperPair]("E6", lambda pair: _change_cell(pair.e6)),
-        Column[PaperPair]("speed, short vs. sinusoidal long", _speeds),
-        Column[PaperPair]("memory of these", _memories),
+        Column[PaperPair]("short vs. long", lambda pair: _change_cell(pair.e6)),
+        Column[PaperPair](COSTS[0], _speeds),
+        Column[PaperPair](COSTS[1], _memories),
     ]
-    return markdown.to_markdown([Table(columns, pairs, left=2)])
+    shown = [column for column in columns if column.title not in left_out]
+    return markdown.to_markdown([Table(shown, pairs, left=0 if "text" in left_out else 2)])
 
 
 def _stride_cell(pair: PaperPair) -> str:

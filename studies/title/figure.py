@@ -1,4 +1,4 @@
-"""Figure of cost, lead, and E6 by training tokens."""
+"""Figure of cost, lead, and short vs. long by training tokens."""
 
 from __future__ import annotations
 
@@ -19,24 +19,29 @@ from ..primary_tests import LARGEST_LEAD
 
 #: Color of each effect, none of which is the color of a position method.
 COLORS = {"cost": "#4D4D4D", "lead": "#A6611A", "e6": "#7B3294"}
-NAMES = {"cost": "cost", "lead": "lead", "e6": "E6"}
+NAMES = {
+    "cost": "cost of training ALiBi short",
+    "lead": "ALiBi's lead at equal length",
+    "e6": "ALiBi trained short vs.\nsinusoidal trained long",
+}
 
 
 @matplotlib.rc_context(SETTINGS)
 def draw_effects(
-    tokens: Sequence[float], effects: Sequence[CostAndLead], *paths: str | os.PathLike
+    short: int, tokens: Sequence[float], effects: Sequence[CostAndLead], *paths: str | os.PathLike
 ) -> None:
     """Draw the three effects with their 95% intervals, each labeled at its end.
 
     Args:
+        short: training length L of the short models.
         tokens: training tokens of each budget, in ascending order.
         effects: effects of each budget.
         paths: files to write.
     """
-    figure = Figure(figsize=(6.2, 4.2), layout="constrained")
+    figure = Figure(figsize=(7.4, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    axes.set_title("Trained short against trained long, by training tokens")
+    axes.set_title(f"Trained on {short} or {4 * short} tokens, tested on {4 * short}")
     axes.set_xscale("log")
     axes.axhline(0, color="#333333", linewidth=1)
     axes.axhline(LARGEST_LEAD, color=COLORS["lead"], linewidth=1, linestyle=(0, (1, 3)))
@@ -58,7 +63,7 @@ def draw_effects(
             axes.vlines(x, nats_to_percent(low), nats_to_percent(high), color=color, linewidth=1)
         ends.append(LineEnd(NAMES[name], tokens, changes, color))
     # Margins would be a share of the range, which a single budget doesn't have.
-    axes.set_xlim(min(tokens) / 1.5, max(tokens) * 1.5)
+    axes.set_xlim(min(tokens) / 1.2, max(tokens) * 1.02)
     axes.xaxis.set_major_locator(FixedLocator(list(tokens)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:.1f}M"))
@@ -66,7 +71,7 @@ def draw_effects(
         FuncFormatter(lambda value, _: f"{value:+g}%" if value else "0%")
     )
     axes.set_xlabel("Training tokens, log scale")
-    axes.set_ylabel("Change of perplexity at 4 L")
+    axes.set_ylabel("Difference in perplexity")
     figure.draw_without_rendering()  # computes the layout
     label_line_ends(axes, ends)
     save(figure, *paths)

@@ -17,7 +17,7 @@ from ..estimates import change_between, percent
 from ..losses import EvaluationKey
 from ..origins import divergence_sentence, origins_table, trials_table
 from ..pages import section, sections, write_page
-from ..paper_claim import pairs_table, paper_pairs
+from ..paper_claim import COSTS, SAME_IN_A_TABLE, pairs_table, paper_pairs
 from ..primary_tests import (
     DECLARED,
     LARGEST_LEAD,
@@ -53,13 +53,10 @@ NO_OUTCOME = "**There is no outcome yet**, because no budget has all of its mode
 PAPER_LENGTHS = (64, 128)
 
 DIRECTIONS = {
-    RISES: "E6 rises with training.",
-    FALLS: "E6 falls with training.",
-    UNKNOWN: "Whether E6 rises or falls with training is unknown.",
+    RISES: "Short vs. long rises with training.",
+    FALLS: "Short vs. long falls with training.",
+    UNKNOWN: "Whether short vs. long rises or falls with training is unknown.",
 }
-
-STEP = """\
-From {before} to {after} tokens, the ratio of the two perplexities of E6 changes by {change}."""
 
 
 def write_title_page(folder: Path, models: StudiedModels) -> Path:
@@ -82,12 +79,12 @@ def write_title_page(folder: Path, models: StudiedModels) -> Path:
         summary=title_summary(outcome, budgets),
         missing=_missing_models(budgets),
         notation=section("notation"),
-        cost_and_lead=section("cost-and-lead"),
         short=models.train_length,
         long=4 * models.train_length,
         outcome="" if outcome is None else _outcome(folder, budgets, outcome),
         perplexity=_perplexity_table(budgets),
-        pairs=pairs_table(pairs),
+        pairs=pairs_table(pairs, left_out=(*SAME_IN_A_TABLE, *COSTS)),
+        diverged=sections(*(divergence_sentence(budget.study.diverged) for budget in budgets)),
         budgets=sections(*(_budget(budget) for budget in budgets)),
     )
 
@@ -153,7 +150,7 @@ def _missing_models(budgets: Sequence[Budget]) -> str:
 
 
 def _outcome(folder: Path, budgets: Sequence[Budget], outcome: TitleOutcome) -> str:
-    """Return whether the baseline is trained, cost, lead, and E6, and draw their figure."""
+    """Return whether the baseline is trained, the three effects, and draw their figure."""
     complete = [budget for budget in budgets if budget.is_complete]
     short = outcome.budget.models.train_length
     stride = short // 8
@@ -164,7 +161,7 @@ def _outcome(folder: Path, budgets: Sequence[Budget], outcome: TitleOutcome) -> 
             rows.append(row)
     effects = [budget.effects() for budget in complete]
     tokens = [budget.tokens or 0.0 for budget in complete]
-    draw_effects(tokens, effects, folder / f"{FIGURE}.svg")
+    draw_effects(short, tokens, effects, folder / f"{FIGURE}.svg")
     lowest, highest = published_gap_range()
     _, high = outcome.effects.lead.interval()
     second = "There is no smaller complete budget, so this is not shown."
@@ -179,6 +176,8 @@ def _outcome(folder: Path, budgets: Sequence[Budget], outcome: TitleOutcome) -> 
             "high": percent(high),
             "is_published": outcome.lead_is_published,
             "second": second,
+            "verdict": outcome.verdict,
+            "cost_and_lead": section("cost-and-lead"),
             "effects": cost_and_lead_table(["tokens", "windows"], rows),
             "stride": stride,
             "direction": DIRECTIONS[outcome.direction],
@@ -194,8 +193,9 @@ def _steps(complete: Sequence[Budget], outcome: TitleOutcome) -> str:
     sentences = []
     for before, after, step in zip(complete, complete[1:], outcome.steps):
         sentences.append(
-            f"From {_tokens(before.tokens)} to {_tokens(after.tokens)} tokens, the ratio of the "
-            f"two perplexities of E6 changes by {with_interval(step)}."
+            f"After {_tokens(after.tokens)} tokens, the ratio of the two perplexities is "
+            f"{change_in_words(step.value)} than after {_tokens(before.tokens)} "
+            f"({interval_in_words(step)})."
         )
     return " ".join(sentences)
 
@@ -256,14 +256,12 @@ def _perplexity_cell(budget: Budget, key: EvaluationKey) -> str:
 
 
 def _budget(budget: Budget) -> str:
-    """Return diverged models, learning rates, and origin of the models of a budget."""
-    diverged = divergence_sentence(budget.study.diverged)
+    """Return learning rates and origin of the models of a budget."""
     trials = trials_table(budget.study.trials)
     origins = origins_table(budget.study.origins)
     slots = {
-        "has_models": bool(diverged or trials or origins),
+        "has_models": bool(trials or origins),
         "name": budget.name,
-        "diverged": diverged,
         "trials": trials,
         "origins": origins,
     }

@@ -263,8 +263,8 @@ def results(tmp_path) -> Path:
 
 def test_page_has_the_effects_of_the_json(results):
     path = write_title_page(results, StudiedModels("wikipedia", 128))
-    header, *rows = table_after(path.read_text(), "## Cost, lead, and E6")
-    assert header == ["tokens", "windows", "cost", "lead", "E6"]
+    header, *rows = table_after(path.read_text(), "## Cost, lead, and short vs. long")
+    assert header == ["tokens", "windows", "cost", "lead", "short vs. long"]
     assert [row[1] for row in rows] == ["no overlap", "no overlap", "S = 16", "S = 16"]
     for row, name in zip(rows, ("3M", "12M", "3M", "12M"), strict=True):
         nats = read_nats(results / name)
