@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from ..positions.display_names import method_name
 from ..reporting import markdown
+from ..reporting.means import mean_of_known
 from ..reporting.table import Column, Table
 from ..results.result import Result
 from ..results.series import Series
@@ -116,19 +116,13 @@ def trained_speeds(collected: CollectedResults, corpus: str) -> dict[MethodAndLe
                 evaluated.append(result.cost.tokens_per_second)
         costs = last_by_seed.values()
         speed = Speed(
-            _mean([cost.tokens_per_second_per_process for cost in costs]),
-            _mean(evaluated),
-            _mean([cost.peak_memory_mb and cost.peak_memory_mb / 1000 for cost in costs]),
+            mean_of_known([cost.tokens_per_second_per_process for cost in costs]),
+            mean_of_known(evaluated),
+            mean_of_known([cost.peak_memory_mb and cost.peak_memory_mb / 1000 for cost in costs]),
         )
         if speed.train is not None:
             speeds[MethodAndLength(series.method.notation, series.train_length)] = speed
     return speeds
-
-
-def _mean(values: list[float | None]) -> float | None:
-    """Return the mean of the known values, or None if there are none."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
 
 
 class _SpeedRow(NamedTuple):

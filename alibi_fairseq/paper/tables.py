@@ -5,13 +5,13 @@ A table or figure of the paper becomes rows (:mod:`.table_rows`), one per model,
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from ..reporting import markdown
+from ..reporting.means import mean_of_known
 from ..reporting.notes import mark_notes
 from ..reporting.row import Point, Row
 from ..reporting.table import Column, Table
@@ -197,9 +197,9 @@ def _speed_lines(row: PaperRow, columns: Sequence, source: str) -> list[_Line]:
 
 def _speed(speeds: Iterable[float | None], point: Point | None, missing: str) -> str:
     """Format the mean speed of seeds, or the reason why there is none."""
-    known = [speed for speed in speeds if speed is not None]
-    if known:
-        return f"{statistics.fmean(known):.0f}"
+    mean = mean_of_known(speeds)
+    if mean is not None:
+        return f"{mean:.0f}"
     return (point.status if point else "") or missing
 
 

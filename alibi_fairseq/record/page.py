@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from ..reporting import markdown
 from ..reporting.common_conditions import common_conditions
 from ..reporting.differences import format_difference, row_difference
+from ..reporting.means import mean_of_known
 from ..reporting.notes import mark_notes
 from ..reporting.page import fill_file
 from ..reporting.probes import area_text, compute_areas
@@ -182,7 +182,8 @@ def _recall_cell(entry: Entry) -> str:
         if tokens:
             bits = math.fsum(found.tokens * (found.loss_bits or 0.0) for found in beyond)
             losses.append(bits / tokens)
-    return f"{statistics.fmean(losses):.2f}" if losses else markdown.NOTHING
+    mean = mean_of_known(losses)
+    return markdown.NOTHING if mean is None else f"{mean:.2f}"
 
 
 def _passkey_cell(entry: Entry) -> str:
@@ -195,11 +196,8 @@ def _passkey_cell(entry: Entry) -> str:
 
 def _speed_cell(entry: Entry) -> str:
     """Return the mean training speed."""
-    speeds = []
-    for result in entry.trainings:
-        if result.cost.tokens_per_second:
-            speeds.append(result.cost.tokens_per_second)
-    return markdown.thousands(statistics.fmean(speeds)) if speeds else markdown.NOTHING
+    mean = mean_of_known(result.cost.tokens_per_second for result in entry.trainings)
+    return markdown.NOTHING if mean is None else markdown.thousands(mean)
 
 
 def _exceptions(track: Track, entries: Iterable[Entry]) -> str:

@@ -12,6 +12,7 @@ from ..results.result import ProbeValues, Result
 from . import markdown
 from .common_conditions import common_conditions
 from .differing_conditions import differing_conditions_table
+from .means import standard_deviation
 from .row import Row
 from .rows import build_rows
 from .table import Column, Table
@@ -77,9 +78,8 @@ def format_accuracy(values: Sequence[float] | None) -> str:
     if not values:
         return markdown.NOTHING
     text = f"{100 * statistics.fmean(values):.0f}%"
-    if len(values) > 1:
-        text += f" ± {100 * statistics.stdev(values):.0f}"
-    return text
+    deviation = standard_deviation(values)
+    return text if deviation is None else f"{text} ± {100 * deviation:.0f}"
 
 
 def is_learned(models: Sequence[ProbedModel]) -> bool:
@@ -185,9 +185,8 @@ def area_text(areas: Sequence[float]) -> str:
     if not areas:
         return markdown.NOTHING
     text = f"{statistics.fmean(areas):.2f}"
-    if len(areas) > 1:
-        text += f" ± {statistics.stdev(areas):.2f}"
-    return text
+    deviation = standard_deviation(areas)
+    return text if deviation is None else f"{text} ± {deviation:.2f}"
 
 
 def _accuracy_cell(multiple: float) -> Callable[[ProbedModel], str]:

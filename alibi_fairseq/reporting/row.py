@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ..results.case import Case
 from ..results.result import Result, TextValues
 from ..results.series import Reading, Series
+from .means import mean_of_known, standard_deviation
 
 #: Fraction of the bits per token of guessing, above which a model is near chance.
 CHANCE_FRACTION = 0.9
@@ -53,9 +54,7 @@ class Point:
     @property
     def spread(self) -> float | None:
         """Standard deviation of the perplexity over seeds; None of one seed."""
-        if self.seeds < 2:
-            return None
-        return statistics.stdev(values.perplexity for values in self.values)
+        return standard_deviation([values.perplexity for values in self.values])
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -135,12 +134,6 @@ def is_past_end(result: Result) -> bool:
     if longest is None or not result.case.nonoverlapping:
         return False
     return longest < result.case.length
-
-
-def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known, or None if there are none."""
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
 
 
 class RowIdentity(NamedTuple):

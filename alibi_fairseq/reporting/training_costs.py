@@ -13,7 +13,7 @@ from ..results.file import load
 from ..results.file_names import TRAINING_FILE
 from ..results.provenance import Hardware
 from . import markdown
-from .row import mean_of_known
+from .means import mean_of_known
 from .table import Column, RowType, Table
 
 CAPTION = """\
