@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..data.probe_data import PROBE_FILE
 from ..errors import UserInputError
@@ -21,18 +16,17 @@ from ..evaluation.config import (
     MODELS_AND_DATA,
     SweepConfig,
 )
-from ..evaluation.option_types import format_stride
 from ..files import open_input
 from ..reporting import markdown
-from ..reporting.common_conditions import common_conditions
-from ..reporting.differing_conditions import differing_conditions_table
-from ..reporting.loss_by_position import position_tables
-from ..reporting.notes import CHANCE_NOTE, undertrained_warning
+from ..reporting.evaluation_output import (
+    context_table,
+    evaluation_notes,
+    evaluation_table,
+    loss_by_position,
+)
 from ..reporting.probes import accuracy_table
-from ..reporting.rows import build_rows
-from ..reporting.texts import group_by_text
 from ..results.file import load
-from ..results.result import ProbeValues, Result, TextValues
+from ..results.result import ProbeValues, Result
 from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
 
 FOLDERS = "only for Hugging Face folders"
@@ -149,16 +143,9 @@ class Eval(CliCommand):
         if self.effective_context is not None:
             print(context_table(evaluated, self.effective_context, self.config.strides))
         if self.by_position:
-            self._print_loss_by_position(results)
-        _print_notes(results)
+            print(loss_by_position(results))
+        print(evaluation_notes(results), end="")
         print(f"L: evaluation length, S: stride, ctx: context per token. Results: {self.out}")
-
-    def _print_loss_by_position(self, results: Sequence[Result]) -> None:
-        # The notes below state the conditions once for all tables.
-        tables = []
-        for table in position_tables(results):
-            tables.append(replace(table, conditions="", different=None))
-        print(markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n")
 
     def _check_probe(self) -> None:
         """Check that no option is set that has no meaning for a probe.
@@ -229,112 +216,3 @@ class Eval(CliCommand):
 
         options = FolderOptions(self.trust_remote_code, self.bos_per_window)
         return evaluate_folders(texts, self.checkpoints, self.config, self.out, options)
-
-
-def _print_notes(results: Sequence[Result]) -> None:
-    """Print what the models have in common, and notes on what makes perplexities unusable."""
-    rows = build_rows(results)
-    texts = [markdown.sentence(common_conditions(rows))]
-    different = differing_conditions_table(rows)
-    if different is not None:
-        texts.append(f"\n{markdown.to_markdown([different])}")
-    for group in group_by_text(results).values():
-        texts.append(markdown.sentence(undertrained_warning(build_rows(group))))
-    print("".join(dict.fromkeys(texts)), end="")
-    points = [point for row in rows for point in row.points]
-    longest_windows = [point.longest_window or 0 for point in points if point.is_past_end]
-    if longest_windows:
-        longest = max(longest_windows)
-        print(f"Some lengths exceed the text: the longest window has {longest:,} tokens.")
-    if any(point.is_near_chance for point in points):
-        print(f"Some perplexities are near or above {CHANCE_NOTE}")
-
-
-def short_name(path: str) -> str:
-    """Return the folder and file name of a checkpoint."""
-    return "/".join(Path(path).parts[-2:])
-
-
-def _overrides(result: Result) -> str | None:
-    """Return the options that were changed for the evaluation, or None without any."""
-    overrides = sorted(result.reading.overrides.items())
-    return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides) or None
-
-
-def _scored_range(result: Result) -> str | None:
-    """Return the range of tokens that is scored, or None for all."""
-    return result.case.scored if result.case.has_range else None
-
-
-#: Note in place of the table of ``--by-position``.
-NO_LOSS_BY_POSITION = (
-    "No loss by position: every length exceeds the text, the models attend only within documents "
-    "(--block-diagonal), or the results are of an earlier version."
-)
-#: Column title, value of a result, format.
-_COLUMNS: list[tuple[str, Callable[[Result], Any], Callable[[Any], str]]] = [
-    ("checkpoint", attrgetter("checkpoint"), short_name),
-    ("positions", attrgetter("series.method.notation"), str),
-    ("overrides", _overrides, str),
-    ("trained at", attrgetter("series.train_length"), str),
-    ("split", attrgetter("case.split"), str),
-    ("scored", _scored_range, str),
-    ("L", attrgetter("case.length"), str),
-    ("S", attrgetter("case.stride"), str),
-    ("min ctx", attrgetter("values.min_context"), str),
-    ("mean ctx", attrgetter("values.mean_context"), "{:.1f}".format),
-    ("tokens", attrgetter("values.tokens"), "{:,}".format),
-    ("bits/token", attrgetter("values.loss_bits"), "{:.4f}".format),
-    ("perplexity", attrgetter("values.perplexity"), markdown.perplexity),
-    ("per word", attrgetter("values.word_perplexity"), markdown.perplexity),
-    ("bits/byte", attrgetter("values.bits_per_byte"), "{:.4f}".format),
-    ("tokens/s", attrgetter("cost.tokens_per_second"), "{:,.0f}".format),
-    ("peak MB", attrgetter("cost.peak_memory_mb"), "{:,.0f}".format),
-]
-
-
-def evaluation_table(results: Sequence[Result]) -> str:
-    """Return a Markdown table with the columns that any result has."""
-    titles = []
-    columns = []
-    for title, value_of, format_value in _COLUMNS:
-        values = [value_of(result) for result in results]
-        if all(value is None for value in values):
-            continue
-        cells = []
-        for value in values:
-            cells.append(markdown.NOTHING if value is None else format_value(value))
-        titles.append(title)
-        columns.append(cells)
-    rows = list(zip(*columns, strict=True))
-    return markdown.table(titles, rows)
-
-
-def context_table(results: Sequence[Result], percent: float, strides: Sequence[int | None]) -> str:
-    """Return a table of the shortest window whose loss is close to that of the longest.
-
-    There is a row for each checkpoint, split, and requested stride. A result whose stride
-    is its length counts for that number and for ``full``.
-
-    Args:
-        results: results of checkpoints.
-        percent: largest difference of the losses.
-        strides: requested strides, as in :class:`..evaluation.config.SweepConfig`.
-    """
-    losses: dict[tuple, dict[int, float]] = defaultdict(dict)
-    for result in results:
-        assert isinstance(result.values, TextValues), "the evaluator measured it"
-        case = result.case
-        for stride in strides:
-            tokens = case.length if stride is None else stride
-            if case.stride != tokens:
-                continue
-            row = (str(result.checkpoint), case.split, format_stride(stride))
-            losses[row][case.length] = result.values.loss_bits
-    rows = []
-    for (checkpoint, subset, stride), loss in losses.items():
-        longest = max(loss)
-        limit = loss[longest] * (1 + percent / 100)
-        shortest_window = min(length for length in loss if loss[length] <= limit)
-        rows.append([short_name(checkpoint), subset, stride, str(shortest_window)])
-    return markdown.table(["checkpoint", "split", "S", f"context within {percent:g}%"], rows)

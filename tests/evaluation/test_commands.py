@@ -6,7 +6,7 @@ import pytest
 from results_documents import cells_of, evaluation_record, results_of
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.cli.evaluate import context_table
+from alibi_fairseq.reporting.evaluation_output import context_table
 from alibi_fairseq.results.file import load
 
 

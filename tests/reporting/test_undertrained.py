@@ -16,11 +16,11 @@ from results_documents import (
 )
 
 from alibi_fairseq.cli import main
-from alibi_fairseq.cli.evaluate import _print_notes, evaluation_table
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_evaluator import unigram_entropy
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.huggingface.model_card import perplexity_section
+from alibi_fairseq.reporting.evaluation_output import evaluation_notes, evaluation_table
 from alibi_fairseq.reporting.notes import undertrained_warning
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.data_folder import DataFolder
@@ -120,11 +120,10 @@ def test_model_card_states_warning_and_scored_range(undertrained):
     assert "Perplexity on valid, non-overlapping, tokens 0 to 4,000:" in section
 
 
-def test_evaluation_prints_warning_and_scored_range(undertrained, capsys):
+def test_evaluation_prints_warning_and_scored_range(undertrained):
     results = load(undertrained).results
     assert "| tokens 0 to 4,000 |" in evaluation_table(results)
-    _print_notes(results)
-    assert "These models are worse: ALiBi, L=64." in capsys.readouterr().out
+    assert "These models are worse: ALiBi, L=64." in evaluation_notes(results)
 
 
 @pytest.mark.parametrize(("updates", "is_warned"), [(2, True), (150, False)])

@@ -1,0 +1,142 @@
+"""Tables and notes that ``alibi-fairseq eval`` prints: one row per result."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from ..results.result import Result, TextValues
+from . import markdown
+from .common_conditions import common_conditions
+from .differing_conditions import differing_conditions_table
+from .loss_by_position import position_tables
+from .notes import CHANCE_NOTE, undertrained_warning
+from .rows import build_rows
+from .texts import group_by_text
+
+#: Text in place of tables of the loss by position.
+NO_LOSS_BY_POSITION = (
+    "No loss by position: every length exceeds the text, the models attend only within documents "
+    "(--block-diagonal), or the results are of an earlier version."
+)
+
+
+def short_name(path: str) -> str:
+    """Return the folder and file name of a checkpoint."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def _overrides(result: Result) -> str | None:
+    """Return the options that were changed for the evaluation, or None without any."""
+    overrides = sorted(result.reading.overrides.items())
+    return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides) or None
+
+
+def _scored_range(result: Result) -> str | None:
+    """Return the range of tokens that is scored, or None for all."""
+    return result.case.scored if result.case.has_range else None
+
+
+#: Column title, value of a result, format.
+_COLUMNS: list[tuple[str, Callable[[Result], Any], Callable[[Any], str]]] = [
+    ("checkpoint", attrgetter("checkpoint"), short_name),
+    ("positions", attrgetter("series.method.notation"), str),
+    ("overrides", _overrides, str),
+    ("trained at", attrgetter("series.train_length"), str),
+    ("split", attrgetter("case.split"), str),
+    ("scored", _scored_range, str),
+    ("L", attrgetter("case.length"), str),
+    ("S", attrgetter("case.stride"), str),
+    ("min ctx", attrgetter("values.min_context"), str),
+    ("mean ctx", attrgetter("values.mean_context"), "{:.1f}".format),
+    ("tokens", attrgetter("values.tokens"), "{:,}".format),
+    ("bits/token", attrgetter("values.loss_bits"), "{:.4f}".format),
+    ("perplexity", attrgetter("values.perplexity"), markdown.perplexity),
+    ("per word", attrgetter("values.word_perplexity"), markdown.perplexity),
+    ("bits/byte", attrgetter("values.bits_per_byte"), "{:.4f}".format),
+    ("tokens/s", attrgetter("cost.tokens_per_second"), "{:,.0f}".format),
+    ("peak MB", attrgetter("cost.peak_memory_mb"), "{:,.0f}".format),
+]
+
+
+def evaluation_table(results: Sequence[Result]) -> str:
+    """Return a Markdown table with the columns that any result has."""
+    titles = []
+    columns = []
+    for title, value_of, format_value in _COLUMNS:
+        values = [value_of(result) for result in results]
+        if all(value is None for value in values):
+            continue
+        cells = []
+        for value in values:
+            cells.append(markdown.NOTHING if value is None else format_value(value))
+        titles.append(title)
+        columns.append(cells)
+    rows = list(zip(*columns, strict=True))
+    return markdown.table(titles, rows)
+
+
+def context_table(results: Sequence[Result], percent: float, strides: Sequence[int | None]) -> str:
+    """Return a table of the shortest window whose loss is close to that of the longest.
+
+    There is a row for each checkpoint, split, and requested stride. A result whose stride
+    is its length counts for that number and for ``full``.
+
+    Args:
+        results: results of checkpoints.
+        percent: largest difference of the losses.
+        strides: requested strides in tokens; None for ``full``.
+    """
+    losses: dict[tuple, dict[int, float]] = defaultdict(dict)
+    for result in results:
+        assert isinstance(result.values, TextValues), "the evaluator measured it"
+        case = result.case
+        for stride in strides:
+            tokens = case.length if stride is None else stride
+            if case.stride != tokens:
+                continue
+            stride_name = "full" if stride is None else str(stride)
+            row = (str(result.checkpoint), case.split, stride_name)
+            losses[row][case.length] = result.values.loss_bits
+    rows = []
+    for (checkpoint, subset, stride), loss in losses.items():
+        longest = max(loss)
+        limit = loss[longest] * (1 + percent / 100)
+        shortest_window = min(length for length in loss if loss[length] <= limit)
+        rows.append([short_name(checkpoint), subset, stride, str(shortest_window)])
+    return markdown.table(["checkpoint", "split", "S", f"context within {percent:g}%"], rows)
+
+
+def loss_by_position(results: Sequence[Result]) -> str:
+    """Return the tables of the loss by position, without conditions, or a note without any.
+
+    :func:`evaluation_notes` states the conditions once for all tables.
+    """
+    tables = []
+    for table in position_tables(results):
+        tables.append(replace(table, conditions="", different=None))
+    return markdown.to_markdown(tables) if tables else f"{NO_LOSS_BY_POSITION}\n"
+
+
+def evaluation_notes(results: Sequence[Result]) -> str:
+    """Return what the models have in common, and notes on what makes perplexities unusable."""
+    rows = build_rows(results)
+    texts = [markdown.sentence(common_conditions(rows))]
+    different = differing_conditions_table(rows)
+    if different is not None:
+        texts.append(f"\n{markdown.to_markdown([different])}")
+    for group in group_by_text(results).values():
+        texts.append(markdown.sentence(undertrained_warning(build_rows(group))))
+    points = [point for row in rows for point in row.points]
+    longest_windows = [point.longest_window or 0 for point in points if point.is_past_end]
+    if longest_windows:
+        longest = max(longest_windows)
+        texts.append(f"Some lengths exceed the text: the longest window has {longest:,} tokens.\n")
+    if any(point.is_near_chance for point in points):
+        texts.append(f"Some perplexities are near or above {CHANCE_NOTE}\n")
+    return "".join(dict.fromkeys(texts))
