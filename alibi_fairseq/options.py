@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, field
+from dataclasses import MISSING, Field, field
 from typing import Any
 
 
@@ -16,10 +16,18 @@ def option(help: str, default: Any = MISSING, **more: Any) -> Any:
         help: help text.
         default: value without the option.
         more: further arguments of ``add_argument``. ``flag`` names the option if its name differs
-            from that of the field, and ``group`` is its heading in the help. The type is that of
-            the annotation; a sequence takes several values.
+            from that of the field, ``group`` is its heading in the help, and ``write`` turns a
+            value into the text that ``type`` reads (default: ``str``). The type is that of the
+            annotation; a sequence takes several values.
     """
     return field(default=default, metadata={"help": help, **more})
+
+
+def option_flag(field: Field) -> str | None:
+    """Return the flag of a field; None if it is no option, or only YAML can set it."""
+    if "help" not in field.metadata:
+        return None
+    return field.metadata.get("flag", "--" + field.name.replace("_", "-"))
 
 
 def yaml_key(help: str, default: Any = MISSING, **more: Any) -> Any:

@@ -19,7 +19,6 @@ from pydantic import TypeAdapter
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # studies/ is not installed
 
-from alibi_fairseq.cli.options import option_flag  # noqa: E402
 from alibi_fairseq.experiment.schema import (  # noqa: E402
     EVALUATION,
     MODELS,
@@ -31,6 +30,7 @@ from alibi_fairseq.experiment.schema import (  # noqa: E402
     ModelGroup,
 )
 from alibi_fairseq.files import atomic_write  # noqa: E402
+from alibi_fairseq.options import option_flag  # noqa: E402
 from alibi_fairseq.reporting import markdown  # noqa: E402
 from alibi_fairseq.results.case import Case  # noqa: E402
 from alibi_fairseq.results.manifest import Counts, Manifest  # noqa: E402

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import shlex
@@ -15,6 +16,7 @@ from fairseq import checkpoint_utils
 from results_documents import PROVENANCE
 
 from alibi_fairseq.cli import main
+from alibi_fairseq.cli.options import add_fields, fill_dataclass
 from alibi_fairseq.data.corpus_builder import CorpusBuilder
 from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.cases import identify_data, list_cases
@@ -225,23 +227,10 @@ def weights_of_fake(checkpoint: Path) -> Weights:
 
 def sweep_config(words: list[str]) -> SweepConfig:
     """Return the settings of an evaluation from its options."""
-    strides = []
-    for stride in value(words, "--strides").split(","):
-        strides.append(None if stride == "full" else int(stride))
-    settings: dict = {}
-    if "--model-overrides" in words:
-        settings["overrides"] = json.loads(value(words, "--model-overrides"))
-    if "--per-document" in words:
-        settings["per_document"] = value(words, "--per-document")
-    for flag, key in (("--score-from", "score_from"), ("--score-to", "score_to")):
-        if flag in words:
-            settings[key] = int(value(words, flag))
-    return SweepConfig(
-        lengths=tuple(map(int, value(words, "--lengths").split(","))),
-        strides=tuple(strides),
-        subsets=(value(words, "--subset"),),
-        **settings,
-    )
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_fields(parser, SweepConfig)
+    known, _ = parser.parse_known_args(words)
+    return fill_dataclass(SweepConfig, known)
 
 
 def value(words: list[str], flag: str) -> str:

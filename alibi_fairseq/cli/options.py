@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from ..errors import unmet, usage_error
-from ..options import names, option
+from ..options import names, option, option_flag
 
 __all__ = [
     "CliCommand",
@@ -75,13 +75,6 @@ def add_fields(parser: argparse.ArgumentParser, kind: type) -> None:
             group.add_argument(flag, dest=field.name, **keywords)
 
 
-def option_flag(field: Field) -> str | None:
-    """Return the flag of a field; None if it is no option, or only YAML can set it."""
-    if "help" not in field.metadata:
-        return None
-    return field.metadata.get("flag", "--" + field.name.replace("_", "-"))
-
-
 def option_flags(kind: type, group: str | None = None) -> dict[str, str]:
     """Return the flags of a dataclass by field, of all groups or of one."""
     flags = {}
@@ -94,9 +87,8 @@ def option_flags(kind: type, group: str | None = None) -> dict[str, str]:
 
 def _option_keywords(field: Field, hint: Any) -> dict[str, Any]:
     """Return the arguments of ``add_argument`` for a field whose value is parsed right away."""
-    keywords = dict(field.metadata)
-    keywords.pop("flag", None)
-    keywords.pop("group", None)
+    not_of_argparse = ("flag", "group", "write")
+    keywords = {key: field.metadata[key] for key in field.metadata if key not in not_of_argparse}
     value_type, several = _value_type(hint)
     if several and keywords.keys().isdisjoint({"nargs", "action", "type"}):
         keywords["nargs"] = "+"

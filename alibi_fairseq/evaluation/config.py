@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ..options import option
+from ..options import option, option_flag
 from .option_types import (
-    format_stride,
+    format_items,
+    format_strides,
     parse_count,
     parse_device,
     parse_gigabytes,
@@ -64,6 +65,7 @@ class SweepConfig:
         "evaluation lengths L: inputs of a window in tokens, for example 512,1024,3072",
         required=True,
         type=parse_lengths,
+        write=format_items,
         metavar="L,…",
         group=MEASUREMENT,
     )
@@ -73,6 +75,7 @@ class SweepConfig:
         "of the split (default: full)",
         (None,),
         type=parse_strides,
+        write=format_strides,
         metavar="S,…",
         group=MEASUREMENT,
     )
@@ -81,8 +84,20 @@ class SweepConfig:
         ("valid",),
         flag="--subset",
         type=parse_splits,
+        write=format_items,
         metavar="SPLIT,…",
         group=CHECKPOINTS,
+    )
+    overrides: dict | None = option(
+        "values that replace options of the model, or of config.json in a Hugging Face folder, for "
+        "example "
+        '\'{"attention_backend": "eager"}\'',
+        None,
+        flag="--model-overrides",
+        type=parse_overrides,
+        write=json.dumps,
+        metavar="JSON",
+        group=MODELS_AND_DATA,
     )
     per_document: str | None = option(
         "also record the loss of each document, and count --score-from and --score-to within "
@@ -124,16 +139,6 @@ class SweepConfig:
         metavar="DEVICE",
         group=COMPUTATION,
     )
-    overrides: dict | None = option(
-        "values that replace options of the model, or of config.json in a Hugging Face folder, for "
-        "example "
-        '\'{"attention_backend": "eager"}\'',
-        None,
-        flag="--model-overrides",
-        type=parse_overrides,
-        metavar="JSON",
-        group=MODELS_AND_DATA,
-    )
     memory_gb: float | None = option(
         "memory budget of a forward pass in GB, which determines the batch size (default: 2 on a "
         "CPU, half the memory of a GPU)",
@@ -163,27 +168,14 @@ class SweepConfig:
         return list(pairs)
 
     def flags(self) -> list[str]:
-        """Return the options of ``alibi-fairseq eval`` that stand for these settings."""
-        flags = ["--lengths", ",".join(map(str, self.lengths))]
-        flags += ["--strides", ",".join(map(format_stride, self.strides))]
-        flags += ["--subset", ",".join(self.subsets)]
-        flags += self.override_flags()
-        if self.per_document is not None:
-            flags += ["--per-document", self.per_document]
-        if self.score_from is not None:
-            flags += ["--score-from", str(self.score_from)]
-        if self.score_to is not None:
-            flags += ["--score-to", str(self.score_to)]
-        if self.precision != "fp32":
-            flags += ["--precision", self.precision]
-        if self.device != "auto":
-            flags += ["--device", self.device]
-        if self.memory_gb is not None:
-            flags += ["--memory-gb", str(self.memory_gb)]
-        return flags
+        """Return the options of ``alibi-fairseq eval`` that stand for these settings.
 
-    def override_flags(self) -> list[str]:
-        """Return the part of :meth:`flags` that overrides options of the model."""
-        if not self.overrides:
-            return []
-        return ["--model-overrides", json.dumps(self.overrides)]
+        Lengths, strides, and splits are always among them, to be read in logs.
+        """
+        flags: list[str] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, tuple) or value not in (field.default, {}):
+                write = field.metadata.get("write", str)
+                flags += [str(option_flag(field)), write(value)]
+        return flags

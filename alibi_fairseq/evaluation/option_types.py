@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..options import float_or_nan, names, positive_integer
@@ -49,9 +50,19 @@ def parse_stride(text: str) -> int | None:
     return None if text == "full" else positive_integer(text)
 
 
+def format_items(items: Iterable[object]) -> str:
+    """Return ("valid", "test") as ``valid,test``."""
+    return ",".join(map(str, items))
+
+
 def format_stride(stride: int | None) -> str:
     """Return ``full`` for None, and other strides as digits."""
     return "full" if stride is None else str(stride)
+
+
+def format_strides(strides: Iterable[int | None]) -> str:
+    """Return (None, 64) as ``full,64``."""
+    return format_items(map(format_stride, strides))
 
 
 def parse_count(text: str) -> int:

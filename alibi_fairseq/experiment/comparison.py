@@ -8,7 +8,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..evaluation.config import SweepConfig
 from ..results.data_folder import DataFolder
 from ..results.file_names import COMPARISON_FILE, TRAINING_FILE
 from .config_files import save_config
@@ -20,6 +19,7 @@ from .corpora import (
     prepare_corpora,
     text_folder,
 )
+from .evaluations import sweep_config
 from .plan import Plan, model_name, plan_from_folder
 from .run import Run
 from .runner import Experiment
@@ -76,13 +76,7 @@ class Comparison(Experiment):
             return
         from ..evaluation.text_evaluator import TextEvaluator  # imports PyTorch and fairseq
 
-        config = SweepConfig(
-            lengths=(self.config.train_lengths[0],),
-            subsets=(evaluation.subset,),
-            per_document=evaluation.per_document,
-            score_from=evaluation.score_from,
-            score_to=evaluation.score_to,
-        )
+        config = sweep_config(evaluation, self.config.train_lengths[0])
         TextEvaluator.of_folder(config, DataFolder.open(text_folder(corpus, self.folder)))
 
     def plan(self) -> Plan:

@@ -44,7 +44,7 @@ def plan_sweeps(model: Model, other_corpora: Collection[str] = ()) -> Iterator[P
         yield PlannedSweep(SweepConfig(lengths=lengths, overrides=overrides))
         return
     for evaluation in model.group.select_evaluations(model.method, model.train_length):
-        as_trained = _sweep_config(evaluation, model.train_length, overrides)
+        as_trained = sweep_config(evaluation, model.train_length, overrides)
         yield PlannedSweep(as_trained)
         yield from _sliding_sweeps(evaluation, model, as_trained)
         yield from _variant_sweeps(evaluation, model, as_trained)
@@ -53,7 +53,9 @@ def plan_sweeps(model: Model, other_corpora: Collection[str] = ()) -> Iterator[P
                 yield PlannedSweep(as_trained, corpus=corpus)
 
 
-def _sweep_config(evaluation: Evaluation, train_length: int, overrides: dict) -> SweepConfig:
+def sweep_config(
+    evaluation: Evaluation, train_length: int, overrides: dict | None = None
+) -> SweepConfig:
     """Return the settings of an evaluation of a model as it was trained."""
     return SweepConfig(
         lengths=tokens_at(evaluation.eval_lengths, train_length),

@@ -15,12 +15,12 @@ CHANGES: dict[str, object] = {
     "lengths": (16, 1024),
     "strides": (None, 8),
     "subsets": ("valid", "test"),
+    "overrides": {"attention_backend": "eager", "note": "with 'quotes' and spaces"},
     "per_document": "titles",
     "score_from": 0,
     "score_to": 80,
     "precision": "bf16",
     "device": "cpu",
-    "overrides": {"attention_backend": "eager", "note": "with 'quotes' and spaces"},
     "memory_gb": 0.5,
 }
 
