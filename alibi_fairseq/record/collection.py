@@ -22,9 +22,9 @@ from .entry import (
     TRACK_FILE,
     Entry,
     EntryFile,
+    RateTrial,
+    RateTrials,
     TrackFile,
-    Trial,
-    Trials,
     file_hashes,
     read_entry,
     read_recall,
@@ -224,7 +224,7 @@ def _as_trained(results: Iterable[Result]) -> list[Result]:
     return kept
 
 
-def _read_trials(run: Path) -> Trials | None:
+def _read_trials(run: Path) -> RateTrials | None:
     """Read the trials that chose the learning rate of a run; None without any."""
     name = run.name.rpartition("-seed")[0]
     paths = list(run.parent.glob(f"{name}{TRIALS_ENDING}"))
@@ -238,8 +238,8 @@ def _read_trials(run: Path) -> Trials | None:
     choice = read_json(paths[0])["result"]
     trials = []
     for trial in choice["trials"]:
-        trials.append(Trial(lr=trial["lr"], loss_bits=trial["loss_bits"]))
-    return Trials(updates=choice["updates"], trials=trials)
+        trials.append(RateTrial(lr=trial["lr"], loss_bits=trial["loss_bits"]))
+    return RateTrials(updates=choice["updates"], trials=trials)
 
 
 def _copy_inputs(source: Path, model: ComparedModel, folder: Path) -> None:

@@ -60,18 +60,18 @@ class TrackFile(StrictObject):
     reference: NonEmptyStr
 
 
-class Trial(StrictObject):
+class RateTrial(StrictObject):
     """Learning rate that was tried, and its validation loss; None if the trial diverged."""
 
     lr: Positive
     loss_bits: Bits | None
 
 
-class Trials(StrictObject):
+class RateTrials(StrictObject):
     """Trials that chose the learning rate, of a number of updates each."""
 
     updates: PositiveCount
-    trials: list[Trial]
+    trials: list[RateTrial]
 
 
 class EntryFile(StrictObject):
@@ -95,7 +95,7 @@ class EntryFile(StrictObject):
     paper: str
     note: str
     added: Date
-    trials: Trials | None
+    trials: RateTrials | None
     exceptions: dict[str, NonEmptyStr]
     files: dict[str, Sha256]
 

@@ -75,8 +75,8 @@ def difference_sections(results: Sequence[Result]) -> list[str]:
     if tables:
         return [markdown.to_markdown([table]).rstrip() for table in tables]
     for group in group_by_text(results).values():
-        models = build_rows(group)
-        if len(models) > 1 and all(_num_seeds(model) < 2 for model in models):
+        rows = build_rows(group)
+        if len(rows) > 1 and all(_num_seeds(row) < 2 for row in rows):
             return [one_seed_note()]
     return []
 
@@ -91,18 +91,18 @@ def difference_tables(results: Sequence[Result]) -> list[Table]:
     """
     tables = []
     for name, group in group_by_text(results).items():
-        models = build_rows(group)
-        if any(_num_seeds(model) > 1 for model in models):
-            tables += _difference_tables(name, models)
+        rows = build_rows(group)
+        if any(_num_seeds(row) > 1 for row in rows):
+            tables += _difference_tables(name, rows)
     return tables
 
 
-def row_difference(model: Row, reference: Row, length: int) -> Difference | None:
-    """Estimate how much higher the loss of a model is at a length.
+def row_difference(row: Row, reference: Row, length: int) -> Difference | None:
+    """Estimate how much higher the loss of a row's model is at a length.
 
     None without results of both there, or without two seeds on each side.
     """
-    return _difference(*_Pair(model, reference).losses(length))
+    return _difference(*_Pair(row, reference).losses(length))
 
 
 def one_seed_note() -> str:
@@ -120,42 +120,42 @@ def seed_limit(spread: float) -> float:
     return 100 * math.expm1(1.96 * math.sqrt(2) * spread)
 
 
-def _num_seeds(model: Row) -> int:
-    return len({result.seed for result in model.results})
+def _num_seeds(row: Row) -> int:
+    return len({result.seed for result in row.results})
 
 
 class _Pair(NamedTuple):
-    """Model, and the one that it is compared with."""
+    """Row of a model, and that of the model that it is compared with."""
 
-    model: Row
+    row: Row
     reference: Row
 
     @property
     def label(self) -> str:
         """Names of both."""
-        return f"{self.model.label} vs. {self.reference.label}"
+        return f"{self.row.label} vs. {self.reference.label}"
 
     def losses(self, length: int) -> tuple[_Losses | None, _Losses | None]:
         """Return the losses of both at a length, by document if both have the same documents."""
-        by_document = _have_same_documents(self.model, self.reference, length)
-        first = _losses(self.model.results, length, by_document)
+        by_document = _have_same_documents(self.row, self.reference, length)
+        first = _losses(self.row.results, length, by_document)
         second = _losses(self.reference.results, length, by_document)
         return first, second
 
 
-def _difference_tables(name: str, models: Sequence[Row]) -> list[Table[_Pair]]:
+def _difference_tables(name: str, rows: Sequence[Row]) -> list[Table[_Pair]]:
     """Return the table of models that are evaluated alike, if two have one training length."""
     distinct_lengths: set[int] = set()
     by_train_length: dict[int, list[Row]] = defaultdict(list)
-    for model in models:
-        distinct_lengths.update(point.case.length for point in model.points)
-        by_train_length[model.train_length or 0].append(model)
+    for row in rows:
+        distinct_lengths.update(point.case.length for point in row.points)
+        by_train_length[row.train_length or 0].append(row)
     pairs = []
     for train_length in sorted(by_train_length):
         reference = _reference(by_train_length[train_length])
-        for model in by_train_length[train_length]:
-            if model is not reference:
-                pairs.append(_Pair(model, reference))
+        for row in by_train_length[train_length]:
+            if row is not reference:
+                pairs.append(_Pair(row, reference))
     if not pairs:
         return []
     columns = [Column[_Pair]("evaluated at →", lambda pair: pair.label)]
@@ -179,13 +179,13 @@ def _cell(length: int, pair: _Pair) -> str:
     return _difference_text(*pair.losses(length))
 
 
-def _reference(models: Sequence[Row]) -> Row:
-    """Return the model that others are compared with: ALiBi as trained, or the first model."""
-    for model in models:
-        assert model.identity is not None
-        if model.method_name == REFERENCE and not model.identity.reading.overrides:
-            return model
-    return models[0]
+def _reference(rows: Sequence[Row]) -> Row:
+    """Return the row that others are compared with: ALiBi as trained, or the first one."""
+    for row in rows:
+        assert row.identity is not None
+        if row.method_name == REFERENCE and not row.identity.reading.overrides:
+            return row
+    return rows[0]
 
 
 def _have_same_documents(first: Row, second: Row, length: int) -> bool:

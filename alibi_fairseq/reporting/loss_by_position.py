@@ -77,32 +77,32 @@ def position_tables(results: Iterable[Result], for_paper: bool = False) -> list[
     return tables
 
 
-def _position_table(models: Sequence[Row], caption: str, with_seeds: bool) -> Table[int]:
+def _position_table(rows: Sequence[Row], caption: str, with_seeds: bool) -> Table[int]:
     """Create the table of models with the same evaluation length and the same buckets.
 
     Its rows are the numbers of the buckets.
 
     Args:
-        models: models with losses by position, each with one point.
+        rows: models with losses by position, each with one point.
         caption: caption of the table.
         with_seeds: True to state the number of seeds in each cell.
     """
-    first = models[0].points[0]
+    first = rows[0].points[0]
     ranges = bucket_ranges(first.position_ends)
     tokens = first.position_tokens
     columns = [
         Column[int]("position", lambda bucket: _positions_text(*ranges[bucket])),
         Column[int]("tokens", lambda bucket: f"{tokens[bucket]:,}"),
     ]
-    for model in models:
-        (point,) = model.points
-        columns.append(Column(model.label, partial(_loss_text, point, with_seeds)))
+    for row in rows:
+        (point,) = row.points
+        columns.append(Column(row.label, partial(_loss_text, point, with_seeds)))
     return Table(
         columns,
         [bucket for bucket, count in enumerate(tokens) if count > 0],
         caption=caption,
-        conditions=common_conditions(models),
-        different=differing_conditions_table(models),
+        conditions=common_conditions(rows),
+        different=differing_conditions_table(rows),
     )
 
 

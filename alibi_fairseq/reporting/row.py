@@ -29,7 +29,7 @@ class Point:
     """Results of the seeds of a row in one case, and their means.
 
     Attributes:
-        results: one result per seed.
+        results: one result per seed; none of a perplexity that the paper prints.
     """
 
     case: Case
