@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -97,13 +99,22 @@ class Add(RecordAction):
             exceptions=self._exceptions(),
             recall=self.recall,
         )
-        if is_new:
-            texts = (self.title, self.about, self.run_with)
-            entry = start_track(folder, self.results, models.pop(0), description, *texts)
-            print(entry.folder)
-        for model in models:
-            print(add_entry(folder, self.results, model, description).folder)
-        print(_write_page(self.record))
+        written: list[Path] = []
+        try:
+            if is_new:
+                texts = (self.title, self.about, self.run_with)
+                entry = start_track(folder, self.results, models.pop(0), description, *texts)
+                written += [folder / TRACK_FILE, entry.folder]
+            for model in models:
+                written.append(add_entry(folder, self.results, model, description).folder)
+            page = _write_page(self.record)
+        except UserInputError:
+            _remove(written)
+            raise
+        for path in written:
+            if path.is_dir():
+                print(path)
+        print(page)
 
     def _exceptions(self) -> dict[str, str]:
         """Return the reasons by rule."""
@@ -141,7 +152,8 @@ class Check(RecordAction):
             print(f"{track.folder.name}: {len(track.entries)} entries. To add one, ", end="")
             print(cost_sentence(track))
         page = self.record / PAGE
-        if not problems and page.read_text(encoding="utf-8") != write_page(tracks):
+        shown = page.read_text(encoding="utf-8") if page.is_file() else ""
+        if not problems and shown != write_page(tracks):
             problems.append(f"{page} is out of date. Run `alibi-fairseq record table`.")
         for problem in problems:
             print(problem)
@@ -158,6 +170,17 @@ class WritePage(RecordAction):
     def __call__(self) -> None:
         """Write the page."""
         print(_write_page(self.record))
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    """Remove files and folders that a refused command has written, and empty parents."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        with suppress(OSError):  # the track has other entries
+            path.parent.rmdir()
 
 
 def _write_page(record: Path) -> Path:

@@ -168,7 +168,10 @@ def _write_entry(
     name = description.name or re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
     folder = track / name
     if folder.exists():
-        raise UserInputError(f"{folder} exists. Pass another --name.")
+        raise UserInputError(
+            f"{model.name}: another entry of the track is named '{name}'. Pass another --name, or "
+            "select one of the models by --models."
+        )
     with atomic_folder(folder) as unfinished:
         save(results, unfinished / RESULTS_FILE)
         _copy_inputs(source, model, unfinished)

@@ -48,9 +48,10 @@ def cost_sentence(track: Track) -> str:
         number = len(reference.file.trials.trials)
         sentence += f", after {number} trials of the learning rate"
     hours = [entry.hours for entry in track.entries.values()]
+    durations = dict.fromkeys((_duration(min(hours)), _duration(max(hours))))
     return (
         f"{sentence}: {_short(total)} tokens in all. The runs of an entry took "
-        f"{_duration(min(hours))} to {_duration(max(hours))} together, without trials."
+        f"{' to '.join(durations)} together, without trials."
     )
 
 

@@ -221,6 +221,9 @@ def test_edited_page_and_lost_reference_are_found(record, capsys, refuse):
     (record / "README.md").write_text("better numbers\n", encoding="utf-8")
     assert cli.main(command) == 1
     assert "is out of date" in capsys.readouterr().out
+    (record / "README.md").unlink()
+    assert cli.main(command) == 1
+    assert "is out of date" in capsys.readouterr().out
     shutil.rmtree(record / TRACK.name / "alibi")
     assert "the reference 'alibi' is no entry" in refuse(*command)
 
@@ -258,7 +261,10 @@ def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
     assert "--exception takes RULE=REASON" in refuse(*alibi, "--exception", "seeds=few")
     assert not (tmp_path / "new" / "alibi").exists()
     assert cli.main([*map(str, alibi), "--exception", "rate=the grid ended"]) == 0
-    assert "exists. Pass another --name" in refuse(*alibi[:-2])
+    assert "another entry of the track is named 'alibi'" in refuse(*alibi[:-2])
+    both = [*words, "--models", "*-[rs]*-128"]  # the second is refused, so neither is written
+    assert "sinusoidal-128: its learning rate was not" in refuse(*both)
+    assert [path.name for path in (tmp_path / "new").iterdir() if path.is_dir()] == ["alibi"]
     capsys.readouterr()
     rotary = [*words, "--models", "*rotary-128", "--year", "2021", "--note", "It *fails*."]
     assert cli.main([*map(str, rotary)]) == 0
