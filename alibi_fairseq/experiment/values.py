@@ -112,6 +112,8 @@ def as_stride(value: object) -> int | None:
     Raises:
         ValueError: the value is neither.
     """
+    if value is None:  # dataclasses.replace validates the strides of an evaluation again
+        return None
     try:
         return parse_stride(str(value))
     except ValueError:
