@@ -15,7 +15,7 @@ Records = Mapping[str, Sequence[Mapping]]
 
 TEMPLATE = Path(__file__).with_name("summary.md")
 #: Files that the summary and its figure need.
-FILES = ("train-cpu", "attention-cpu", "attention-cuda", "output_layer-cpu", "huggingface-cpu")
+FILES = ("train-cpu", "attention-cuda", "output_layer-cpu", "huggingface-cpu")
 #: Length of the comparison on a GPU: the longest that all backends could compute.
 GPU_LENGTH = 8192
 
@@ -29,9 +29,6 @@ def write_summary(records: Records, figure: Path) -> str:
         return ""
     draw(records, figure)
     steps = ratios(records["train-cpu"], "ratio", variant="alibi")
-    random = ratios(records["attention-cpu"], "ratio", variant="skipping", weights="random")
-    trained = ratios(records["attention-cpu"], "ratio", variant="skipping", weights="trained")
-    longest = max(trained)
     (chunked,) = select(records["output_layer-cpu"], variant="chunked_adaptive_loss")
     theirs = bloom_memory(records, "eager")
     ours = bloom_memory(records, "alibi_fairseq")
@@ -40,9 +37,6 @@ def write_summary(records: Records, figure: Path) -> str:
         "longest": f"{max(steps):,}",
         "shortest_speed": f"{steps[min(steps)]:.2f}",
         "longest_speed": f"{steps[max(steps)]:.2f}",
-        "skipping_length": f"{longest:,}",
-        "random_speed": f"{random[longest]:.2f}",
-        "trained_speed": f"{trained[longest]:.2f}",
         "gpu_length": f"{GPU_LENGTH:,}",
         "flex": percent(gpu_speed(records, "flex")),
         "mask": percent(gpu_speed(records, "materialised: (B·H, T, T) mask")),

@@ -27,7 +27,7 @@ TEMPLATE = PAGE.with_name("page.md")
 
 #: Commits of results files that are not in the history of the repository, and why.
 LOST_COMMITS = {
-    "ff647fed4346c86715e44808d864257dbb27fcdd": "not in the repository; probably rebased away",
+    "ff647fed4346c86715e44808d864257dbb27fcdd": "not in the history",
 }
 
 
@@ -82,11 +82,6 @@ TABLES = {
         ("phase", "model", "variant"),
         ("length",),
         (("memory", "memory_ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
-    ),
-    "generate": BenchmarkTable(
-        ("variant",),
-        ("prompt",),
-        (("", "ratio", "{:.2f}"),),
     ),
     "evaluate": BenchmarkTable(
         ("name", "model", "length", "stride", "tokens"),
