@@ -7,8 +7,6 @@ from pathlib import Path
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.page import fill_file
 
-#: Name of the second page of a study, and of its template.
-DISCLOSURE = "disclosure.md"
 #: Sections that several pages have.
 SECTIONS = Path(__file__).with_name("text")
 
@@ -18,12 +16,9 @@ def section(name: str, **slots: object) -> str:
     return fill_file(SECTIONS / f"{name}.md", slots)
 
 
-def write_page(folder: Path, template: Path, **slots: object) -> Path:
-    """Fill the slots of a template, write the page, and return its path.
-
-    The page is ``README.md``, or ``disclosure.md`` if its template has this name.
-    """
-    path = folder / (DISCLOSURE if template.name == DISCLOSURE else "README.md")
+def write_page(folder: Path, template: Path, name: str = "README.md", **slots: object) -> Path:
+    """Fill the slots of a template, write the page, and return its path."""
+    path = folder / name
     with atomic_write(path) as stream:
         stream.write(fill_file(template, slots) + "\n")
     return path

@@ -50,6 +50,7 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
     write_page(
         folder,
         DISCLOSURE,
+        DISCLOSURE.name,
         title=config.title,
         origins=origins_table(study.origins),
         trials=trials_table(study.trials),

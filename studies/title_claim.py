@@ -98,8 +98,8 @@ def title_claim_section(study: StudyResults, models: StudiedModels) -> str:
     recovered = recovered_gain(losses, models) if has_share_rule else None
     return section(
         "title-claim",
-        short=short,
-        long=4 * short,
+        short=f"{short:,}",
+        long=f"{4 * short:,}",
         models=_claim_table(losses, rows, costs),
         verdict=test.verdict,
         lead_rule=not has_share_rule,

@@ -29,7 +29,8 @@ from ..origins import divergence_sentence, origins_table, seeds_by_model, trials
 from ..pages import section, sections, write_page
 from ..paper_claim import perplexity, table5_pair
 from ..primary_tests import NOT_SUPPORTED, SEEDS, SUPPORTED, Condition, run_tests
-from ..published_gaps import published_gaps_section
+from ..prose import change_in_words, interval_in_words
+from ..published_gaps import published_gap_range
 from ..ranking import ranking_section
 from ..six_tests import location_cell, outcomes_list, tests_section
 from ..study_results import FinishedModel, StudyResults, TrainingOrigin
@@ -49,6 +50,8 @@ from .groups import CORPUS, MODELS, EstimatedChange, read_groups
 PAGE = Path(__file__).with_name("page.md")
 #: Template of the second page, with what only those need who judge or repeat the study.
 DISCLOSURE = PAGE.with_name("disclosure.md")
+#: Template of the third page, with the tables of the secondary models.
+ESTIMATES = PAGE.with_name("secondary.md")
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"
 SECONDARY = "secondary"
@@ -88,6 +91,7 @@ def write_small_models_page(folder: Path) -> Path:
     """Write the page and its figures from the JSON in ``folder``; returns the page's path."""
     studies = {part: StudyResults.load(folder / part) for part in TRIALS}
     _write_disclosure(folder, studies)
+    _write_estimates(folder, studies[SECONDARY])
     study = studies[PRIMARY]
     primary = study.losses
     secondary = studies[SECONDARY].losses
@@ -118,14 +122,23 @@ def write_small_models_page(folder: Path) -> Path:
         beyond_tests=_estimates_beyond_the_tests(primary),
         t5_context=t5_context_section(study, MODELS),
         **_rotary_order(primary),
-        published_gaps=published_gaps_section(),
         **_leads(primary),
-        diverged_secondary=divergence_sentence(studies[SECONDARY].diverged),
         changes=_changes_figure(folder, secondary),
+    )
+
+
+def _write_estimates(folder: Path, study: StudyResults) -> None:
+    """Write the page of the secondary models."""
+    losses = study.losses
+    write_page(
+        folder,
+        ESTIMATES,
+        ESTIMATES.name,
+        diverged_secondary=divergence_sentence(study.diverged),
         cost_and_lead=section("cost-and-lead"),
-        claim=_claim_table(secondary),
-        **_group_tables(secondary),
-        secondary_perplexity=_secondary_perplexities(secondary),
+        claim=_claim_table(losses),
+        **_group_tables(losses),
+        secondary_perplexity=_secondary_perplexities(losses),
     )
 
 
@@ -136,6 +149,7 @@ def _write_disclosure(folder: Path, studies: Mapping[str, StudyResults]) -> None
     write_page(
         folder,
         DISCLOSURE,
+        DISCLOSURE.name,
         **_known_before(primary.losses, secondary.losses),
         **_test_text(primary.models),
         trials=_trials(studies),
@@ -166,7 +180,7 @@ def _paper_on_e6() -> str:
     """Return E6 of the paper's own models if it contradicts the title; else empty."""
     pair = table5_pair(MODELS.train_length, 4 * MODELS.train_length)
     assert pair is not None, "Table 5 has these lengths"
-    return "" if pair.e6 < 0 else percent(pair.e6)
+    return "" if pair.e6 < 0 else change_in_words(pair.e6)
 
 
 class _KnownCondition(NamedTuple):
@@ -210,14 +224,20 @@ def _known_before(primary: Losses, secondary: Losses) -> dict[str, object]:
 
 def _leads(losses: Losses) -> dict[str, str]:
     """Return how far sinusoidal embeddings are from ALiBi at L, in the paper and here."""
+    lowest, highest = published_gap_range()
     sinusoidal = losses.get(MODELS.key("sinusoidal"))
     alibi = losses.get(MODELS.key("alibi"))
     length = MODELS.train_length
     paper = math.log(perplexity("sinusoidal", length, length) / perplexity("alibi", length, length))
     ours = ""
     if sinusoidal is not None and alibi is not None:
-        ours = percent(sinusoidal.nats.mean() - alibi.nats.mean())
-    return {"paper_lead": percent(paper), "our_lead": ours}
+        ours = change_in_words(sinusoidal.nats.mean() - alibi.nats.mean())
+    return {
+        "paper_lead": change_in_words(paper),
+        "our_lead": ours,
+        "lowest": percent(lowest),
+        "highest": percent(highest),
+    }
 
 
 def _test_text(models: Sequence[FinishedModel]) -> dict[str, object]:
@@ -261,8 +281,8 @@ def _rotary_order(losses: Losses) -> dict[str, object]:
         row["position_method"]: row["perplexity"] for row in printed if row["length"] == length
     }
     return {
-        "rotary_change": "" if estimate is None else change_cell(estimate),
-        "rotary_interval": interval_cell(estimate),
+        "rotary_change": "" if estimate is None else change_in_words(estimate.value),
+        "rotary_interval": "" if estimate is None else interval_in_words(estimate),
         "paper_length": f"{length:,}",
         "paper_rotary": markdown.perplexity(paper["rotary"]),
         "paper_sinusoidal": markdown.perplexity(paper["sinusoidal"]),
@@ -291,7 +311,7 @@ def _rate_check(studies: Mapping[str, StudyResults]) -> dict[str, str]:
         "rate_methods": " and ".join(methods),
         "short_rate": f"{first['lr']:g}",
         "long_rate": f"{second['lr']:g}",
-        "rate_change": percent(change),
+        "rate_change": change_in_words(change),
     }
 
 

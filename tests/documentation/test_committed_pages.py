@@ -33,10 +33,10 @@ RESULTS = ROOT / "results"
 
 def test_page_of_small_models(tmp_path):
     shutil.copytree(RESULTS / "small_models", tmp_path / "small_models")
-    for name in ("README.md", "disclosure.md"):
+    for name in ("README.md", "disclosure.md", "secondary.md"):
         (tmp_path / "small_models" / name).unlink()
     assert main(["--results", str(tmp_path / "small_models")]) == 0
-    for name in ("README.md", "disclosure.md"):
+    for name in ("README.md", "disclosure.md", "secondary.md"):
         assert_same(tmp_path, f"small_models/{name}", RESULTS)
 
 
