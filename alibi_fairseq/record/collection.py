@@ -18,6 +18,7 @@ from ..results.result import ProbeValues, Result, TextValues
 from .entry import (
     ENTRY_FILE,
     RECALL_FILE,
+    RECALL_MULTIPLE,
     RESULTS_FILE,
     TRACK_FILE,
     Entry,
@@ -258,13 +259,20 @@ def _write_recall(path: Path, results: Iterable[Result], copy: Path) -> None:
     """Write what ``recall`` measured with the checkpoints of an entry.
 
     Raises:
-        UserInputError: the file has no measurement of them.
+        UserInputError: the file lacks one of them at the length that the page shows.
     """
-    checkpoints = {
-        result.checkpoint_sha256 for result in results if isinstance(result.values, TextValues)
-    }
+    checkpoints = set()
+    for result in results:
+        if result.case.kind == "text" and isinstance(result.values, TextValues):
+            checkpoints.add(result.checkpoint_sha256)
+            length = RECALL_MULTIPLE * result.series.train_length
     measured = read_recall(path)
     own = [result for result in measured.results if result.checkpoint_sha256 in checkpoints]
-    if not own:
-        raise UserInputError(f"--recall {path} has no measurement of these checkpoints.")
+    found = {result.checkpoint_sha256 for result in own if result.length == length}
+    if found != checkpoints:
+        raise UserInputError(
+            f"--recall {path} has measurements at length {length} of {len(found)} of the "
+            f"{len(checkpoints)} checkpoints. Pass all of them to `alibi-fairseq recall --lengths "
+            f"{length}`."
+        )
     write_json(measured.model_copy(update={"results": own}), copy)

@@ -40,6 +40,8 @@ ENTRY_FILE = "entry.json"
 RESULTS_FILE = "results.json"
 #: File of an entry with what ``alibi-fairseq recall`` measured.
 RECALL_FILE = "recall.json"
+#: Multiple of the training length at which recall is shown.
+RECALL_MULTIPLE = 16
 
 
 class TrackFile(StrictObject):

@@ -19,14 +19,12 @@ from ..reporting.row import Point
 from ..reporting.table import Column, Table
 from ..reporting.training_costs import processor_name
 from ..results.estimates import Difference
-from .entry import Entry, Track
+from .entry import RECALL_MULTIPLE, Entry, Track
 
 _PAGE = Path(__file__).with_name("page.md")
 _SECTION = Path(__file__).with_name("track.md")
 #: Multiples of the training length with a column.
 MULTIPLES = (1, 4, 16)
-#: Multiple at which recall is shown.
-RECALL_MULTIPLE = 16
 
 
 def write_page(tracks: Iterable[Track]) -> str:

@@ -331,7 +331,7 @@ def test_cost_counts_runs_and_trials():
 
 
 @pytest.mark.ci
-def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, capsys):
+def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, capsys, refuse):
     """The entry has the plugin, the configuration, the trials, and the recall."""
     monkeypatch.setattr(child_process, "execute_command", in_this_process)
     for module in (provenance, training_record):
@@ -360,6 +360,11 @@ def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, caps
     add = ["record", "add", out, "--record", tmp_path / "record", "--track", "words"]
     add += ["--author", "Someone"]
     add += ["--title", "Random words", "--recall", recall]
+    incomplete = read_json(recall)
+    incomplete["results"].pop()
+    (tmp_path / "two.json").write_text(json.dumps(incomplete), encoding="utf-8")
+    assert "at length 256 of 2 of the 3 checkpoints" in refuse(*add[:-1], tmp_path / "two.json")
+    assert not (tmp_path / "record").exists()
     assert cli.main([*map(str, add)]) == 0
     entry = read_entry(tmp_path / "record" / "words" / "root-distance")
     assert (entry.folder / "plugin" / "root_plugin" / "__init__.py").read_text() == code
