@@ -117,8 +117,8 @@ class SweepResults:
         """Add the result of a case, and write the file to disk.
 
         Args:
-            weights: weights of the loaded checkpoint. Earlier results of it say better how it was
-                trained, if neither the checkpoint nor a training record says so any more.
+            weights: weights of the loaded checkpoint. How they were trained is taken from earlier
+                results if there are any: the training record next to the checkpoint may be gone.
         """
         known = self._of_checkpoint(checkpoint)
         if known:

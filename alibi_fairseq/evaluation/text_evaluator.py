@@ -190,9 +190,11 @@ class TextEvaluator(Evaluator):
         return Measured(values, cost)
 
     def _parts(self, split: str, in_order: bool = False) -> list[Span]:
-        """Return the parts of a split whose windows start again: the documents of a scored range.
+        """Return the parts of a split in which windows start again.
 
-        In order, the split is one part; ``sum_losses`` leaves out tokens outside the scored range.
+        These are its documents if a range of them is scored, and else the whole split. It is also
+        the whole split if a model with a memory must read all windows in order: ``sum_losses`` then
+        leaves out the tokens outside the range.
         """
         if self.config.has_scored_range and not in_order:
             return self._spans[split]

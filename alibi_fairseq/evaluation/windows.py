@@ -141,8 +141,9 @@ def plan_windows(
 def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
     """Return a key that two plans over the same spans share if and only if they are equal.
 
-    It consists of the largest stride, and the most inputs before the scored ones, that windows use.
-    Lengths beyond the end of the text have the windows of a shorter length.
+    It is the largest number of tokens that a window scores, and the largest number of inputs that a
+    window has before them. A length beyond the end of the text has the windows, and so the key, of
+    a shorter length.
 
     Args:
         length: evaluation length in tokens.

@@ -1,7 +1,8 @@
 """Settings of a training that do not determine its weights, with the reasons.
 
-Everything else counts. A setting belongs here only if two trainings that differ in it have the same
-distribution of weights. Names are ``group.field``, as in fairseq's configuration.
+Everything else counts. A setting belongs here only if changing it leaves the trained weights as
+they are, up to rounding and to what a change of the seed does. Names are ``group.field``, as in
+fairseq's configuration.
 """
 
 from __future__ import annotations

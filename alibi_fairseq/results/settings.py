@@ -197,10 +197,11 @@ def resolve(name: str, settings: Settings, defaults: Settings) -> Any:
 
 
 def _resolve_references(values: dict[str, Any], defaults: dict[str, Any]) -> None:
-    """Replace defaults that are references, and write out those to settings that do not count.
+    """Replace defaults that are references to other settings by the values of these settings.
 
-    For example, ``lr_scheduler.total_num_update`` is ``optimization.max_update`` by default, which
-    does not count, but the schedule does.
+    A reference from a setting that counts to one that doesn't becomes a value of the first. So
+    ``lr_scheduler.total_num_update``, by default ``optimization.max_update``, gets its value: where
+    a run stops doesn't count, but where the schedule ends does.
     """
     for name, default in list(defaults.items()):
         match = _REFERENCE.fullmatch(default) if isinstance(default, str) else None
