@@ -380,6 +380,8 @@ def test_tokenizers_share_the_text_but_not_the_case():
         identify_raw_text(result_of(series, case=case)) for case in (first, second, by_document)
     ]
     assert texts[0] == texts[1] != texts[2]
+    overlapping = result_of(series, case=replace(first, length=512, stride=64))
+    assert identify_raw_text(overlapping) == texts[0]
 
 
 def test_dropout_as_text_of_version_3_is_that_of_today():
