@@ -137,7 +137,7 @@ def _literal_values(hint: Any) -> tuple[str, ...]:
 def plugin_option(group: str | None = None) -> Any:
     """Return the field of the option ``--user-dir``, plugins that are imported first."""
     return option(
-        "plugins that import alibi_fairseq, for example one with a position method",
+        "plugins to import, for example one that adds a position method",
         None,
         metavar="FOLDER,…",
         group=group,
