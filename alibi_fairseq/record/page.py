@@ -131,13 +131,15 @@ def _table(track: Track, entries: Sequence[Entry], multiple: int) -> Table[Entry
         columns.append(Column(_name(shown), partial(_perplexity_cell, track, shown)))
     title = f"{_name(multiple)} vs. {track.label(track.reference)}"
     columns.append(Column(title, partial(_difference_cell, track, multiple)))
-    columns += [
+    optional = [
         Column("recall", _recall_cell),
         Column("passkey", _passkey_cell),
         Column("tokens/s", _speed_cell),
+        Column[Entry]("exceptions", lambda entry: ", ".join(entry.file.exceptions)),
     ]
-    if any(entry.file.exceptions for entry in entries):
-        columns.append(Column("exceptions", lambda entry: ", ".join(entry.file.exceptions)))
+    for column in optional:
+        if any(column.cell(entry) not in ("", markdown.NOTHING) for entry in entries):
+            columns.append(column)
     shown_points = []
     for entry in entries:
         points = [_point(track, entry, shown) for shown in MULTIPLES]
@@ -225,7 +227,7 @@ def _outcome(track: Track, entries: Iterable[Entry], multiple: int) -> str:
     kinds = {
         "lower": f"Lower perplexity than {reference} at {_name(multiple)}",
         "unclear": f"Not told apart from {reference}",
-        "higher": f"Did not help, with a higher perplexity than {reference}",
+        "higher": f"Higher perplexity than {reference} at {_name(multiple)}",
     }
     lines = []
     for kind, text in kinds.items():
@@ -254,7 +256,7 @@ def _origins_table(entries: Sequence[Entry]) -> Table[Entry]:
         Column[Entry]("machine", _machine_cell),
         Column[Entry]("commit", _commit_cell),
     ]
-    return Table(columns, entries, left=3, caption="Where the entries come from")
+    return Table(columns, entries, left=3)
 
 
 def _machine_cell(entry: Entry) -> str:
