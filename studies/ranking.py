@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -72,11 +73,13 @@ def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_l
     for method, by_updates in gaps.items():
         x = [alibi[updates].tokens / 1e6 for updates in by_updates]
         y = [nats_to_percent(gap) for gap in by_updates.values()]
-        lines.append(PlotLine(known_name(method), x, y, method_style(method_name(method))))
+        # The points are so close that markers would hide the line.
+        style = replace(method_style(method_name(method)), marker="")
+        lines.append(PlotLine(known_name(method), x, y, style))
     changes = [change for line in lines for change in line.y]
     margin = 0.05 * (max(changes) - min(changes))
     panel = Panel(
-        f"Validation at L = {train_length} during training",
+        f"Validation in windows of {train_length} tokens, during training",
         lines,
         x="Tokens read (millions)",
         y="Perplexity compared with ALiBi (%)",

@@ -237,6 +237,9 @@ def plot(axes: Axes, panel: Panel) -> None:
         all_x += line.x
     if panel.over_length:
         axes.margins(x=0.04)
+    elif panel.end_labels:
+        axes.margins(x=0.02)
+        axes.set_xlim(left=0)
     else:
         axes.margins(x=0.15)
     if panel.over_length and all_x:
@@ -276,7 +279,6 @@ def _mark_training_length(axes: Axes, length: int, is_named: bool) -> None:
 
 def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
     """Draw a line with its bars, band, and notes in the style that it has in this panel."""
-    line_width = 1.1 if line.hollow else 1.7
     marker_color = "white" if line.hollow else style.color
     # Dense markers would hide the line, unless each one says how sure its point is.
     marker_spacing = 0.03 if len(line.x) > 12 and not line.uncertain else 1
@@ -287,7 +289,7 @@ def _plot_line(axes: Axes, line: PlotLine, style: LineStyle) -> None:
         color=style.color,
         marker=style.marker,
         linestyle=style.linestyle,
-        linewidth=line_width,
+        linewidth=1.7,
         markersize=style.size,
         markerfacecolor=marker_color,
         markevery=marker_spacing,
