@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib
@@ -18,7 +18,7 @@ from alibi_fairseq.reporting.plots import SETTINGS, save
 
 from .estimates import Estimate, estimate_change, nats_to_percent, percent
 from .losses import Losses
-from .primary_tests import StudiedModels
+from .studied import StudiedModels
 from .tables import at_train_length, known_name
 
 #: Changes in percent at which the first panel ends and the second begins. Two methods that fail
@@ -54,22 +54,24 @@ def length_changes(losses: Losses, models: StudiedModels, multiple: int) -> list
     return sorted(changes, key=lambda change: change.estimate.value)
 
 
-def changes_alt(changes: Sequence[MethodChange]) -> str:
-    """Return what :func:`draw_length_changes` shows, for readers who do not see it."""
+def changes_figure(changes: Sequence[MethodChange], path: str) -> str:
+    """Return the figure of changes in Markdown, whose alternative text has all of them."""
     rows = [f"{known_name(method)} {percent(estimate.value)}" for method, estimate in changes]
-    return f"Change of perplexity beyond the training length, a row per method: {', '.join(rows)}"
+    alt = "Change of perplexity beyond the training length, a row per method: "
+    return f"![{alt}{', '.join(rows)}]({path})"
 
 
 @matplotlib.rc_context(SETTINGS)
-def draw_length_changes(
-    changes: Sequence[MethodChange], title: str, *paths: str | os.PathLike
-) -> None:
+def draw_length_changes(changes: Sequence[MethodChange], title: str, path: Path) -> str:
     """Draw a row per method: its change as a dot, with its 95% interval.
 
     Args:
         changes: changes in the order of the rows.
         title: title of the figure.
-        paths: files to write.
+        path: file to write.
+
+    Returns:
+        The figure in Markdown.
     """
     figure = Figure(figsize=(8.0, 1.2 + _ROW_HEIGHT * len(changes)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -106,7 +108,8 @@ def draw_length_changes(
     near.set_ylim(len(changes) - 0.4, -0.6)
     figure.suptitle(title, x=0.01, horizontalalignment="left")
     figure.supxlabel("Change of perplexity, with 95% interval", fontsize=10)
-    save(figure, *paths)
+    save(figure, path)
+    return changes_figure(changes, path.name)
 
 
 def _draw_row(axes: Axes, row: int, method: str, estimate: Estimate) -> None:

@@ -25,7 +25,8 @@ from alibi_fairseq.positions.spec import MethodSpec
 
 from .corpus_excerpt import ExcerptConfig
 from .losses import EvaluationKey
-from .primary_tests import StudiedModels, evaluation_name, needed_evaluations
+from .primary_tests import evaluation_name, needed_evaluations
+from .studied import StudiedModels
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT)

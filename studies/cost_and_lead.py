@@ -11,25 +11,31 @@ embeddings trained at 4 L. In log perplexity, E6 = cost - lead:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
+from alibi_fairseq.paper import published
+from alibi_fairseq.paper.items import items
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.table import Column, Table
 
-from .estimates import Estimate, change_between, percent
-from .losses import EvaluationKey, Losses
-from .paper_claim import PaperPair
-from .primary_tests import StudiedModels
+from .estimates import Estimate
+from .studied import StudiedLosses
+from .tables import percent_cell, with_interval
 
-
-class ClaimKeys(NamedTuple):
-    """Evaluations of the three models of the claim, in the same windows of 4 L tokens."""
-
-    alibi_short: EvaluationKey
-    alibi_long: EvaluationKey
-    sinusoidal_long: EvaluationKey
+#: Tables of the paper with ALiBi trained short and long and sinusoidal embeddings trained long, and
+#: the column of the perplexity on the validation split. With S = 1, each method has its own table.
+SOURCES = (
+    (("table05",), "perplexity"),
+    (("table07",), "valid_perplexity"),
+    (("table13", "table15"), "perplexity"),
+    (("table08",), "perplexity"),
+    (("table10",), "valid_perplexity"),
+    (("table12",), "perplexity"),
+    (("table11",), "perplexity"),
+)
 
 
 class CostAndLead(NamedTuple):
@@ -40,34 +46,120 @@ class CostAndLead(NamedTuple):
     e6: Estimate
 
 
-def claim_keys(models: StudiedModels, stride: int | None = None) -> ClaimKeys:
-    """Return the evaluations at 4 L of the models of E6.
+def estimate_cost_and_lead(
+    losses: StudiedLosses, short: int = 1, long: int = 4, stride: str = ""
+) -> CostAndLead | None:
+    """Estimate cost, lead, and E6; None while a model is missing or has fewer than two seeds.
 
     Args:
-        models: models of the six tests.
-        stride: tokens scored per window. None: no overlap.
+        losses: losses of the models.
+        short: training length of the short model, in training lengths of the study.
+        long: training length of the other models, and evaluation length of all.
+        stride: :data:`.studied.SLIDING`, or empty without overlap.
     """
-    return ClaimKeys(
-        alibi_short=models.key("alibi", 4, stride),
-        alibi_long=models.key("alibi", 4, stride, trained_multiple=4),
-        sinusoidal_long=models.key("sinusoidal", 4, stride, trained_multiple=4),
-    )
-
-
-def estimate_cost_and_lead(losses: Losses, keys: ClaimKeys) -> CostAndLead | None:
-    """Estimate cost, lead, and E6; None while a model is missing or has fewer than two seeds."""
-    cost = change_between(losses, keys.alibi_short, keys.alibi_long)
-    lead = change_between(losses, keys.sinusoidal_long, keys.alibi_long)
-    e6 = change_between(losses, keys.alibi_short, keys.sinusoidal_long)
+    alibi_short = f"alibi-{short}@{long}{stride}"
+    alibi_long = f"alibi-{long}@{long}{stride}"
+    sinusoidal_long = f"sinusoidal-{long}@{long}{stride}"
+    cost = losses.change(alibi_short, alibi_long)
+    lead = losses.change(sinusoidal_long, alibi_long)
+    e6 = losses.change(alibi_short, sinusoidal_long)
     if cost is None or lead is None or e6 is None:
         return None
     return CostAndLead(cost, lead, e6)
 
 
-def with_interval(estimate: Estimate) -> str:
-    """Return an estimated change with its 95% interval in parentheses."""
-    low, high = estimate.interval()
-    return f"{percent(estimate.value)} ({percent(low)} … {percent(high)})"
+@dataclass(frozen=True)
+class PaperPair:
+    """ALiBi trained short and sinusoidal embeddings trained long, both evaluated at the latter.
+
+    Attributes:
+        tables: the tables with the perplexities.
+        stride: tokens scored per window; equal to ``long`` without overlap.
+        short: training length of the short ALiBi model.
+        long: training length of the other models, and evaluation length of all.
+        alibi_short: perplexity of ALiBi trained short.
+        alibi_long: perplexity of ALiBi trained long; None if the paper has none.
+        sinusoidal_long: perplexity of sinusoidal embeddings trained long.
+    """
+
+    tables: tuple[str, ...]
+    stride: int
+    short: int
+    long: int
+    alibi_short: float
+    alibi_long: float | None
+    sinusoidal_long: float
+
+    @property
+    def cost(self) -> float | None:
+        """What ALiBi loses by training short, in nats."""
+        return None if self.alibi_long is None else math.log(self.alibi_short / self.alibi_long)
+
+    @property
+    def lead(self) -> float | None:
+        """What ALiBi gains over sinusoidal embeddings at equal length, in nats."""
+        return None if self.alibi_long is None else math.log(self.sinusoidal_long / self.alibi_long)
+
+    @property
+    def e6(self) -> float:
+        """The change from sinusoidal embeddings trained long to ALiBi trained short, in nats."""
+        return math.log(self.alibi_short / self.sinusoidal_long)
+
+    @property
+    def corpus(self) -> str:
+        """The paper's text."""
+        return items()[self.tables[0]].corpus
+
+    @property
+    def source(self) -> str:
+        """Names of the tables, such as ``Tables 13 and 15``."""
+        numbers = [str(int(table.removeprefix("table"))) for table in self.tables]
+        return f"Table{'s' * (len(numbers) > 1)} {' and '.join(numbers)}"
+
+
+@cache
+def paper_pairs() -> tuple[PaperPair, ...]:
+    """Return all pairs of a short and a longer training length in the paper's tables."""
+    pairs = []
+    for tables, column in SOURCES:
+        alibi = {}
+        sinusoidal = {}
+        for table in tables:
+            for row in published.rows(table):
+                evaluation = (row["train_length"], row["length"], row["stride"])
+                if row["position_method"] == "alibi":
+                    alibi[evaluation] = row[column]
+                elif row["position_method"] == "sinusoidal":
+                    sinusoidal[evaluation] = row[column]
+        of_source = []
+        for (short, long, stride), perplexity in alibi.items():
+            trained_long = (long, long, stride)
+            if long is not None and short < long and trained_long in sinusoidal:
+                pair = PaperPair(
+                    tables=tables,
+                    stride=stride,
+                    short=short,
+                    long=long,
+                    alibi_short=perplexity,
+                    alibi_long=alibi.get(trained_long),
+                    sinusoidal_long=sinusoidal[trained_long],
+                )
+                of_source.append(pair)
+        pairs += sorted(of_source, key=lambda pair: (pair.short, pair.long))
+    return tuple(pairs)
+
+
+def table5_pairs() -> list[PaperPair]:
+    """Return the pairs of Table 5."""
+    return [pair for pair in paper_pairs() if pair.tables == ("table05",)]
+
+
+def table5_pair(short: int, long: int) -> PaperPair | None:
+    """Return a pair of Table 5, or None if the table does not have it."""
+    for pair in table5_pairs():
+        if (pair.short, pair.long) == (short, long):
+            return pair
+    return None
 
 
 class EffectsRow(NamedTuple):
@@ -85,25 +177,21 @@ class EffectsRow(NamedTuple):
 def cost_and_lead_table(headers: Sequence[str], rows: Sequence[EffectsRow]) -> str:
     """Write a table of cost, lead, and E6, with 95% intervals of our models.
 
+    It is empty without rows.
+
     Args:
         headers: headers of the first columns.
         rows: the rows.
     """
-    columns = []
-    for index, header in enumerate(headers):
-        columns.append(Column[EffectsRow](header, partial(_name_cell, index)))
-    for title, name in (("cost", "cost"), ("lead", "lead"), ("short vs. long", "e6")):
-        columns.append(Column[EffectsRow](title, partial(_effect_cell, name)))
-    return markdown.to_markdown([Table(columns, rows, left=len(headers))])
+    if not rows:
+        return ""
+    cells = []
+    for names, effects in rows:
+        row = [effect_cell(effect) for effect in (effects.cost, effects.lead, effects.e6)]
+        cells.append([*names, *row])
+    return markdown.table([*headers, "cost", "lead", "short vs. long"], cells, left=len(headers))
 
 
-def _name_cell(index: int, row: EffectsRow) -> str:
-    return row.names[index]
-
-
-def _effect_cell(name: str, row: EffectsRow) -> str:
+def effect_cell(effect: Estimate | float | None) -> str:
     """Return an effect, with its interval if it is estimated; a dash if the paper lacks it."""
-    effect = getattr(row.effects, name)
-    if effect is None:
-        return markdown.NOTHING
-    return with_interval(effect) if isinstance(effect, Estimate) else percent(effect)
+    return with_interval(effect) if isinstance(effect, Estimate) else percent_cell(effect)

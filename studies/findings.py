@@ -6,32 +6,29 @@ from collections.abc import Mapping
 
 from alibi_fairseq.reporting.page import fill_file
 
-from .estimates import change_between
-from .losses import Losses
 from .pages import SECTIONS
-from .primary_tests import StudiedModels
 from .prose import size_in_words
+from .studied import SLIDING, StudiedLosses
+
+#: Longer and shorter evaluation of each change, and whether perplexity rises.
+CHANGES = {
+    "two": ("alibi-1@2", "alibi-1@1", False),
+    "four": ("alibi-1@4", "alibi-1@1", False),
+    "sixteen": ("alibi-1@16", "alibi-1@1", False),
+    "sliding": (f"alibi-1@4{SLIDING}", f"alibi-1@1{SLIDING}", False),
+    "sinusoidal": ("sinusoidal-1@4", "sinusoidal-1@1", True),
+    "rotary": ("rotary-1@4", "rotary-1@1", True),
+}
 
 
-def findings_of_small_models(losses: Losses, models: StudiedModels, width: int) -> str:
+def findings_of_small_models(losses: StudiedLosses, width: int) -> str:
     """Return what the models show about extrapolation as a list, in lines of at most ``width``.
 
     Empty if models are missing, or if they show something else than the published ones.
     """
-    stride = models.train_length // 8
-    at_length = models.key("alibi")
-    pairs = {
-        "two": (models.key("alibi", 2), at_length),
-        "four": (models.key("alibi", 4), at_length),
-        "sixteen": (models.key("alibi", 16), at_length),
-        "sliding": (models.key("alibi", 4, stride), models.key("alibi", 1, stride)),
-        "sinusoidal": (models.key("sinusoidal", 4), models.key("sinusoidal")),
-        "rotary": (models.key("rotary", 4), models.key("rotary")),
-    }
     sizes = {}
-    for name, (longer, shorter) in pairs.items():
-        change = change_between(losses, longer, shorter)
-        rises = name in ("sinusoidal", "rotary")
+    for name, (longer, shorter, rises) in CHANGES.items():
+        change = losses.change(longer, shorter)
         if change is None or (change.value > 0) != rises:
             return ""
         sizes[name] = size_in_words(change.value)

@@ -11,14 +11,13 @@ from pathlib import Path
 
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.positions.model_patterns import MODEL_PATTERNS
+from alibi_fairseq.reporting import markdown
 
-from .changes import changes_alt, length_changes
+from .changes import changes_figure, length_changes
 from .pages import section
-from .primary_tests import alibi_model
-from .small_models.groups import MODELS
-from .small_models.page import CHANGES_MULTIPLE, SECONDARY
+from .small_models.page import CHANGES_MULTIPLE, MODELS, SECONDARY
 from .study_results import StudyResults
-from .tables import change_cell, interval_cell, known_name
+from .tables import known_name, with_interval
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"
@@ -61,11 +60,10 @@ def catalog() -> str:
     for method in [*changes, *(name for name in methods if name not in changes)]:
         row = methods[method]
         change = changes.get(method)
-        estimate = change.estimate if change else None
-        size = change_cell(estimate)
+        size = markdown.NOTHING if change is None else with_interval(change.estimate)
         cells = [
             f"{known_name(method)}, `{method}`",
-            f"{size} ({interval_cell(estimate)})" if change else size,
+            size,
             row["idea"],
             _paper(row),
             f"`{row['parameters']}`",
@@ -74,7 +72,7 @@ def catalog() -> str:
     seeds: dict[int, None] = {}
     for change in sorted_changes:
         seeds |= dict.fromkeys(change.estimate.seeds)
-    last = alibi_model(study, MODELS).last_validation
+    last = study.alibi_model(MODELS).last_validation
     models = section(
         "method-catalog",
         longer=f"{CHANGES_MULTIPLE * MODELS.train_length:,}",
@@ -84,7 +82,7 @@ def catalog() -> str:
         tokens=f"{(last.cost.trained_tokens or 0) / 1e6:.1f}",
         seeds=" or ".join(str(count) for count in seeds),
     )
-    figure = f"![{changes_alt(sorted_changes)}]({FIGURE})"
+    figure = changes_figure(sorted_changes, FIGURE)
     return "\n".join([models, "", "".join(lines), figure, ""])
 
 

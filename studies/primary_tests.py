@@ -6,16 +6,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import yaml
 
-from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.display_names import method_name
 
-from .estimates import Estimate, change_between, percent, percent_to_nats
-from .losses import EvaluationKey, Losses, TrainedModel
-from .study_results import FinishedModel, StudyResults
+from .estimates import Estimate, percent, percent_to_nats
+from .losses import EvaluationKey, Losses
+from .studied import StudiedLosses, StudiedModels
 
 #: Seeds per model; fewer count as "not run".
 SEEDS = 3
@@ -28,6 +27,9 @@ LARGEST_LEAD = 10.0
 #: rule of the first two protocols.
 SMALLEST_SHARE = 0.5
 
+#: Evaluations at 4 L of the models that are trained at 4 L: no positions, sinusoidal, and ALiBi.
+TRAINED_LONG = ("none-4@4", "sinusoidal-4@4", "alibi-4@4")
+
 SUPPORTED = "supported"
 NOT_SUPPORTED = "not supported"
 INCONCLUSIVE = "inconclusive"
@@ -35,69 +37,9 @@ BASELINE_NOT_TRAINED = "baseline not trained"
 NOT_RUN = "not run"
 
 #: Statement and conditions of each test.
-DECLARED: list[dict] = yaml.safe_load(
+DECLARED: list[dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("six_tests.yaml").read_text(encoding="utf-8")
 )
-
-
-@dataclass(frozen=True)
-class StudiedModels:
-    """The models that the tests compare.
-
-    Attributes:
-        corpus: text that they are trained and tested on.
-        train_length: training length L of all models but those that E6 trains at 4 L.
-        baseline: when E6's sinusoidal embeddings count as trained. ``lead``: the 95% interval of
-            ALiBi's lead over them, both trained at 4 L, ends at :data:`LARGEST_LEAD` or below.
-            ``share``: they recover at least :data:`SMALLEST_SHARE` of ALiBi's gain over no
-            positions. Two finished studies keep that rule of their protocols, which most published
-            baselines fail.
-    """
-
-    corpus: str
-    train_length: int
-    baseline: Literal["lead", "share"] = "lead"
-
-    def key(
-        self,
-        method: str,
-        multiple: int = 1,
-        stride: int | None = None,
-        variant: str = "",
-        trained_multiple: int = 1,
-    ) -> EvaluationKey:
-        """Return the key of an evaluation.
-
-        Args:
-            multiple: evaluation length, in training lengths.
-            stride: tokens scored per window. None: no overlap.
-            variant: name of a set of overridden options.
-            trained_multiple: training length of the evaluated model, in training lengths.
-        """
-        length = multiple * self.train_length
-        return EvaluationKey(
-            corpus=self.corpus,
-            method=method,
-            train_length=trained_multiple * self.train_length,
-            length=length,
-            stride=stride or length,
-            variant=variant,
-            tested_on=self.corpus,
-        )
-
-
-def alibi_model(study: StudyResults, models: StudiedModels) -> FinishedModel:
-    """Return a study's first model of ALiBi at L.
-
-    Raises:
-        UserInputError: no model of ALiBi is finished.
-    """
-    model = study.first_of(TrainedModel(models.corpus, "alibi", models.train_length))
-    if model is None:
-        raise UserInputError(
-            f"{study.folder} has no finished model of ALiBi. Pass the study's --results."
-        )
-    return model
 
 
 @dataclass(frozen=True)
@@ -110,7 +52,7 @@ class Condition:
         low: lower bound of the claimed change, in nats; None: unbounded.
         high: upper bound; None: unbounded.
         missing: models without all seeds.
-        evaluations: the two evaluations that are compared.
+        evaluations: the two evaluations that are compared, in training lengths.
         label: what distinguishes it from the other conditions of its test.
     """
 
@@ -119,7 +61,7 @@ class Condition:
     low: float | None = None
     high: float | None = None
     missing: tuple[str, ...] = ()
-    evaluations: tuple[EvaluationKey, ...] = ()
+    evaluations: tuple[str, ...] = ()
     label: str = ""
 
     @property
@@ -165,6 +107,7 @@ class PrimaryTest:
         baseline_size: ALiBi's lead over the baseline, in parentheses; empty while it is unknown.
         missing_baselines: models without all seeds that only ``baseline_trained`` depends on.
         adjusted_p: p value after Holm's correction; None while models are missing.
+        topic: what it is about.
     """
 
     name: str
@@ -175,12 +118,12 @@ class PrimaryTest:
     baseline_size: str = ""
     missing_baselines: tuple[str, ...] = ()
     adjusted_p: float | None = None
+    topic: str = ""
 
     @property
     def title(self) -> str:
         """What the test is about, with its name in the protocol."""
-        (title,) = [declared["title"] for declared in DECLARED if declared["name"] == self.name]
-        return f"{title} ({self.name})"
+        return f"{self.topic} ({self.name})"
 
     @property
     def missing(self) -> list[str]:
@@ -245,9 +188,9 @@ def _sizes(conditions: Iterable[Condition]) -> str:
     return ", ".join(sizes)
 
 
-def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
+def run_tests(losses: StudiedLosses) -> list[PrimaryTest]:
     """Evaluate all six tests; Holm's correction counts those without models with p = 1."""
-    tests = [_test_of(declared, losses, models) for declared in DECLARED]
+    tests = [_test_of(declared, losses) for declared in DECLARED]
     p_values = [test.p_value if test.complete else 1.0 for test in tests]
     # Imported here, so that a machine without statsmodels can train the models of a study.
     from statsmodels.stats.multitest import multipletests
@@ -261,83 +204,78 @@ def run_tests(losses: Losses, models: StudiedModels) -> list[PrimaryTest]:
 
 def needed_evaluations(models: StudiedModels) -> list[EvaluationKey]:
     """Return the evaluations that the six tests compare, each once."""
-    keys = _baseline_evaluations(models)
+    evaluations = list(_baseline_evaluations(models))
     for declared in DECLARED:
-        for condition in declared_conditions(declared, {}, models):
-            keys += condition.evaluations
-    return list(dict.fromkeys(keys))
+        for condition in declared["conditions"]:
+            evaluations += [condition["first"], condition["second"]]
+    return [models.key(evaluation) for evaluation in dict.fromkeys(evaluations)]
 
 
-def _test_of(declared: Mapping, losses: Losses, models: StudiedModels) -> PrimaryTest:
+def _test_of(declared: Mapping, losses: StudiedLosses) -> PrimaryTest:
     """Return a declared test. E6 also depends on its baseline."""
     test = PrimaryTest(
         name=declared["name"],
         statement=declared["statement"],
-        conditions=tuple(declared_conditions(declared, losses, models)),
+        conditions=tuple(declared_conditions(declared, losses)),
         findings=declared["findings"],
+        topic=declared["title"],
     )
     if test.name != "E6":
         return test
-    lead = estimate_lead(losses, models)
+    lead = estimate_lead(losses)
     return replace(
         test,
-        baseline_trained=_baseline_is_trained(losses, models),
+        baseline_trained=_baseline_is_trained(losses),
         baseline_size="" if lead is None else f" (lead {percent(lead.value)})",
-        missing_baselines=_missing_models(losses, _baseline_evaluations(models)),
+        missing_baselines=missing_models(losses, _baseline_evaluations(losses.models)),
     )
 
 
-def declared_conditions(
-    declared: Mapping, losses: Losses, models: StudiedModels
-) -> list[Condition]:
+def declared_conditions(declared: Mapping, losses: StudiedLosses) -> list[Condition]:
     """Return the conditions of a declared test.
 
     Args:
         declared: the test in ``six_tests.yaml``.
         losses: losses of all finished models.
-        models: models of the test.
     """
     conditions = []
     for each in declared["conditions"]:
-        keys = []
-        for side in ("first", "second"):
-            key = EvaluationKey.parse(each[side], models.corpus, models.train_length)
-            keys.append(key)
-        low = high = None
-        if "low" in each:
-            low = percent_to_nats(each["low"])
-        if "high" in each:
-            high = percent_to_nats(each["high"])
-        if "within" in each:
-            high = percent_to_nats(each["within"])
-            low = -high
+        evaluations = (each["first"], each["second"])
+        bounds = {}
+        for name in ("low", "high", "within"):
+            if name in each:
+                bounds[name] = percent_to_nats(each[name])
+        if "within" in bounds:
+            bounds = {"low": -bounds["within"], "high": bounds["within"]}
         condition = Condition(
-            description=each["description"].format(stride=models.train_length // 8),
-            estimate=change_between(losses, *keys),
-            low=low,
-            high=high,
-            missing=_missing_models(losses, keys),
-            evaluations=tuple(keys),
+            description=each["description"].format(stride=losses.models.sliding_stride),
+            estimate=losses.change(*evaluations),
+            low=bounds.get("low"),
+            high=bounds.get("high"),
+            missing=missing_models(losses, evaluations),
+            evaluations=evaluations,
             label=each["label"],
         )
         conditions.append(condition)
     return conditions
 
 
-def _missing_models(losses: Losses, keys: Iterable[EvaluationKey]) -> tuple[str, ...]:
+def missing_models(losses: StudiedLosses, evaluations: Iterable[str]) -> tuple[str, ...]:
     """Return the models of evaluations that have fewer than all seeds, with their seeds.
 
     The evaluation is named if the model has more seeds in other evaluations.
     """
-    models = []
-    for key in keys:
-        seeds = len(losses[key].seeds) if key in losses else 0
+    missing = []
+    for evaluation in evaluations:
+        found = losses.find(evaluation)
+        seeds = 0 if found is None else len(found.seeds)
         if seeds < SEEDS:
+            key = losses.models.key(evaluation)
             count = f"{seeds} of {SEEDS} seeds"
-            if _trained_seeds(losses, key) > seeds:
+            if _trained_seeds(losses.by_key, key) > seeds:
                 count += f" evaluated at {evaluation_name(key)}"
-            models.append(f"{method_name(key.method)}, L = {key.train_length} ({count})")
-    return tuple(dict.fromkeys(models))
+            missing.append(f"{method_name(key.method)}, L = {key.train_length} ({count})")
+    return tuple(dict.fromkeys(missing))
 
 
 def _trained_seeds(losses: Losses, key: EvaluationKey) -> int:
@@ -356,53 +294,51 @@ def evaluation_name(key: EvaluationKey) -> str:
     return name
 
 
-def _baseline_is_trained(losses: Losses, models: StudiedModels) -> bool:
+def _baseline_is_trained(losses: StudiedLosses) -> bool:
     """Return True if E6's baseline counts as trained by the rule of the study."""
-    if models.baseline == "share":
-        recovered = recovered_gain(losses, models)
+    if losses.models.baseline == "share":
+        recovered = recovered_gain(losses)
         return recovered is not None and recovered >= SMALLEST_SHARE
-    lead = estimate_lead(losses, models)
-    if lead is None:
-        return False
+    lead = estimate_lead(losses)
+    return lead is not None and is_published_lead(lead)
+
+
+def is_published_lead(lead: Estimate) -> bool:
+    """Return True if the 95% interval of a lead ends at the largest published one or below."""
     _, high = lead.interval()
     return high <= percent_to_nats(LARGEST_LEAD)
 
 
-def _baseline_evaluations(models: StudiedModels) -> list[EvaluationKey]:
+def _baseline_evaluations(models: StudiedModels) -> tuple[str, ...]:
     """Return the evaluations at 4 L of models trained at 4 L that the rule for baselines needs."""
     if models.baseline == "share":
-        return _trained_long(models)
-    return [models.key(method, 4, trained_multiple=4) for method in ("sinusoidal", "alibi")]
+        return TRAINED_LONG
+    return TRAINED_LONG[1:]
 
 
-def _trained_long(models: StudiedModels) -> list[EvaluationKey]:
-    """Return the evaluations at 4 L of no positions, sinusoidal, and ALiBi, trained at 4 L."""
-    keys = []
-    for method in ("none", "sinusoidal", "alibi"):
-        keys.append(models.key(method, 4, trained_multiple=4))
-    return keys
-
-
-def estimate_lead(losses: Losses, models: StudiedModels) -> Estimate | None:
+def estimate_lead(losses: StudiedLosses) -> Estimate | None:
     """Estimate how far sinusoidal embeddings are behind ALiBi, both trained and evaluated at 4 L.
 
     Returns:
         None while one of them is missing.
     """
-    _, sinusoidal, alibi = _trained_long(models)
-    return change_between(losses, sinusoidal, alibi)
+    _, sinusoidal, alibi = TRAINED_LONG
+    return losses.change(sinusoidal, alibi)
 
 
-def recovered_gain(losses: Losses, models: StudiedModels) -> float | None:
+def recovered_gain(losses: StudiedLosses) -> float | None:
     """Return the fraction of ALiBi's gain over no positions that sinusoidal embeddings have.
 
     All three are trained and evaluated at 4 L. The result is None while one of them is missing, and
     if ALiBi gains nothing.
     """
-    keys = _trained_long(models)
-    if any(key not in losses for key in keys):
-        return None
-    none, sinusoidal, alibi = (losses[key].nats.mean() for key in keys)
+    means = []
+    for evaluation in TRAINED_LONG:
+        found = losses.find(evaluation)
+        if found is None:
+            return None
+        means.append(found.nats.mean())
+    none, sinusoidal, alibi = means
     gain = none - alibi
     if gain <= 0:
         return None

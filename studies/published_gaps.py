@@ -10,12 +10,11 @@ import csv
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import percent
 from .pages import section
@@ -105,28 +104,18 @@ def published_gaps_section() -> str:
 
 def _gaps_table() -> str:
     """Write the published perplexities, their differences from ALiBi, and recovered shares."""
-    columns = [
-        Column[PublishedModels]("dataset", lambda row: row.text),
-        Column[PublishedModels]("parameters", lambda row: row.parameters),
-        Column[PublishedModels]("L", lambda row: str(row.train_length)),
-        Column[PublishedModels]("ALiBi", lambda row: markdown.perplexity(row.perplexity["alibi"])),
-        Column[PublishedModels]("sinusoidal", partial(_gap_cell, "sinusoidal")),
-        Column[PublishedModels]("rotary", partial(_gap_cell, "rotary")),
-        Column[PublishedModels]("T5 bias", partial(_gap_cell, "t5")),
-        Column[PublishedModels]("no positions", partial(_gap_cell, "none")),
-        Column[PublishedModels]("recovered", _recovered_cell),
-    ]
-    return markdown.to_markdown([Table(columns, published_models())])
-
-
-def _gap_cell(method: str, models: PublishedModels) -> str:
-    """Return the perplexity of a method, and its difference from ALiBi; a dash without it."""
-    gap = models.gap(method)
-    if gap is None:
-        return markdown.NOTHING
-    return f"{markdown.perplexity(models.perplexity[method])} ({percent(gap)})"
-
-
-def _recovered_cell(models: PublishedModels) -> str:
-    share = models.recovered
-    return markdown.NOTHING if share is None else f"{100 * share:.0f}%"
+    headers = ["dataset", "parameters", "L", "ALiBi", "sinusoidal", "rotary", "T5 bias"]
+    headers += ["no positions", "recovered"]
+    rows = []
+    for models in published_models():
+        row = [models.text, models.parameters, str(models.train_length)]
+        row.append(markdown.perplexity(models.perplexity["alibi"]))
+        for method in ("sinusoidal", "rotary", "t5", "none"):
+            gap = models.gap(method)
+            cell = markdown.NOTHING
+            if gap is not None:
+                cell = f"{markdown.perplexity(models.perplexity[method])} ({percent(gap)})"
+            row.append(cell)
+        share = models.recovered
+        rows.append([*row, markdown.NOTHING if share is None else f"{100 * share:.0f}%"])
+    return markdown.table(headers, rows)

@@ -1,77 +1,87 @@
-"""The ranking of methods at their training length, which no test decides."""
+"""Validation during training: the ranking of methods at their training length, and its change.
+
+No test decides this ranking.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.reporting.table import Column, Table
 
-from .estimates import nats_to_percent, percent
-from .losses import TrainedModel
+from .estimates import nats_to_percent
 from .pages import section
-from .study_results import ValidationCurves, ValidationPoint
-from .tables import known_name
+from .studied import StudiedModels
+from .study_results import StudyResults
+from .tables import known_name, millions, percent_cell, percentage
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
 PAPER_TOKENS_PER_UPDATE = 73_728
 
 
-def gaps_to_alibi(
-    curves: ValidationCurves, corpus: str, train_length: int
-) -> dict[str, dict[int, float]]:
-    """Return how far each method is behind ALiBi during training, in nats by number of updates.
+class ValidationGaps(NamedTuple):
+    """How far methods are behind ALiBi during training.
 
-    Args:
-        curves: losses on the split ``valid`` during training.
-        corpus: text that the models were trained on.
-        train_length: training length of the models.
-
-    Returns:
-        Updates at which ALiBi was not validated are left out.
+    Attributes:
+        tokens: tokens that ALiBi's models had read, by number of updates.
+        gaps: gap of each method in nats, by the updates at which ALiBi was validated as well.
     """
-    alibi = curves.get(TrainedModel(corpus, "alibi", train_length), {})
-    gaps = {}
-    for model, curve in sorted(curves.items()):
-        if (model.corpus, model.train_length) != (corpus, train_length):
+
+    tokens: dict[int, int]
+    gaps: dict[str, dict[int, float]]
+
+
+def validation_gaps(study: StudyResults, corpus: str, train_length: int) -> ValidationGaps:
+    """Return how far each method at a training length is behind ALiBi, as means over seeds."""
+    bits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    tokens: dict[int, int] = {}
+    for finished in study.models:
+        if (finished.model.corpus, finished.model.train_length) != (corpus, train_length):
             continue
-        of_method = {}
-        for updates in sorted(curve.keys() & alibi.keys()):
-            bits = statistics.mean(curve[updates].bits) - statistics.mean(alibi[updates].bits)
-            of_method[updates] = bits * math.log(2)
-        gaps[model.method] = of_method
-    return gaps
+        method = finished.model.method
+        for validation in finished.training.results:
+            # --valid-subset can name several splits
+            if validation.case.split != "valid" or validation.values is None:
+                continue
+            assert validation.updates is not None, "a training counts its updates"
+            bits[method][validation.updates].append(validation.values.loss_bits)
+            if method == "alibi":
+                tokens.setdefault(validation.updates, validation.cost.trained_tokens or 0)
+    gaps = {}
+    for method, curve in sorted(bits.items()):
+        gaps[method] = {}
+        for updates in sorted(curve.keys() & tokens.keys()):
+            gap = statistics.mean(curve[updates]) - statistics.mean(bits["alibi"][updates])
+            gaps[method][updates] = gap * math.log(2)
+    return ValidationGaps(tokens, gaps)
 
 
-def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_length: int) -> str:
+def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) -> str:
     """Return the differences between methods at L during training, and draw their figure.
 
     Args:
-        folder: folder of the page. The figure is written here.
-        curves: losses on the split ``valid`` during training.
-        corpus: text that the models were trained on.
-        train_length: training length L of the models.
+        folder: folder of the page, for the figure.
 
     Returns:
         Nothing without validations, or without ALiBi and another method.
     """
-    gaps = gaps_to_alibi(curves, corpus, train_length)
-    alibi = curves.get(TrainedModel(corpus, "alibi", train_length))
-    if not alibi or len(gaps) < 2:
+    tokens, gaps = validation_gaps(study, models.corpus, models.train_length)
+    if not tokens or len(gaps) < 2:
         return ""
     lines = []
     for method, by_updates in gaps.items():
-        x = [alibi[updates].tokens / 1e6 for updates in by_updates]
+        x = [tokens[updates] / 1e6 for updates in by_updates]
         y = [nats_to_percent(gap) for gap in by_updates.values()]
         # The points are so close that markers would hide the line.
         style = replace(method_style(method_name(method)), marker="")
@@ -79,7 +89,7 @@ def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_l
     changes = [change for line in lines for change in line.y]
     margin = 0.05 * (max(changes) - min(changes))
     panel = Panel(
-        f"Validation in windows of {train_length} tokens, during training",
+        f"Validation in windows of {models.train_length} tokens, during training",
         lines,
         x="Tokens read (millions)",
         y="Perplexity compared with ALiBi (%)",
@@ -88,40 +98,52 @@ def ranking_section(folder: Path, curves: ValidationCurves, corpus: str, train_l
         y_limits=(min(changes) - margin, max(changes) + margin),
     )
     plots.draw("", [panel], folder / f"{FIGURE}.svg")
-    tokens = alibi[max(alibi)].tokens
+    last = max(tokens)
+    # An eighth, a quarter, half, and all of the training, where ALiBi was validated then.
+    shown = [updates for updates in (last // 8, last // 4, last // 2, last) if updates in tokens]
+    rows = []
+    for method, by_updates in gaps.items():
+        if method != "alibi":
+            cells = [percent_cell(by_updates.get(updates)) for updates in shown]
+            rows.append([method_name(method), *cells])
+    headers = ["vs. ALiBi, tokens →", *(millions(tokens[updates]) for updates in shown)]
+    setting = published.paper_setting("wikitext-103")
+    assert setting is not None, "the paper has this text"
     return section(
         "ranking",
-        gaps=_gaps_table(gaps, alibi),
-        tokens=f"{tokens / 1e6:.1f}",
-        paper_tokens=f"{_paper_tokens() / 1e9:.1f}",
+        gaps=markdown.table(headers, rows),
+        tokens=f"{tokens[last] / 1e6:.1f}",
+        paper_tokens=f"{setting['updates'] * PAPER_TOKENS_PER_UPDATE / 1e9:.1f}",
     )
 
 
-def _paper_tokens() -> int:
-    """Return the tokens that the paper's models on WikiText-103 read."""
-    setting = published.paper_setting("wikitext-103")
-    assert setting is not None
-    return setting["updates"] * PAPER_TOKENS_PER_UPDATE
+def gaps_during_training(study: StudyResults, models: StudiedModels) -> str:
+    """Write how far the models trained at 4 L are behind ALiBi during training.
 
-
-def _gaps_table(
-    gaps: Mapping[str, Mapping[int, float]], alibi: Mapping[int, ValidationPoint]
-) -> str:
-    """Write how far each method is from ALiBi in validation perplexity during training.
-
-    The columns are an eighth, a quarter, half, and all of the updates, where ALiBi was validated
-    then.
+    The rows are the validations nearest to tenths of the training. It is empty without ALiBi and
+    sinusoidal embeddings trained at 4 L.
     """
-    columns = [Column[str]("vs. ALiBi, tokens →", method_name)]
-    last = max(alibi)
-    for updates in (last // 8, last // 4, last // 2, last):
-        if updates in alibi:
-            title = f"{alibi[updates].tokens / 1e6:.1f}M"
-            columns.append(Column(title, partial(_gap_cell, gaps, updates)))
-    methods = [method for method in gaps if method != "alibi"]
-    return markdown.to_markdown([Table(columns, methods)])
+    tokens, gaps = validation_gaps(study, models.corpus, 4 * models.train_length)
+    sinusoidal = gaps.get("sinusoidal", {})
+    none = gaps.get("none", {})
+    rows = []
+    for updates in _tenths(tokens):
+        if updates in sinusoidal:
+            gain = none.get(updates, 0.0)
+            share = markdown.NOTHING
+            if gain > 0:
+                share = percentage(1 - sinusoidal[updates] / gain)
+            cells = [percent_cell(sinusoidal[updates]), percent_cell(none.get(updates))]
+            rows.append([f"{updates:,}", millions(tokens[updates]), *cells, share])
+    headers = ["updates", "tokens", "sinusoidal vs. ALiBi", "no positions vs. ALiBi", "share"]
+    return markdown.table(headers, rows, left=0) if rows else ""
 
 
-def _gap_cell(gaps: Mapping[str, Mapping[int, float]], updates: int, method: str) -> str:
-    """Return the difference of a method from ALiBi; a dash without a validation."""
-    return percent(gaps[method][updates]) if updates in gaps[method] else markdown.NOTHING
+def _tenths(validated: Iterable[int]) -> list[int]:
+    """Return the numbers of updates nearest to tenths of the last one, in order."""
+    validated = sorted(validated)
+    nearest = set()
+    for tenth in range(1, 11) if validated else ():
+        target = tenth * validated[-1] / 10
+        nearest.add(min(validated, key=lambda updates: abs(updates - target)))
+    return sorted(nearest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from alibi_fairseq.experiment.config_files import load_config
@@ -9,15 +10,12 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.page import fill_file
 
 from .config import StudyConfig
-from .cost_and_lead import claim_keys, estimate_cost_and_lead
+from .cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
 from .findings import bullets, findings_of_small_models
-from .losses import Losses
 from .pages import SECTIONS
-from .paper_claim import paper_pairs, table5_pair
-from .primary_tests import StudiedModels, alibi_model
 from .prose import change_in_words, interval_in_words
-from .small_models.groups import MODELS
-from .small_models.page import PRIMARY
+from .small_models.page import MODELS, PRIMARY
+from .studied import StudiedLosses, StudiedModels
 from .study_results import StudyResults
 from .title.outcome import load_budgets, title_outcome
 from .title.page import outcome_slots
@@ -45,7 +43,9 @@ def write_readme(readme: Path) -> None:
     text = readme.read_text(encoding="utf-8")
     primary = StudyResults.load(SMALL_MODELS)
     text = _between(text, TAKEAWAY_BEGIN, TAKEAWAY_END, _takeaway(primary))
-    text = _between(text, FINDINGS_BEGIN, FINDINGS_END, _findings(primary.losses))
+    small_models = findings_of_small_models(StudiedLosses(MODELS, primary.losses), WIDTH)
+    claim = bullets("readme-findings", {**_gpu_study(), **_title_test()}, WIDTH)
+    text = _between(text, FINDINGS_BEGIN, FINDINGS_END, f"{small_models}\n{claim}")
     with atomic_write(readme) as stream:
         stream.write(text)
 
@@ -59,46 +59,25 @@ def _between(text: str, begin: str, end: str, content: str) -> str:
 
 def _takeaway(primary: StudyResults) -> str:
     """Return the caption of the README's figure."""
-    losses = primary.losses
-    last = alibi_model(primary, MODELS).last_validation
-    parameters = last.series.facts.parameters
-    tokens = last.cost.trained_tokens
-    assert parameters, "a training records it"
-    assert tokens, "a training records it"
-    ratios = {}
-    for method in ("sinusoidal", "rotary"):
-        at_16 = losses[MODELS.key(method, 16)].perplexity
-        ratio = at_16 / losses[MODELS.key(method)].perplexity
-        ratios[method] = f"{ratio:.1f}"
+    last = primary.alibi_model(MODELS).last_validation
+    assert last.series.facts.parameters, "a training records it"
     slots = {
-        **ratios,
         "length": MODELS.train_length,
         "longest": f"{16 * MODELS.train_length:,}",
-        "parameters": f"{parameters / 1e6:.1f}",
-        "tokens": f"{tokens / 1e6:.0f}",
+        "parameters": f"{last.series.facts.parameters / 1e6:.1f}",
+        "tokens": f"{(last.cost.trained_tokens or 0) / 1e6:.0f}",
     }
+    for method in ("sinusoidal", "rotary"):
+        change = StudiedLosses(MODELS, primary.losses).change(f"{method}-1@16", f"{method}-1@1")
+        assert change is not None, "the models of the study are finished"
+        slots[method] = f"{math.exp(change.value):.1f}"
     return fill_file(SECTIONS / "readme-takeaway.md", slots, WIDTH)
-
-
-def _findings(losses: Losses) -> str:
-    """Return what the studies show as a list.
-
-    Args:
-        losses: losses of the primary models.
-    """
-    slots = {**_gpu_study(), **_title_test()}
-    return "\n".join(
-        [
-            findings_of_small_models(losses, MODELS, WIDTH),
-            bullets("readme-findings", slots, WIDTH),
-        ]
-    )
 
 
 def _gpu_study() -> dict[str, str]:
     """Return what training short costs in the GPU study."""
     models = _tests_of(HOUR_CONFIG)
-    effects = estimate_cost_and_lead(StudyResults.load(HOUR).losses, claim_keys(models))
+    effects = estimate_cost_and_lead(StudiedLosses(models, StudyResults.load(HOUR).losses))
     pair = table5_pair(models.train_length, 4 * models.train_length)
     assert effects is not None, "the models of the study are finished"
     assert pair is not None, "the paper has the pair"

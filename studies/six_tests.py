@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import percent
-from .losses import Losses
 from .pages import section
 from .primary_tests import (
     BASELINE_NOT_TRAINED,
@@ -18,19 +15,19 @@ from .primary_tests import (
     SMALLEST_SHARE,
     Condition,
     PrimaryTest,
-    StudiedModels,
     recovered_gain,
     run_tests,
 )
-from .tables import change_cell, interval_cell, seeds_cell
+from .studied import StudiedLosses
+from .tables import change_cells, percentage, seeds_cell
 
 
-def tests_section(losses: Losses, models: StudiedModels) -> str:
+def tests_section(losses: StudiedLosses) -> str:
     """Return the outcomes and conditions of the tests, and how well E6's baseline is trained."""
-    tests = run_tests(losses, models)
-    recovered = None
-    if models.baseline == "share":
-        recovered = recovered_gain(losses, models)
+    models = losses.models
+    tests = run_tests(losses)
+    missing = [f"- {test.title}: {'; '.join(test.missing)}" for test in tests if test.missing]
+    recovered = recovered_gain(losses) if models.baseline == "share" else None
     return section(
         "six-tests",
         tests=_tests_table(tests),
@@ -38,16 +35,11 @@ def tests_section(losses: Losses, models: StudiedModels) -> str:
         largest_lead=LARGEST_LEAD,
         smallest_share=f"{SMALLEST_SHARE:.0%}",
         seeds=SEEDS,
-        missing=_missing_models(tests),
+        missing="\n".join(missing),
         conditions=_conditions_table(tests),
-        recovered="" if recovered is None else recovered_percentage(recovered),
+        recovered="" if recovered is None else percentage(recovered),
         long=4 * models.train_length,
     )
-
-
-def recovered_percentage(recovered: float) -> str:
-    """Return the recovered fraction of a gain in percent, or ``none`` for a loss."""
-    return f"{100 * recovered:.0f}%" if recovered > 0 else "none"
 
 
 def outcomes_list(tests: Iterable[PrimaryTest]) -> str:
@@ -59,45 +51,22 @@ def outcomes_list(tests: Iterable[PrimaryTest]) -> str:
 
 def _tests_table(tests: Sequence[PrimaryTest]) -> str:
     """Write the statement, p value, and outcome of each test."""
-    columns = [
-        Column[PrimaryTest]("test", lambda test: test.title),
-        Column[PrimaryTest]("statement", lambda test: test.statement),
-        Column[PrimaryTest]("p (Holm)", _p_value),
-        Column[PrimaryTest]("outcome", lambda test: test.verdict),
-    ]
-    return markdown.to_markdown([Table(columns, tests, left=2)])
-
-
-def _missing_models(tests: Sequence[PrimaryTest]) -> str:
-    """Return the models that each test still needs as a list; empty without any."""
-    lines = [f"- {test.title}: {'; '.join(test.missing)}" for test in tests if test.missing]
-    return "\n".join(lines)
-
-
-class _ConditionRow(NamedTuple):
-    """Condition of a test."""
-
-    test: PrimaryTest
-    condition: Condition
+    headers = ["test", "statement", "p (Holm)", "outcome"]
+    rows = [[test.title, test.statement, _p_value(test), test.verdict] for test in tests]
+    return markdown.table(headers, rows, left=2)
 
 
 def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
     """Write the estimated change of each condition of each test, as far as it is known."""
+    headers = ["", "condition", "range", "change", "95% interval", "location", "seeds"]
     rows = []
     for test in tests:
         for condition in test.conditions:
             if condition.estimate is not None:
-                rows.append(_ConditionRow(test, condition))
-    columns = [
-        Column[_ConditionRow]("", lambda row: row.test.name),
-        Column[_ConditionRow]("condition", lambda row: row.condition.description),
-        Column[_ConditionRow]("range", lambda row: _range(row.condition.low, row.condition.high)),
-        Column[_ConditionRow]("change", lambda row: change_cell(row.condition.estimate)),
-        Column[_ConditionRow]("95% interval", lambda row: interval_cell(row.condition.estimate)),
-        Column[_ConditionRow]("location", lambda row: location_cell(row.test, row.condition)),
-        Column[_ConditionRow]("seeds", lambda row: seeds_cell(row.condition.estimate)),
-    ]
-    return markdown.to_markdown([Table(columns, rows, left=2)])
+                row = [test.name, condition.description, _range(condition)]
+                row += change_cells(condition.estimate)
+                rows.append([*row, location_cell(test, condition), seeds_cell(condition.estimate)])
+    return markdown.table(headers, rows, left=2)
 
 
 def location_cell(test: PrimaryTest, condition: Condition) -> str:
@@ -118,7 +87,10 @@ def _p_value(test: PrimaryTest) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _range(low: float | None, high: float | None) -> str:
+def _range(condition: Condition) -> str:
+    """Return the range of a claimed change."""
+    low = condition.low
+    high = condition.high
     if low is None:
         return f"below {percent(high)}" if high else "below 0%"
     if high is None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from .config import StudyConfig
-from .context_gain import ModelSet, context_gain_by_budget, context_gain_section
+from .context_gain import context_gain_by_budget, context_gain_section
 from .origins import divergence_sentence, origins_table, trials_table
 from .pages import section, sections, write_page
-from .primary_tests import StudiedModels, run_tests
+from .primary_tests import run_tests
 from .published_gaps import published_gaps_section
 from .ranking import ranking_section
 from .six_tests import outcomes_list, tests_section
-from .small_models.groups import MODELS
-from .small_models.page import PRIMARY, SECONDARY
+from .small_models.page import MODELS, PRIMARY, SECONDARY
+from .studied import StudiedLosses, StudiedModels
 from .study_results import StudyResults
-from .tables import at_train_length, draw_method_lengths, lengths_alt, perplexity_table
+from .tables import at_train_length, draw_method_lengths, perplexity_table
 from .title_claim import claim_summary, title_claim_section
 
 #: Published results of the small models, which this page compares with its own.
@@ -39,20 +39,20 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
     models = config.tests
     assert models is not None
     study = StudyResults.load(folder)
-    losses = study.losses
+    losses = StudiedLosses(models, study.losses)
     secondary = StudyResults.load(SMALL_MODELS / SECONDARY)
     sets = [
-        ModelSet(secondary, StudiedModels("books", 128)),
-        ModelSet(secondary, MODELS),
-        ModelSet(StudyResults.load(SMALL_MODELS / PRIMARY), MODELS),
-        ModelSet(study, models),
+        (secondary, StudiedModels("books", 128)),
+        (secondary, MODELS),
+        (StudyResults.load(SMALL_MODELS / PRIMARY), MODELS),
+        (study, models),
     ]
     write_page(
         folder,
         DISCLOSURE,
         DISCLOSURE.name,
         title=config.title,
-        origins=origins_table(study.origins),
+        origins=origins_table(study.models),
         trials=trials_table(study.trials),
     )
     return write_page(
@@ -60,40 +60,31 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
         template,
         title=config.title,
         introduction=config.introduction.strip(),
-        claim_summary=claim_summary(losses, models),
-        outcomes=outcomes_list(run_tests(losses, models)),
+        claim_summary=claim_summary(losses),
+        outcomes=outcomes_list(run_tests(losses)),
         notation=section("notation"),
         train_length=models.train_length,
-        title_claim=title_claim_section(study, models),
-        six_tests=tests_section(losses, models),
-        context_gain=context_gain_section(losses, models),
+        title_claim=title_claim_section(study, losses),
+        six_tests=tests_section(losses),
+        context_gain=context_gain_section(losses),
         context_gain_by_budget=context_gain_by_budget(sets),
         diverged=divergence_sentence(study.diverged),
         perplexity=_perplexities(study),
-        ranking=ranking_section(folder, study.curves, models.corpus, models.train_length),
+        ranking=ranking_section(study, models, folder),
         published_gaps=published_gaps_section(),
     )
 
 
 def _perplexities(study: StudyResults) -> str:
     """Return a table and a figure for each text and training length, and draw the figures."""
-    losses = study.losses
-    groups = sorted({(key.corpus, key.tested_on, key.train_length) for key in losses})
+    groups = sorted({(key.corpus, key.tested_on, key.train_length) for key in study.losses})
     parts = []
     for corpus, tested_on, train_length in groups:
-        models = at_train_length(losses, corpus, train_length, tested_on)
-        all_lengths: set[int] = set()
-        for losses_by_length in models.values():
-            all_lengths.update(losses_by_length)
-        lengths = sorted(all_lengths)
+        models = at_train_length(study.losses, corpus, train_length, tested_on)
+        lengths = sorted({length for by_length in models.values() for length in by_length})
         parts.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
         parts.append(perplexity_table(models, lengths))
-        name = _figure_stem(corpus, train_length, tested_on)
         if len(models) > 1:  # a single line shows no more than the table
-            draw_method_lengths(models, lengths, train_length, study.folder / f"{name}.svg")
-            parts.append(f"![{lengths_alt(models, lengths)}]({name}.svg)")
+            path = study.folder / f"{corpus}-{train_length}-on-{tested_on}.svg"
+            parts.append(draw_method_lengths(models, lengths, train_length, path))
     return sections(*parts)
-
-
-def _figure_stem(corpus: str, train_length: int, tested_on: str) -> str:
-    return f"{corpus}-{train_length}-on-{tested_on}"

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
+from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results.file import Results, load
 from alibi_fairseq.results.file_names import TRAINING_FILE, TRIALS_ENDING
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
 
 from .losses import Evaluation, Losses, TrainedModel, join_losses
+from .studied import StudiedModels
 
 #: Folder of the models.
 CELLS = "cells"
@@ -58,41 +59,21 @@ class FinishedModel:
         return self.training.results[-1]
 
     @property
-    def origin(self) -> TrainingOrigin:
-        """Where and how long the model was trained."""
+    def hours(self) -> float:
+        """Duration of the training over all sessions."""
+        return (self.last_validation.cost.seconds or 0.0) / 3600
+
+    @property
+    def provenance(self) -> Provenance:
+        """Code, machine, and time of the training."""
         assert self.training.provenance is not None, "a training records it"
-        hours = (self.last_validation.cost.seconds or 0.0) / 3600
-        return TrainingOrigin(self.training.provenance, hours)
+        return self.training.provenance
 
     def measurements(self) -> Iterator[Evaluation]:
         """Yield all evaluations."""
         for path, file in self.evaluations.items():
             for result in file.results:
                 yield Evaluation(self.model, path, result)
-
-
-class TrainingOrigin(NamedTuple):
-    """Provenance of a training, and its duration over all sessions."""
-
-    provenance: Provenance
-    hours: float
-
-
-@dataclass
-class ValidationPoint:
-    """Validation of the models of several seeds after the same number of updates.
-
-    Attributes:
-        tokens: tokens trained on so far.
-        bits: mean loss per token of each seed.
-    """
-
-    tokens: int
-    bits: list[float] = field(default_factory=list)
-
-
-#: Validations by updates, for each model.
-ValidationCurves = Mapping[TrainedModel, Mapping[int, ValidationPoint]]
 
 
 @dataclass(frozen=True)
@@ -140,27 +121,6 @@ class StudyResults:
         return join_losses(one for model in self.models for one in model.measurements())
 
     @property
-    def curves(self) -> ValidationCurves:
-        """Losses on the split ``valid`` during training."""
-        curves: dict[TrainedModel, dict[int, ValidationPoint]] = {}
-        for model in self.models:
-            curve = curves.setdefault(model.model, {})
-            for validation in model.training.results:
-                # --valid-subset can name several splits
-                if validation.case.split != "valid" or validation.values is None:
-                    continue
-                assert validation.updates is not None, "a training counts its updates"
-                tokens = validation.cost.trained_tokens or 0
-                point = curve.setdefault(validation.updates, ValidationPoint(tokens))
-                point.bits.append(validation.values.loss_bits)
-        return curves
-
-    @property
-    def origins(self) -> dict[str, TrainingOrigin]:
-        """Origin of the training of each finished model, by the name of its folder."""
-        return {model.folder.name: model.origin for model in self.models}
-
-    @property
     def trials(self) -> dict[str, dict]:
         """Outcome of each choice of a learning rate, by ``CORPUS/METHOD-LENGTH``."""
         outcomes = {}
@@ -170,9 +130,16 @@ class StudyResults:
             outcomes[f"{path.parent.name}/{name}"] = outcome
         return outcomes
 
-    def first_of(self, model: TrainedModel) -> FinishedModel | None:
-        """Return the first seed of a model, or None if no seed is finished."""
+    def alibi_model(self, models: StudiedModels) -> FinishedModel:
+        """Return the first model of ALiBi at L.
+
+        Raises:
+            UserInputError: no model of ALiBi is finished.
+        """
+        wanted = TrainedModel(models.corpus, "alibi", models.train_length)
         for finished in self.models:
-            if finished.model == model:
+            if finished.model == wanted:
                 return finished
-        return None
+        raise UserInputError(
+            f"{self.folder} has no finished model of ALiBi. Pass the study's --results."
+        )

@@ -15,7 +15,7 @@ from alibi_fairseq.results.estimates import t_quantile
 from alibi_fairseq.results.result import TextValues
 
 from .pages import section
-from .primary_tests import StudiedModels
+from .studied import StudiedModels
 from .study_results import StudyResults
 
 

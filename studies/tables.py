@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.reporting.table import Column, Table
 
 from .estimates import Estimate, percent
 from .losses import ArticleLosses, Losses
 
 #: Abbreviations by which readers know position methods.
 ABBREVIATIONS = {"rotary": "RoPE", "none": "NoPE"}
+#: Headers of the cells of :func:`change_cells`.
+CHANGE_HEADERS = ("change", "95% interval")
 
 #: Evaluation length -> losses, by position method.
 MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
@@ -31,40 +30,38 @@ def known_name(method: str) -> str:
     return f"{method_name(method)} ({ABBREVIATIONS[method]})"
 
 
-def change_cell(estimate: Estimate | None) -> str:
-    """Return an estimated change; a dash without one."""
-    return markdown.NOTHING if estimate is None else percent(estimate.value)
+def percent_cell(nats: float | None) -> str:
+    """Return a change in nats as a change of perplexity; a dash for an unknown one."""
+    return markdown.NOTHING if nats is None else percent(nats)
 
 
-def interval_cell(estimate: Estimate | None) -> str:
-    """Return the 95% interval of a change; a dash without one."""
+def change_cells(estimate: Estimate | None) -> list[str]:
+    """Return an estimated change and its 95% interval; dashes for an unknown one."""
     if estimate is None:
-        return markdown.NOTHING
+        return [markdown.NOTHING, markdown.NOTHING]
     low, high = estimate.interval()
-    return f"{percent(low)} … {percent(high)}"
+    return [percent(estimate.value), f"{percent(low)} … {percent(high)}"]
 
 
-def seeds_cell(estimate: Estimate | None) -> str:
+def with_interval(estimate: Estimate) -> str:
+    """Return an estimated change with its 95% interval in parentheses."""
+    change, interval = change_cells(estimate)
+    return f"{change} ({interval})"
+
+
+def seeds_cell(estimate: Estimate) -> str:
     """Return the number of seeds of a change, one for each group of models that differs."""
-    if estimate is None:
-        return markdown.NOTHING
     return " and ".join(str(count) for count in dict.fromkeys(estimate.seeds))
 
 
-class NamedChange(NamedTuple):
-    """Row of a table of changes."""
-
-    name: str
-    estimate: Estimate | None
+def percentage(share: float) -> str:
+    """Return a share of a gain in percent, or ``none`` for a loss."""
+    return f"{100 * share:.0f}%" if share > 0 else "none"
 
 
-#: Columns of a table of changes.
-CHANGE_COLUMNS = (
-    Column[NamedChange]("", lambda row: row.name),
-    Column[NamedChange]("change", lambda row: change_cell(row.estimate)),
-    Column[NamedChange]("95% interval", lambda row: interval_cell(row.estimate)),
-    Column[NamedChange]("seeds", lambda row: seeds_cell(row.estimate)),
-)
+def millions(tokens: float | None) -> str:
+    """Return a number of tokens in millions."""
+    return f"{(tokens or 0) / 1e6:.1f}M"
 
 
 def at_train_length(
@@ -88,47 +85,42 @@ def at_train_length(
 
 def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
     """Write perplexity by method and evaluation length; the mean of the seeds."""
-    columns = [Column[str]("evaluated at →", method_name)]
-    for length in lengths:
-        columns.append(Column(str(length), partial(_perplexity_cell, models, length)))
-    columns.append(Column("seeds", partial(_seeds_of_method, models)))
-    return markdown.to_markdown([Table(columns, list(models))])
+    headers = ["evaluated at →", *map(str, lengths), "seeds"]
+    rows = []
+    for method, by_length in models.items():
+        row = [method_name(method)]
+        row += [perplexity_cell(by_length.get(length)) for length in lengths]
+        seeds = max(len(losses.seeds) for losses in by_length.values())
+        rows.append([*row, str(seeds)])
+    return markdown.table(headers, rows)
 
 
-def _perplexity_cell(models: MethodLosses, length: int, method: str) -> str:
-    """Return the perplexity of a method at a length; a dash without an evaluation."""
-    if length not in models[method]:
-        return markdown.NOTHING
-    return markdown.perplexity(models[method][length].perplexity)
-
-
-def _seeds_of_method(models: MethodLosses, method: str) -> str:
-    return str(max(len(losses.seeds) for losses in models[method].values()))
+def perplexity_cell(losses: ArticleLosses | None) -> str:
+    """Return the perplexity of an evaluation; a dash without one."""
+    return markdown.NOTHING if losses is None else markdown.perplexity(losses.perplexity)
 
 
 def draw_method_lengths(
-    models: MethodLosses, lengths: Sequence[int], train_length: int, *paths: Path
-) -> None:
-    """Draw perplexity by evaluation length, a line per method with its standard deviation."""
+    models: MethodLosses, lengths: Sequence[int], train_length: int, path: Path
+) -> str:
+    """Draw perplexity by evaluation length, a line per method with its standard deviation.
+
+    Returns:
+        The figure in Markdown. Its alternative text has the ends of each line.
+    """
     lines = []
+    changes = []
     for method, losses_by_length in models.items():
         shown = {n: losses_by_length[n] for n in lengths if n in losses_by_length}
         lines.append(model_line(known_name(method), shown, method_style(method_name(method))))
-    title = f"Trained at L = {train_length}"
-    plots.draw("", [Panel(title, lines, trained_at=train_length, end_labels=True)], *paths)
-
-
-def lengths_alt(models: MethodLosses, lengths: Sequence[int]) -> str:
-    """Return what :func:`draw_method_lengths` shows, for readers who do not see it."""
-    changes = []
-    for method, losses_by_length in models.items():
-        shown = [length for length in lengths if length in losses_by_length]
-        first = markdown.perplexity(losses_by_length[shown[0]].perplexity)
-        last = markdown.perplexity(losses_by_length[shown[-1]].perplexity)
+        first = perplexity_cell(shown[min(shown)])
+        last = perplexity_cell(shown[max(shown)])
         changes.append(
-            f"{method_name(method)} from {first} at {shown[0]} tokens to {last} at {shown[-1]:,}"
+            f"{method_name(method)} from {first} at {min(shown)} tokens to {last} at {max(shown):,}"
         )
-    return f"Perplexity by evaluation length: {'; '.join(changes)}"
+    title = f"Trained at L = {train_length}"
+    plots.draw("", [Panel(title, lines, trained_at=train_length, end_labels=True)], path)
+    return f"![Perplexity by evaluation length: {'; '.join(changes)}]({path.name})"
 
 
 def model_line(

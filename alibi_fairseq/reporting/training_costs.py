@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from ..results.file_names import TRAINING_FILE
 from ..results.provenance import Hardware
 from . import markdown
 from .means import mean_of_known
-from .table import Column, RowType, Table
+from .table import Column, Table
 
 CAPTION = """\
 Cost of training, as means over seeds. "At a time" is the mean number of these models in training
@@ -71,7 +71,6 @@ class CostRow:
         model: name of the model.
         runs_at_a_time: mean number of models in training at once; 1 if no two of them overlap.
             Runs on one kind of processor count as runs on one machine.
-        processors: processors that trained the seeds.
     """
 
     model: str
@@ -79,7 +78,6 @@ class CostRow:
     tokens_per_second: float | None
     memory_gb: float | None
     runs_at_a_time: float | None
-    processors: frozenset[str]
 
 
 def cost_rows(costs: Sequence[TrainingCost]) -> list[CostRow]:
@@ -98,10 +96,9 @@ def _cost_row(
     model: str, of_model: Sequence[TrainingCost], costs: Sequence[TrainingCost]
 ) -> CostRow:
     """Create the row of a model from the costs of its seeds, and those of all runs."""
-    processors = frozenset(cost.processor for cost in of_model)
     hours = statistics.fmean(cost.hours for cost in of_model)
     if not hours:
-        return CostRow(model, None, None, None, None, processors)
+        return CostRow(model, None, None, None, None)
     peak_memory_mb = mean_of_known(cost.peak_memory_mb for cost in of_model)
     return CostRow(
         model=model,
@@ -109,7 +106,6 @@ def _cost_row(
         tokens_per_second=statistics.fmean(cost.tokens_per_second for cost in of_model),
         memory_gb=None if peak_memory_mb is None else peak_memory_mb / 1000,
         runs_at_a_time=_runs_at_a_time(of_model, costs),
-        processors=processors,
     )
 
 
@@ -127,18 +123,14 @@ def _runs_at_a_time(of_model: Iterable[TrainingCost], costs: Iterable[TrainingCo
     return overlaps / total
 
 
-def cost_columns(find_row: Callable[[RowType], CostRow]) -> list[Column[RowType]]:
-    """Return the columns of the costs of training.
-
-    Args:
-        find_row: function that returns the costs of a row of the table.
-    """
-    return [
-        Column("minutes", lambda row: _text("{:.1f}", find_row(row).minutes)),
-        Column("tokens/s", lambda row: _speed_text(find_row(row))),
-        Column("memory", lambda row: _text("{:.2f} GB", find_row(row).memory_gb)),
-        Column("at a time", lambda row: _text("{:.1f}", find_row(row).runs_at_a_time)),
-    ]
+#: Columns of the table of costs.
+COST_COLUMNS = (
+    Column[CostRow]("", lambda row: row.model),
+    Column[CostRow]("minutes", lambda row: _text("{:.1f}", row.minutes)),
+    Column[CostRow]("tokens/s", lambda row: _speed_text(row)),
+    Column[CostRow]("memory", lambda row: _text("{:.2f} GB", row.memory_gb)),
+    Column[CostRow]("at a time", lambda row: _text("{:.1f}", row.runs_at_a_time)),
+)
 
 
 def _text(text: str, value: float | None) -> str:
@@ -154,8 +146,8 @@ def _speed_text(row: CostRow) -> str:
 
 def cost_table(costs: Sequence[TrainingCost]) -> str:
     """Return a Markdown table of the costs of models, with its caption."""
-    columns = [Column[CostRow]("", lambda row: row.model), *cost_columns(lambda row: row)]
-    return f"{CAPTION}\n\n{markdown.to_markdown([Table(columns, cost_rows(costs))]).rstrip()}"
+    table = Table(COST_COLUMNS, cost_rows(costs))
+    return f"{CAPTION}\n\n{markdown.to_markdown([table]).rstrip()}"
 
 
 def processor_name(hardware: Hardware) -> str:

@@ -11,8 +11,7 @@ from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from ..primary_tests import alibi_model
-from ..small_models.groups import CORPUS, MODELS
+from ..small_models.page import CORPUS, MODELS
 from ..study_results import StudyResults
 from ..tables import at_train_length, known_name, model_line
 
@@ -57,7 +56,7 @@ def _paper_panel() -> Panel:
 def _our_panel(results: Path) -> Panel:
     length = MODELS.train_length
     study = StudyResults.load(results)
-    parameters = alibi_model(study, MODELS).last_validation.series.facts.parameters
+    parameters = study.alibi_model(MODELS).last_validation.series.facts.parameters
     assert parameters is not None, "a training records the number of parameters"
     by_method = at_train_length(study.losses, CORPUS, length)
     lines = []

@@ -13,7 +13,7 @@ from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.result import Result
 
-from ..small_models.groups import CORPUS, MODELS
+from ..small_models.page import CORPUS, MODELS
 from ..study_results import FinishedModel, StudyResults
 from ..tables import known_name
 

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from alibi_fairseq.positions.display_names import method_name
-
-from ..cost_and_lead import ClaimKeys, CostAndLead, claim_keys, estimate_cost_and_lead
-from ..estimates import Estimate, estimate_step, percent_to_nats
-from ..losses import Evaluation, Losses, check_same_articles
-from ..primary_tests import LARGEST_LEAD, SEEDS, StudiedModels
+from ..cost_and_lead import CostAndLead, estimate_cost_and_lead
+from ..estimates import Estimate, estimate_step
+from ..losses import Evaluation, check_same_articles
+from ..primary_tests import is_published_lead, missing_models
+from ..studied import StudiedLosses, StudiedModels
 from ..study_results import StudyResults
 
 #: Configurations of the budgets, in ascending order; also the names of their folders of results.
 BUDGETS = ("3M", "12M", "49M")
+#: Evaluations at 4 L of the three kinds of models.
+KINDS = ("alibi-1@4", "alibi-4@4", "sinusoidal-4@4")
 #: The line through the last two budgets is extended to this multiple of the largest one.
 EXTENSION = 4
 
@@ -38,45 +39,27 @@ class Budget:
     Attributes:
         name: name of the configuration.
         study: results of the models.
-        models: text and training length L.
-        losses: losses of the finished models; empty without any.
-        tokens: tokens that the finished models were trained on, as a mean; None without any.
+        losses: losses of the finished models.
+        tokens: tokens that the finished models were trained on, as a mean; 0 without any.
     """
 
     name: str
     study: StudyResults
-    models: StudiedModels
-    losses: Losses
-    tokens: float | None
+    losses: StudiedLosses
+    tokens: float
 
     @property
-    def keys(self) -> ClaimKeys:
-        """The evaluations of the primary test, without overlap."""
-        return claim_keys(self.models)
-
-    @property
-    def missing(self) -> list[str]:
+    def missing(self) -> tuple[str, ...]:
         """The kinds of models without all seeds, with the seeds that are finished."""
-        kinds = []
-        for key in self.keys:
-            seeds = self.losses[key].seeds if key in self.losses else ()
-            if len(seeds) < SEEDS:
-                found = f"{len(seeds)} of {SEEDS} seeds"
-                kinds.append(f"{method_name(key.method)}, L = {key.train_length} ({found})")
-        return kinds
+        return missing_models(self.losses, KINDS)
 
-    @property
-    def is_complete(self) -> bool:
-        """True if all kinds have all seeds."""
-        return not self.missing
-
-    def effects(self, stride: int | None = None) -> CostAndLead:
+    def effects(self, stride: str = "") -> CostAndLead:
         """Return cost, lead, and E6 of a complete budget.
 
         Args:
-            stride: tokens scored per window. None: no overlap.
+            stride: :data:`.studied.SLIDING`, or empty without overlap.
         """
-        effects = estimate_cost_and_lead(self.losses, claim_keys(self.models, stride))
+        effects = estimate_cost_and_lead(self.losses, stride=stride)
         assert effects is not None, f"{self.name} is not complete"
         return effects
 
@@ -99,8 +82,8 @@ def load_budgets(folder: Path, models: StudiedModels) -> list[Budget]:
         for model in study.models:
             tokens.append(model.last_validation.cost.trained_tokens or 0)
             evaluations += model.measurements()
-        mean_tokens = statistics.mean(tokens) if tokens else None
-        budgets.append(Budget(name, study, models, study.losses, mean_tokens))
+        mean_tokens = statistics.mean(tokens) if tokens else 0.0
+        budgets.append(Budget(name, study, StudiedLosses(models, study.losses), mean_tokens))
     check_same_articles(evaluations)
     return budgets
 
@@ -110,23 +93,32 @@ class TitleOutcome:
     """The outcome at the largest complete budget, and the direction of the curve.
 
     Attributes:
-        budget: the largest complete budget.
-        effects: its cost, lead, and E6.
-        lead_is_published: True if the 95% interval of its lead ends at the largest published lead
-            or below.
-        lead_falls: True if its lead is smaller than at the next smaller complete budget; None
-            without one.
-        steps: changes of E6 from each complete budget to the next.
-        crossing: tokens at which the line through E6 at the last two budgets crosses zero; None if
-            it does not, up to :data:`EXTENSION` times the largest budget.
+        complete: budgets with all seeds of all kinds of models, in ascending order.
     """
 
-    budget: Budget
-    effects: CostAndLead
-    lead_is_published: bool
-    lead_falls: bool | None
-    steps: tuple[Estimate, ...]
-    crossing: float | None
+    complete: Sequence[Budget]
+
+    @property
+    def budget(self) -> Budget:
+        """The largest complete budget."""
+        return self.complete[-1]
+
+    @property
+    def effects(self) -> CostAndLead:
+        """Its cost, lead, and E6."""
+        return self.budget.effects()
+
+    @property
+    def lead_is_published(self) -> bool:
+        """True if the 95% interval of its lead ends at the largest published lead or below."""
+        return is_published_lead(self.effects.lead)
+
+    @property
+    def lead_falls(self) -> bool | None:
+        """True if its lead is smaller than at the next smaller budget; None without one."""
+        if len(self.complete) < 2:
+            return None
+        return self.effects.lead.value < self.complete[-2].effects().lead.value
 
     @property
     def baseline_is_trained(self) -> bool:
@@ -148,9 +140,24 @@ class TitleOutcome:
     @property
     def verdict(self) -> str:
         """The outcome, with the words for a line that crosses zero soon."""
-        if self.crossing is None:
-            return self.outcome
-        return f"{self.outcome} at this budget"
+        return self.outcome if self.crossing is None else f"{self.outcome} at this budget"
+
+    @property
+    def steps(self) -> list[Estimate]:
+        """Change of E6 from each complete budget to the next."""
+        steps = []
+        for budgets in zip(self.complete, self.complete[1:]):
+            sides = []
+            for budget in budgets:
+                short = budget.losses.find("alibi-1@4")
+                long = budget.losses.find("sinusoidal-4@4")
+                assert short is not None, "the budget is complete"
+                assert long is not None, "the budget is complete"
+                sides.append((short, long))
+            step = estimate_step(*sides)
+            assert step is not None, "a complete budget has all seeds"
+            steps.append(step)
+        return steps
 
     @property
     def direction(self) -> str:
@@ -162,59 +169,28 @@ class TitleOutcome:
             return FALLS
         return UNKNOWN
 
+    @property
+    def crossing(self) -> float | None:
+        """Tokens at which the line through the last two values of E6 crosses zero, if it does.
+
+        The line is over log tokens, and its part from the largest budget to :data:`EXTENSION` times
+        that counts.
+        """
+        if len(self.complete) < 2:
+            return None
+        before, after = self.complete[-2:]
+        last = after.effects().e6.value
+        rise = last - before.effects().e6.value
+        if rise == 0:
+            return None
+        per_log_token = rise / math.log(after.tokens / before.tokens)
+        distance = -last / per_log_token
+        if not 0 <= distance <= math.log(EXTENSION):
+            return None
+        return after.tokens * math.exp(distance)
+
 
 def title_outcome(budgets: Sequence[Budget]) -> TitleOutcome | None:
     """Return the outcome of the title test, or None while no budget is complete."""
-    complete = [budget for budget in budgets if budget.is_complete]
-    if not complete:
-        return None
-    largest = complete[-1]
-    effects = largest.effects()
-    _, high = effects.lead.interval()
-    lead_falls = None
-    if len(complete) > 1:
-        lead_falls = effects.lead.value < complete[-2].effects().lead.value
-    return TitleOutcome(
-        budget=largest,
-        effects=effects,
-        lead_is_published=high <= percent_to_nats(LARGEST_LEAD),
-        lead_falls=lead_falls,
-        steps=tuple(_e6_steps(complete)),
-        crossing=_zero_crossing(complete),
-    )
-
-
-def _e6_steps(complete: Sequence[Budget]) -> list[Estimate]:
-    """Return the change of E6 from each complete budget to the next."""
-    steps = []
-    for before, after in zip(complete, complete[1:]):
-        sides = []
-        for budget in (before, after):
-            keys = budget.keys
-            sides.append((budget.losses[keys.alibi_short], budget.losses[keys.sinusoidal_long]))
-        step = estimate_step(*sides)
-        assert step is not None, "a complete budget has all seeds"
-        steps.append(step)
-    return steps
-
-
-def _zero_crossing(complete: Sequence[Budget]) -> float | None:
-    """Return where the line through the last two values of E6 crosses zero, in tokens.
-
-    The line is over log tokens, and its part from the largest budget to :data:`EXTENSION` times
-    that counts.
-    """
-    if len(complete) < 2:
-        return None
-    before, after = complete[-2:]
-    assert before.tokens is not None, "the budget is complete"
-    assert after.tokens is not None, "the budget is complete"
-    last = after.effects().e6.value
-    rise = last - before.effects().e6.value
-    if rise == 0:
-        return None
-    per_log_token = rise / math.log(after.tokens / before.tokens)
-    distance = -last / per_log_token
-    if not 0 <= distance <= math.log(EXTENSION):
-        return None
-    return after.tokens * math.exp(distance)
+    complete = [budget for budget in budgets if not budget.missing]
+    return TitleOutcome(complete) if complete else None

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.page import fill_file
-from alibi_fairseq.reporting.table import Column, Table
 
-from ..cost_and_lead import EffectsRow, cost_and_lead_table, with_interval
-from ..estimates import change_between, percent
-from ..losses import EvaluationKey
+from ..cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell, table5_pair
+from ..estimates import percent
 from ..origins import divergence_sentence, origins_table, trials_table
 from ..pages import section, sections, write_page
-from ..paper_claim import COSTS, SAME_IN_A_TABLE, pairs_table, paper_pairs
-from ..primary_tests import (
-    DECLARED,
-    LARGEST_LEAD,
-    Condition,
-    StudiedModels,
-    declared_conditions,
-)
+from ..paper_claim import COSTS, SAME_IN_A_TABLE, pairs_table
+from ..primary_tests import DECLARED, LARGEST_LEAD
 from ..prose import change_in_words, interval_in_words, size_in_words
 from ..published_gaps import published_gap_range
+from ..studied import SLIDING, StudiedModels
+from ..tables import millions, perplexity_cell
 from .figure import draw_effects
 from .outcome import (
     CONTRADICTED,
     FALLS,
     INCONCLUSIVE,
+    KINDS,
     RISES,
     SUPPORTED,
     UNKNOWN,
@@ -57,6 +50,12 @@ DIRECTIONS = {
     FALLS: "Short vs. long falls with training.",
     UNKNOWN: "Whether short vs. long rises or falls with training is unknown.",
 }
+#: Whether the lead falls from the next smaller complete budget.
+LEAD_FALLS = {
+    None: "There is no smaller complete budget, so this is not shown.",
+    True: "This holds.",
+    False: "This does not hold.",
+}
 
 
 def write_title_page(folder: Path, models: StudiedModels) -> Path:
@@ -68,22 +67,24 @@ def write_title_page(folder: Path, models: StudiedModels) -> Path:
     """
     budgets = load_budgets(folder, models)
     outcome = title_outcome(budgets)
-    pairs = []
-    for pair in paper_pairs():
-        is_near = pair.short in PAPER_LENGTHS and pair.long == 4 * pair.short
-        if pair.tables == ("table05",) and is_near:
-            pairs.append(pair)
+    missing = []
+    for budget in budgets:
+        if budget.missing:
+            missing.append(f"- {budget.name}: {'; '.join(budget.missing)}")
+    pairs = [table5_pair(length, 4 * length) for length in PAPER_LENGTHS]
     return write_page(
         folder,
         PAGE,
         summary=title_summary(outcome, budgets),
-        missing=_missing_models(budgets),
+        missing="\n".join(missing),
         notation=section("notation"),
         short=models.train_length,
         long=4 * models.train_length,
-        outcome="" if outcome is None else _outcome(folder, budgets, outcome),
+        outcome="" if outcome is None else _outcome(folder, outcome),
         perplexity=_perplexity_table(budgets),
-        pairs=pairs_table(pairs, left_out=(*SAME_IN_A_TABLE, *COSTS)),
+        pairs=pairs_table(
+            [pair for pair in pairs if pair is not None], left_out=(*SAME_IN_A_TABLE, *COSTS)
+        ),
         diverged=sections(*(divergence_sentence(budget.study.diverged) for budget in budgets)),
         budgets=sections(*(_budget(budget) for budget in budgets)),
     )
@@ -98,7 +99,7 @@ def title_summary(outcome: TitleOutcome | None, budgets: Sequence[Budget]) -> st
     """
     if outcome is None:
         return NO_OUTCOME
-    models = outcome.budget.models
+    models = outcome.budget.losses.models
     cost, lead, short_vs_long = outcome.effects
     _, highest = published_gap_range()
     return fill_file(
@@ -116,7 +117,7 @@ def title_summary(outcome: TitleOutcome | None, budgets: Sequence[Budget]) -> st
             "is_beyond_published": not outcome.lead_is_published,
             "highest": size_in_words(highest),
             "is_shrinking": outcome.outcome == SUPPORTED and outcome.direction == RISES,
-            "crossing": "" if outcome.crossing is None else _tokens(outcome.crossing),
+            "crossing": "" if outcome.crossing is None else millions(outcome.crossing),
         },
     )
 
@@ -124,49 +125,36 @@ def title_summary(outcome: TitleOutcome | None, budgets: Sequence[Budget]) -> st
 def outcome_slots(outcome: TitleOutcome, budgets: Sequence[Budget]) -> dict[str, object]:
     """Return which outcome applies, after how many tokens, and whether it can still change."""
     return {
-        "tokens": _tokens(outcome.budget.tokens),
+        "tokens": millions(outcome.budget.tokens),
         "is_open": outcome.outcome not in (SUPPORTED, CONTRADICTED),
         "is_undertrained": not outcome.baseline_is_trained,
         "is_supported": outcome.outcome == SUPPORTED,
         "is_contradicted": outcome.outcome == CONTRADICTED,
         "is_inconclusive": outcome.outcome == INCONCLUSIVE,
-        "is_provisional": not all(budget.is_complete for budget in budgets),
+        "is_provisional": any(budget.missing for budget in budgets),
     }
 
 
-def _tokens(count: float | None) -> str:
-    """Return a number of training tokens in millions."""
-    assert count is not None, "the budget has models"
-    return f"{count / 1e6:.1f}M"
-
-
-def _missing_models(budgets: Sequence[Budget]) -> str:
-    """Return the models that each budget lacks as a list; empty if all are finished."""
-    lines = []
-    for budget in budgets:
-        if budget.missing:
-            lines.append(f"- {budget.name}: {'; '.join(budget.missing)}")
-    return "\n".join(lines)
-
-
-def _outcome(folder: Path, budgets: Sequence[Budget], outcome: TitleOutcome) -> str:
+def _outcome(folder: Path, outcome: TitleOutcome) -> str:
     """Return whether the baseline is trained, the three effects, and draw their figure."""
-    complete = [budget for budget in budgets if budget.is_complete]
-    short = outcome.budget.models.train_length
-    stride = short // 8
+    models = outcome.budget.losses.models
+    complete = outcome.complete
     rows = []
-    for shown_stride, windows in ((None, "no overlap"), (stride, f"S = {stride}")):
+    for stride, windows in (("", "no overlap"), (SLIDING, f"S = {models.sliding_stride}")):
         for budget in complete:
-            row = EffectsRow([_tokens(budget.tokens), windows], budget.effects(shown_stride))
-            rows.append(row)
+            rows.append(EffectsRow([millions(budget.tokens), windows], budget.effects(stride)))
+    tokens = [budget.tokens for budget in complete]
     effects = [budget.effects() for budget in complete]
-    tokens = [budget.tokens or 0.0 for budget in complete]
-    draw_effects(short, tokens, effects, folder / f"{FIGURE}.svg")
+    draw_effects(models.train_length, tokens, effects, folder / f"{FIGURE}.svg")
+    steps = []
+    for before, after, step in zip(complete, complete[1:], outcome.steps):
+        steps.append(
+            f"After {millions(after.tokens)} tokens, the ratio of the two perplexities is "
+            f"{change_in_words(step.value)} than after {millions(before.tokens)} "
+            f"({interval_in_words(step)})."
+        )
     lowest, highest = published_gap_range()
     _, high = outcome.effects.lead.interval()
-    second = "There is no smaller complete budget, so this is not shown."
-    if outcome.lead_falls is not None:
-        second = "This holds." if outcome.lead_falls else "This does not hold."
     return fill_file(
         OUTCOME,
         {
@@ -175,94 +163,59 @@ def _outcome(folder: Path, budgets: Sequence[Budget], outcome: TitleOutcome) -> 
             "highest": percent(highest),
             "high": percent(high),
             "is_published": outcome.lead_is_published,
-            "second": second,
+            "second": LEAD_FALLS[outcome.lead_falls],
             "verdict": outcome.verdict,
             "cost_and_lead": section("cost-and-lead"),
             "effects": cost_and_lead_table(["tokens", "windows"], rows),
-            "stride": stride,
+            "stride": models.sliding_stride,
             "direction": DIRECTIONS[outcome.direction],
-            "steps": _steps(complete, outcome),
-            "short": short,
+            "steps": " ".join(steps),
+            "short": models.train_length,
             "beyond": _beyond_table(complete),
         },
     )
 
 
-def _steps(complete: Sequence[Budget], outcome: TitleOutcome) -> str:
-    """Return the change of E6 from each complete budget to the next; empty without two budgets."""
-    sentences = []
-    for before, after, step in zip(complete, complete[1:], outcome.steps):
-        sentences.append(
-            f"After {_tokens(after.tokens)} tokens, the ratio of the two perplexities is "
-            f"{change_in_words(step.value)} than after {_tokens(before.tokens)} "
-            f"({interval_in_words(step)})."
-        )
-    return " ".join(sentences)
-
-
-class _TestedChange(NamedTuple):
-    """Change of ALiBi that a test of the small models has as a condition."""
-
-    test: str
-    condition: Condition
-
-
 def _beyond_table(complete: Sequence[Budget]) -> str:
     """Write the changes of E1, E4, and E5 of ALiBi trained at L, by complete budget."""
+    stride = complete[0].losses.models.sliding_stride
     rows = []
     for declared in DECLARED:
-        if declared["name"] in ("E1", "E4", "E5"):
-            for condition in declared_conditions(declared, {}, complete[0].models):
-                rows.append(_TestedChange(declared["name"], condition))
-    columns = [
-        Column[_TestedChange]("", lambda row: row.test),
-        Column[_TestedChange](
-            "ALiBi", lambda row: row.condition.description.removeprefix("ALiBi ")
-        ),
-    ]
-    for budget in complete:
-        columns.append(Column(_tokens(budget.tokens), partial(_change_cell, budget)))
-    return markdown.to_markdown([Table(columns, rows, left=2)])
-
-
-def _change_cell(budget: Budget, row: _TestedChange) -> str:
-    """Return the change from the second to the first evaluation; a dash if one is missing."""
-    estimate = change_between(budget.losses, *row.condition.evaluations)
-    return markdown.NOTHING if estimate is None else with_interval(estimate)
+        for condition in declared["conditions"] if declared["name"] in ("E1", "E4", "E5") else ():
+            description = condition["description"].format(stride=stride)
+            row = [declared["name"], description.removeprefix("ALiBi ")]
+            for budget in complete:
+                estimate = budget.losses.change(condition["first"], condition["second"])
+                row.append(effect_cell(estimate))
+            rows.append(row)
+    headers = ["", "ALiBi", *(millions(budget.tokens) for budget in complete)]
+    return markdown.table(headers, rows, left=2)
 
 
 def _perplexity_table(budgets: Sequence[Budget]) -> str:
     """Write the perplexity of each kind of model at 4 L by budget, also of incomplete ones.
 
-    It is empty without any model.
+    The number of seeds is in parentheses. It is empty without any model.
     """
-    started = [budget for budget in budgets if budget.losses]
+    started = [budget for budget in budgets if budget.study.models]
     if not started:
         return ""
-    columns = [
-        Column[EvaluationKey]("", lambda key: f"{method_name(key.method)}, L = {key.train_length}")
-    ]
-    for budget in started:
-        columns.append(Column(_tokens(budget.tokens), partial(_perplexity_cell, budget)))
-    return markdown.to_markdown([Table(columns, started[0].keys)])
-
-
-def _perplexity_cell(budget: Budget, key: EvaluationKey) -> str:
-    """Return the perplexity of a kind of model, with the number of seeds; a dash without any."""
-    losses = budget.losses.get(key)
-    if losses is None:
-        return markdown.NOTHING
-    return f"{markdown.perplexity(losses.perplexity)} ({len(losses.seeds)})"
+    rows = []
+    for kind in KINDS:
+        key = started[0].losses.models.key(kind)
+        row = [f"{method_name(key.method)}, L = {key.train_length}"]
+        for budget in started:
+            losses = budget.losses.find(kind)
+            seeds = "" if losses is None else f" ({len(losses.seeds)})"
+            row.append(f"{perplexity_cell(losses)}{seeds}")
+        rows.append(row)
+    return markdown.table(["", *(millions(budget.tokens) for budget in started)], rows)
 
 
 def _budget(budget: Budget) -> str:
     """Return learning rates and origin of the models of a budget."""
-    trials = trials_table(budget.study.trials)
-    origins = origins_table(budget.study.origins)
     slots = {
-        "has_models": bool(trials or origins),
-        "name": budget.name,
-        "trials": trials,
-        "origins": origins,
+        "trials": trials_table(budget.study.trials),
+        "origins": origins_table(budget.study.models),
     }
-    return fill_file(BUDGET, slots)
+    return fill_file(BUDGET, {**slots, "name": budget.name, "has_models": any(slots.values())})

@@ -12,8 +12,8 @@ from commands import ROOT
 from figure_texts import figure_texts
 
 from alibi_fairseq.positions.display_names import METHOD_NAMES
-from studies.changes import changes_alt, draw_length_changes, length_changes
-from studies.small_models.groups import MODELS
+from studies.changes import draw_length_changes, length_changes
+from studies.small_models.page import MODELS
 from studies.study_results import StudyResults
 
 SMALL_MODELS = ROOT / "results" / "small_models"
@@ -55,12 +55,14 @@ def nats_at(folder: Path, length: int) -> float:
 
 def test_figure_of_changes_has_row_per_method(losses, tmp_path):
     changes = length_changes(losses, MODELS, 16)
-    draw_length_changes(changes, "title", tmp_path / "changes.svg")
+    figure = draw_length_changes(changes, "title", tmp_path / "changes.svg")
     texts = figure_texts(tmp_path / "changes.svg")
     assert texts.count("ALiBi") == 1
     assert texts.count("Rotary (RoPE)") == 1
     committed = figure_texts(SMALL_MODELS / "changes.svg")
     assert {*texts} - {"title"} < {*committed}
-    for method_and_change in changes_alt(changes).split(": ")[1].split(", "):
+    alt, path = figure.removesuffix(")").split("](")
+    assert path == "changes.svg"
+    for method_and_change in alt.split(": ")[1].split(", "):
         *_, change = method_and_change.split()
         assert change in texts

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from studies.context_gain import ModelSet, context_gain_by_budget
-from studies.primary_tests import StudiedModels
+from studies.context_gain import context_gain_by_budget
+from studies.studied import StudiedModels
 from studies.study_results import StudyResults
 
 HOUR = Path(__file__).parents[2] / "results" / "gpu" / "hour"
@@ -34,7 +34,7 @@ def mean_nats(length: int, stride: int, label: str | None = None) -> float:
 
 def test_changes_at_four_times_the_length_follow_from_the_documents():
     study = StudyResults.load(HOUR)
-    section = context_gain_by_budget([ModelSet(study, StudiedModels("books", 512))])
+    section = context_gain_by_budget([(study, StudiedModels("books", 512))])
     *_, row = section.splitlines()
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:4] == ["23M", "49.1M", "books", "512"]
@@ -49,4 +49,4 @@ def test_changes_at_four_times_the_length_follow_from_the_documents():
 
 def test_sets_without_results_are_left_out(tmp_path):
     study = StudyResults.load(tmp_path)
-    assert context_gain_by_budget([ModelSet(study, StudiedModels("books", 512))]) == ""
+    assert context_gain_by_budget([(study, StudiedModels("books", 512))]) == ""

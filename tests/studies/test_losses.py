@@ -17,8 +17,8 @@ from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Cost, Result, TextValues
 from alibi_fairseq.results.series import Reading, Series
-from studies.losses import TrainedModel
-from studies.study_results import StudyResults, ValidationPoint
+from studies.ranking import validation_gaps
+from studies.study_results import StudyResults
 
 ROOT = Path(__file__).parents[2]
 VALUES = TextValues(
@@ -131,15 +131,18 @@ def test_committed_results_have_the_same_articles(part):
     assert load_losses(ROOT / "results" / "small_models" / part)
 
 
-def test_curves_have_the_split_valid_only(tmp_path):
-    for seed, bits in ((1, 4.0), (2, 5.0)):
-        folder = save_model(tmp_path, f"wiki-alibi-16-seed{seed}")
-        (valid,) = load(folder / TRAINING_FILE).results
-        valid = replace(valid, values=TextValues(bits), cost=Cost(trained_tokens=640))
-        test = replace(valid, case=replace(VALID, split="test"), values=TextValues(1.0))
-        save(Results([valid, test], Provenance(**PROVENANCE)), folder / TRAINING_FILE)
-    curves = StudyResults.load(tmp_path).curves
-    assert curves == {TrainedModel("wiki", "alibi", 16): {10: ValidationPoint(640, [4.0, 5.0])}}
+def test_gaps_are_means_of_the_split_valid_only(tmp_path):
+    losses = {"alibi": (4.0, 5.0), "t5": (5.0, 7.0)}
+    for method, by_seed in losses.items():
+        for seed, bits in enumerate(by_seed, 1):
+            folder = save_model(tmp_path, f"wiki-{method}-16-seed{seed}")
+            (valid,) = load(folder / TRAINING_FILE).results
+            valid = replace(valid, values=TextValues(bits), cost=Cost(trained_tokens=640))
+            test = replace(valid, case=replace(VALID, split="test"), values=TextValues(1.0))
+            save(Results([valid, test], Provenance(**PROVENANCE)), folder / TRAINING_FILE)
+    tokens, gaps = validation_gaps(StudyResults.load(tmp_path), "wiki", 16)
+    assert tokens == {10: 640}
+    assert gaps == {"alibi": {10: 0.0}, "t5": {10: pytest.approx(1.5 * np.log(2))}}
 
 
 def test_models_that_are_renamed_or_unfinished_are_left_out(tmp_path):

@@ -21,13 +21,13 @@ from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Reading, Series
 from studies.context_gain import context_gain_section
-from studies.primary_tests import StudiedModels, run_tests
+from studies.primary_tests import run_tests
 from studies.readme_table import write_readme
-from studies.small_models.page import trials_without_origin, write_small_models_page
+from studies.small_models.page import MODELS, trials_without_origin, write_small_models_page
+from studies.studied import StudiedLosses
 from studies.study_results import StudyResults
 
 ROOT = Path(__file__).parents[2]
-SMALL_MODELS = StudiedModels("wikipedia", 128, baseline="share")
 RESULTS = ROOT / "results" / "small_models"
 METHODS = {
     "ALiBi": "alibi",
@@ -88,6 +88,11 @@ def read_losses(part: str) -> dict[Evaluation, dict]:
             bits = np.array(record["document_bits"]) / np.array(record["document_tokens"])
             losses.setdefault(evaluation, {})[record["model"]["seed"]] = bits * math.log(2)
     return losses
+
+
+def losses_of_small_models(part: str) -> StudiedLosses:
+    """Return the losses as the study reads them."""
+    return StudiedLosses(MODELS, StudyResults.load(RESULTS / part).losses)
 
 
 def sides(text: str) -> tuple[Evaluation, Evaluation]:
@@ -279,7 +284,7 @@ def test_readme_states_what_was_found(tmp_path):
 
 def test_conditions_known_before_were_inside_their_ranges():
     """The README says so of E1, E2, E4, and E5."""
-    results = run_tests(StudyResults.load(RESULTS / "secondary").losses, SMALL_MODELS)
+    results = run_tests(losses_of_small_models("secondary"))
     tests = {test.name: test for test in results}
     for name in ("E1", "E2", "E4", "E5"):
         test = tests[name]
@@ -294,7 +299,7 @@ def test_page_states_shares_of_the_decrease():
         evaluation = Evaluation("wikipedia", "alibi", 128, length, stride or length, variant)
         return np.mean([nats.mean() for nats in losses[evaluation].values()])
 
-    section = context_gain_section(StudyResults.load(RESULTS / "primary").losses, SMALL_MODELS)
+    section = context_gain_section(losses_of_small_models("primary"))
     rows = {row[0]: row for row in cells_of(section)}
     sliding = (level(512, 16) - level(128, 16)) / (level(512) - level(128))
     limited = (level(2048, variant="limited") - level(128)) / (level(2048) - level(128))

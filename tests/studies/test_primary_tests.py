@@ -20,9 +20,9 @@ from studies.primary_tests import (
     SUPPORTED,
     Condition,
     PrimaryTest,
-    StudiedModels,
     run_tests,
 )
+from studies.studied import StudiedLosses, StudiedModels
 
 #: The rule of the finished studies; that of new ones has its own tests.
 MODELS = StudiedModels("wikipedia", 128, baseline="share")
@@ -76,7 +76,7 @@ def study(changes: dict | None = None, seeds=(1, 2, 3), noise=1e-4, models=MODEL
 
 
 def outcomes(losses: dict, models: StudiedModels = MODELS) -> dict[str, str]:
-    return {test.name: test.outcome for test in run_tests(losses, models)}
+    return {test.name: test.outcome for test in run_tests(StudiedLosses(models, losses))}
 
 
 @pytest.mark.parametrize("models", [MODELS, StudiedModels("text", 1024, baseline="share")], ids=str)
@@ -135,7 +135,7 @@ def test_baseline_without_gain_of_alibi_has_no_outcome():
 def test_baseline_without_no_positions_is_not_run():
     losses = study()
     partial = {key: value for key, value in losses.items() if key.method != "none"}
-    tests = {test.name: test for test in run_tests(partial, MODELS)}
+    tests = {test.name: test for test in run_tests(StudiedLosses(MODELS, partial))}
     assert tests["E6"].outcome == NOT_RUN
     assert tests["E6"].missing == ["No positions, L = 512 (0 of 3 seeds)"]
     assert {test.outcome for name, test in tests.items() if name != "E6"} == {SUPPORTED}
@@ -158,7 +158,7 @@ def test_lead_of_alibi_decides_whether_a_baseline_is_trained(lead, noise, outcom
             del losses[key]
         elif key.train_length == 512:
             losses[key] = losses_of(losses[key].model, losses[key].nats.mean(), noise=noise)
-    tests = {test.name: test for test in run_tests(losses, models)}
+    tests = {test.name: test for test in run_tests(StudiedLosses(models, losses))}
     assert tests["E6"].outcome == outcome
     if outcome == BASELINE_NOT_TRAINED and noise < 0.01:
         assert tests["E6"].verdict == "baseline not trained (lead +12.0%)"
@@ -166,7 +166,7 @@ def test_lead_of_alibi_decides_whether_a_baseline_is_trained(lead, noise, outcom
 
 def test_outcomes_have_the_changes_they_rest_on():
     changes = {("alibi", 128, 512, 16, ""): 3.9 - 0.02, ("alibi", 128, 256, 16, ""): 3.9 - 0.003}
-    tests = {test.name: test for test in run_tests(study(changes), MODELS)}
+    tests = {test.name: test for test in run_tests(StudiedLosses(MODELS, study(changes)))}
     assert tests["E4"].verdict == "not supported: longer context helps ALiBi (-2.0% at 4 L)"
     assert tests["E2"].verdict == "supported (+82.2% for Sinusoidal, +49.2% for Rotary)"
     assert tests["E6"].verdict == "supported (-9.5%)"
@@ -177,7 +177,9 @@ def test_models_without_all_seeds_are_missing():
     for key, article_losses in losses.items():
         if key.method == "rotary":
             losses[key] = replace(article_losses, seeds=(1,), nats=article_losses.nats[:1])
-    missing = {test.name: test.missing for test in run_tests(losses, MODELS) if test.missing}
+    missing = {
+        test.name: test.missing for test in run_tests(StudiedLosses(MODELS, losses)) if test.missing
+    }
     rotary = ["Rotary, L = 128 (1 of 3 seeds)"]
     assert missing == {"E2": rotary, "E3": rotary}
 
@@ -187,7 +189,9 @@ def test_missing_evaluations_of_trained_models_are_named():
     for key in list(losses):
         if key.length == 2048 or key.stride == 16 or key.variant:
             del losses[key]
-    missing = {test.name: test.missing for test in run_tests(losses, MODELS) if test.missing}
+    missing = {
+        test.name: test.missing for test in run_tests(StudiedLosses(MODELS, losses)) if test.missing
+    }
     alibi = "ALiBi, L = 128 (0 of 3 seeds evaluated at"
     assert missing == {
         "E1": [f"{alibi} 2048 tokens)"],
@@ -229,7 +233,7 @@ def test_noise_is_inconclusive():
 def test_missing_models_count_in_holm():
     losses = study()
     alone = {key: value for key, value in losses.items() if key.method == "alibi"}
-    tests = {test.name: test for test in run_tests(alone, MODELS)}
+    tests = {test.name: test for test in run_tests(StudiedLosses(MODELS, alone))}
     assert tests["E2"].outcome == tests["E3"].outcome == tests["E6"].outcome == NOT_RUN
     # Three of six p values are 1, so the smallest is still multiplied by 6.
     smallest = min((tests[name] for name in ("E1", "E4", "E5")), key=lambda test: test.p_value)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
-from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from results_documents import cells_of
 from test_page import Evaluation, change, read_losses
 
-from alibi_fairseq.reporting.training_costs import cost_rows, cost_table
 from studies import six_tests
 from studies.paper_claim import paper_claim_section
-from studies.primary_tests import StudiedModels, recovered_gain
+from studies.primary_tests import recovered_gain
+from studies.studied import StudiedLosses, StudiedModels
 from studies.study_results import StudyResults
-from studies.title_claim import load_training_costs, title_claim_section
+from studies.title_claim import title_claim_section
 
 ROOT = Path(__file__).parents[2]
 SECONDARY = ROOT / "results" / "small_models" / "secondary"
@@ -45,7 +42,8 @@ def paragraphs(text: str) -> list[str]:
 
 def sections_of(folder: Path) -> list[str]:
     """Return the paragraphs of the section, each as one line unless it is a table."""
-    return paragraphs(title_claim_section(StudyResults.load(folder), MODELS))
+    study = StudyResults.load(folder)
+    return paragraphs(title_claim_section(study, StudiedLosses(MODELS, study.losses)))
 
 
 def claim_rows(sections: list[str]) -> dict[tuple[str, str], list[str]]:
@@ -76,37 +74,12 @@ def test_table_has_perplexities_and_intervals(results):
                 assert float(text.rstrip("%")) == pytest.approx(number, abs=0.06)
 
 
-def train_one_at_a_time(results: Path) -> None:
-    """Record that each model was trained on a day of its own."""
-    for index, path in enumerate(sorted(results.glob("cells/*/training.json"))):
-        training = json.loads(path.read_text())
-        training["provenance"]["date"] = f"2026-10-{index + 1:02}T12:00:00Z"
-        path.write_text(json.dumps(training))
-
-
-def test_table_has_the_mean_cost_over_seeds(results):
-    train_one_at_a_time(results)
-    row = claim_rows(sections_of(results))["Sinusoidal", "512"]
-    last = []
-    for seed in (1, 2, 3):
-        path = results / f"cells/wikipedia-sinusoidal-512-seed{seed}/training.json"
-        last.append(json.loads(path.read_text())["records"][-1])
-    minutes, speed, memory = row[3:6]
-    assert float(minutes) == pytest.approx(sum(x["hours"] for x in last) * 20, abs=0.06)
-    assert float(speed.rstrip("k")) * 1000 == pytest.approx(
-        sum(x["tokens_per_second"] for x in last) / 3, abs=51
-    )
-    assert float(memory.split()[0]) * 1000 == pytest.approx(
-        sum(x["peak_memory_mb"] for x in last) / 3, abs=6
-    )
-
-
 def test_outcome_of_e6_is_next_to_the_table(results):
     """Sinusoidal embeddings recover little after 3.1M tokens; two seeds have no outcome."""
     page = "\n".join(sections_of(results))
     page = " ".join(page.split())
     assert "Outcome of E6: **baseline not trained (lead +36.1%)**." in page
-    fraction = recovered_gain(StudyResults.load(results).losses, MODELS)
+    fraction = recovered_gain(StudiedLosses(MODELS, StudyResults.load(results).losses))
     assert 0 < fraction < 0.5
     assert f"recover {100 * fraction:.0f}% of what ALiBi" in page
     shutil.rmtree(results / "cells/wikipedia-none-512-seed1")
@@ -116,60 +89,14 @@ def test_outcome_of_e6_is_next_to_the_table(results):
 def test_loss_over_no_positions_is_not_a_percentage(results):
     """Exchange sinusoidal embeddings and no positions: what they gained is lost then."""
     study = StudyResults.load(results)
-    losses = study.losses
-    sinusoidal = MODELS.key("sinusoidal", 4, trained_multiple=4)
-    none = MODELS.key("none", 4, trained_multiple=4)
+    losses = dict(study.losses)
+    sinusoidal = MODELS.key("sinusoidal-4@4")
+    none = MODELS.key("none-4@4")
     losses[sinusoidal], losses[none] = losses[none], losses[sinusoidal]
-    page = " ".join(paragraphs(title_claim_section(study, MODELS)))
+    exchanged = StudiedLosses(MODELS, losses)
+    page = " ".join(paragraphs(title_claim_section(study, exchanged)))
     assert "recover none of" in page
-    assert "recover none of" in six_tests.tests_section(losses, MODELS)
-
-
-def test_trainings_side_by_side_are_counted(results):
-    """Four trainings of one hour: two begin together, one half an hour later, one much later."""
-    begins = [0.0, 0.0, 0.5, 5.0]
-    start = datetime(2026, 11, 28)
-    costs = []
-    recorded = load_training_costs(StudyResults.load(results))
-    for cost, begin in zip(recorded[:4], begins, strict=True):
-        begin_time = start + timedelta(hours=begin)
-        times = {"begin": begin_time, "end": begin_time + timedelta(hours=1)}
-        costs.append(replace(cost, processor="A", model=str(begin), **times))
-    costs.append(replace(costs[-1], processor="B"))
-    at_a_time = {row.model: row.runs_at_a_time for row in cost_rows(costs[:-1])}
-    on_two_machines = {row.model: row.runs_at_a_time for row in cost_rows(costs)}
-    assert at_a_time == on_two_machines
-    assert at_a_time == pytest.approx({"0.0": 2.5, "0.5": 2.0, "5.0": 1.0})
-
-
-def test_cost_table_has_a_row_per_model(results):
-    costs = load_training_costs(StudyResults.load(results))
-    _, *rows = cells_of(cost_table(costs))
-    assert [row[0] for row in rows] == list(dict.fromkeys(cost.model for cost in costs))
-    seeds = [cost for cost in costs if cost.model == costs[0].model]
-    assert float(rows[0][1]) == pytest.approx(20 * sum(cost.hours for cost in seeds), abs=0.06)
-
-
-def test_recorded_begin_is_the_hours_before_the_last_validation(results):
-    costs = load_training_costs(StudyResults.load(results))
-    cost = next(cost for cost in costs if "sinusoidal" in cost.model)
-    assert (cost.end - cost.begin).total_seconds() == pytest.approx(3600 * cost.hours, abs=1e-3)
-
-
-def test_page_has_only_costs_that_can_be_compared(results):
-    side_by_side = sections_of(results)
-    train_one_at_a_time(results)
-    alone = sections_of(results)
-    first = min(results.glob("cells/*/training.json"))
-    training = json.loads(first.read_text())
-    training["provenance"]["hardware"]["gpu"] = "A card"
-    first.write_text(json.dumps(training))
-    on_two_processors = sections_of(results)
-    assert "### Time and memory" in alone
-    assert {row[6] for row in claim_rows(alone).values()} == {"1.0"}
-    for sections in (side_by_side, on_two_processors):
-        assert "### Time and memory" not in sections
-        assert {len(row) for row in claim_rows(sections).values()} == {4}
+    assert "recover none of" in six_tests.tests_section(exchanged)
 
 
 def test_no_section_without_models_trained_long(results):

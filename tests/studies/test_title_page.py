@@ -14,7 +14,7 @@ from scipy import stats
 
 from studies.__main__ import main
 from studies.losses import ArticleLosses
-from studies.primary_tests import StudiedModels
+from studies.studied import StudiedLosses, StudiedModels
 from studies.study_results import StudyResults
 from studies.title.outcome import (
     BASELINE_NOT_TRAINED,
@@ -46,9 +46,10 @@ def budget(name: str, cost: float, lead: float, seeds=(1, 2, 3), noise=0.001) ->
         random = np.random.default_rng(index)
         nats = level + noise * random.standard_normal((len(seeds), 23))
         nats -= nats.mean() - level
-        key = MODELS.key(method, 4, trained_multiple=trained // 32)
+        key = MODELS.key(f"{method}-{trained // 32}@4")
         losses[key] = ArticleLosses(key.model, tuple(seeds), nats)
-    return Budget(name, StudyResults(Path(name), (), ()), MODELS, losses, TOKENS[name])
+    study = StudyResults(Path(name), (), ())
+    return Budget(name, study, StudiedLosses(MODELS, losses), TOKENS[name])
 
 
 def budgets_of(*effects: tuple[float, float], noise: float = 0.001) -> list[Budget]:
@@ -161,8 +162,8 @@ def test_step_has_the_variance_of_four_groups_of_models():
     after = budget("12M", 0.02, 0.1, noise=0.05)
     groups = []
     for part in (after, before):
-        groups += [part.losses[part.keys.alibi_short].nats]
-        groups += [part.losses[part.keys.sinusoidal_long].nats]
+        groups += [part.losses.find("alibi-1@4").nats]
+        groups += [part.losses.find("sinusoidal-4@4").nats]
     signs = (1, -1, -1, 1)
     by_book = sum(sign * group.mean(axis=0) for sign, group in zip(signs, groups))
     terms = [(group.mean(axis=1).var(ddof=1) / 3, 2) for group in groups]
