@@ -84,22 +84,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 def reject_unused_options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Exit with code 2 if an option would have no effect."""
-    if args.corpus:
-        if args.readme:
-            parser.error(
-                "--readme cannot be combined with --corpus. "
-                "Pass --readme without --corpus after the training."
-            )
-        return
-    training_options = {
-        "--models": args.models is not None,
-        "--work-dir": args.work_dir is not None,
-        "--parallel": args.parallel is not None,
-        "--methods": args.methods is not None,
-        "--dry-run": args.dry_run,
-    }
-    for option, is_given in training_options.items():
-        if is_given:
+    if args.corpus and args.readme:
+        parser.error(
+            "--readme cannot be combined with --corpus. "
+            "Pass --readme without --corpus after the training."
+        )
+    for name in ("models", "work_dir", "parallel", "methods", "dry_run"):
+        if getattr(args, name) and not args.corpus:
+            option = f"--{name.replace('_', '-')}"
             parser.error(f"{option} requires a corpus to train on. Pass --corpus NAME=PATH.")
 
 
@@ -146,14 +138,16 @@ def main(arguments: list[str]) -> int:
         import_user_module(args)
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
-    small_models = [path.resolve() for path in PRIMARY.parent.glob("*.yaml")]
-    if not config.tests and args.config.resolve() not in small_models:
-        raise errors.UserInputError(
-            f"{args.config} does not name the models of the tests, so no page would have its "
-            "results. Add tests: {corpus: NAME, train_length: L}."
-        )
-    if args.methods and not config.tests:
-        parser.error(f"{args.config} does not name the models of the tests, which --methods needs.")
+    if not config.tests:
+        if args.config.resolve().parent != PRIMARY.resolve().parent:
+            raise errors.UserInputError(
+                f"{args.config} does not name the models of the tests, so no page would have its "
+                "results. Add tests: {corpus: NAME, train_length: L}."
+            )
+        if args.methods:
+            parser.error(
+                f"{args.config} does not name the models of the tests, which --methods needs."
+            )
     if args.methods:
         config = config.with_methods(args.methods, args.user_dir)
     write_page = partial(write_study_page, args.config, config, args.results, results)
@@ -166,10 +160,9 @@ def main(arguments: list[str]) -> int:
         return 0
     texts = corpus_paths(args.corpus, [corpus.name for corpus in config.corpora])
     folder = (args.work_dir or WORK_DIR) / args.config.stem
-    pattern = "*" if args.models is None else args.models
-    study = Study(config, texts, folder, results, write_page, pattern)
+    study = Study(config, texts, folder, results, write_page, args.models or "*")
     if not study.plan().runs:
-        parser.error(f"--models {pattern} matches no model of {args.config}. Pass another pattern.")
+        parser.error(f"--models {args.models} matches no model of {args.config}. Pass another.")
     if args.dry_run:
         print(format_dry_run(study))
         return 0

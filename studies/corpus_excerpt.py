@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pydantic.dataclasses
@@ -24,9 +23,6 @@ from alibi_fairseq.results import manifest as manifests
 from alibi_fairseq.results.data_folder import DataFolder
 
 from .document_beginnings import find_document_beginnings, write_document_starts
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 #: Tokens of a split that are counted at a time.
 BATCH_TOKENS = 2**22
@@ -113,59 +109,39 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
         tokenizer=whole_manifest["tokenizer"],
         sources=whole_manifest["sources"],
         settings=whole_manifest["settings"],
-        splits=split_sizes(out, SPLITS, whole_manifest["tokenizer"].get("kind")),
+        splits=split_sizes(out, whole_manifest["tokenizer"].get("kind")),
         seconds=time.time() - began,
         excerpt=asdict(size),
     )
     manifests.save(manifest, out)
 
 
-def split_sizes(
-    data: Path, names: Sequence[str], tokenizer_kind: str | None
-) -> dict[str, dict[str, int]]:
-    """Return the sizes of splits for the manifest.
+def split_sizes(data: Path, tokenizer_kind: str | None) -> dict[str, dict[str, int]]:
+    """Return the sizes of the splits for the manifest.
 
-    Splits whose words and bytes cannot be counted from their tokens are left out.
+    Splits whose words and bytes cannot be counted from their tokens are left out. A few lines are
+    counted at a time, because a split may be larger than the memory.
 
     Args:
         data: folder of the binary data, without a manifest.
-        names: names of the splits.
         tokenizer_kind: kind of the tokenizer, or None if it is unknown.
     """
     dictionary = load_dictionary(data)
     sizes = {}
-    for name, lines in load_lines(data, names).items():
-        size = count_text(lines, dictionary, tokenizer_kind)
-        if size is not None:
-            sizes[name] = size
+    for name, lines in load_lines(data, SPLITS).items():
+        total = {"tokens": 0, "lines": 0, "words": 0, "bytes": 0}
+        in_order = (lines[number].numpy() for number in range(len(lines)))
+        for batch in batches(in_order, BATCH_TOKENS, len):
+            lengths = np.array([len(line) for line in batch])
+            starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+            size = measure_text_size(np.concatenate(batch), starts, dictionary, tokenizer_kind)
+            if size.words is None or size.bytes is None:
+                break
+            total["tokens"] += int(lengths.sum())
+            total["lines"] += len(starts)
+            # The text size counts each newline as a word.
+            total["words"] += size.words - len(starts)
+            total["bytes"] += size.bytes
+        else:
+            sizes[name] = total
     return sizes
-
-
-def count_text(
-    lines: Sequence[Tensor], dictionary: Any, tokenizer_kind: str | None
-) -> dict[str, int] | None:
-    """Return the size of a split for the manifest, or None if it has no known words or bytes.
-
-    A few lines are counted at a time, because the split may be larger than the memory.
-
-    Args:
-        lines: lines of the split.
-        dictionary: its dictionary.
-        tokenizer_kind: kind of the tokenizer, or None if it is unknown.
-    """
-    in_order = (lines[number].numpy() for number in range(len(lines)))
-    total = {"tokens": 0, "lines": 0, "words": 0, "bytes": 0}
-    for batch in batches(in_order, BATCH_TOKENS, len):
-        tokens = np.concatenate(batch)
-        lengths = np.array([len(line) for line in batch])
-        line_starts = np.cumsum(lengths) - lengths
-        line_starts = line_starts[lengths > 0]
-        text_size = measure_text_size(tokens, line_starts, dictionary, tokenizer_kind)
-        if text_size.words is None or text_size.bytes is None:
-            return None
-        total["tokens"] += len(tokens)
-        total["lines"] += len(line_starts)
-        # The text size counts each newline as a word.
-        total["words"] += text_size.words - len(line_starts)
-        total["bytes"] += text_size.bytes
-    return total

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from alibi_fairseq.completion_marker import check_settings
@@ -27,7 +26,7 @@ from alibi_fairseq.results.result import Result, Wanted, missing
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical
 
-from .config import StudyConfig, StudyCorpus, run_name
+from .config import StudyConfig, run_name
 from .corpus_preparation import data_folder, is_prepared, prepare_corpora
 from .study_results import CELLS, EVALUATION_FILE
 
@@ -163,22 +162,17 @@ class Study(Experiment):
     folder_option = "--work-dir"
     threads = 1
 
-    @cached_property
+    @property
     def data(self) -> dict[str, Path]:
         """Folder of the binary data of each corpus whose text is given."""
-        folders = {}
-        for name, text in self.texts.items():
-            folders[name] = data_folder(name, text, self.folder)
-        return folders
-
-    @property
-    def corpora(self) -> list[StudyCorpus]:
-        """The corpora whose text is given."""
-        return [corpus for corpus in self.config.corpora if corpus.name in self.texts]
+        return {name: data_folder(name, text, self.folder) for name, text in self.texts.items()}
 
     @property
     def prepared(self) -> bool:
-        return all(is_prepared(corpus, self.data[corpus.name]) for corpus in self.corpora)
+        for corpus in self.config.corpora:
+            if corpus.name in self.data and not is_prepared(corpus, self.data[corpus.name]):
+                return False
+        return True
 
     def prepare(self) -> None:
         """Prepare the data, and reject existing results with other settings."""

@@ -66,9 +66,8 @@ def pairs_table(pairs: Sequence[PaperPair], left_out: Collection[str] = ()) -> s
     for pair in pairs:
         stride = markdown.NOTHING if pair.stride == pair.long else str(pair.stride)
         row = [TEXTS[pair.corpus], pair.source, stride, f"{pair.short} and {pair.long}"]
-        for perplexity in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
-            known = perplexity is not None
-            row.append(markdown.perplexity(perplexity) if known else markdown.NOTHING)
+        for value in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
+            row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
         row += [effect_cell(effect) for effect in (pair.cost, pair.lead, pair.e6)]
         row += [_speeds(pair), _memories(pair)]
         rows.append([row[index] for index in shown])
@@ -113,8 +112,10 @@ def _speeds(pair: PaperPair) -> str:
     cells = []
     for model in (MethodAndLength("alibi", pair.short), MethodAndLength("sinusoidal", pair.long)):
         speed = speeds.get(model)
-        is_known = speed is not None and speed.train is not None
-        cells.append(markdown.thousands(speed.train) if is_known else markdown.NOTHING)
+        if speed is None or speed.train is None:
+            cells.append(markdown.NOTHING)
+        else:
+            cells.append(markdown.thousands(speed.train))
     return " vs. ".join(cells)
 
 

@@ -18,6 +18,7 @@ from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
+from alibi_fairseq.results.result import TextValues
 
 from .estimates import nats_to_percent
 from .pages import section
@@ -52,13 +53,13 @@ def validation_gaps(study: StudyResults, corpus: str, train_length: int) -> Vali
         method = finished.model.method
         for validation in finished.training.results:
             # --valid-subset can name several splits
-            if validation.case.split != "valid" or validation.values is None:
+            if validation.case.split != "valid" or not isinstance(validation.values, TextValues):
                 continue
             assert validation.updates is not None, "a training counts its updates"
             bits[method][validation.updates].append(validation.values.loss_bits)
             if method == "alibi":
                 tokens.setdefault(validation.updates, validation.cost.trained_tokens or 0)
-    gaps = {}
+    gaps: dict[str, dict[int, float]] = {}
     for method, curve in sorted(bits.items()):
         gaps[method] = {}
         for updates in sorted(curve.keys() & tokens.keys()):
