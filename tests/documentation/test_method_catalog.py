@@ -8,7 +8,7 @@ import pytest
 
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.display_names import METHOD_NAMES
-from studies.method_catalog import CATALOGS, read_methods, update
+from scripts.method_catalog import CATALOGS, read_methods, update
 
 
 @pytest.mark.parametrize("page", CATALOGS, ids=lambda page: page.name)

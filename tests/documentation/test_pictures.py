@@ -10,8 +10,8 @@ from commands import ROOT
 from figure_texts import figure_texts
 
 pytest.importorskip("tomllib", reason="Python 3.11 or later")
-from studies.pictures.__main__ import draw_pictures
-from studies.pictures.layers import CORE, read_layers
+from scripts.pictures.__main__ import draw_pictures
+from scripts.pictures.layers import CORE, read_layers
 
 PICTURES = ROOT / "docs" / "pictures"
 

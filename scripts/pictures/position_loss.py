@@ -12,10 +12,9 @@ from alibi_fairseq.reporting.loss_by_position import longest_windows
 from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.result import Result
-
-from ..small_models.page import CORPUS, MODELS
-from ..study_results import FinishedModel, StudyResults
-from ..tables import known_name
+from studies.small_models.page import CORPUS, MODELS
+from studies.study_results import FinishedModel, StudyResults
+from studies.tables import known_name
 
 LENGTH = MODELS.train_length
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")

@@ -1,10 +1,11 @@
-"""Draw the pictures of the documentation to ``docs/pictures/``: ``python -m studies.pictures``."""
+"""Draw the pictures of the documentation to ``docs/pictures/``: ``python -m scripts.pictures``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from ..small_models.page import PRIMARY
+from studies.small_models.page import PRIMARY
+
 from .bias import draw_bias
 from .layers import draw_layers
 from .paper_and_ours import draw_paper_and_ours

@@ -1,0 +1,1 @@
+"""Pictures of the documentation, drawn from committed results: ``python -m scripts.pictures``."""

@@ -1,1 +1,0 @@
-"""Pictures of the documentation, drawn from committed results: ``python -m studies.pictures``."""
