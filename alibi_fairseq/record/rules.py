@@ -36,7 +36,10 @@ def check_seeds(entry: Entry, reference: Entry) -> str:
         return f"it has {len(seeds)} seeds, fewer than {MIN_SEEDS}"
     for point in entry.row.points:
         if point.seeds != len(seeds):
-            return f"{len(seeds) - point.seeds} seeds are missing at length {point.case.length}"
+            return (
+                f"only {point.seeds} of its {len(seeds)} seeds have a result at length "
+                f"{point.case.length}"
+            )
     return ""
 
 

@@ -117,7 +117,7 @@ MUTATIONS = {
                 lambda result: None if (result.seed, result.case.length) == (3, 2048) else result
             ),
         ),
-        "1 seeds are missing at length 2048",
+        "only 2 of its 3 seeds have a result at length 2048",
     ),
     "a seed trained in another way": (
         "seeds",
