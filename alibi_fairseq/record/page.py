@@ -44,12 +44,12 @@ def cost_sentence(track: Track) -> str:
         trials = reference.trial_updates * (reference.series.tokens_per_update or 0)
         total += trials
         number = len(reference.file.trials.trials)
-        sentence += f", after {number} trials of the learning rate"
+        sentence += f", plus {number} learning-rate trials"
     hours = [entry.hours for entry in track.entries.values()]
     durations = dict.fromkeys((_duration(min(hours)), _duration(max(hours))))
     return (
-        f"{sentence}: {_short(total)} tokens in all. The runs of an entry took "
-        f"{' to '.join(durations)} together, without trials."
+        f"{sentence}: {_short(total)} tokens in all. Each entry so far took "
+        f"{' to '.join(durations)} in total, not counting trials."
     )
 
 
@@ -226,7 +226,7 @@ def _outcome(track: Track, entries: Iterable[Entry], multiple: int) -> str:
     reference = track.label(track.reference)
     kinds = {
         "lower": f"Lower perplexity than {reference} at {_name(multiple)}",
-        "unclear": f"Not told apart from {reference}",
+        "unclear": f"Not distinguishable from {reference}",
         "higher": f"Higher perplexity than {reference} at {_name(multiple)}",
     }
     lines = []

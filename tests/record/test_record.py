@@ -327,7 +327,7 @@ def test_two_entries_of_one_method_are_told_apart(record):
 def test_cost_counts_runs_and_trials():
     sentence = cost_sentence(read_track(TRACK))
     tokens = 3 * 3_070_821 + 4 * 188 * 4096
-    assert "train 3 models on 3.1M tokens each, after 4 trials" in sentence
+    assert "train 3 models on 3.1M tokens each, plus 4 learning-rate trials" in sentence
     assert f"{tokens / 1e6:.1f}M tokens in all" in sentence
 
 

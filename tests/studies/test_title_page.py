@@ -84,7 +84,7 @@ def test_outcomes_of_the_protocol(effects, expected):
         (
             (0.03, 0.05),
             "the claim holds.** On 128 tokens",
-            "the difference is gone after 76.2M tokens.",
+            "(short vs. long) is gone after 76.2M tokens.",
         ),
         (
             (0.08, 0.05),
