@@ -29,8 +29,14 @@ MULTIPLES = (1, 4, 16)
 
 def write_page(tracks: Iterable[Track]) -> str:
     """Write the page of a record."""
-    sections = "\n\n".join(_section(track) for track in tracks)
-    return fill_file(_PAGE, {"tracks": sections}) + "\n"
+    tracks = list(tracks)
+    entries = [entry for track in tracks for entry in track.entries.values()]
+    slots = {
+        "tracks": "\n\n".join(_section(track) for track in tracks),
+        "recall": any(entry.recall for entry in entries),
+        "passkey": any("passkey" in entry.probes for entry in entries),
+    }
+    return fill_file(_PAGE, slots, width=140) + "\n"
 
 
 def cost_sentence(track: Track) -> str:
@@ -77,8 +83,6 @@ def _section(track: Track) -> str:
         "run": track.file.run,
         "conditions": markdown.sentence(common_conditions([entry.row for entry in entries])),
         "table": markdown.to_markdown([_table(track, entries, multiple)]),
-        "recall": any(entry.recall for entry in entries),
-        "passkey": any("passkey" in entry.probes for entry in entries),
         "exceptions": _exceptions(track, entries),
         "outcome": _outcome(track, entries, multiple),
         "notes": _notes(track, entries),

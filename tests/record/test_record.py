@@ -294,7 +294,7 @@ def test_passkey_is_the_area_of_the_probe_beyond_the_training_length(record):
     row = next(row for row in cells_of(page) if row[0] == "Rotary")
     area = (folder / "table.md").read_text(encoding="utf-8").strip().split()[-2]
     assert row[6] == area == "0.28"
-    assert "Passkey: area under the accuracy curve beyond L" in " ".join(page.split())
+    assert "**passkey:** area under the accuracy curve beyond L" in " ".join(page.split())
 
 
 def test_probes_of_the_same_model_belong_to_its_entry(tmp_path):
