@@ -167,7 +167,7 @@ def _check_tests(config: ExperimentConfig, tests: StudiedModels) -> None:
             _check_scored_range(evaluation, tests)
     for model in config.all_models():
         trained = (model.corpus.name, model.method.notation, model.train_length)
-        evaluations[trained] = set(_evaluations_of(model))
+        evaluations[trained] = set(_list_evaluations(model))
     if not any((corpus, n) == (tests.corpus, tests.train_length) for corpus, _, n in evaluations):
         raise ValueError(
             f"tests: no model is trained on the corpus '{tests.corpus}' with the training length "
@@ -203,7 +203,7 @@ def _check_scored_range(evaluation: Evaluation, tests: StudiedModels) -> None:
         )
 
 
-def _evaluations_of(model: Model) -> Iterator[EvaluationKey]:
+def _list_evaluations(model: Model) -> Iterator[EvaluationKey]:
     """Yield the evaluations of a model on the corpus that it is trained on."""
     for sweep in plan_sweeps(model):
         for length, stride in sweep.config.windows():

@@ -67,7 +67,7 @@ class ModelResults:
             return
         advice = "Choose another --results, or move that folder away."
         existing = canonical(known[-1].series.settings)
-        settings = canonical(_series_of(run).settings)
+        settings = canonical(_run_series(run).settings)
         if run.after:  # until then, its learning rate is not known
             for each in (existing, settings):
                 each.pop("optimization.lr", None)
@@ -91,7 +91,7 @@ class ModelResults:
         for name, files in files_by_name.items():
             save(merge(files), self.folder / name)
         # Last, because it marks the results as complete.
-        save(self._training_of(run), self.folder / TRAINING_FILE)
+        save(self._read_training(run), self.folder / TRAINING_FILE)
 
     def _known(self) -> list[Result]:
         """Return the results that are kept; none of an unfinished model."""
@@ -104,13 +104,13 @@ class ModelResults:
 
     def _wanted(self, run: Run) -> list[Wanted]:
         """Return the results that the run should have."""
-        weights = Weights(_series_of(run), self.model.seed, run.updates)
+        weights = Weights(_run_series(run), self.model.seed, run.updates)
         wanted: list[Wanted] = []
         for step in run.eval_steps:
             wanted += step.wanted(weights)
         return wanted
 
-    def _training_of(self, run: Run) -> Results:
+    def _read_training(self, run: Run) -> Results:
         """Return the validations of a training, and whether it diverged."""
         training = Results([])
         if (run.folder / TRAINING_FILE).is_file():
@@ -122,13 +122,13 @@ class ModelResults:
         if run.diverged and not any(result.status for result in results):
             length = self.model.train_length
             case = Case("validation", None, "valid", length, length, corpus=self.model.corpus.name)
-            series = _series_of(run)
+            series = _run_series(run)
             end = Result(series, Reading(None), self.model.seed, case, None, status="diverged")
             results.append(end)
         return replace(training, results=results)
 
 
-def _series_of(run: Run) -> Series:
+def _run_series(run: Run) -> Series:
     """Return the series of the model that a run trains."""
     from alibi_fairseq.plugin.training_series import planned_series  # imports fairseq
 

@@ -190,7 +190,7 @@ def _sizes(conditions: Iterable[Condition]) -> str:
 
 def run_tests(losses: StudiedLosses) -> list[PrimaryTest]:
     """Evaluate all six tests; Holm's correction counts those without models with p = 1."""
-    tests = [_test_of(declared, losses) for declared in DECLARED]
+    tests = [_build_test(declared, losses) for declared in DECLARED]
     p_values = [test.p_value if test.complete else 1.0 for test in tests]
     # Imported here, so that a machine without statsmodels can train the models of a study.
     from statsmodels.stats.multitest import multipletests
@@ -211,7 +211,7 @@ def needed_evaluations(models: StudiedModels) -> list[EvaluationKey]:
     return [models.key(evaluation) for evaluation in dict.fromkeys(evaluations)]
 
 
-def _test_of(declared: Mapping, losses: StudiedLosses) -> PrimaryTest:
+def _build_test(declared: Mapping, losses: StudiedLosses) -> PrimaryTest:
     """Return a declared test. E6 also depends on its baseline."""
     test = PrimaryTest(
         name=declared["name"],

@@ -76,7 +76,7 @@ def _takeaway(primary: StudyResults) -> str:
 
 def _gpu_study() -> dict[str, str]:
     """Return what training short costs in the GPU study."""
-    models = _tests_of(HOUR_CONFIG)
+    models = _load_tests(HOUR_CONFIG)
     effects = estimate_cost_and_lead(StudiedLosses(models, StudyResults.load(HOUR).losses))
     pair = table5_pair(models.train_length, 4 * models.train_length)
     assert effects is not None, "the models of the study are finished"
@@ -94,7 +94,7 @@ def _gpu_study() -> dict[str, str]:
 def _title_test() -> dict[str, object]:
     """Return what is known about the claim of the title."""
     pairs = paper_pairs()
-    budgets = load_budgets(TITLE, _tests_of(TITLE_CONFIG))
+    budgets = load_budgets(TITLE, _load_tests(TITLE_CONFIG))
     outcome = title_outcome(budgets)
     assert outcome is not None, "a budget is finished"
     return {
@@ -104,7 +104,7 @@ def _title_test() -> dict[str, object]:
     }
 
 
-def _tests_of(config: Path) -> StudiedModels:
+def _load_tests(config: Path) -> StudiedModels:
     """Return the models of the tests of a configuration."""
     tests = load_config(config, StudyConfig).tests
     assert tests is not None, f"{config} has tests"

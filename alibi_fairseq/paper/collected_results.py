@@ -106,8 +106,7 @@ def collect(paths: Iterable[Path], labels: Mapping[Path, str] | None = None) -> 
                 continue
             if label is not None:
                 result = replace(result, series=replace(result.series, label=label))
-            model = (result.series.id, result.reading, result.seed, identify_checkpoint(result))
-            key = (*model, result.case, identify_text(result))
+            key = (result.identity, identify_checkpoint(result), identify_text(result))
             if key in first_occurrences:
                 _check_agreement(path, result, *first_occurrences[key])
             else:

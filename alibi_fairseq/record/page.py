@@ -79,7 +79,6 @@ def _section(track: Track) -> str:
         "title": track.file.title,
         "name": track.folder.name,
         "about": track.file.about,
-        "reference": track.label(track.reference),
         "run": track.file.run,
         "conditions": markdown.sentence(common_conditions([entry.row for entry in entries])),
         "table": markdown.to_markdown([_table(track, entries, multiple)]),

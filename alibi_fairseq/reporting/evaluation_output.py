@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 from ..results.result import Result, TextValues
 from . import markdown
 from .common_conditions import common_conditions
 from .differing_conditions import differing_conditions_table
+from .facts import overrides_text, short_path
 from .loss_by_position import position_tables
 from .notes import CHANCE_NOTE, undertrained_warning
 from .rows import build_rows
@@ -26,15 +25,9 @@ NO_LOSS_BY_POSITION = (
 )
 
 
-def short_name(path: str) -> str:
-    """Return the folder and file name of a checkpoint."""
-    return "/".join(Path(path).parts[-2:])
-
-
 def _overrides(result: Result) -> str | None:
     """Return the options that were changed for the evaluation, or None without any."""
-    overrides = sorted(result.reading.overrides.items())
-    return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides) or None
+    return overrides_text(result.reading) or None
 
 
 def _scored_range(result: Result) -> str | None:
@@ -44,7 +37,7 @@ def _scored_range(result: Result) -> str | None:
 
 #: Column title, value of a result, format.
 _COLUMNS: list[tuple[str, Callable[[Result], Any], Callable[[Any], str]]] = [
-    ("checkpoint", attrgetter("checkpoint"), short_name),
+    ("checkpoint", attrgetter("checkpoint"), short_path),
     ("positions", attrgetter("series.method.notation"), str),
     ("overrides", _overrides, str),
     ("trained at", attrgetter("series.train_length"), str),
@@ -108,7 +101,7 @@ def context_table(results: Sequence[Result], percent: float, strides: Sequence[i
         longest = max(loss)
         limit = loss[longest] * (1 + percent / 100)
         shortest_window = min(length for length in loss if loss[length] <= limit)
-        rows.append([short_name(checkpoint), subset, stride, str(shortest_window)])
+        rows.append([short_path(checkpoint), subset, stride, str(shortest_window)])
     return markdown.table(["checkpoint", "split", "S", f"context within {percent:g}%"], rows)
 
 

@@ -1,8 +1,10 @@
-"""Facts of a model that readers need to know: its size, its training data, and its updates."""
+"""Facts of a model that readers need to know, such as its size, its updates, and its overrides."""
 
 from __future__ import annotations
 
-from ..results.series import Facts
+import json
+
+from ..results.series import Facts, Reading
 from .row import RowIdentity
 
 #: Sentence parts of the facts of a model, by name and in order.
@@ -62,6 +64,12 @@ def _updates(model: RowIdentity) -> str:
     return f"{at:,} of {planned:,}"
 
 
+def overrides_text(reading: Reading) -> str:
+    """Return the options that were changed for the evaluation; empty without any."""
+    overrides = sorted(reading.overrides.items())
+    return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides)
+
+
 def short_path(text: str) -> str:
-    """Return the last two parts of a path, which name a comparison's data and runs."""
+    """Return the last two parts of a path, such as the run and the name of a checkpoint."""
     return "/".join(text.split("/")[-2:])

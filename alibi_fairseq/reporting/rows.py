@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 
 from ..positions.display_names import KNOWN_LABELS
 from ..positions.spec import MethodNameKey, distinct_labels
 from ..results.result import Result, RowKey, seeds
-from ..results.series import Reading
 from .differing_conditions import letters, tell_apart
+from .facts import overrides_text
 from .row import Point, Row, RowIdentity, model_label
 
 
@@ -57,7 +56,7 @@ def _make_row(key: RowKey, points: Iterable[Point], method_label: str) -> Row:
         method_name=series.method.label,
         train_length=series.train_length,
         points=in_order,
-        variant=_overrides(key.reading),
+        variant=key.reading.variant or overrides_text(key.reading),
         identity=RowIdentity(series, key.reading),
         run=None if key.alone else key.run,
     )
@@ -67,14 +66,6 @@ def _point_order(point: Point) -> tuple:
     """Return the sort key of a point."""
     case = point.case
     return (case.length, not case.nonoverlapping, case.stride, case.split)
-
-
-def _overrides(reading: Reading) -> str:
-    """Return the options that were changed for the evaluation, by their name if they have one."""
-    if reading.variant:
-        return reading.variant
-    overrides = sorted(reading.overrides.items())
-    return ", ".join(f"{name}={json.dumps(value)}" for name, value in overrides)
 
 
 def _method_ranks(methods: Iterable[MethodNameKey]) -> dict[MethodNameKey, tuple[int, int]]:

@@ -233,7 +233,7 @@ def _changes_figure(folder: Path, losses: Losses) -> str:
 
 
 def _group_tables(losses: Losses) -> dict[str, object]:
-    """Return the table of each group of changes, and their number."""
+    """Return the table of each group of changes, and the number of those beyond L."""
     in_tokens = StudiedLosses(IN_TOKENS, losses)
     rows: dict[str, list[list[str]]] = defaultdict(list)
     with CHANGES.open(encoding="utf-8", newline="") as stream:
@@ -247,11 +247,10 @@ def _group_tables(losses: Losses) -> dict[str, object]:
                 keys = (IN_TOKENS.key(declared[side]) for side in ("first", "second"))
                 row.append(percent_cell(_paper_change(*keys)))
             of_group.append(row)
-    slots: dict[str, object] = {}
+    slots: dict[str, object] = {"num_beyond": len(rows["beyond"])}
     for group, of_group in rows.items():
         paper = ["paper (Table 5)"] if group in GROUPS_IN_PAPER else []
         slots[group] = _changes_table(of_group, *paper)
-        slots[f"num_{group}"] = len(of_group)
     return slots
 
 
