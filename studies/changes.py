@@ -12,14 +12,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import SETTINGS, save
 
 from .estimates import Estimate, estimate_change, nats_to_percent, percent
 from .losses import Losses
 from .studied import StudiedModels
-from .tables import at_train_length, known_name
+from .tables import at_train_length, known_name, method_label
 
 #: Changes in percent at which the first panel ends and the second begins. Two methods that fail
 #: would otherwise compress the differences of the others.
@@ -114,7 +113,7 @@ def draw_length_changes(changes: Sequence[MethodChange], title: str, path: Path)
 
 def _draw_row(axes: Axes, row: int, method: str, estimate: Estimate) -> None:
     """Draw the dot and the interval of a method, with the change next to them."""
-    style = method_style(method_name(method))
+    style = method_style(method_label(method))
     low, high = (nats_to_percent(end) for end in estimate.interval())
     change = nats_to_percent(estimate.value)
     axes.hlines(row, low, high, color=style.color, linewidth=2)

@@ -24,7 +24,7 @@ from alibi_fairseq.options import yaml_key
 from alibi_fairseq.positions.spec import MethodSpec
 
 from .corpus_excerpt import ExcerptConfig
-from .losses import EvaluationKey
+from .losses import EvaluationKey, TrainedModel, method_notation
 from .primary_tests import evaluation_name, needed_evaluations
 from .studied import StudiedModels
 
@@ -79,11 +79,11 @@ class StudyConfig(ExperimentConfig):
     def __post_init__(self):
         super().__post_init__()
         for model in self.all_models():
-            if not model.method.notation.isidentifier():
+            layers = model.method.layers
+            if len(layers) > 1 or not layers[0].name.isidentifier():
                 raise ValueError(
                     f"models: '{model.method.notation}' is not the name of one method, without "
-                    "hyphens, which a study needs. Give its options in method_flags, or use "
-                    "alibi-fairseq compare"
+                    "hyphens, which a study needs. Use alibi-fairseq compare"
                 )
         self.check_method_keys()
         if self.tests:
@@ -166,7 +166,7 @@ def _check_tests(config: ExperimentConfig, tests: StudiedModels) -> None:
         for evaluation in group.evaluations:
             _check_scored_range(evaluation, tests)
     for model in config.all_models():
-        trained = (model.corpus.name, model.method.notation, model.train_length)
+        trained = (model.corpus.name, method_notation(model.method), model.train_length)
         evaluations[trained] = set(_list_evaluations(model))
     if not any((corpus, n) == (tests.corpus, tests.train_length) for corpus, _, n in evaluations):
         raise ValueError(
@@ -209,7 +209,7 @@ def _list_evaluations(model: Model) -> Iterator[EvaluationKey]:
         for length, stride in sweep.config.windows():
             yield EvaluationKey(
                 corpus=model.corpus.name,
-                method=model.method.notation,
+                method=method_notation(model.method),
                 train_length=model.train_length,
                 length=length,
                 stride=stride,
@@ -220,5 +220,5 @@ def _list_evaluations(model: Model) -> Iterator[EvaluationKey]:
 
 def run_name(model: Model) -> str:
     """Return the name of a model's folder in the results."""
-    name = f"{model.corpus.name}-{model.method.notation}-{model.train_length}"
-    return f"{name}-seed{model.seed}"
+    trained = TrainedModel(model.corpus.name, method_notation(model.method), model.train_length)
+    return f"{trained.name}-seed{model.seed}"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.positions.spec import LayerMethod, MethodSpec
 from alibi_fairseq.results.result import Result, TextValues
 
 
@@ -21,6 +22,7 @@ class TrainedModel(NamedTuple):
 
     Attributes:
         corpus: the text that it was trained on.
+        method: its position method (:func:`method_notation`).
     """
 
     corpus: str
@@ -30,11 +32,23 @@ class TrainedModel(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the folders of its seeds, without the seed."""
-        return f"{self.corpus}-{self.method}-{self.train_length}"
+        return f"{self.corpus}-{self.method.replace('/', '-')}-{self.train_length}"
+
+
+def method_notation(method: MethodSpec) -> str:
+    """Return the notation of a method, with the options that are part of its name.
+
+    Others, such as a distance that grows with the training length, are not.
+
+    Args:
+        method: the same method in all layers.
+    """
+    (layer,) = method.layers
+    return MethodSpec((LayerMethod(layer.name, layer.label_options),)).notation
 
 
 _EVALUATION = re.compile(
-    r"(?:(?P<corpus>\w+)/)?(?P<method>\w+)-(?P<trained>\d+)@(?P<length>\d+)"
+    r"(?:(?P<corpus>\w+)/)?(?P<method>\w+(?:/\w+=[\w.]+)*)-(?P<trained>\d+)@(?P<length>\d+)"
     r"(?:/(?P<stride>[\d.]+))?(?::(?P<variant>\w+))?"
 )
 
@@ -45,6 +59,7 @@ class EvaluationKey:
 
     Attributes:
         corpus: the text that the models were trained on.
+        method: their position method (:func:`method_notation`).
         length: tokens per evaluation window.
         stride: tokens scored per window; equal to ``length`` without overlap.
         variant: name of a set of overridden options; empty as trained.

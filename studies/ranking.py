@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
@@ -24,7 +23,7 @@ from .estimates import nats_to_percent
 from .pages import section
 from .studied import StudiedModels
 from .study_results import StudyResults
-from .tables import known_name, millions, percent_cell, percentage
+from .tables import known_name, method_label, millions, percent_cell, percentage
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
@@ -85,7 +84,7 @@ def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) ->
         x = [tokens[updates] / 1e6 for updates in by_updates]
         y = [nats_to_percent(gap) for gap in by_updates.values()]
         # The points are so close that markers would hide the line.
-        style = replace(method_style(method_name(method)), marker="")
+        style = replace(method_style(method_label(method)), marker="")
         lines.append(PlotLine(known_name(method), x, y, style))
     changes = [change for line in lines for change in line.y]
     margin = 0.05 * (max(changes) - min(changes))
@@ -106,7 +105,7 @@ def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) ->
     for method, by_updates in gaps.items():
         if method != "alibi":
             cells = [percent_cell(by_updates.get(updates)) for updates in shown]
-            rows.append([method_name(method), *cells])
+            rows.append([method_label(method), *cells])
     headers = ["vs. ALiBi, tokens →", *(millions(tokens[updates]) for updates in shown)]
     setting = published.paper_setting("wikitext-103")
     assert setting is not None, "the paper has this text"

@@ -19,7 +19,7 @@ from alibi_fairseq.results.file_names import TRAINING_FILE, TRIALS_ENDING
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
 
-from .losses import Evaluation, Losses, TrainedModel, join_losses
+from .losses import Evaluation, Losses, TrainedModel, join_losses, method_notation
 from .studied import StudiedModels
 
 #: Folder of the models.
@@ -50,7 +50,7 @@ class FinishedModel:
     def model(self) -> TrainedModel:
         """What the seeds share."""
         first = self.own_results[0]
-        (method,) = first.series.method.names
+        method = method_notation(first.series.method)
         return TrainedModel(first.case.corpus, method, first.series.train_length)
 
     @property

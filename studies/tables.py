@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from alibi_fairseq.positions.display_names import method_name
+from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
@@ -23,11 +23,22 @@ CHANGE_HEADERS = ("change", "95% interval")
 MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
 
 
+def method_label(notation: str) -> str:
+    """Return the name of a position method in tables, such as ``ALiBi, even slopes``.
+
+    Args:
+        notation: its notation (:func:`.losses.method_notation`).
+    """
+    name, *settings = notation.split("/")
+    options = dict(setting.split("=", 1) for setting in settings)
+    return LayerMethod(name, options).label
+
+
 def known_name(method: str) -> str:
     """Return the name of a position method with its abbreviation, if readers know it by one."""
     if method not in ABBREVIATIONS:
-        return method_name(method)
-    return f"{method_name(method)} ({ABBREVIATIONS[method]})"
+        return method_label(method)
+    return f"{method_label(method)} ({ABBREVIATIONS[method]})"
 
 
 def percent_cell(nats: float | None) -> str:
@@ -88,7 +99,7 @@ def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
     headers = ["evaluated at →", *map(str, lengths), "seeds"]
     rows = []
     for method, by_length in models.items():
-        row = [method_name(method)]
+        row = [method_label(method)]
         row += [perplexity_cell(by_length.get(length)) for length in lengths]
         seeds = max(len(losses.seeds) for losses in by_length.values())
         rows.append([*row, str(seeds)])
@@ -112,12 +123,11 @@ def draw_method_lengths(
     changes = []
     for method, losses_by_length in models.items():
         shown = {n: losses_by_length[n] for n in lengths if n in losses_by_length}
-        lines.append(model_line(known_name(method), shown, method_style(method_name(method))))
+        lines.append(model_line(known_name(method), shown, method_style(method_label(method))))
         first = perplexity_cell(shown[min(shown)])
         last = perplexity_cell(shown[max(shown)])
-        changes.append(
-            f"{method_name(method)} from {first} at {min(shown)} tokens to {last} at {max(shown):,}"
-        )
+        change = f"from {first} at {min(shown)} tokens to {last} at {max(shown):,}"
+        changes.append(f"{method_label(method)} {change}")
     title = f"Trained at L = {train_length}"
     plots.draw("", [Panel(title, lines, trained_at=train_length, end_labels=True)], path)
     return f"![Perplexity by evaluation length: {'; '.join(changes)}]({path.name})"

@@ -199,7 +199,6 @@ def test_shipped_windows_divide_scored_tokens(path):
         (evaluated(score_to=300), "score_to: it must be at least 512"),
         (evaluated(eval_lengths=["1x", "2x", "4x"]), "need alibi .* at 256 tokens; add this"),
         ({"models": "alibi"}, "models"),
-        ({"models": [SHORT | {"methods": "rotary/p_rope=0.75"}]}, "p_rope"),
         ({"models": [SHORT | {"methods": "rotary+none"}]}, "'rotary.none'"),
         ({"models": [SHORT | {"methods": "rotary"}]}, "variants: 'alibi'"),
         (

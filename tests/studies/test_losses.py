@@ -17,8 +17,10 @@ from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Cost, Result, TextValues
 from alibi_fairseq.results.series import Reading, Series
+from studies.losses import EvaluationKey
 from studies.ranking import validation_gaps
 from studies.study_results import StudyResults
+from studies.tables import method_label
 
 ROOT = Path(__file__).parents[2]
 VALUES = TextValues(
@@ -143,6 +145,19 @@ def test_gaps_are_means_of_the_split_valid_only(tmp_path):
     tokens, gaps = validation_gaps(StudyResults.load(tmp_path), "wiki", 16)
     assert tokens == {10: 640}
     assert gaps == {"alibi": {10: 0.0}, "t5": {10: pytest.approx(1.5 * np.log(2))}}
+
+
+def test_options_in_the_name_of_a_method_tell_models_apart(tmp_path):
+    save_model(tmp_path, "wiki-alibi-16-seed1")
+    layer = {"name": "alibi", "options": {"alibi_slopes": "even"}}
+    even = save_model(tmp_path, "wiki-alibi-16-seed2", method={"layers": [layer]})
+    even.rename(even.with_name("wiki-alibi-alibi_slopes=even-16-seed2"))
+    layer = {"name": "t5", "options": {"t5_max_distance": 12}}
+    save_model(tmp_path, "wiki-t5-16-seed1", method={"layers": [layer]})
+    keys = [EvaluationKey.parse(f"{method}-16@128", "wiki") for method in ("alibi", "t5")]
+    keys.append(EvaluationKey.parse("wiki/alibi/alibi_slopes=even-16@128", "books"))
+    assert set(load_losses(tmp_path)) == set(keys)
+    assert method_label(keys[-1].method) == "ALiBi, even slopes"
 
 
 def test_models_that_are_renamed_or_unfinished_are_left_out(tmp_path):
