@@ -239,7 +239,7 @@ def _add_positions(report: ReportFolder, title: str, results: list[Result]) -> N
             f"{title}: loss by position",
             tables,
             heading=heading,
-            for_paper=loss_by_position.position_tables(results, for_paper=True),
+            for_paper=tables,
             label=results[0].case.corpus,
         )
     if drawable(results):

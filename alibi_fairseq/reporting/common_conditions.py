@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .facts import FACTS, fact_text, list_facts
-from .row import Row
+from .row import Point, Row
 
 #: Largest number of values that a caption lists.
 MAX_LISTED = 4
@@ -27,6 +27,11 @@ def common_conditions(rows: Sequence[Row]) -> str:
     parts += _seeds_texts(rows)
     common = "; ".join(part for part in parts if part)
     return f"All models: {common}" if common else ""
+
+
+def has_several_seed_counts(points: Iterable[Point]) -> bool:
+    """Return True if the conditions don't say how many seeds each mean and deviation is over."""
+    return len({point.seeds for point in points if point.seeds > 1}) > 1
 
 
 def figure_caption(rows: Sequence[Row]) -> str:

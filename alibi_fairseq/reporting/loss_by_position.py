@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ..results.result import Result, TextValues
-from .common_conditions import common_conditions
+from .common_conditions import common_conditions, has_several_seed_counts
 from .differing_conditions import differing_conditions_table
 from .row import Point, Row, is_past_end
 from .rows import build_rows
@@ -52,14 +52,11 @@ def group_by_windows(results: Iterable[Result]) -> dict[str, list[Result]]:
     return groups
 
 
-def position_tables(results: Iterable[Result], for_paper: bool = False) -> list[Table]:
+def position_tables(results: Iterable[Result]) -> list[Table]:
     """Return the losses by position, one table per split, text, and evaluation length.
 
     Tables have a row per bucket and a column per model. Without losses by position, there are no
     tables.
-
-    Args:
-        for_paper: True to state the number of seeds once if it is the same everywhere.
     """
     tables = []
     for name, group in group_by_windows(results).items():
@@ -70,14 +67,11 @@ def position_tables(results: Iterable[Result], for_paper: bool = False) -> list[
             by_buckets[buckets].append(result)
         caption = f"Bits per token by position on {name}"
         for same_buckets in by_buckets.values():
-            rows = build_rows(same_buckets)
-            counts = {row.points[0].seeds for row in rows}
-            with_seeds = not for_paper or len(counts) > 1
-            tables.append(_position_table(rows, caption, with_seeds))
+            tables.append(_position_table(build_rows(same_buckets), caption))
     return tables
 
 
-def _position_table(rows: Sequence[Row], caption: str, with_seeds: bool) -> Table[int]:
+def _position_table(rows: Sequence[Row], caption: str) -> Table[int]:
     """Create the table of models with the same evaluation length and the same buckets.
 
     Its rows are the numbers of the buckets.
@@ -85,8 +79,8 @@ def _position_table(rows: Sequence[Row], caption: str, with_seeds: bool) -> Tabl
     Args:
         rows: models with losses by position, each with one point.
         caption: caption of the table.
-        with_seeds: True to state the number of seeds in each cell.
     """
+    with_seeds = has_several_seed_counts(row.points[0] for row in rows)
     first = rows[0].points[0]
     ranges = bucket_ranges(first.position_ends)
     tokens = first.position_tokens

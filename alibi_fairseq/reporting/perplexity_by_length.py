@@ -7,7 +7,7 @@ from functools import partial
 
 from ..results.result import Result
 from . import markdown
-from .common_conditions import common_conditions
+from .common_conditions import common_conditions, has_several_seed_counts
 from .differing_conditions import differing_conditions_table
 from .notes import MARKS, PAST_END, mark_notes, marked, undertrained_warning
 from .row import Point, Row
@@ -38,8 +38,7 @@ def length_tables(
         results: results of any models on texts.
         columns: evaluation lengths and keys of :data:`MODEL_COLUMNS` to show, in this order. A
             table omits those that it lacks (default: all lengths).
-        for_paper: True to state the number of seeds once if it is the same everywhere, and to add
-            the parameters and different learning rates to the default columns.
+        for_paper: True to add the parameters and different learning rates to the default columns.
     """
     results = list(results)
     tables = []
@@ -47,9 +46,7 @@ def length_tables(
         rows = build_rows(group)
         caption = f"Perplexity on {name}"
         points = [point for row in rows for point in row.points]
-        show = markdown.point
-        if for_paper and len({point.seeds for point in points}) == 1:
-            show = partial(markdown.point, with_seeds=False)
+        show = partial(markdown.point, with_seeds=has_several_seed_counts(points))
         shown_columns = columns
         if for_paper and not columns:
             shown_columns = [*_lengths(group), "parameters"]

@@ -98,6 +98,7 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
         sizes = {text.bytes for text in same_split}
         hashes = {text.case.text for text in same_split}
         ranges = {text.case.scored for text in same_split}
+        rules = {(text.case.scored, text.case.separator) for text in same_split}
         boundaries = {(text.case.scored, text.case.documents) for text in same_split}
         for text in same_split:
             case = text.case
@@ -112,7 +113,9 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
                 parts.append(f"data {(case.text or 'unknown')[:8]}")
             if len(ranges) > 1 or case.has_range:
                 parts.append(case.scored)
-            if len(boundaries) > len(ranges):
+            if len(rules) > len(ranges) and case.documents:
+                parts.append(f"documents by {case.separator or 'an unknown rule'}")
+            elif len(boundaries) > len(ranges):
                 parts.append(f"documents {(case.documents or 'unknown')[:8]}")
             names[text] = ", ".join(parts)
     return names

@@ -55,13 +55,12 @@ class Case:
 
     @property
     def scored(self) -> str:
-        """Which tokens are scored, and what separates the documents if these count, in words."""
-        documents = f" ({self.separator})" if self.documents and self.separator else ""
+        """Which tokens are scored, in words."""
         if not self.has_range:
-            return f"all scored, tokenized by document{documents}" if documents else "all scored"
+            return "all scored, tokenized by document" if self.documents else "all scored"
         end = "the end" if self.score_to is None else f"{self.score_to:,}"
         scored = f"tokens {self.score_from:,} to {end}"
-        return f"{scored} of each document{documents}" if documents else scored
+        return f"{scored} of each document" if self.documents else scored
 
     @property
     def without_windows(self) -> Case:

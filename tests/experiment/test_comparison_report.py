@@ -190,7 +190,7 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
         save_results_file(document(last, kind="training"), run.folder / "training.json")
     Comparison(config, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
-    assert "| 22.00 ± 2.83 (2 seeds) | 22.00 ± 2.83 (2 seeds) |" in text
+    assert "| 22.00 ± 2.83 | 22.00 ± 2.83 |" in text
     assert text in capsys.readouterr().out
     assert f"on {1000 * 4096:,} tokens" in text
     assert "seeds 1, 2." in text

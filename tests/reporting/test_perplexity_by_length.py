@@ -132,7 +132,7 @@ def test_bits_per_byte_are_averaged_where_known():
     records.append(evaluation_record(9.0, method="none"))
     records.append(evaluation_record(9.0, method="t5", bytes=500))  # 1000 tokens
     rows = [row[1] for row in rows_of(*records)]
-    assert rows[:3] == ["10.00 ± 2.83 (2 seeds)", "9.00", "9.00"]
+    assert rows[:3] == ["10.00 ± 2.83", "9.00", "9.00"]
     assert rows[4:] == ["1.5000", f"{records[-1].loss_bits * 2:.4f}", "missing"]
 
 
@@ -149,7 +149,7 @@ def test_bits_per_byte_by_document_are_shown_separately():
     titles = [table.partition(":")[0] for table in tables]
     assert titles == [
         "valid, non-overlapping, all scored",
-        "valid, non-overlapping, all scored, tokenized by document (empty-lines)",
+        "valid, non-overlapping, all scored, tokenized by document",
     ]
     assert not has_several_tokenizers(results_of(*records))
 
@@ -213,7 +213,28 @@ def test_runs_at_different_lengths_have_separate_rows(runs, variants):
 def test_seeds_at_different_lengths_share_a_row():
     records = [evaluation_record(10.0, seed=seed, length=128) for seed in (1, 2)]
     records.append(evaluation_record(9.0, seed=3, length=256))
-    assert rows_of(*records) == [["ALiBi, L=64", "10.00 ± 0.00 (2 seeds)", "9.00"]]
+    assert rows_of(*records) == [["ALiBi, L=64", "10.00 ± 0.00", "9.00"]]
+
+
+def test_number_of_seeds_is_in_cells_only_if_it_varies():
+    alibi = [evaluation_record(10.0, seed=seed) for seed in (1, 2)]
+    rotary = [evaluation_record(9.0, method="rotary", seed=seed) for seed in (1, 2, 3)]
+    single = evaluation_record(8.0, method="none", seed=1)
+    rows = rows_of(*alibi, single)
+    assert [row[1] for row in rows] == ["10.00 ± 0.00", "8.00"]
+    rows = rows_of(*alibi, *rotary, single)
+    cells = ["10.00 ± 0.00 (2 seeds)", "9.00 ± 0.00 (3 seeds)", "8.00"]
+    assert [row[1] for row in rows] == cells
+
+
+def test_rule_of_documents_is_named_only_if_it_varies():
+    ranges = {"score_to": 500, "data_sha256": "c" * 64}
+    by_lines = evaluation_record(documents="empty-lines", **ranges)
+    by_titles = evaluation_record(documents="titles", **ranges)
+    assert "valid, non-overlapping, tokens 0 to 500 of each document:" in length_table(by_lines)
+    shown = length_table(by_lines, by_titles)
+    for rule in ("empty-lines", "titles"):
+        assert f"tokens 0 to 500 of each document, documents by {rule}:" in shown
 
 
 def test_seeds_of_moved_checkpoints_are_averaged():
@@ -223,7 +244,7 @@ def test_seeds_of_moved_checkpoints_are_averaged():
             run = {"checkpoint": f"{folder}/{seed}/last.pt", "checkpoint_sha256": sha256}
             records.append(evaluation_record(10.0 * seed, seed=seed, **run))
     records[3] = records[3].model_copy(update={"length": 256, "stride": 256})
-    assert rows_of(*records) == [["ALiBi, L=64", "15.00 ± 7.07 (2 seeds)", "20.00"]]
+    assert rows_of(*records) == [["ALiBi, L=64", "15.00 ± 7.07", "20.00"]]
 
 
 def test_checkpoints_of_one_path_are_distinguished_by_hash():
@@ -352,7 +373,7 @@ def test_unknown_training_text_does_not_hide_the_learning_rate():
         evaluation_record(11.0, seed=2, options={"lr": "0.001"}, text=text),
         evaluation_record(90.0, seed=3, options={"lr": "0.002"}, text=text),
     ) == [
-        ["ALiBi, L=64 (lr 0.001)", "10.50 ± 0.71 (2 seeds)"],
+        ["ALiBi, L=64 (lr 0.001)", "10.50 ± 0.71"],
         ["ALiBi, L=64 (lr 0.002)", "90.00"],
     ]
 
@@ -361,12 +382,12 @@ def test_models_that_share_a_name_are_not_averaged():
     """No name states the task ``language_modeling``, which older results do not record."""
     task = {"options": {"task": "language_modeling"}}
     shown = length_table(*seeds({"options": {}}, task))
-    assert "seeds" not in shown
+    assert "a single seed" in shown
 
 
 def test_seeds_with_equal_options_are_averaged():
     rows = rows_of(*seeds({"options": {"lr": "0.1"}}, {"options": {"lr": "0.1"}}))
-    assert rows == [["ALiBi, L=64", "11.00 ± 1.41 (2 seeds)"]]
+    assert rows == [["ALiBi, L=64", "11.00 ± 1.41"]]
 
 
 def checkpoints_of_seeds(name: str, *updates: int) -> list[Measurement]:
@@ -380,13 +401,13 @@ def checkpoints_of_seeds(name: str, *updates: int) -> list[Measurement]:
 
 def test_best_checkpoints_of_seeds_are_averaged():
     best = checkpoints_of_seeds("checkpoint_best", 900, 1000)
-    assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71 (2 seeds)"]]
+    assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71"]]
     (model,) = models_of(results_of(*best))
     assert model.identity.reading.at == "best"
     last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
     assert rows_of(*best, *last) == [
-        ["ALiBi, L=64 (1,000 updates)", "10.50 ± 0.71 (2 seeds)"],
-        ["ALiBi, L=64 (best checkpoint)", "10.50 ± 0.71 (2 seeds)"],
+        ["ALiBi, L=64 (1,000 updates)", "10.50 ± 0.71"],
+        ["ALiBi, L=64 (best checkpoint)", "10.50 ± 0.71"],
     ]
 
 
@@ -394,12 +415,12 @@ def test_best_checkpoints_of_two_models_have_separate_rows():
     records = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
     records[2:] = [with_model(record, options={"lr": "0.5"}) for record in records[2:]]
     rows = rows_of(*records)
-    assert sorted(row[1] for row in rows) == ["10.50 ± 0.71 (2 seeds)", "12.50 ± 0.71 (2 seeds)"]
+    assert sorted(row[1] for row in rows) == ["10.50 ± 0.71", "12.50 ± 0.71"]
 
 
 def test_checkpoints_with_different_updates_are_not_averaged():
     shown = length_table(*checkpoints_of_seeds("checkpoint_last", 900, 1000))
-    assert "seeds" not in shown
+    assert "a single seed" in shown
 
 
 def test_seeds_on_unknown_data_are_not_averaged():
@@ -412,7 +433,7 @@ def test_score_ranges_are_different_texts():
     first = {"score_to": 500}
     last = {"score_from": 500}
     shown = length_table(*seeds(first, last))
-    assert "seeds" not in shown
+    assert "a single seed" in shown
     assert "valid, non-overlapping, tokens 0 to 500:" in shown
     assert "valid, non-overlapping, tokens 500 to the end:" in shown
     (model,) = models_of(results_of(*seeds(first, last)))
@@ -425,8 +446,8 @@ def test_documents_that_begin_elsewhere_are_different_texts():
     first = scored | {"documents_sha256": "c" * 64}
     second = scored | {"documents_sha256": "d" * 64}
     shown = length_table(*seeds(first, second))
-    assert "tokens 8 to the end of each document (titles), documents cccccccc:" in shown
-    assert "seeds" not in shown
+    assert "tokens 8 to the end of each document, documents cccccccc:" in shown
+    assert "a single seed" in shown
     # Without a range, all tokens are scored.
     all_scored = length_table(*seeds({"documents_sha256": "c" * 64}, {}))
     assert "2 seeds" in all_scored
