@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,10 @@ from alibi_fairseq.options import positive_integer
 if TYPE_CHECKING:
     from .config import StudyConfig
 
-PRIMARY = Path(__file__).parent / "small_models" / "primary.yaml"
-#: Configurations of the title test, which share one page.
-TITLE = Path(__file__).resolve().parent / "title"
+STUDIES = Path(__file__).resolve().parent
+PRIMARY = STUDIES / "small_models" / "primary.yaml"
+#: Module that writes the page of a study without a module of its own.
+STUDY_PAGE = "studies.study_page"
 WORK_DIR = Path("runs/studies")
 
 
@@ -75,8 +77,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--readme",
         type=Path,
         metavar="FILE",
-        help="README of this repository, whose generated sentences are written as well; without "
-        "--corpus only",
+        help="README of this repository, whose generated sentences are written as well, and "
+        "results/paper/title-claim.md next to it; without --corpus only",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of all runs")
     return parser
@@ -95,32 +97,31 @@ def reject_unused_options(parser: argparse.ArgumentParser, args: argparse.Namesp
             parser.error(f"{option} requires a corpus to train on. Pass --corpus NAME=PATH.")
 
 
-def write_study_page(path: Path, config: StudyConfig, folder: Path, results: Path) -> Path:
-    """Write the page of a study and return its path.
+def page_module(path: Path) -> str:
+    """Return the module that writes the page of a study.
 
-    A study with its own tests has a page of its results only, whose template may be next to its
-    YAML file. The configurations of the small models share one page, and so do those of the title
-    test.
+    It is ``page.py`` in the study's folder of this package, whose configurations then share a page,
+    or the page of the six tests.
+
+    Args:
+        path: YAML file of the study.
+    """
+    folder = path.resolve().parent
+    if folder.parent == STUDIES and (folder / "page.py").is_file():
+        return f"studies.{folder.name}.page"
+    return STUDY_PAGE
+
+
+def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
+    """Write the page of a study and return its path.
 
     Args:
         path: YAML file of the study.
         config: the study.
-        folder: results of all studies.
-        results: results of this study.
+        results: results of all studies.
     """
     # Imported here, so that a machine without the packages of the page can train the models.
-    if config.tests and path.resolve().parent == TITLE:
-        from .title.page import write_title_page
-
-        return write_title_page(folder, config.tests)
-    if config.tests:
-        from .study_page import PAGE, write_page_of_tests
-
-        own_page = path.with_suffix(".md")
-        return write_page_of_tests(results, config, own_page if own_page.is_file() else PAGE)
-    from .small_models.page import write_small_models_page
-
-    return write_small_models_page(folder)
+    return import_module(page_module(path)).write_study_page(path, config, results)
 
 
 def main(arguments: list[str]) -> int:
@@ -139,7 +140,7 @@ def main(arguments: list[str]) -> int:
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
     if not config.tests:
-        if args.config.resolve().parent != PRIMARY.resolve().parent:
+        if page_module(args.config) == STUDY_PAGE:
             raise errors.UserInputError(
                 f"{args.config} does not name the models of the tests, so no page would have its "
                 "results. Add tests: {corpus: NAME, train_length: L}."
@@ -150,7 +151,7 @@ def main(arguments: list[str]) -> int:
             )
     if args.methods:
         config = config.with_methods(args.methods, args.user_dir)
-    write_page = partial(write_study_page, args.config, config, args.results, results)
+    write_page = partial(write_study_page, args.config, config, args.results)
     if not args.corpus:
         print(write_page())
         if args.readme:

@@ -1,6 +1,8 @@
-"""Changes of perplexity in the words of a sentence; tables keep their signs."""
+"""Changes of perplexity, and lists, in the words of a sentence; tables keep their signs."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from .estimates import Estimate, percent
 
@@ -25,3 +27,10 @@ def interval_in_words(estimate: Estimate) -> str:
         return f"{change_in_words(low)} to {change_in_words(high)}"
     smaller, larger = sorted((low, high), key=abs)
     return f"{size_in_words(smaller)} to {size_in_words(larger)}"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return a list with commas and a final "and"."""
+    if len(words) < 3:
+        return " and ".join(words)
+    return f"{', '.join(words[:-1])}, and {words[-1]}"

@@ -17,7 +17,6 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 
 from .estimates import percent
-from .pages import section
 
 #: Tables of the ALiBi paper with windows without overlap, and the text and size of their models.
 PAPER_TABLES = (
@@ -87,19 +86,18 @@ def published_gap_range() -> tuple[float, float]:
     return min(leads), max(leads)
 
 
-def published_gaps_section() -> str:
+def published_gap_slots() -> dict[str, str]:
     """Return the published perplexities, and the range of their leads and recovered shares."""
     lowest, highest = published_gap_range()
     all_shares = [models.recovered for models in published_models()]
     shares = [share for share in all_shares if share is not None]
-    return section(
-        "published-gaps",
-        gaps=_gaps_table(),
-        lowest=percent(lowest),
-        highest=percent(highest),
-        low_share=f"{100 * min(shares):.0f}%",
-        high_share=f"{100 * max(shares):.0f}%",
-    )
+    return {
+        "gaps": _gaps_table(),
+        "lowest": percent(lowest),
+        "highest": percent(highest),
+        "low_share": f"{100 * min(shares):.0f}%",
+        "high_share": f"{100 * max(shares):.0f}%",
+    }
 
 
 def _gaps_table() -> str:

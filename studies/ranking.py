@@ -117,8 +117,8 @@ def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) ->
     )
 
 
-def gaps_during_training(study: StudyResults, models: StudiedModels) -> str:
-    """Write how far the models trained at 4 L are behind ALiBi during training.
+def gap_section(study: StudyResults, models: StudiedModels) -> str:
+    """Return a table of how far the models trained at 4 L are behind ALiBi during training.
 
     The rows are the validations nearest to tenths of the training. It is empty without ALiBi and
     sinusoidal embeddings trained at 4 L.
@@ -136,7 +136,10 @@ def gaps_during_training(study: StudyResults, models: StudiedModels) -> str:
             cells = [percent_cell(sinusoidal[updates]), percent_cell(none.get(updates))]
             rows.append([f"{updates:,}", millions(tokens[updates]), *cells, share])
     headers = ["updates", "tokens", "sinusoidal vs. ALiBi", "no positions vs. ALiBi", "share"]
-    return markdown.table(headers, rows, left=0) if rows else ""
+    if not rows:
+        return ""
+    table = markdown.table(headers, rows, left=0)
+    return section("gap-during-training", long=f"{4 * models.train_length:,}", gaps=table)
 
 
 def _tenths(validated: Iterable[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The sentences of the repository's README whose numbers come from the studies."""
+"""The sentences of the repository's README whose numbers come from the studies or the paper."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .config import StudyConfig
 from .cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
 from .findings import bullets, findings_of_small_models
 from .pages import SECTIONS
+from .paper_claim import write_paper_page
 from .prose import change_in_words, interval_in_words
 from .small_models.page import MODELS, PRIMARY
 from .studied import StudiedLosses, StudiedModels
@@ -39,7 +40,11 @@ WIDTH = 140
 
 
 def write_readme(readme: Path) -> None:
-    """Write the sentences about the published results between their markers in the README."""
+    """Write the sentences about the published results between their markers in the README.
+
+    The page that they link to, ``results/paper/title-claim.md``, is written as well.
+    """
+    write_paper_page(readme.parent / "results" / "paper")
     text = readme.read_text(encoding="utf-8")
     primary = StudyResults.load(SMALL_MODELS)
     text = _between(text, TAKEAWAY_BEGIN, TAKEAWAY_END, _takeaway(primary))

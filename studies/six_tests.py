@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from alibi_fairseq.reporting import markdown
@@ -26,7 +27,6 @@ def tests_section(losses: StudiedLosses) -> str:
     """Return the outcomes and conditions of the tests, and how well E6's baseline is trained."""
     models = losses.models
     tests = run_tests(losses)
-    missing = [f"- {test.title}: {'; '.join(test.missing)}" for test in tests if test.missing]
     recovered = recovered_gain(losses) if models.baseline == "share" else None
     return section(
         "six-tests",
@@ -34,19 +34,20 @@ def tests_section(losses: StudiedLosses) -> str:
         lead_rule=models.baseline == "lead",
         largest_lead=LARGEST_LEAD,
         smallest_share=f"{SMALLEST_SHARE:.0%}",
-        seeds=SEEDS,
-        missing="\n".join(missing),
-        conditions=_conditions_table(tests),
         recovered="" if recovered is None else percentage(recovered),
-        long=4 * models.train_length,
+        seeds=SEEDS,
+        missing=_missing_models(tests),
+        conditions=_conditions_table(tests),
     )
 
 
-def outcomes_list(tests: Iterable[PrimaryTest]) -> str:
-    """Return the outcome of each test, with a link to their table."""
-    lines = ["The [six tests](#the-six-tests) and their outcomes (L is the training length):\n"]
-    lines += [f"- **{test.title}:** {test.verdict}" for test in tests]
-    return "\n".join(lines)
+def _missing_models(tests: Iterable[PrimaryTest]) -> str:
+    """Return a list of the models without all seeds, with the tests that need them."""
+    needed_by: dict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        for model in test.missing:
+            needed_by[model].append(test.name)
+    return "\n".join(f"- {model}: {', '.join(names)}" for model, names in needed_by.items())
 
 
 def _tests_table(tests: Sequence[PrimaryTest]) -> str:

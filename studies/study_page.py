@@ -8,15 +8,13 @@ from .config import StudyConfig
 from .context_gain import context_gain_by_budget, context_gain_section
 from .origins import divergence_sentence, origins_table, trials_table
 from .pages import section, sections, write_page
-from .primary_tests import run_tests
-from .published_gaps import published_gaps_section
-from .ranking import ranking_section
-from .six_tests import outcomes_list, tests_section
+from .ranking import gap_section, ranking_section
+from .six_tests import tests_section
 from .small_models.page import MODELS, PRIMARY, SECONDARY
 from .studied import StudiedLosses, StudiedModels
 from .study_results import StudyResults
 from .tables import at_train_length, draw_method_lengths, perplexity_table
-from .title_claim import claim_summary, title_claim_section
+from .title_claim import claim_figure, claim_summary, title_claim_section
 
 #: Published results of the small models, which this page compares with its own.
 SMALL_MODELS = Path(__file__).resolve().parents[1] / "results" / "small_models"
@@ -25,17 +23,20 @@ PAGE = Path(__file__).with_name("page.md")
 DISCLOSURE = PAGE.with_name("disclosure.md")
 
 
-def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE) -> Path:
+def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
     """Write the page and its figures from the JSON of a study.
 
     Args:
-        folder: results of the study; holds ``cells/`` and ``tuning/``.
-        config: configuration of the study, with the models of the six tests.
-        template: template of the page.
+        path: YAML file of the study. A template of the page may be next to it.
+        config: the study, with the models of the six tests.
+        results: results of all studies. The folder of this study holds ``cells/`` and ``tuning/``.
 
     Returns:
         The path of the page.
     """
+    folder = results / path.stem
+    own_template = path.with_suffix(".md")
+    template = own_template if own_template.is_file() else PAGE
     models = config.tests
     assert models is not None
     study = StudyResults.load(folder)
@@ -52,6 +53,8 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
         DISCLOSURE,
         DISCLOSURE.name,
         title=config.title,
+        gap_during_training=gap_section(study, models),
+        context_gain_by_budget=context_gain_by_budget(sets),
         origins=origins_table(study.models),
         trials=trials_table(study.trials),
     )
@@ -61,17 +64,15 @@ def write_page_of_tests(folder: Path, config: StudyConfig, template: Path = PAGE
         title=config.title,
         introduction=config.introduction.strip(),
         claim_summary=claim_summary(losses),
-        outcomes=outcomes_list(run_tests(losses)),
+        claim_figure=claim_figure(study, losses),
         notation=section("notation"),
         train_length=models.train_length,
-        title_claim=title_claim_section(study, losses),
+        title_claim=title_claim_section(losses),
         six_tests=tests_section(losses),
         context_gain=context_gain_section(losses),
-        context_gain_by_budget=context_gain_by_budget(sets),
         diverged=divergence_sentence(study.diverged),
         perplexity=_perplexities(study),
         ranking=ranking_section(study, models, folder),
-        published_gaps=published_gaps_section(),
     )
 
 

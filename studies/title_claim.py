@@ -5,28 +5,24 @@ ALiBi trained at L is compared with models trained at 4 L. All are evaluated at 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from alibi_fairseq.positions.display_names import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel
 
-from .cost_and_lead import EffectsRow, cost_and_lead_table, estimate_cost_and_lead, table5_pair
+from .cost_and_lead import estimate_cost_and_lead, table5_pair
 from .estimates import percent
+from .losses import ArticleLosses
 from .pages import section
-from .paper_claim import paper_claim_section, trained_long_panel
-from .primary_tests import LARGEST_LEAD, is_published_lead, recovered_gain, run_tests
+from .paper_claim import trained_long_panel
+from .primary_tests import is_published_lead
 from .prose import change_in_words, interval_in_words
 from .published_gaps import published_gap_range
-from .ranking import gaps_during_training
-from .studied import SLIDING, StudiedLosses
+from .studied import StudiedLosses
 from .study_results import StudyResults
-from .tables import (
-    at_train_length,
-    change_cells,
-    model_line,
-    percentage,
-    perplexity_cell,
-)
+from .tables import at_train_length, change_cells, model_line, perplexity_cell
 
 FIGURE = "title-claim"
 
@@ -60,25 +56,39 @@ def _paper_cost(losses: StudiedLosses) -> float | None:
     return None if pair is None else pair.cost
 
 
-def title_claim_section(study: StudyResults, losses: StudiedLosses) -> str:
-    """Return the table, and draw the figure, of the title's claim.
+def claim_figure(study: StudyResults, losses: StudiedLosses) -> str:
+    """Return the figure of the title's claim next to the paper's, and draw it.
 
     Args:
         study: results of the study. The figure is written into its folder.
         losses: losses of the study.
 
     Returns:
-        Nothing while ALiBi trained at L, or any model trained at 4 L, is missing.
+        The figure in Markdown, whose alternative text has the perplexities at 4 L; nothing while
+        ALiBi trained at L, or any model trained at 4 L, is missing.
     """
-    short = losses.models.train_length
-    trained_long = _methods_trained_long(losses)
-    if losses.find("alibi-1@4") is None or not trained_long:
+    compared = _compared_at_4l(losses)
+    if not compared:
         return ""
-    panels = [_panel(losses), trained_long_panel(short)]
+    panels = [_panel(losses), trained_long_panel(losses.models.train_length)]
     plots.draw("", panels, study.folder / f"{FIGURE}.svg")
-    *_, test = run_tests(losses)
-    has_share_rule = losses.models.baseline == "share"
-    recovered = recovered_gain(losses) if has_share_rule else None
+    values = []
+    for found in compared:
+        name = f"{method_name(found.model.method)} trained on {found.model.train_length:,}"
+        values.append(f"{name}, {perplexity_cell(found)}")
+    longest = f"{4 * losses.models.train_length:,}"
+    return section("claim-figure", longest=longest, values="; ".join(values), file=f"{FIGURE}.svg")
+
+
+def title_claim_section(losses: StudiedLosses) -> str:
+    """Return the table of the title's claim, and what training short costs.
+
+    It is empty while ALiBi trained at L, or any model trained at 4 L, is missing.
+    """
+    compared = _compared_at_4l(losses)
+    if not compared:
+        return ""
+    short = losses.models.train_length
     paper_cost = _paper_cost(losses)
     effects = estimate_cost_and_lead(losses)
     is_cost_smaller = False
@@ -88,51 +98,41 @@ def title_claim_section(study: StudyResults, losses: StudiedLosses) -> str:
         "title-claim",
         short=f"{short:,}",
         long=f"{4 * short:,}",
-        models=_claim_table(losses, trained_long),
-        verdict=test.verdict,
-        lead_rule=not has_share_rule,
-        largest_lead=LARGEST_LEAD,
-        recovered="" if recovered is None else percentage(recovered),
-        cost_and_lead=section("cost-and-lead"),
-        effects=_effects_table(losses),
+        models=_claim_table(losses, compared),
+        is_share_rule=losses.models.baseline == "share",
         paper_cost="" if paper_cost is None else change_in_words(paper_cost),
         is_cost_smaller=is_cost_smaller,
-        gaps=gaps_during_training(study, losses.models),
-        paper=paper_claim_section(),
     )
 
 
-def _effects_table(losses: StudiedLosses) -> str:
-    """Write cost, lead, and E6; empty while models are missing."""
-    rows = []
-    for stride, windows in (("", "no overlap"), (SLIDING, f"S = {losses.models.sliding_stride}")):
-        effects = estimate_cost_and_lead(losses, stride=stride)
-        if effects is not None:
-            rows.append(EffectsRow([windows], effects))
-    return cost_and_lead_table(["windows"], rows)
+def _compared_at_4l(losses: StudiedLosses) -> list[ArticleLosses]:
+    """Return the losses at 4 L of ALiBi trained at L, and then of the models trained at 4 L.
 
-
-def _methods_trained_long(losses: StudiedLosses) -> list[str]:
-    """Return the methods trained and evaluated at 4 L, in the order of method names."""
+    It is empty while ALiBi trained at L, or any model trained at 4 L, is missing.
+    """
+    alibi_short = losses.find("alibi-1@4")
     known = list(METHOD_NAMES)
     methods = {key.method for key in losses.by_key}
-    ordered = sorted(methods, key=lambda name: (name not in known, name))
-    return [method for method in ordered if losses.find(f"{method}-4@4") is not None]
+    trained_long = []
+    for method in sorted(methods, key=lambda name: (name not in known, name)):
+        found = losses.find(f"{method}-4@4")
+        if found is not None:
+            trained_long.append(found)
+    if alibi_short is None or not trained_long:
+        return []
+    return [alibi_short, *trained_long]
 
 
-def _claim_table(losses: StudiedLosses, trained_long: list[str]) -> str:
+def _claim_table(losses: StudiedLosses, compared: Sequence[ArticleLosses]) -> str:
     """Write perplexity at 4 L of ALiBi trained at L and of the models trained at 4 L."""
     length = losses.models.train_length
     headers = ["", "trained at", f"perplexity at {4 * length}"]
-    headers += ["ALiBi (L) vs. it", "95% interval", "seeds"]
+    headers += [f"ALiBi ({length}) vs. it", "95% interval", "seeds"]
     rows = []
-    evaluations = ["alibi-1@4", *(f"{method}-4@4" for method in trained_long)]
-    for evaluation in evaluations:
-        found = losses.find(evaluation)
-        assert found is not None, "the evaluations are those that exist"
+    for found in compared:
         change = None
-        if evaluation != "alibi-1@4":
-            change = losses.change("alibi-1@4", evaluation)
+        if found is not compared[0]:
+            change = losses.change("alibi-1@4", f"{found.model.method}-4@4")
         row = [method_name(found.model.method), str(found.model.train_length)]
         row += [perplexity_cell(found), *change_cells(change), str(len(found.seeds))]
         rows.append(row)

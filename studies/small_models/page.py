@@ -14,6 +14,7 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.result import TextValues
 
 from ..changes import draw_length_changes, length_changes
+from ..config import StudyConfig
 from ..context_gain import context_gain_section
 from ..cost_and_lead import EffectsRow, cost_and_lead_table, estimate_cost_and_lead, table5_pair
 from ..estimates import percent
@@ -22,10 +23,10 @@ from ..losses import EvaluationKey, Losses
 from ..origins import divergence_sentence, origins_table, seeds_by_model, trials_table
 from ..pages import section, sections, write_page
 from ..primary_tests import NOT_SUPPORTED, SUPPORTED, missing_models, run_tests
-from ..prose import change_in_words, interval_in_words
+from ..prose import change_in_words, interval_in_words, join_words
 from ..published_gaps import published_gap_range
 from ..ranking import ranking_section
-from ..six_tests import location_cell, outcomes_list, tests_section
+from ..six_tests import location_cell, tests_section
 from ..studied import StudiedLosses, StudiedModels
 from ..study_results import FinishedModel, StudyResults
 from ..t5_context import t5_context_section
@@ -34,6 +35,7 @@ from ..tables import (
     at_train_length,
     change_cells,
     draw_method_lengths,
+    known_name,
     percent_cell,
     perplexity_table,
     seeds_cell,
@@ -87,6 +89,11 @@ LENGTHS = (128, 256, 512, 1024, 2048)
 CHANGES_MULTIPLE = 16
 
 
+def write_study_page(_: Path, __: StudyConfig, results: Path) -> Path:
+    """Write the page that all configurations share, and return its path."""
+    return write_small_models_page(results)
+
+
 def write_small_models_page(folder: Path) -> Path:
     """Write the page and its figures from the JSON in ``folder``; returns the page's path."""
     studies = {part: StudyResults.load(folder / part) for part in TRIALS}
@@ -94,24 +101,20 @@ def write_small_models_page(folder: Path) -> Path:
     primary = StudiedLosses(MODELS, study.losses)
     secondary = StudiedLosses(MODELS, studies[SECONDARY].losses)
     _write_disclosure(folder, studies, primary, secondary)
-    _write_estimates(folder, studies[SECONDARY])
+    _write_estimates(folder, studies[SECONDARY], secondary)
     at_length = at_train_length(study.losses, CORPUS, MODELS.train_length)
     lengths = perplexities = ""
     if at_length:
         lengths = draw_method_lengths(at_length, LENGTHS, MODELS.train_length, folder / FIGURE)
         perplexities = perplexity_table(at_length, LENGTHS)
-    missing = [f"- {model}" for model in missing_models(primary, PROTOCOL_MODELS)]
     return write_page(
         folder,
         PAGE,
         lengths=lengths,
         findings=findings_of_small_models(primary, 100),
-        outcomes=outcomes_list(run_tests(primary)),
         primary=len(study.models),
         secondary=len(studies[SECONDARY].models),
         notation=section("notation"),
-        hours=f"{sum(model.hours for model in study.models):.1f}",
-        not_trained="\n".join(missing),
         diverged_primary=divergence_sentence(study.diverged),
         six_tests=tests_section(primary),
         e6_in_paper=_paper_on_e6(),
@@ -126,13 +129,14 @@ def write_small_models_page(folder: Path) -> Path:
     )
 
 
-def _write_estimates(folder: Path, study: StudyResults) -> None:
+def _write_estimates(folder: Path, study: StudyResults, studied: StudiedLosses) -> None:
     """Write the page of the secondary models."""
     losses = study.losses
     write_page(
         folder,
         ESTIMATES,
         ESTIMATES.name,
+        **_directions(studied),
         diverged_secondary=divergence_sentence(study.diverged),
         cost_and_lead=section("cost-and-lead"),
         claim=_claim_table(losses),
@@ -153,6 +157,8 @@ def _write_disclosure(
         DISCLOSURE,
         DISCLOSURE.name,
         **_known_before(primary, secondary),
+        not_trained="\n".join(f"- {model}" for model in missing_models(primary, PROTOCOL_MODELS)),
+        hours=f"{sum(model.hours for model in studies[PRIMARY].models):.1f}",
         **_test_text(studies[PRIMARY].models),
         trials=_trials(studies),
         **_rate_check(studies),
@@ -230,6 +236,16 @@ def _changes_figure(folder: Path, losses: Losses) -> str:
     longer = CHANGES_MULTIPLE * length
     title = f"Perplexity at {longer:,} tokens compared with {length}, the training length"
     return draw_length_changes(changes, title, folder / CHANGES_FIGURE)
+
+
+def _directions(losses: StudiedLosses) -> dict[str, str]:
+    """Return the methods whose perplexity falls, rises, or does neither clearly from L to 16 L."""
+    names: dict[str, list[str]] = {"falling": [], "rising": [], "level": []}
+    for method, estimate in length_changes(losses.by_key, losses.models, CHANGES_MULTIPLE):
+        low, high = estimate.interval()
+        direction = "falling" if high < 0 else "rising" if low > 0 else "level"
+        names[direction].append(known_name(method))
+    return {direction: join_words(methods) for direction, methods in names.items()}
 
 
 def _group_tables(losses: Losses) -> dict[str, object]:

@@ -9,11 +9,12 @@ from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.page import fill_file
 
+from ..config import StudyConfig
 from ..cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell, table5_pair
 from ..estimates import percent
 from ..origins import divergence_sentence, origins_table, trials_table
 from ..pages import section, sections, write_page
-from ..paper_claim import COSTS, SAME_IN_A_TABLE, pairs_table
+from ..paper_claim import SAME_IN_A_TABLE, pairs_table
 from ..primary_tests import DECLARED, LARGEST_LEAD
 from ..prose import change_in_words, interval_in_words, size_in_words
 from ..published_gaps import published_gap_range
@@ -58,6 +59,12 @@ LEAD_FALLS = {
 }
 
 
+def write_study_page(_: Path, config: StudyConfig, results: Path) -> Path:
+    """Write the page that all budgets share, and return its path."""
+    assert config.tests is not None, "each budget names its tests"
+    return write_title_page(results, config.tests)
+
+
 def write_title_page(folder: Path, models: StudiedModels) -> Path:
     """Write the page and its figure from the JSON of all budgets, and return its path.
 
@@ -82,9 +89,7 @@ def write_title_page(folder: Path, models: StudiedModels) -> Path:
         long=4 * models.train_length,
         outcome="" if outcome is None else _outcome(folder, outcome),
         perplexity=_perplexity_table(budgets),
-        pairs=pairs_table(
-            [pair for pair in pairs if pair is not None], left_out=(*SAME_IN_A_TABLE, *COSTS)
-        ),
+        pairs=pairs_table([pair for pair in pairs if pair is not None], left_out=SAME_IN_A_TABLE),
         diverged=sections(*(divergence_sentence(budget.study.diverged) for budget in budgets)),
         budgets=sections(*(_budget(budget) for budget in budgets)),
     )

@@ -58,13 +58,14 @@ def test_page_of_title_test(tmp_path):
     assert_same(tmp_path, "results/title/README.md")
 
 
-def test_block_of_readme(tmp_path):
+def test_blocks_of_readme_and_page_of_the_paper(tmp_path):
     shutil.copytree(RESULTS / "small_models", tmp_path / "results/small_models")
     readme = tmp_path / "README.md"
     shutil.copy(ROOT / "README.md", readme)
     results = str(tmp_path / "results/small_models")
     assert main(["--results", results, "--readme", str(readme)]) == 0
     assert_same(tmp_path, "README.md")
+    assert_same(tmp_path, "results/paper/title-claim.md")
 
 
 def test_page_of_benchmarks(tmp_path, monkeypatch):

@@ -63,11 +63,11 @@ def test_page_has_all_texts_and_training_lengths(tmp_path):
 
 def test_template_next_to_a_configuration_is_its_page(tmp_path):
     path = write_config(tmp_path / "mine.yaml", title="My models")
-    path.with_suffix(".md").write_text("# {{title}}, briefly\n\n{{outcomes}}\n\n{{perplexity}}\n")
+    path.with_suffix(".md").write_text("# {{title}}, briefly\n\n{{perplexity}}\n")
     shutil.copytree(RESULTS / "primary", tmp_path / "results/mine")
     assert main([str(path), "--results", str(tmp_path / "results")]) == 0
     page = (tmp_path / "results/mine/README.md").read_text()
-    assert page.startswith("# My models, briefly\n\nThe [six tests](#the-six-tests) and")
+    assert page.startswith("# My models, briefly\n\nTrained on wikipedia with L = 128")
     assert "| evaluated at →" in page
     assert "##" not in page
 
