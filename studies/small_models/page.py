@@ -244,7 +244,8 @@ def _directions(losses: StudiedLosses) -> dict[str, str]:
     for method, estimate in length_changes(losses.by_key, losses.models, CHANGES_MULTIPLE):
         low, high = estimate.interval()
         direction = "falling" if high < 0 else "rising" if low > 0 else "level"
-        names[direction].append(known_name(method))
+        # A comma would end the name: "ALiBi with even slopes"
+        names[direction].append(known_name(method).replace(", ", " with ", 1))
     return {direction: join_words(methods) for direction, methods in names.items()}
 
 
