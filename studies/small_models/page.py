@@ -16,8 +16,14 @@ from alibi_fairseq.results.result import TextValues
 from ..changes import draw_length_changes, length_changes
 from ..config import StudyConfig
 from ..context_gain import context_gain_section
-from ..cost_and_lead import EffectsRow, cost_and_lead_table, estimate_cost_and_lead, table5_pair
-from ..estimates import percent
+from ..cost_and_lead import (
+    EffectsRow,
+    cost_and_lead_table,
+    effect_cell,
+    estimate_cost_and_lead,
+    table5_pair,
+)
+from ..estimates import estimate_change, percent
 from ..findings import findings_of_small_models
 from ..losses import EvaluationKey, Losses
 from ..origins import divergence_sentence, origins_table, seeds_by_model, trials_table
@@ -36,6 +42,7 @@ from ..tables import (
     change_cells,
     draw_method_lengths,
     known_name,
+    method_label,
     percent_cell,
     perplexity_table,
     seeds_cell,
@@ -83,6 +90,9 @@ CHANGES = Path(__file__).with_name("changes.csv")
 GROUPS_IN_PAPER = ("at_train_length", "longer_training")
 #: Short and long training lengths of the secondary models that compare the title's claim.
 CLAIM_LENGTHS = ((128, 256), (128, 512), (256, 512))
+#: Training lengths of the secondary models, and the multiples at which they are compared with L.
+TRAIN_LENGTHS = (128, 256, 512)
+MULTIPLES = (2, 4, 16)
 #: Evaluation lengths of the tables and figures.
 LENGTHS = (128, 256, 512, 1024, 2048)
 #: Evaluation length of the figure of changes, as a multiple of the training length.
@@ -140,6 +150,7 @@ def _write_estimates(folder: Path, study: StudyResults, studied: StudiedLosses) 
         diverged_secondary=divergence_sentence(study.diverged),
         cost_and_lead=section("cost-and-lead"),
         claim=_claim_table(losses),
+        beyond=_beyond_table(losses),
         **_group_tables(losses),
         secondary_perplexity=_secondary_perplexities(losses),
     )
@@ -249,8 +260,25 @@ def _directions(losses: StudiedLosses) -> dict[str, str]:
     return {direction: join_words(methods) for direction, methods in names.items()}
 
 
-def _group_tables(losses: Losses) -> dict[str, object]:
-    """Return the table of each group of changes, and the number of those beyond L."""
+def _beyond_table(losses: Losses) -> str:
+    """Write the change of each model beyond its training length; empty without any."""
+    rows = []
+    for train_length in TRAIN_LENGTHS:
+        for method, by_length in at_train_length(losses, CORPUS, train_length).items():
+            row = [method_label(method), str(train_length)]
+            for multiple in MULTIPLES:
+                change = None
+                if train_length in by_length and multiple * train_length in by_length:
+                    longer = by_length[multiple * train_length]
+                    change = estimate_change(longer, by_length[train_length])
+                row.append(effect_cell(change))
+            rows.append(row)
+    headers = ["", "L", *(f"{multiple} L vs. L" for multiple in MULTIPLES)]
+    return markdown.table(headers, rows) if rows else ""
+
+
+def _group_tables(losses: Losses) -> dict[str, str]:
+    """Return the table of each group of changes."""
     in_tokens = StudiedLosses(IN_TOKENS, losses)
     rows: dict[str, list[list[str]]] = defaultdict(list)
     with CHANGES.open(encoding="utf-8", newline="") as stream:
@@ -264,7 +292,7 @@ def _group_tables(losses: Losses) -> dict[str, object]:
                 keys = (IN_TOKENS.key(declared[side]) for side in ("first", "second"))
                 row.append(percent_cell(_paper_change(*keys)))
             of_group.append(row)
-    slots: dict[str, object] = {"num_beyond": len(rows["beyond"])}
+    slots = {}
     for group, of_group in rows.items():
         paper = ["paper (Table 5)"] if group in GROUPS_IN_PAPER else []
         slots[group] = _changes_table(of_group, *paper)
@@ -308,7 +336,7 @@ def _claim_table(losses: Losses) -> str:
 def _secondary_perplexities(losses: Losses) -> str:
     """Return a table of perplexities for each training length."""
     parts = []
-    for train_length in (128, 256, 512):
+    for train_length in TRAIN_LENGTHS:
         models = at_train_length(losses, CORPUS, train_length)
         if models:
             parts += [f"L = {train_length}:", perplexity_table(models, LENGTHS)]
@@ -321,7 +349,7 @@ def _secondary_perplexities(losses: Losses) -> str:
 def _known_before(primary: StudiedLosses, secondary: StudiedLosses) -> dict[str, object]:
     """Return the table of the tests' conditions with both sets of models, and what it shows."""
     headers = ["", "condition", "location, 3.1M tokens"]
-    headers += ["3.1M tokens", "95% interval", "24.0M tokens", "95% interval"]
+    headers += ["3.1M tokens", "95% interval", "24.0M tokens"]
     rows = []
     confirmed = []
     reversed_outcomes = []
@@ -334,7 +362,8 @@ def _known_before(primary: StudiedLosses, secondary: StudiedLosses) -> dict[str,
         for known, condition in zip(before.conditions, after.conditions):
             row = [after.name, condition.description, location_cell(before, known)]
             row += change_cells(known.estimate)
-            rows.append([*row, *change_cells(condition.estimate)])
+            change, _ = change_cells(condition.estimate)
+            rows.append([*row, change])
     return {
         "known_before": markdown.table(headers, rows, left=2),
         "confirmed": " and ".join(confirmed),
@@ -382,9 +411,8 @@ def trials_without_origin(tuning: Mapping[str, dict]) -> str:
     if len(recorded) == len(tuning):
         return ""
     if not recorded:
-        return "The results files do not record the commit or the processor of these trials."
-    trials = ", ".join(recorded)
-    return f"The results files record the commit and the processor only for the trials of {trials}."
+        return "Their commit and processor are not recorded."
+    return f"The commit and processor are recorded only for the trials of {', '.join(recorded)}."
 
 
 def _rate_check(studies: Mapping[str, StudyResults]) -> dict[str, str]:
@@ -418,7 +446,12 @@ def _uncommitted_changes(part: str, models: Sequence[FinishedModel]) -> str:
     changed = [model for model in models if not model.provenance.git_clean]
     if not changed:
         return ""
+    commits = {model.provenance.git_commit for model in changed}
+    of_commits = [model for model in models if model.provenance.git_commit in commits]
+    which = seeds_by_model(changed)
+    if len(of_commits) == len(changed) and None not in commits:
+        which = f"all of commit {join_words(sorted(commit[:7] for commit in commits if commit))}"
     return (
         f"{len(changed)} of {len(models)} {part} models were trained from a working tree with "
-        f"uncommitted changes: {seeds_by_model(changed)}."
+        f"uncommitted changes: {which}."
     )

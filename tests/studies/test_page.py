@@ -105,7 +105,7 @@ def sides(text: str) -> tuple[Evaluation, Evaluation]:
         stride = int(stride or length)
         return Evaluation(corpus, METHODS[method], int(trained), length, stride, variant)
 
-    if match := re.fullmatch(rf"({NAME}), L = (\d+), at (\d+) L vs\. L", text):
+    if match := re.fullmatch(rf"({NAME}), L = (\d+), at (\d+) L vs\. L", text):  # on books
         method, trained, multiple = match.groups()
         longer = int(multiple) * int(trained)
         return evaluation(method, trained, longer), evaluation(method, trained, trained)
@@ -179,7 +179,23 @@ DISCLOSURE = (RESULTS / "disclosure.md").read_text()
 CONDITIONS = printed_changes(CONDITION, PAGE)
 KNOWN_CONDITIONS = printed_changes(CONDITION, DISCLOSURE)
 BEYOND = printed_changes(ROW, PAGE[PAGE.index("### Estimates beyond") :])
-ESTIMATES = printed_changes(ROW, (RESULTS / "secondary.md").read_text())
+SECONDARY = (RESULTS / "secondary.md").read_text()
+ESTIMATES = printed_changes(ROW, SECONDARY)
+
+
+def changes_beyond_length() -> list[tuple[str, str, str, str]]:
+    """Return method, training length, heading, and cell of each change of a secondary model."""
+    section = SECONDARY.split("## Beyond the training length\n")[1].partition("\n## ")[0]
+    (_, _, *headers), *rows = cells_of(section)
+    changes = []
+    for method, train_length, *cells in rows:
+        for header, cell in zip(headers, cells, strict=True):
+            if cell != "–":
+                changes.append((method, train_length, header, cell))
+    return changes
+
+
+BEYOND_LENGTH = changes_beyond_length()
 
 
 def record_divergence(folder: Path) -> None:
@@ -203,12 +219,24 @@ def test_page_has_estimates():
     assert len(CONDITIONS) >= 10
     assert len(KNOWN_CONDITIONS) >= 13
     assert len(BEYOND) >= 3
-    assert len(ESTIMATES) >= 60
+    assert len(ESTIMATES) >= 30
+    assert len(BEYOND_LENGTH) >= 46
 
 
 @pytest.mark.parametrize(("text", "printed"), ESTIMATES, ids=lambda value: str(value)[:60])
 def test_page_states_changes_and_intervals(text, printed):
     assert_printed(printed, change(read_losses("secondary"), *sides(text)))
+
+
+@pytest.mark.parametrize(("method", "train_length", "header", "cell"), BEYOND_LENGTH)
+def test_page_states_changes_beyond_the_training_length(method, train_length, header, cell):
+    multiple = re.fullmatch(r"(\d+) L vs\. L", header)[1]
+    at_length, longer = (
+        Evaluation("wikipedia", METHODS[method], int(train_length), length, length)
+        for length in (int(train_length), int(multiple) * int(train_length))
+    )
+    printed = re.fullmatch(r"(\S+) \((\S+) … (\S+)\)", cell).groups()
+    assert_printed(printed, change(read_losses("secondary"), longer, at_length))
 
 
 def condition_sides(text: str) -> tuple[Evaluation, Evaluation]:
@@ -313,6 +341,9 @@ def test_page_says_which_trials_have_no_origin():
     unknown = {"trials": [{"lr": 0.004}]}
     known = {"trials": [{"lr": 0.004, "provenance": {"git_commit": "abc"}}]}
     assert trials_without_origin({"a/t5-128": known}) == ""
-    assert trials_without_origin({"a/t5-128": unknown}).endswith("of these trials.")
+    assert (
+        trials_without_origin({"a/t5-128": unknown})
+        == "Their commit and processor are not recorded."
+    )
     sentence = trials_without_origin({"a/t5-128": known, "a/fox-128": unknown})
     assert sentence.endswith("only for the trials of `a/t5-128`.")

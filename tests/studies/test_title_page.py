@@ -96,7 +96,11 @@ def test_outcomes_of_the_protocol(effects, expected):
             "neither side is clearly better.**",
             "leaves its perplexity 5.1% higher (5.1% to 5.2%).",
         ),
-        ((0.08, 0.099), "the baseline is still undertrained.**", "equally good after 73.9M tokens."),
+        (
+            (0.08, 0.099),
+            "the baseline is still undertrained.**",
+            "equally good after 73.9M tokens.",
+        ),
     ],
 )
 def test_summary_says_what_was_found(effects, first, last):
