@@ -43,12 +43,11 @@ def test_changes_are_sorted_means_over_seeds_and_articles(losses):
 
 def nats_at(folder: Path, length: int) -> float:
     """Return the mean loss in windows of a length without overlap."""
-    records = json.loads((folder / "evaluation.json").read_text())["records"]
-    for record in records:
-        if (record["length"], record["stride"]) == (length, length) and not record["model"].get(
-            "label"
-        ):
-            bits = np.array(record["document_bits"]) / np.array(record["document_tokens"])
+    for result in json.loads((folder / "evaluation.json").read_text())["results"]:
+        case, values = result["case"], result["values"]
+        is_variant = "variant" in result["reading"]
+        if (case["length"], case["stride"]) == (length, length) and not is_variant:
+            bits = np.array(values["document_bits"]) / np.array(values["document_tokens"])
             return float(bits.mean()) * math.log(2)
     raise AssertionError(f"{folder} was not evaluated at {length}")
 

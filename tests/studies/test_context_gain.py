@@ -15,17 +15,18 @@ from studies.study_results import StudyResults
 HOUR = Path(__file__).parents[2] / "results" / "gpu" / "hour"
 
 
-def mean_nats(length: int, stride: int, label: str | None = None) -> float:
+def mean_nats(length: int, stride: int, variant: str = "") -> float:
     """Return the mean loss of the ALiBi models of 512 tokens, from the JSON alone."""
     losses = []
     for seed in (1, 2, 3):
         folder = HOUR / "cells" / f"books-alibi-512-seed{seed}"
         for path in folder.glob("evaluation*.json"):
-            for record in json.loads(path.read_text())["records"]:
-                case = (record["length"], record["stride"], record["model"].get("label"))
-                if case == (length, stride, label):
+            for result in json.loads(path.read_text())["results"]:
+                case, values = result["case"], result["values"]
+                read = (case["length"], case["stride"], result["reading"].get("variant", ""))
+                if read == (length, stride, variant):
                     for bits, tokens in zip(
-                        record["document_bits"], record["document_tokens"], strict=True
+                        values["document_bits"], values["document_tokens"], strict=True
                     ):
                         losses.append(bits * math.log(2) / tokens)
     assert len(losses) == 3 * 30

@@ -76,17 +76,18 @@ def read_losses(part: str) -> dict[Evaluation, dict]:
     losses: dict = {}
     for path in (RESULTS / part / "cells").glob("*/evaluation.json"):
         corpus, method, trained, _ = path.parent.name.split("-")
-        for record in json.loads(path.read_text())["records"]:
+        for result in json.loads(path.read_text())["results"]:
+            case, values = result["case"], result["values"]
             evaluation = Evaluation(
                 corpus,
                 method,
                 int(trained),
-                record["length"],
-                record["stride"],
-                record["model"].get("label", ""),
+                case["length"],
+                case["stride"],
+                result["reading"].get("variant", ""),
             )
-            bits = np.array(record["document_bits"]) / np.array(record["document_tokens"])
-            losses.setdefault(evaluation, {})[record["model"]["seed"]] = bits * math.log(2)
+            bits = np.array(values["document_bits"]) / np.array(values["document_tokens"])
+            losses.setdefault(evaluation, {})[result["seed"]] = bits * math.log(2)
     return losses
 
 

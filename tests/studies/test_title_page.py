@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import shutil
@@ -188,6 +189,18 @@ def interval(terms, mean: float) -> tuple[float, float]:
 # The page, written from models of 128 and 512 tokens
 
 
+def is_full(result: dict, length: int) -> bool:
+    """Return True for a model as trained, in windows of a length that do not overlap."""
+    case = result["case"]
+    return case["length"] == case["stride"] == length and "variant" not in result["reading"]
+
+
+def scale_losses(result: dict, factor: float) -> None:
+    """Multiply the losses by document."""
+    bits = result["values"]["document_bits"]
+    result["values"]["document_bits"] = [factor * value for value in bits]
+
+
 def copy_budget(folder: Path, seeds=(1, 2, 3), shift: float = 0.0, factor: int = 1) -> None:
     """Copy models of 3.1M tokens, with evaluations at S = 16.
 
@@ -201,23 +214,19 @@ def copy_budget(folder: Path, seeds=(1, 2, 3), shift: float = 0.0, factor: int =
             cell = folder / "cells" / name
             shutil.copytree(SECONDARY / "cells" / name, cell)
             evaluation = json.loads((cell / "evaluation.json").read_text())
-            records = evaluation["records"]
+            results = evaluation["results"]
             if length == 512:
-                (record,) = [
-                    record
-                    for record in records
-                    if (record["length"], record["stride"]) == (512, 512)
-                    and not record["model"].get("label")
-                ]
-                bits = [0.9 * value for value in record["document_bits"]]
-                records.append(record | {"stride": 16, "document_bits": bits})
-            for record in records:
-                if method == "sinusoidal":
-                    bits = [(1 + shift) * value for value in record["document_bits"]]
-                    record["document_bits"] = bits
+                (full,) = [result for result in results if is_full(result, 512)]
+                sliding = copy.deepcopy(full)
+                sliding["case"]["stride"] = 16
+                scale_losses(sliding, 0.9)
+                results.append(sliding)
+            if method == "sinusoidal":
+                for result in results:
+                    scale_losses(result, 1 + shift)
             (cell / "evaluation.json").write_text(json.dumps(evaluation))
             training = json.loads((cell / "training.json").read_text())
-            training["records"][-1]["trained_tokens"] *= factor
+            training["results"][-1]["cost"]["trained_tokens"] *= factor
             (cell / "training.json").write_text(json.dumps(training))
 
 
@@ -226,12 +235,13 @@ def read_nats(folder: Path) -> dict[tuple, np.ndarray]:
     nats: dict[tuple, list] = {}
     for path in sorted(folder.glob("cells/*/evaluation.json")):
         _, method, length, _ = path.parent.name.split("-")
-        for record in json.loads(path.read_text())["records"]:
-            if record["corpus"] == "wikipedia":
-                label = record["model"].get("label", "")
-                key = (method, int(length), record["length"], record["stride"], label)
-                values = np.array(record["document_bits"]) / record["document_tokens"]
-                nats.setdefault(key, []).append(values * math.log(2))
+        for result in json.loads(path.read_text())["results"]:
+            case, values = result["case"], result["values"]
+            if case["corpus"] == "wikipedia":
+                variant = result["reading"].get("variant", "")
+                key = (method, int(length), case["length"], case["stride"], variant)
+                bits = np.array(values["document_bits"]) / values["document_tokens"]
+                nats.setdefault(key, []).append(bits * math.log(2))
     return {key: np.array(values) for key, values in nats.items()}
 
 
