@@ -21,7 +21,7 @@ from alibi_fairseq.experiment.runner import Experiment
 from alibi_fairseq.experiment.schema import Model
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, load, load_training, merge, save
-from alibi_fairseq.results.file_names import MODEL_FILE, TRAINING_FILE
+from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result, Wanted, missing
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical
@@ -98,8 +98,7 @@ class ModelResults:
         results: list[Result] = []
         if (self.folder / TRAINING_FILE).is_file():
             for path in sorted(self.folder.glob("*.json")):
-                if path.name != MODEL_FILE:
-                    results += load(path).results
+                results += load(path).results
         return results
 
     def _wanted(self, run: Run) -> list[Wanted]:

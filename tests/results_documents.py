@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import math
-import os
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.positions.spec import MethodSpec
-from alibi_fairseq.results.benchmark import BenchmarkFile, save_benchmarks
-from alibi_fairseq.results.file import Results, save
-from alibi_fairseq.results.json_types import StrictObject
+from alibi_fairseq.results.case import Case
+from alibi_fairseq.results.file import Results
+from alibi_fairseq.results.file_names import BEST_CHECKPOINT
 from alibi_fairseq.results.provenance import Provenance
-from alibi_fairseq.results.result import Result
-from alibi_fairseq.results.upgrade import upgraded
-from alibi_fairseq.results.version_3 import (
-    FILE_CLASSES,
-    Measurement,
-    Model,
-    ModelRecord,
-    ProbeMeasurement,
-    ResultsFile,
-    Validation,
-)
+from alibi_fairseq.results.result import Cost, ProbeValues, Result, TextSummary, TextValues
+from alibi_fairseq.results.series import Facts, Reading, Series
+from alibi_fairseq.results.settings import COMPONENTS, applicable_defaults, plain
+from alibi_fairseq.results.training_settings import method_json
 
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",
@@ -50,61 +45,192 @@ PROVENANCE = {
 }
 
 
-def evaluation_record(perplexity: float = 16.0, **changes) -> Measurement:
-    """Return a measurement; fields of the model are given like the others."""
-    values = {
-        "method": "alibi",
-        "train_length": 64,
-        "length": 128,
-        "stride": changes.get("length", 128),
-        "subset": "valid",
-        "tokens": 1000,
-        "loss_bits": math.log2(perplexity),
-        "options": {},
-    }
-    return make_record(Measurement, **values | changes)
+@dataclass(frozen=True)
+class Record:
+    """Evaluation of a model on a text, with the fields of all parts of its result side by side.
+
+    Attributes:
+        options: options of the training that are no defaults, by their name on the command line,
+            as text. The text of a flag is empty. None: the training is unknown.
+        subset, data_sha256, documents_sha256, tokens_sha256, label: ``split``, ``text``, and
+            ``documents`` of a :class:`.Case`, its ``tokens``, and ``variant`` of a
+            :class:`.Reading`.
+        documents: what separates the documents.
+    """
+
+    method: MethodSpec = MethodSpec.plain("alibi")
+    plugin_sha256: str | None = None
+    options: Mapping[str, str] | None = field(default_factory=dict)
+    train_length: int = 64
+    architecture: str | None = None
+    parameters: int | None = None
+    layers: int | None = None
+    width: int | None = None
+    vocabulary: int | None = None
+    seed: int | None = None
+    updates: int | None = None
+    checkpoint: str | None = None
+    checkpoint_sha256: str | None = None
+    precision: str = "fp32"
+    overrides: Mapping[str, Any] | None = None
+    label: str | None = None
+    corpus: str = ""
+    data_sha256: str | None = None
+    subset: str = "valid"
+    length: int = 128
+    stride: int = 128
+    score_from: int = 0
+    score_to: int | None = None
+    tokens_sha256: str | None = None
+    documents: str | None = None
+    documents_sha256: str | None = None
+    loss_bits: float = 4.0
+    tokens: int | None = 1000
+    bytes: int | None = None
+    unigram_bits: float | None = None
+    document_tokens: Sequence[int] = ()
+    document_bits: Sequence[float] = ()
+    position_ends: Sequence[int] = ()
+    position_tokens: Sequence[int] = ()
+    position_bits: Sequence[float] = ()
+    position_errors: Sequence[float | None] = ()
+    longest_window: int | None = None
+    mean_context: float | None = None
+    device: str | None = None
+    tokens_per_second: float | None = None
+    tokens_per_second_batch_1: float | None = None
+    text: TextSummary = TextSummary()
+
+    @property
+    def series(self) -> Series:
+        """How the model was trained."""
+        settings: dict[str, Any] = {
+            "method": method_json(self.method),
+            "task.tokens_per_sample": self.train_length,
+        }
+        if self.options is None:
+            settings["weights"] = self.checkpoint_sha256 or self.checkpoint
+        else:
+            settings |= settings_of(self.options, self.architecture)
+        if self.options is not None and self.plugin_sha256 is not None:
+            settings["plugin"] = self.plugin_sha256
+        facts = Facts(
+            architecture=self.architecture,
+            parameters=self.parameters,
+            layers=self.layers,
+            width=self.width,
+            vocabulary=self.vocabulary,
+        )
+        return Series(settings, facts=facts)
+
+    @property
+    def reading(self) -> Reading:
+        """Which weights were read."""
+        is_best = PurePath(self.checkpoint or "").name == BEST_CHECKPOINT
+        return Reading(
+            at="best" if is_best else self.updates,
+            selection={} if is_best else None,
+            overrides=dict(self.overrides or {}),
+            precision=self.precision,
+            variant=self.label or "",
+        )
+
+    @property
+    def case(self) -> Case:
+        """Which tokens were predicted."""
+        documents = None
+        if self.tokens_sha256 is not None:
+            documents = self.documents
+        elif self.score_from or self.score_to is not None:
+            documents = self.documents_sha256 or self.documents
+        return Case(
+            kind="text",
+            text=self.data_sha256,
+            split=self.subset,
+            length=self.length,
+            stride=self.stride,
+            documents=documents,
+            score_from=self.score_from,
+            score_to=self.score_to,
+            tokens=self.tokens_sha256,
+            corpus=self.corpus,
+            separator=self.documents or "",
+        )
+
+    @property
+    def values(self) -> TextValues:
+        """What was measured."""
+        return TextValues(
+            loss_bits=self.loss_bits,
+            tokens=self.tokens,
+            bytes=self.bytes,
+            unigram_bits=self.unigram_bits,
+            documents=self.documents_sha256 or self.documents if self.document_bits else None,
+            document_tokens=tuple(self.document_tokens),
+            document_bits=tuple(self.document_bits),
+            position_ends=tuple(self.position_ends),
+            position_tokens=tuple(self.position_tokens),
+            position_bits=tuple(self.position_bits),
+            position_errors=tuple(self.position_errors),
+            longest_window=self.longest_window,
+            mean_context=self.mean_context,
+        )
+
+    @property
+    def result(self) -> Result:
+        """The result."""
+        cost = Cost(
+            device=self.device,
+            tokens_per_second=self.tokens_per_second,
+            tokens_per_second_batch_1=self.tokens_per_second_batch_1,
+        )
+        return Result(
+            series=self.series,
+            reading=self.reading,
+            seed=self.seed,
+            case=self.case,
+            values=self.values,
+            checkpoint=self.checkpoint,
+            checkpoint_sha256=self.checkpoint_sha256,
+            updates=self.updates,
+            cost=cost,
+            text=self.text,
+        )
 
 
-def validation_record(perplexity: float = 16.0, **changes) -> Validation:
-    """Return a validation; fields of the model are given like the others."""
-    values = {
-        "method": "alibi",
-        "train_length": 64,
-        "updates": 100,
-        "subset": "valid",
-        "loss_bits": math.log2(perplexity),
-    }
-    return make_record(Validation, **values | changes)
+def evaluation_record(perplexity: float = 16.0, **changes) -> Record:
+    """Return an evaluation in windows that do not overlap, if ``changes`` has no stride."""
+    if "length" in changes:
+        changes.setdefault("stride", changes["length"])
+    return changed(Record(), perplexity=perplexity, **changes)
 
 
-def make_record(record_class: type[ModelRecord], **values) -> ModelRecord:
-    """Return a record; fields of the model are given like the others, the method by its name."""
-    model = _fields_of_model(values)
-    return record_class(model=Model(**model), **values)
-
-
-def _fields_of_model(values: dict) -> dict:
-    """Remove the fields of the model from those of a record, and return them."""
-    model = {key: values.pop(key) for key in Model.model_fields if key in values}
-    if isinstance(model.get("method"), str):
-        model["method"] = MethodSpec.plain(model["method"])
-    return model
-
-
-def with_model(record: ModelRecord, **changes) -> ModelRecord:
-    """Return a record whose model has other values."""
-    return record.model_copy(update={"model": record.model.model_copy(update=changes)})
-
-
-def changed(record: Measurement, **changes) -> Measurement:
-    """Return a measurement with other fields; fields of the model are given like the others."""
+def changed(record: Record, **changes) -> Record:
+    """Return an evaluation with other fields, or another ``perplexity``."""
     if "perplexity" in changes:
-        changes["loss_bits"] = math.log2(changes.pop("perplexity"))
-    model = _fields_of_model(changes)
-    return with_model(record, **model).model_copy(update=changes)
+        changes.setdefault("loss_bits", math.log2(changes.pop("perplexity")))
+    if isinstance(changes.get("method"), str):
+        changes["method"] = MethodSpec.plain(changes["method"])
+    return replace(record, **changes)
 
 
-def as_ours(printed: PrintedMeasurement, **changes) -> Measurement:
+def validation_result(perplexity: float = 16.0, updates: int = 100, **cost) -> Result:
+    """Return a validation during a training."""
+    record = evaluation_record(perplexity, length=64, updates=updates, seed=1)
+    case = Case("validation", None, "valid", 64, 64)
+    return replace(record.result, case=case, cost=Cost(**cost))
+
+
+def probe_result(
+    accuracy: float, length: int, depth: float, trained: Record, gap: int = 5
+) -> Result:
+    """Return the accuracy of a model on a probe."""
+    case = Case("probe", "a" * 64, "", length, length, depth=depth, corpus="copy")
+    values = ProbeValues(accuracy, gap, trials=64, chance=0.1)
+    return replace(trained.result, case=case, values=values)
+
+
+def as_ours(printed: PrintedMeasurement, **changes) -> Record:
     """Return a measurement of the paper as one of ours, with other fields."""
     values = {
         "method": printed.method,
@@ -120,8 +246,32 @@ def as_ours(printed: PrintedMeasurement, **changes) -> Measurement:
     return evaluation_record(**values | changes)
 
 
+def settings_of(options: Mapping[str, str], architecture: str | None) -> dict[str, Any]:
+    """Return options of a training by their name on the command line, as text, as settings."""
+    settings: dict[str, Any] = {"data": options.get("data", "")}
+    if architecture is not None:
+        settings["model"] = architecture
+    components = {name: text for name, text in options.items() if name in COMPONENTS}
+    settings |= components
+    defaults = applicable_defaults(settings)
+    for name, text in options.items():
+        if name == "distributed_world_size":
+            settings["processes"] = plain(text)
+        elif name not in components and name != "data":
+            settings[_setting(name, defaults)] = True if text == "" else plain(text)
+    return settings
+
+
+def _setting(option: str, defaults: Mapping[str, Any]) -> str:
+    """Return the setting of an option: of fields with its name, the one that is no reference."""
+    for name, default in defaults.items():
+        if name.partition(".")[2] == option and not str(default).startswith("${"):
+            return name
+    return f"model.{option}"
+
+
 def parse_flags(flags: str) -> dict[str, str]:
-    """Return the options of a training as a model records them."""
+    """Return the options of a training by their name, as text."""
     options: dict[str, str] = {}
     for word in flags.replace("=", " ").split():
         if word.startswith("--"):
@@ -132,45 +282,24 @@ def parse_flags(flags: str) -> dict[str, str]:
     return options
 
 
-def document(
-    *records: StrictObject, kind: str = "evaluation", corpus: str = "demo", **provenance
-) -> ResultsFile:
-    """Return a results file. Records get the seed, precision, and text that they lack."""
+def document(*records: Record, corpus: str = "demo", **provenance) -> Results:
+    """Return the content of a results file. Records get the seed and text that they lack."""
     origin = Provenance(**PROVENANCE | provenance)
-    complete = []
+    results = []
     for record in records:
-        if isinstance(record, ModelRecord):
-            record = with_model(
-                record,
-                seed=origin.seed if record.model.seed is None else record.model.seed,
-                precision=record.model.precision or origin.precision,
-            )
-        if isinstance(record, (Measurement, ProbeMeasurement)):
-            text = {
-                "corpus": record.corpus or corpus,
-                "data_sha256": record.data_sha256 or origin.data_sha256,
-            }
-            record = record.model_copy(update=text)
-        complete.append(record)
-    return FILE_CLASSES[kind](corpus=corpus, provenance=origin, records=complete)
+        complete = replace(
+            record,
+            seed=origin.seed if record.seed is None else record.seed,
+            corpus=record.corpus or corpus,
+            data_sha256=record.data_sha256 or origin.data_sha256,
+        )
+        results.append(complete.result)
+    return Results(results, origin)
 
 
-def save_results_file(results: ResultsFile | BenchmarkFile, path: str | os.PathLike) -> None:
-    """Write a results file as a release writes it."""
-    if isinstance(results, BenchmarkFile):
-        save_benchmarks(results, path)
-    else:
-        save(Results(results_in(results), results.provenance), path)
-
-
-def results_of(*records: StrictObject, **values) -> list[Result]:
+def results_of(*records: Record, **values) -> list[Result]:
     """Return the results of a results file; see :func:`document`."""
-    return results_in(document(*records, **values))
-
-
-def results_in(results: ResultsFile) -> list[Result]:
-    """Return the results of a document."""
-    return upgraded(results, Path("folder without other files"))
+    return list(document(*records, **values).results)
 
 
 def cells_of(text: str) -> list[list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserInputError
-from ..reporting.texts import Text, identify_text, names_across_splits
+from ..reporting.texts import Text, identify_text, text_names
 from ..results.file import Results, load
 from ..results.file_names import find_results_files
 from ..results.provenance import Provenance
@@ -68,7 +68,7 @@ class CollectedResults:
             is_paper_model = result.series.facts.architecture == setting["model"]
             if is_paper_model and result.case.corpus == corpus:
                 texts.append(identify_text(result))
-        name_by_text = names_across_splits(texts)
+        name_by_text = text_names(texts)
         names = sorted(set(name_by_text.values()) - {""})
         for name in names or [""]:
             results = []

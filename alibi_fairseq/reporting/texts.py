@@ -119,26 +119,3 @@ def text_names(texts: Iterable[Text]) -> dict[Text, str]:
                 parts.append(f"documents {(case.documents or 'unknown')[:8]}")
             names[text] = ", ".join(parts)
     return names
-
-
-def names_across_splits(texts: Iterable[Text]) -> dict[Text, str]:
-    """Name texts like :func:`text_names`, but give all splits of one evaluation the same name.
-
-    Splits that were evaluated together have the same known hash in results of version 3.
-    """
-    names = text_names(texts)
-    ranges = {text.case.scored for text in names}
-    by_evaluation: dict[tuple[str | None, str], list[Text]] = defaultdict(list)
-    for text in names:
-        by_evaluation[text.case.text, text.case.scored].append(text)
-    for (sha256, scored), members in by_evaluation.items():
-        splits = {text.case.split for text in members}
-        has_names = any(names[text] for text in members)
-        if sha256 is None or not has_names or len(splits) == 1 or len(splits) < len(members):
-            continue
-        name = f"data {sha256[:8]}"
-        if len(ranges) > 1:
-            name += f", {scored}"
-        for text in members:
-            names[text] = name
-    return names

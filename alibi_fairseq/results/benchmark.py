@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 from ..files import atomic_write, json_text
-from .json_types import NonEmptyStr, Positive, Scalar, StrictObject
+from .json_types import NonEmptyStr, Positive, Scalar, StrictObject, parse_json
 from .provenance import Provenance
 
 #: Values of the keys ``schema`` and ``version`` of a file of benchmarks.
-SCHEMA = "alibi_fairseq/results"
-VERSION = 3
+BENCHMARK_SCHEMA = "alibi_fairseq/benchmarks"
+BENCHMARK_VERSION = 1
 
 
 class Benchmark(StrictObject):
@@ -40,19 +40,29 @@ class Benchmark(StrictObject):
 class BenchmarkFile(StrictObject):
     """Content of a results file of benchmarks."""
 
-    kind: ClassVar[str] = "benchmark"
-
     corpus: NonEmptyStr
     provenance: Provenance
     records: list[Benchmark]
 
 
+def parse_benchmarks(content: dict[str, Any], source: str) -> BenchmarkFile:
+    """Return the benchmarks that the JSON of a file describes.
+
+    Args:
+        source: the file, for messages.
+
+    Raises:
+        UserInputError: naming ``source`` and the first key that is wrong.
+    """
+    fields = {key: content[key] for key in content if key not in ("schema", "version")}
+    return parse_json(BenchmarkFile, fields, source)
+
+
 def save_benchmarks(results: BenchmarkFile, path: str | os.PathLike) -> None:
     """Write benchmarks; the file is complete or absent."""
     content = {
-        "schema": SCHEMA,
-        "version": VERSION,
-        "kind": results.kind,
+        "schema": BENCHMARK_SCHEMA,
+        "version": BENCHMARK_VERSION,
         "corpus": results.corpus,
         "provenance": results.provenance.model_dump(exclude_unset=True),
         "records": [record.model_dump(exclude_defaults=True) for record in results.records],

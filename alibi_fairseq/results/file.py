@@ -1,7 +1,6 @@
-"""Results files of version 4: series once per file, and results that refer to them.
+"""Results files: series once per file, and results that refer to them.
 
-Files of version 3 are read through :mod:`.upgrade`. Keys of series (``s1``, ``s2``, …) hold within
-one file; files are merged by what the series are.
+Keys of series (``s1``, ``s2``, …) hold within one file; files are merged by what the series are.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import UserInputError, describe_invalid
 from ..files import atomic_write, json_text, read_json
-from .benchmark import SCHEMA, Benchmark, BenchmarkFile
+from .benchmark import BENCHMARK_SCHEMA, BENCHMARK_VERSION, Benchmark, parse_benchmarks
 from .file_names import TRAINING_FILE
 from .json_types import STORED
 from .provenance import Provenance, merge_provenance
 from .result import Result, distinct
 from .series import Series, series_json
-from .upgrade import upgraded
-from .version_3 import load_results_file
 
+#: Values of the keys ``schema`` and ``version`` of a results file.
+SCHEMA = "alibi_fairseq/results"
 VERSION = 4
 
 
@@ -52,7 +51,7 @@ class _StoredResult(Result):
 
 @dataclass(frozen=True)
 class _StoredFile:
-    """Content of a results file of version 4, without its header and provenance."""
+    """Content of a results file, without its header and provenance."""
 
     __pydantic_config__ = STORED
 
@@ -65,18 +64,22 @@ _RESULT_TYPE = TypeAdapter(Result)
 
 
 def load(path: str | os.PathLike) -> Results:
-    """Read a results file of version 3 or 4.
+    """Read a results file of models or of benchmarks.
 
     Raises:
         UserInputError: naming the first key that is wrong, or the file is another JSON file.
     """
     content = read_json(path)
     header = content if isinstance(content, dict) else {}
-    if (header.get("schema"), header.get("version")) != (SCHEMA, VERSION):
-        file = load_results_file(path)
-        if isinstance(file, BenchmarkFile):
-            return Results([], file.provenance, file.records)
-        return Results(upgraded(file, Path(path).parent), file.provenance)
+    identity = (header.get("schema"), header.get("version"))
+    if identity == (BENCHMARK_SCHEMA, BENCHMARK_VERSION):
+        file = parse_benchmarks(content, str(path))
+        return Results([], file.provenance, file.records)
+    if identity != (SCHEMA, VERSION):
+        raise UserInputError(
+            f"{path} is not a results file of version {VERSION}. Pass results files, such as the "
+            "results.json of a comparison, or folders that contain no other *.json files."
+        )
     stored = {key: content[key] for key in content if key not in ("schema", "version")}
     origin = stored.pop("provenance", None)
     try:
@@ -137,7 +140,7 @@ def results_json(results: Iterable[Result]) -> dict[str, Any]:
 
 
 def save(results: Results, path: str | os.PathLike) -> None:
-    """Write a results file of version 4; the file is complete or absent."""
+    """Write a results file; the file is complete or absent."""
     content: dict[str, Any] = {"schema": SCHEMA, "version": VERSION}
     if results.provenance is not None:
         content["provenance"] = results.provenance.model_dump(exclude_unset=True)

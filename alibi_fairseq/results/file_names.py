@@ -11,8 +11,6 @@ from ..files import read_json
 TRAINING_FILE = "training.json"
 #: Checkpoint with the lowest validation loss of a run.
 BEST_CHECKPOINT = "checkpoint_best.pt"
-#: File next to early results of a study's model, with the hash of its training data.
-MODEL_FILE = "cell.json"
 #: End of the names of files with the outcome of learning-rate trials.
 TRIALS_ENDING = "-tuning.json"
 #: Configuration that ``compare`` writes into its output folder.
@@ -59,7 +57,6 @@ def find_results_files(folder: Path) -> list[Path]:
             continue
         visited.add(real_path)
         for name in names:
-            is_other = name == MODEL_FILE or name.endswith(TRIALS_ENDING)
-            if name.endswith(".json") and not is_other:
+            if name.endswith(".json") and not name.endswith(TRIALS_ENDING):
                 files.append(Path(parent, name))
     return sorted(files)

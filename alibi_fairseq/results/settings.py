@@ -15,7 +15,7 @@ name of a component is named like its group: ``optimizer``. These are not fairse
 - ``data.dictionary``: hash of the dictionary's symbols
 - ``data.valid``: hash of each validation split
 - ``data``: path of the data, if the hashes are unknown
-- ``start.OPTION``: path of the checkpoint to start from, in results of version 3 without its hash
+- ``start.OPTION``: path of the checkpoint to start from, in early results, which lack its hash
 - ``weights``: hash of a model, if nothing else is known about its training
 """
 

@@ -21,7 +21,7 @@ def collect_settings(
 ) -> dict[str, Any]:
     """Return the settings of a training, without those that have their default.
 
-    The number of processes is always there, because results of version 3 may lack it.
+    The number of processes is always there, because some early results lack it.
 
     Args:
         cfg: fairseq's configuration of the training.

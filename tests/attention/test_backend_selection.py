@@ -15,7 +15,7 @@ from alibi_fairseq.attention import FutureMask, attend, backend_selection, flash
 from alibi_fairseq.attention.skipping import certify
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.positions.alibi import LinearBias
-from alibi_fairseq.results.version_3 import load_results_file
+from alibi_fairseq.results.file import load
 
 LONG = Call(length=1024)
 
@@ -81,10 +81,10 @@ def measured_times() -> dict[tuple, dict[str, float]]:
 
     They are geometric means over both sizes of weights, which the selection does not know.
     """
-    results = load_results_file(ROOT / "results" / "benchmarks" / "backends-cpu.json")
+    results = load(ROOT / "results" / "benchmarks" / "backends-cpu.json")
     names = ("threads", "phase", "batch", "heads", "length", "head_size")
     calls: dict[tuple, dict[str, float]] = {}
-    for record in results.records:
+    for record in results.benchmarks:
         times = calls.setdefault(tuple(record.case[name] for name in names), {})
         backend = record.case["variant"]
         times[backend] = times.get(backend, 1.0) * record.measured["milliseconds"] ** 0.5

@@ -8,13 +8,14 @@ import tempfile
 
 import pytest
 from commands import SHORT, as_process
-from results_documents import document, evaluation_record, save_results_file
+from results_documents import document, evaluation_record
 
 from alibi_fairseq.errors import print_error
+from alibi_fairseq.results.file import save
 
 
 def test_impossible_output_path_is_rejected(tmp_path, refuse):
-    save_results_file(document(evaluation_record()), tmp_path / "results.json")
+    save(document(evaluation_record()), tmp_path / "results.json")
     file = tmp_path / "results.json"
     for out in (file, file / "below", tmp_path / ("x" * 300)):
         assert str(out)[:200] in refuse("report", tmp_path / "results.json", "--out", out)

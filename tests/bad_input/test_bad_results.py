@@ -6,16 +6,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from results_documents import document, evaluation_record, save_results_file
+from results_documents import document, evaluation_record
 
 from alibi_fairseq import cli
+from alibi_fairseq.results.file import save
 
 
 def results_text() -> str:
     """Return the text of a valid results file."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "results.json")
-        save_results_file(document(evaluation_record(tokens=5, architecture="a model")), path)
+        save(document(evaluation_record(tokens=5, architecture="a model")), path)
         return path.read_text()
 
 
@@ -50,7 +51,7 @@ MARKUP = "<script>x</script> | **b** ![i](http://e) `c` $x^{$ " + "long" * 100
 
 def test_results_text_is_escaped(tmp_path, arguments_of_pytest_stay):
     records = [evaluation_record(length=length, architecture=MARKUP) for length in (64, 128)]
-    save_results_file(document(*records, corpus=MARKUP), tmp_path / "results.json")
+    save(document(*records, corpus=MARKUP), tmp_path / "results.json")
     out = tmp_path / "out"
     assert cli.main(["report", str(tmp_path / "results.json"), "--out", str(out)]) == 0
     pages = list(out.rglob("*.md"))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from huggingface.folders import TEXT, make_folder
 from huggingface.imported import save_random_model
-from results_documents import document, evaluation_record, save_results_file
+from results_documents import document, evaluation_record
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
@@ -18,6 +18,8 @@ from transformers import (
     MambaConfig,
     PreTrainedConfig,
 )
+
+from alibi_fairseq.results.file import save
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def test_export_arguments(refuse, trained, tmp_path, monkeypatch, words, named):
     shutil.copytree(trained.data, paths["SHORT"])
     lines = (trained.data / "dict.txt").read_text().splitlines(keepends=True)
     (paths["SHORT"] / "dict.txt").write_text("".join(lines[:-3]))
-    save_results_file(document(evaluation_record()), paths["RESULTS"])
+    save(document(evaluation_record()), paths["RESULTS"])
     before = sorted(tmp_path.rglob("*"))
     command = ["export", "--path", trained("sinusoidal"), "--data", trained.data]
     command += ["--out", tmp_path / "model"]

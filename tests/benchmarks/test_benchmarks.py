@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
 import torch
-from results_documents import cells_of, document, save_results_file
+from results_documents import PROVENANCE, cells_of
 
-from alibi_fairseq.results.version_3 import load_results_file
+from alibi_fairseq.results.benchmark import BenchmarkFile, save_benchmarks
+from alibi_fairseq.results.file import load
+from alibi_fairseq.results.provenance import Provenance
 from benchmarks import (
     attention,
     backends,
@@ -32,6 +35,13 @@ SHAPE = (
 TOY = dataclasses.replace(models.SMALL, name="toy", words=64, flags=tuple(SHAPE.split()), tokens=64)
 
 
+def save_records(path: Path, *records: dict) -> None:
+    """Write a results file of benchmarks."""
+    measured = [common.make_record(record) for record in records]
+    origin = Provenance(**PROVENANCE)
+    save_benchmarks(BenchmarkFile(corpus="demo", provenance=origin, records=measured), path)
+
+
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """Return a function that runs one benchmark on toy models and returns its records."""
@@ -49,10 +59,10 @@ def bench(tmp_path, monkeypatch):
         module = importlib.import_module(f"benchmarks.{name}")
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         module.main()
-        results = load_results_file(tmp_path / f"{name}-{common.device().type}.json")
-        cases = [(record.name, record.case) for record in results.records]
+        results = load(tmp_path / f"{name}-{common.device().type}.json")
+        cases = [(record.name, record.case) for record in results.benchmarks]
         assert not [case for case in cases if cases.count(case) > 1]  # repeated measurements
-        return [{**record.values, "baseline": record.baseline} for record in results.records]
+        return [{**record.values, "baseline": record.baseline} for record in results.benchmarks]
 
     return run
 
@@ -183,7 +193,7 @@ def test_records_are_saved_when_they_are_measured(bench, monkeypatch, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         bench("evaluate")
     (path,) = tmp_path.glob("evaluate-*.json")
-    assert [record.name for record in load_results_file(path).records] == ["first"]
+    assert [record.name for record in load(path).benchmarks] == ["first"]
 
 
 def test_generate(bench, monkeypatch):
@@ -327,10 +337,7 @@ def test_page_has_one_table_per_results_file(bench, tmp_path, monkeypatch):
     }
     bloom = {**ours, "name": "step, bloom", "variant": "bloom", "ours_is_faster": 4.0}
     bloom["ratio"] = 0.25
-    save_results_file(
-        document(common.make_record(ours), common.make_record(bloom), kind="benchmark"),
-        tmp_path / "peers-cpu.json",
-    )
+    save_records(tmp_path / "peers-cpu.json", ours, bloom)
     table.main()
     page = (tmp_path / "page.md").read_text()
     assert page.index("## Training steps\n") < page.index("## Training steps compared")
@@ -350,9 +357,7 @@ def test_page_rounds_the_ratios_of_the_paper_once(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "PAGE", tmp_path / "page.md")
     alibi = {"position_method": "alibi", "train_length": 512, "length": 512, "baseline": "alibi"}
     record = {**alibi, "name": "table 1", "ratio": 1.0, "paper_evaluation_ratio": 1.045}
-    save_results_file(
-        document(common.make_record(record), kind="benchmark"), tmp_path / "methods-cpu.json"
-    )
+    save_records(tmp_path / "methods-cpu.json", record)
     table.main()
     (_, row) = cells_of((tmp_path / "page.md").read_text())
     assert row == ["1.00", "0.99", "1.05", "1.00"]
@@ -363,5 +368,5 @@ def test_evaluation_is_recorded_in_fp32_on_gpu(bench, monkeypatch, tmp_path):
     record = {"name": "evaluation", "baseline": None, "ratio": None}
     monkeypatch.setattr(evaluate, "measure", lambda args: [record])
     bench("evaluate")
-    results = load_results_file(tmp_path / f"evaluate-{common.device().type}.json")
+    results = load(tmp_path / f"evaluate-{common.device().type}.json")
     assert results.provenance.precision == "fp32"

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import ROOT
 from results_documents import cells_of
-from version_3_files import save_version_3
 
 from alibi_fairseq import cli
 from alibi_fairseq.cli.evaluate import evaluation_table
@@ -23,8 +21,12 @@ from alibi_fairseq.experiment.report import build_tables
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.loss_by_position import position_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_table
-from alibi_fairseq.results.file import VERSION, load, save
-from alibi_fairseq.results.version_3 import load_results_file
+from alibi_fairseq.results.benchmark import (
+    BENCHMARK_SCHEMA,
+    parse_benchmarks,
+    save_benchmarks,
+)
+from alibi_fairseq.results.file import load, save
 from benchmarks import table
 from studies.__main__ import main
 
@@ -100,13 +102,8 @@ def test_table_of_longer_context(monkeypatch):
     import longer_context
 
     folder = RESULTS / "examples/longer-context"
-    records = json.loads((folder / "results.json").read_text(encoding="utf-8"))["records"]
-    named = []
-    for record, result in zip(records, load(folder / "results.json").results, strict=True):
-        # Version 3 had the name in the place of the architecture.
-        series = replace(result.series, label=record["model"]["architecture"])
-        named.append(replace(result, series=series))
-    assert longer_context.table(named) == (folder / "table.md").read_text(encoding="utf-8")
+    results = load(folder / "results.json").results
+    assert longer_context.table(results) == (folder / "table.md").read_text(encoding="utf-8")
 
 
 def test_tables_of_removed_positions():
@@ -201,10 +198,11 @@ def test_results_files_are_written_as_they_were_read(tmp_path):
     files = results_files()
     assert len(files) > 200
     for path in files:
-        if json.loads(path.read_bytes())["version"] == VERSION:
-            save(load(path), tmp_path / "results.json")
+        content = json.loads(path.read_bytes())
+        if content["schema"] == BENCHMARK_SCHEMA:
+            save_benchmarks(parse_benchmarks(content, str(path)), tmp_path / "results.json")
         else:
-            save_version_3(load_results_file(path), tmp_path / "results.json")
+            save(load(path), tmp_path / "results.json")
         assert (tmp_path / "results.json").read_bytes() == path.read_bytes(), path
 
 

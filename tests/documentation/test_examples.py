@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, as_process
-from results_documents import document, evaluation_record, save_results_file
+from results_documents import document, evaluation_record
 from trained import binarize, make_sentencepiece, text_of, train
 
 from alibi_fairseq import cli
 from alibi_fairseq.files import sha256_file
-from alibi_fairseq.results.file import load
+from alibi_fairseq.results.file import load, save
 
 sys.path.insert(0, str(ROOT / "examples"))
 import longer_context
@@ -84,7 +84,7 @@ def write_records(results: Path, checkpoint: Path) -> None:
     """Write a results file with a record of the checkpoint and one of another checkpoint."""
     record = evaluation_record(2.0, checkpoint_sha256=sha256_file(checkpoint))
     other = evaluation_record(9.0, checkpoint_sha256="0" * 64)
-    save_results_file(document(record, other), results)
+    save(document(record, other), results)
 
 
 def run_interpolation(evaluate, start, monkeypatch):

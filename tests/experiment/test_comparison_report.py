@@ -10,10 +10,10 @@ import yaml
 from fakes import Commands, value
 from results_documents import (
     PROVENANCE,
+    changed,
     document,
     evaluation_record,
-    save_results_file,
-    validation_record,
+    validation_result,
 )
 
 from alibi_fairseq.cli import main
@@ -23,8 +23,9 @@ from alibi_fairseq.experiment.config_files import from_mapping
 from alibi_fairseq.experiment.plan import plan_from_folder
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results.data_hashes import data_sha256, dictionary_sha256
-from alibi_fairseq.results.file import load, save
+from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.file_names import find_results_files
+from alibi_fairseq.results.provenance import Provenance
 
 
 @pytest.fixture
@@ -177,17 +178,17 @@ def test_table_averages_seeds_with_spread(data_bin, tmp_path, capsys):
         # From an earlier request, before the folder was moved
         moved = f"elsewhere/seed{seed}/checkpoint_last.pt"
         longer = evaluation_record(perplexity, checkpoint=moved, **trained)
-        not_requested = longer.model_copy(update={"length": 256, "stride": 256})
+        not_requested = changed(longer, length=256, stride=256)
         provenance = {
             "data_sha256": data_sha256(data_bin, ["valid"]),
             "dictionary_sha256": dictionary_sha256(data_bin),
         }
-        save_results_file(
+        save(
             document(longer, not_requested, measured, **provenance),
             run.folder / "results.json",
         )
-        last = validation_record(perplexity, updates=run.updates, trained_tokens=run.tokens)
-        save_results_file(document(last, kind="training"), run.folder / "training.json")
+        last = validation_result(perplexity, updates=run.updates, trained_tokens=run.tokens)
+        save(Results([last], Provenance(**PROVENANCE)), run.folder / "training.json")
     Comparison(config, tmp_path).report()
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
     assert "| 22.00 ± 2.83 | 22.00 ± 2.83 |" in text

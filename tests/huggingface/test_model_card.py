@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from huggingface_hub import ModelCard
-from results_documents import document, save_results_file, validation_record
+from results_documents import validation_result
 from transformers import AutoModelForCausalLM
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.huggingface.model_card import trained_tokens
-from alibi_fairseq.results.file import load
+from alibi_fairseq.results.file import Results, load, save
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +50,10 @@ def test_card_has_license_and_results(export, results, tmp_path):
 
 
 def test_trained_tokens_are_those_of_update_count(tmp_path):
-    records = []
+    results = []
     for updates in (100, 200):
-        records.append(validation_record(updates=updates, trained_tokens=512 * updates))
-    save_results_file(document(*records, kind="training"), tmp_path / "training.json")
+        results.append(validation_result(updates=updates, trained_tokens=512 * updates))
+    save(Results(results), tmp_path / "training.json")
     checkpoint = tmp_path / "checkpoint_best.pt"
     assert trained_tokens(checkpoint, 100) == 51200
     assert trained_tokens(checkpoint, 150) is None

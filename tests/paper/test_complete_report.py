@@ -11,11 +11,12 @@ import itertools
 import pytest
 from figure_texts import figure_texts
 from results_documents import (
+    Record,
     cells_of,
+    changed,
     document,
     evaluation_record,
     figures_as_svg,
-    save_results_file,
 )
 
 from alibi_fairseq import cli
@@ -24,7 +25,8 @@ from alibi_fairseq.paper.collected_results import collect
 from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.tables import paper_tables
 from alibi_fairseq.reporting.markdown import to_markdown
-from alibi_fairseq.results.version_3 import ResultsFile, TextSummary
+from alibi_fairseq.results.file import save
+from alibi_fairseq.results.result import TextSummary
 
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}
@@ -40,8 +42,8 @@ OURS = {
 }
 
 
-def evaluations(corpus: str) -> ResultsFile:
-    """Return results for every printed perplexity of a corpus."""
+def evaluations(corpus: str) -> list[Record]:
+    """Return records for every printed perplexity of a corpus."""
     records = {}  # by settings, because several items print the same perplexity
     for item in (*TABLES, "figure06"):
         if items()[item].corpus != corpus:
@@ -56,17 +58,16 @@ def evaluations(corpus: str) -> ResultsFile:
                 "updates": measurement.updates or UPDATES[corpus],
             }
             perplexity = measurement.perplexity or 99.0
-            record = evaluation_record(perplexity, **settings, **SPEEDS)
+            architecture = paper.paper_setting(corpus)["model"]
+            record = evaluation_record(perplexity, architecture=architecture, **settings, **SPEEDS)
             records.setdefault(tuple(settings.values()), record)
-    for record in records.values():
-        record.model.architecture = paper.paper_setting(corpus)["model"]
-    return document(*records.values(), corpus=corpus)
+    return [changed(record, corpus=corpus) for record in records.values()]
 
 
-def saved(folder, *results_files):
-    """Write results files to a folder, and return it."""
-    for number, results in enumerate(results_files):
-        save_results_file(results, folder / f"{number}.json")
+def saved(folder, *files):
+    """Write a results file of each list of records to a folder, and return it."""
+    for number, records in enumerate(files):
+        save(document(*records), folder / f"{number}.json")
     return folder
 
 
@@ -122,10 +123,9 @@ def test_marks_require_text_like_the_papers(tmp_path, changes, reason):
         "train_bytes": 3_000_000_000,
     }
     text.update(changes)
-    results_file = evaluations("bookcorpus")
-    for record in results_file.records:
-        record.text = TextSummary(**text)
-    results = collect([saved(tmp_path, results_file)])
+    summary = TextSummary(**text)
+    records = [changed(record, text=summary) for record in evaluations("bookcorpus")]
+    results = collect([saved(tmp_path, records)])
     for item in ("table08", "table09", "table10"):
         shown = to_markdown(paper_tables(items()[item], results))
         assert ("+0.00 =" in shown) == (reason is None), item

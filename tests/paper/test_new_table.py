@@ -6,10 +6,11 @@ import shutil
 
 import pytest
 from figure_texts import figure_texts
-from results_documents import as_ours, cells_of, document, figures_as_svg, save_results_file
+from results_documents import as_ours, cells_of, document, figures_as_svg
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.paper import items, published, trainings
+from alibi_fairseq.results.file import save
 
 INDEX = """\
 table16,Table 16,26,wikitext-103,valid,Two methods at two lengths,,,,,,,made up for this test
@@ -58,7 +59,7 @@ def test_new_table_is_planned_from_its_numbers(new_table, tmp_path, monkeypatch,
 def test_new_table_is_reported_next_to_results(new_table, tmp_path):
     printed = items.items()["table16"].measurements[1]
     ours = as_ours(printed, perplexity=18.5, architecture="alibi_lm_wiki103", updates=286_000)
-    save_results_file(document(ours, corpus="wikitext-103"), tmp_path / "ours.json")
+    save(document(ours, corpus="wikitext-103"), tmp_path / "ours.json")
     with figures_as_svg():
         assert main(["report", str(tmp_path / "ours.json"), "--out", str(tmp_path / "out")]) == 0
     rows = cells_of((tmp_path / "out" / "tables" / "table16.md").read_text())

@@ -12,9 +12,8 @@ from results_documents import (
     document,
     evaluation_record,
     figures_as_svg,
-    make_record,
+    probe_result,
     results_of,
-    save_results_file,
 )
 
 from alibi_fairseq import cli
@@ -22,9 +21,8 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.paper.collected_results import collect
 from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.report import describe_machine
-from alibi_fairseq.results.file import Results
+from alibi_fairseq.results.file import Results, save
 from alibi_fairseq.results.provenance import Provenance
-from alibi_fairseq.results.version_3 import ProbeMeasurement, ResultsFile
 
 TABLES = {f"table{number:02d}.md" for number in range(1, 16)}
 FIGURES = {f"figure{number:02d}" for number in range(1, 12)} - {"figure03", "figure10"}
@@ -47,7 +45,7 @@ def file_names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def paper_results(shift: float = 0.1) -> ResultsFile:
+def paper_results(shift: float = 0.1, **provenance) -> Results:
     """Return ALiBi's results of Table 5, each perplexity shifted by the same amount."""
     records = []
     for measurement in items()["table05"].measurements:
@@ -60,7 +58,7 @@ def paper_results(shift: float = 0.1) -> ResultsFile:
             updates=286000,
         )
         records.append(record)
-    return document(*records, corpus="wikitext-103")
+    return document(*records, corpus="wikitext-103", **provenance)
 
 
 @pytest.mark.usefixtures("svg")
@@ -78,10 +76,10 @@ def test_report_without_results_has_every_table_and_figure(tmp_path, capsys):
 
 @pytest.mark.usefixtures("svg")
 def test_report_compares_only_paper_corpora(tmp_path, capsys):
-    save_results_file(paper_results(), tmp_path / "in" / "paper.json")
+    save(paper_results(), tmp_path / "in" / "paper.json")
     short = evaluation_record(12.34, train_length=512, length=512)
     long = evaluation_record(56.78, train_length=512, length=3072)
-    save_results_file(document(short, long), tmp_path / "in" / "demo.json")
+    save(document(short, long), tmp_path / "in" / "demo.json")
     out = write_report(tmp_path / "in", tmp_path / "out")
     assert "38 measurements, 36 comparable with the paper" in capsys.readouterr().out
 
@@ -103,11 +101,11 @@ def test_report_compares_only_paper_corpora(tmp_path, capsys):
 
 
 def test_collect_merges_files_and_rejects_contradictions(tmp_path):
-    save_results_file(paper_results(shift=0.1), tmp_path / "a.json")
-    save_results_file(paper_results(shift=0.1 + 1e-6), tmp_path / "b.json")
+    save(paper_results(shift=0.1), tmp_path / "a.json")
+    save(paper_results(shift=0.1 + 1e-6), tmp_path / "b.json")
     results = collect([tmp_path])
     assert len(results.comparable("wikitext-103")) == 36
-    save_results_file(paper_results(shift=0.5), tmp_path / "b.json")
+    save(paper_results(shift=0.5), tmp_path / "b.json")
     with pytest.raises(
         UserInputError, match=r"b\.json and .*a\.json contain different perplexities"
     ):
@@ -118,7 +116,7 @@ def test_collect_compares_checkpoints_of_two_paths(tmp_path):
     perplexities = {"a": 10.0, "b": 10.0, "c": 11.0}
     for name, perplexity in perplexities.items():
         run = {"checkpoint": f"{name}/last.pt", "checkpoint_sha256": "d" * 64}
-        save_results_file(document(evaluation_record(perplexity, **run)), tmp_path / f"{name}.json")
+        save(document(evaluation_record(perplexity, **run)), tmp_path / f"{name}.json")
     results = collect([tmp_path / "a.json", tmp_path / "b.json"])
     assert [result.checkpoint for result in results.results] == ["a/last.pt"]
     with pytest.raises(UserInputError, match="contain different perplexities"):
@@ -126,11 +124,11 @@ def test_collect_compares_checkpoints_of_two_paths(tmp_path):
 
 
 def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
-    save_results_file(paper_results(), tmp_path / "results.json")
+    save(paper_results(), tmp_path / "results.json")
     (tmp_path / "settings.json").write_text('{"updates": 10}')
     with pytest.raises(
         UserInputError,
-        match=r"settings\.json is not a results file of version 3\. Pass results files",
+        match=r"settings\.json is not a results file of version 4\. Pass results files",
     ):
         collect([tmp_path])
 
@@ -138,7 +136,7 @@ def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
 @pytest.mark.usefixtures("svg")
 def test_report_of_other_corpus_omits_paper(tmp_path):
     results = tmp_path / "mine.json"
-    save_results_file(document(evaluation_record(12.34)), results)
+    save(document(evaluation_record(12.34)), results)
     out = write_report(results, tmp_path / "out")
     page = (out / "report.md").read_text()
     assert "12.34" in page
@@ -150,10 +148,8 @@ def test_report_of_other_corpus_omits_paper(tmp_path):
 
 
 def test_report_has_accuracies_of_probes(tmp_path):
-    values = {"method": "alibi", "train_length": 64, "length": 64, "depth": 0.5}
-    values |= {"gap": 5, "trials": 64, "chance": 0.1, "accuracy": 0.75}
-    probe = make_record(ProbeMeasurement, **values)
-    save_results_file(document(probe, kind="probe", corpus="copy"), tmp_path / "probe.json")
+    probe = probe_result(0.75, 64, 0.5, evaluation_record(seed=1))
+    save(Results([probe]), tmp_path / "probe.json")
     out = write_report(tmp_path / "probe.json", tmp_path / "out")
     table = (out / "tables" / "copy-accuracy.md").read_text()
     assert ["ALiBi, L=64", "75%"] in cells_of(table)
@@ -171,7 +167,7 @@ def test_machine_is_the_device_of_all_records():
 
 
 def test_collect_follows_linked_folders(tmp_path):
-    save_results_file(paper_results(), tmp_path / "elsewhere" / "results.json")
+    save(paper_results(), tmp_path / "elsewhere" / "results.json")
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "link").symlink_to(tmp_path / "elsewhere")
@@ -197,7 +193,7 @@ def test_report_has_loss_by_position(tmp_path):
         position_bits=[2600.0, 1400.0],
     )
     results = tmp_path / "mine.json"
-    save_results_file(document(record), results)
+    save(document(record), results)
     out = write_report(results, tmp_path / "out", "--latex")
     assert "1 & 600 & 4.333" in (out / "tables" / "demo-loss-by-position.tex").read_text()
     table = (out / "tables" / "demo-loss-by-position.md").read_text()
@@ -220,7 +216,7 @@ def test_report_titles_include_model_size(tmp_path):
             "options": {"decoder_layers": str(layers)},
         }
         records = [evaluation_record(10.0 + layers, length=length, **model) for length in (64, 128)]
-        save_results_file(document(*records), tmp_path / "in" / f"{name}.json")
+        save(document(*records), tmp_path / "in" / f"{name}.json")
     out = write_report(tmp_path / "in", tmp_path / "out")
     page = (out / "report.md").read_text()
     assert "ALiBi, L=64 (2 layers of width 64)" in page
@@ -237,12 +233,10 @@ def test_report_titles_include_model_size(tmp_path):
     assert any(text.startswith("Deep or flat") for text in figure_texts(figure))
 
 
-def write_report_of_two_texts(
-    folder: Path, results: ResultsFile, other_results: ResultsFile
-) -> Path:
+def write_report_of_two_texts(folder: Path, results: Results, other_results: Results) -> Path:
     """Write a report of results on two texts of one name, and return its folder."""
-    save_results_file(results, folder / "in" / "one.json")
-    save_results_file(other_results, folder / "in" / "two.json")
+    save(results, folder / "in" / "one.json")
+    save(other_results, folder / "in" / "two.json")
     return write_report(folder / "in", folder / "out")
 
 
@@ -276,12 +270,7 @@ def test_report_separates_texts_of_one_name(tmp_path, other_tokens, other_data, 
 @pytest.mark.usefixtures("svg")
 def test_paper_tables_separate_texts_of_one_name(tmp_path):
     results = paper_results()
-    other_data = {"data_sha256": "c" * 64}
-    other_results = document(
-        *[record.model_copy(update=other_data) for record in results.records],
-        corpus="wikitext-103",
-        **other_data,
-    )
+    other_results = paper_results(data_sha256="c" * 64)
     out = write_report_of_two_texts(tmp_path, results, other_results)
     first_table, second_table = (out / "tables").glob("table05*.md")
     for table in (first_table, second_table):

@@ -162,23 +162,6 @@ def test_table_6_has_speeds_of_evaluation():
     assert rows[index + 2] == ["", "ours, full batches", "9000"]
 
 
-def test_splits_of_one_evaluation_share_a_table():
-    measurements = []
-    for number, data_sha256 in enumerate(("a" * 64, "c" * 64)):
-        for measurement in ours("table09", number, train_length=3072, method=ALIBI):
-            tokens = 1000 + number if measurement.subset == "valid" else 900 + number
-            text = {"tokens": tokens, "data_sha256": data_sha256}
-            text["architecture"] = "alibi_lm_bookcorpus"
-            measurements.append(changed(measurement, **text))
-    shown = {}
-    for name, results in CollectedResults(results=results_of(*measurements)).by_text("bookcorpus"):
-        shown[name] = cells_of(report_table("table09", results))[-2]
-    assert shown == {
-        "data aaaaaaaa": ["", "ours", "13.15", "10.73"],
-        "data cccccccc": ["", "ours", "14.15", "11.73"],
-    }
-
-
 def test_tables_11_and_12_distinguish_update_counts():
     measurements = ours("table12", method=SINUSOIDAL)  # 50k updates; Table 11 has 46.7k
     rows = cells_of(table("table11", measurements))

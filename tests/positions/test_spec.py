@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 import pytest
-from pydantic import ValidationError
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.files import json_text
 from alibi_fairseq.models.config import AlibiLanguageModelConfig
 from alibi_fairseq.positions import METHODS, MethodSpec
 from alibi_fairseq.positions.display_names import METHOD_NAMES
 from alibi_fairseq.positions.spec import LayerMethod, distinct_labels
-from alibi_fairseq.results.version_3 import Model
+from alibi_fairseq.results.series import Series, read_series, series_json
+from alibi_fairseq.results.training_settings import method_json
 
 #: Notation, name in tables, and JSON.
 NAMES = [
@@ -75,27 +73,25 @@ def test_notation_and_label_agree(notation, label, content):
 @pytest.mark.parametrize(("notation", "label", "content"), NAMES)
 def test_results_record_the_value(notation, label, content):
     method = MethodSpec.parse(notation)
-    text = json_text(Model(method=method, train_length=64).model_dump(exclude_defaults=True))
-    assert json.loads(text) == {"method": content, "train_length": 64}
-    model = Model(**json.loads(text))
-    assert model.method == method
-    assert model.method.label == label
+    written = series_json(Series({"method": method_json(method)}))
+    assert written == {"settings": {"method": content}}
+    series = read_series(written, "a file")
+    assert series.method == method
+    assert series.method.label == label
 
 
 @pytest.mark.parametrize(
-    ("method", "named"),
+    "method",
     [
-        ({"layers": [{"name": 1}]}, "method.layers.0.name"),
-        ({"layers": [{"name": "alibi", "slopes": "random"}]}, "method.layers.0.slopes"),
-        ({"layers": [{"name": "alibi"}], "scaling": "logn"}, "method.scaling"),
-        ("alibi", "method"),
+        {"layers": [{"name": 1}]},
+        {"layers": [{"name": "alibi", "slopes": "random"}]},
+        {"layers": [{"name": "alibi"}], "scaling": "logn"},
+        "alibi",
     ],
 )
-def test_other_content_is_no_method(method, named):
-    with pytest.raises(ValidationError) as failure:
-        Model(method=method, train_length=64)
-    (error,) = failure.value.errors()
-    assert ".".join(map(str, error["loc"])) == named
+def test_other_content_is_no_method(method):
+    with pytest.raises(UserInputError, match="a file: settings must have a position method"):
+        read_series({"settings": {"method": method}}, "a file")
 
 
 @pytest.mark.parametrize("layers", [4, 8])

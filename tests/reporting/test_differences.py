@@ -7,24 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from results_documents import cells_of, document, evaluation_record, results_of
+from results_documents import Record, cells_of, changed, evaluation_record, results_of
 from scipy import stats
 
-from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting.differences import (
     SEED_SPREAD,
     difference_sections,
     one_seed_note,
     seed_limit,
 )
-from alibi_fairseq.results.version_3 import Measurement
 from studies.study_results import StudyResults
 
 ROOT = Path(__file__).parents[2]
 PERPLEXITIES = {"alibi": [16.0, 16.4, 16.2], "rotary": [18.0, 19.0, 18.6]}
 
 
-def measured(seeds: int = 3, **changes) -> list[Measurement]:
+def measured(seeds: int = 3, **changes) -> list[Record]:
     """Return the measurements of two methods at two lengths, with the perplexities above."""
     records = []
     for method, perplexities in PERPLEXITIES.items():
@@ -34,10 +32,10 @@ def measured(seeds: int = 3, **changes) -> list[Measurement]:
                     factor * perplexity, method=method, length=length, seed=seed, **changes
                 )
                 records.append(record)
-    return document(*records).records
+    return records
 
 
-def sections_of(records: list[Measurement]) -> list[str]:
+def sections_of(records: list[Record]) -> list[str]:
     return difference_sections(results_of(*records))
 
 
@@ -68,7 +66,7 @@ def test_documents_narrow_what_they_share():
     for index, record in enumerate(records):
         total = record.loss_bits * 1000
         documents["document_bits"] = [total * 0.3, total * 0.7]
-        records[index] = record.model_copy(update=documents)
+        records[index] = changed(record, **documents)
     sections = sections_of(records)
     assert "over seeds and documents" in sections[0]
     assert "--per-document" not in sections[0]
@@ -87,9 +85,9 @@ def test_documents_without_scored_tokens_do_not_count():
         records = measured()
         for index, record in enumerate(records):
             total = record.loss_bits * 1000
-            part = 0.3 if record.model.method.notation == "rotary" else 0.4
+            part = 0.3 if record.method.notation == "rotary" else 0.4
             documents["document_bits"] = [part * total, (1 - part) * total, *map(float, empty)]
-            records[index] = record.model_copy(update=documents)
+            records[index] = changed(record, **documents)
         return rows_of(sections_of(records))
 
     assert rows_with(0, 0) == rows_with()
@@ -106,9 +104,9 @@ def test_other_documents_are_not_paired(other):
             "document_tokens": [400, 600],
             "document_bits": [total * 0.3, total * 0.7],
         }
-        if record.model.method.notation == "rotary":
+        if record.method.notation == "rotary":
             documents = {**documents, **other} if other else {}
-        records[index] = record.model_copy(update=documents)
+        records[index] = changed(record, **documents)
     assert sections_of(records) == sections_of(measured())
 
 
@@ -145,15 +143,15 @@ def test_one_seed_states_what_means_nothing():
 
 def test_single_model_has_no_differences():
     records = measured()
-    records = [record for record in records if record.model.method.notation == "alibi"]
+    records = [record for record in records if record.method.notation == "alibi"]
     assert sections_of(records) == []
 
 
 def test_first_method_is_the_reference_without_alibi():
     records = measured()
-    for record in records:
-        if record.model.method.notation == "alibi":
-            record.model.method = MethodSpec.plain("sinusoidal")
+    for index, record in enumerate(records):
+        if record.method.notation == "alibi":
+            records[index] = changed(record, method="sinusoidal")
     assert list(rows_of(sections_of(records))) == [
         "Rotary, L=64 vs. Sinusoidal, L=64",
     ]
@@ -161,7 +159,7 @@ def test_first_method_is_the_reference_without_alibi():
 
 def test_sliding_windows_have_a_table_of_their_own():
     records = measured()
-    sliding = [record.model_copy(update={"stride": 16}) for record in records]
+    sliding = [changed(record, stride=16) for record in records]
     plain, of_stride = sections_of([*records, *sliding])
     assert [plain] == sections_of(records)
     assert of_stride == plain.replace("non-overlapping", "S=16")

@@ -1,7 +1,6 @@
 """Figures: reproducible files, styles, axes, and annotations."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,12 +17,11 @@ from alibi_fairseq.reporting.line_styles import method_style, variant_style
 from alibi_fairseq.reporting.row import Row
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.case import Case
-from alibi_fairseq.results.upgrade import upgraded
 
 
 def draw(measured, path):
     """Draw a results file."""
-    draw_lengths(upgraded(measured, Path("none")), "demo", path)
+    draw_lengths(measured.results, "demo", path)
 
 
 def axes_of(*lines):
@@ -36,7 +34,7 @@ def axes_of_results(*results_files):
     """Return the axes of a figure with a line per model of results files."""
     results = []
     for results_file in results_files:
-        results += upgraded(results_file, Path("none"))
+        results += results_file.results
     return axes_of(*[length_line(row) for row in build_rows(results)])
 
 

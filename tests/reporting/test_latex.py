@@ -15,7 +15,6 @@ from results_documents import (
     evaluation_record,
     figures_as_svg,
     results_of,
-    save_results_file,
 )
 
 from alibi_fairseq import cli
@@ -23,6 +22,7 @@ from alibi_fairseq.reporting import latex
 from alibi_fairseq.reporting.differences import difference_tables
 from alibi_fairseq.reporting.perplexity_by_length import length_tables
 from alibi_fairseq.reporting.table import Column, Table
+from alibi_fairseq.results.file import save
 
 
 def table_of(headers, rows, **texts) -> Table:
@@ -78,7 +78,7 @@ def report(tmp_path):
     for length, value in ((64, 60.0), (256, 59.0), (512, 58.5)):
         facts = {"parameters": 700_000, "updates": 1000, "method": "50%_off"}
         records.append(evaluation_record(value, length=length, **facts))
-    save_results_file(document(*records), tmp_path / "mine.json")
+    save(document(*records), tmp_path / "mine.json")
 
     def run(*options: str) -> int:
         with figures_as_svg():

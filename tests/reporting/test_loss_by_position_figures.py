@@ -6,7 +6,7 @@ import math
 
 import pytest
 from figure_texts import figure_texts
-from results_documents import cells_of, evaluation_record, results_of, with_model
+from results_documents import Record, cells_of, changed, evaluation_record, results_of
 
 from alibi_fairseq.reporting.figures_by_position import (
     ERRORS,
@@ -19,13 +19,12 @@ from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.loss_by_position import longest_windows, position_tables
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.reporting.rows import build_rows
-from alibi_fairseq.results.version_3 import Measurement
 
 ENDS = [1, 2, 3, 4, 6]
 TOKENS = [200, 200, 200, 50, 400]
 
 
-def record_of(*losses: float, length: int = 6, **changes) -> Measurement:
+def record_of(*losses: float, length: int = 6, **changes) -> Record:
     """Return a measurement with these mean losses by position, in bits per token."""
     bits = [tokens * loss for tokens, loss in zip(TOKENS, losses, strict=True)]
     loss_bits = math.fsum(bits) / sum(TOKENS)
@@ -92,7 +91,7 @@ def test_moved_checkpoint_has_one_table():
     longer = record_of(9, 8, 7, 6, 5, checkpoint="/moved/runs/last.pt")
     sha256 = "d" * 64
     results = results_of(
-        *[with_model(record, checkpoint_sha256=sha256) for record in (shorter, longer)]
+        *[changed(record, checkpoint_sha256=sha256) for record in (shorter, longer)]
     )
     assert [result.case.length for result in longest_windows(results)] == [6]
 
@@ -133,7 +132,7 @@ def test_seeds_are_averaged_with_spread():
     assert line.y == pytest.approx([9, 8, 7, 5.25])
     assert line.spread == pytest.approx([0, 0, 0, spread])
     lacking = {"position_ends": [], "position_tokens": [], "position_bits": []}
-    seeds[1] = seeds[1].model_copy(update=lacking)
+    seeds[1] = changed(seeds[1], **lacking)
     (model,) = build_rows(results_of(*seeds))
     assert model.points[0].position_ends == ()
 
@@ -149,7 +148,7 @@ def test_line_has_positions_of_buckets_with_enough_tokens():
     few = [tokens // 5 for tokens in TOKENS]
     bits = [bits / 5 for bits in ALIBI.position_bits]
     changes = {"position_tokens": few, "position_bits": bits, "tokens": sum(few)}
-    short_text = ALIBI.model_copy(update=changes)
+    short_text = changed(ALIBI, **changes)
     assert drawable(results_of(ALIBI))
     assert not drawable(results_of(short_text))
 
@@ -180,7 +179,7 @@ def test_points_of_many_tokens_are_certain():
     many = [tokens * 10 for tokens in TOKENS]
     bits = [10 * bits for bits in ALIBI.position_bits]
     changes = {"position_tokens": many, "position_bits": bits, "tokens": sum(many)}
-    record = ALIBI.model_copy(update=changes)
+    record = changed(ALIBI, **changes)
     (model,) = build_rows(results_of(record))
     line = position_line(model)
     assert line.uncertain == [10 * tokens < 1000 for tokens in TOKENS]

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from results_documents import cells_of, evaluation_record, results_of, with_model
+from results_documents import Record, cells_of, changed, evaluation_record, results_of
 
 from alibi_fairseq.positions import MethodSpec
 from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, notes, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, length_line
 from alibi_fairseq.reporting.rows import build_rows as models_of
-from alibi_fairseq.results.version_3 import Measurement, TextSummary
+from alibi_fairseq.results.result import TextSummary
 
 
 def length_table(*records):
@@ -243,7 +243,7 @@ def test_seeds_of_moved_checkpoints_are_averaged():
         for seed, sha256 in ((1, "d" * 64), (2, "e" * 64)):
             run = {"checkpoint": f"{folder}/{seed}/last.pt", "checkpoint_sha256": sha256}
             records.append(evaluation_record(10.0 * seed, seed=seed, **run))
-    records[3] = records[3].model_copy(update={"length": 256, "stride": 256})
+    records[3] = changed(records[3], length=256, stride=256)
     assert rows_of(*records) == [["ALiBi, L=64", "15.00 ± 7.07", "20.00"]]
 
 
@@ -390,7 +390,7 @@ def test_seeds_with_equal_options_are_averaged():
     assert rows == [["ALiBi, L=64", "11.00 ± 1.41"]]
 
 
-def checkpoints_of_seeds(name: str, *updates: int) -> list[Measurement]:
+def checkpoints_of_seeds(name: str, *updates: int) -> list[Record]:
     return [
         evaluation_record(
             10.0 + seed, seed=seed, updates=count, checkpoint=f"runs/{seed}/{name}.pt"
@@ -413,7 +413,7 @@ def test_best_checkpoints_of_seeds_are_averaged():
 
 def test_best_checkpoints_of_two_models_have_separate_rows():
     records = checkpoints_of_seeds("checkpoint_best", 900, 1000, 800, 700)
-    records[2:] = [with_model(record, options={"lr": "0.5"}) for record in records[2:]]
+    records[2:] = [changed(record, options={"lr": "0.5"}) for record in records[2:]]
     rows = rows_of(*records)
     assert sorted(row[1] for row in rows) == ["10.50 ± 0.71", "12.50 ± 0.71"]
 

@@ -6,34 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from results_documents import cells_of, make_record, results_of
+from results_documents import cells_of, evaluation_record, probe_result
 
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.reporting.probes import accuracy_table, area_table
 from alibi_fairseq.results.result import Result
-from alibi_fairseq.results.version_3 import ProbeMeasurement
 
 
-def record(method, length, depth, accuracy, seed: int | None = 1, **changes) -> ProbeMeasurement:
-    """Return a measurement of a probe."""
-    values = {
-        "method": method,
-        "train_length": 64,
-        "seed": seed,
-        "length": length,
-        "depth": depth,
-        "gap": 5,
-        "trials": 64,
-        "chance": 0.1,
-        "accuracy": accuracy,
-        "options": {},
-    }
-    return make_record(ProbeMeasurement, **values | changes)
-
-
-def probe_results(*records: ProbeMeasurement) -> list[Result]:
-    """Return the results of a results file of a probe."""
-    return results_of(*records, kind="probe", corpus="copy", seed=None)
+def measured(method, length, depth, accuracy, seed: int | None = 1, **changes) -> Result:
+    """Return the accuracy of a model on a probe."""
+    gap = changes.pop("gap", 5)
+    trained = evaluation_record(method=method, **{"seed": seed, **changes})
+    return probe_result(accuracy, length, depth, trained, gap)
 
 
 def accuracies(results: list[Result]) -> str:
@@ -43,13 +27,12 @@ def accuracies(results: list[Result]) -> str:
 
 
 def test_table_averages_depths_then_seeds():
-    records = [record("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
+    records = [measured("none", 64, depth, 0.15) for depth in (0.0, 1.0)]
     for seed, accuracy in ((1, 0.5), (2, 0.9)):
-        records.append(record("alibi", 64, 0.0, accuracy, seed))
-        records.append(record("alibi", 64, 1.0, 1.0, seed))
-        records.append(record("alibi", 256, 0.0, 0.25, seed))
-    results = probe_results(*records)
-    text = accuracies(results)
+        records.append(measured("alibi", 64, 0.0, accuracy, seed))
+        records.append(measured("alibi", 64, 1.0, 1.0, seed))
+        records.append(measured("alibi", 256, 0.0, 0.25, seed))
+    text = accuracies(records)
     assert text.startswith(
         "All models: copy; fp32; mean and standard deviation of 2 seeds; a single"
     )
@@ -80,10 +63,10 @@ def test_table_averages_depths_then_seeds():
     ids=["learning rate", "training data", "updates", "unknown seed"],
 )
 def test_different_models_are_not_averaged(first, second, names):
-    results = probe_results(
-        record("alibi", 64, 0.0, 0.5, **{"seed": 1, **first}),
-        record("alibi", 64, 0.0, 0.9, **{"seed": 2, **second}),
-    )
+    results = [
+        measured("alibi", 64, 0.0, 0.5, **{"seed": 1, **first}),
+        measured("alibi", 64, 0.0, 0.9, **{"seed": 2, **second}),
+    ]
     rows = cells_of(accuracies(results))[1:]
     labels = [f"ALiBi, L=64 ({name})" if name else "ALiBi, L=64" for name in names]
     assert [row[0] for row in rows] == labels
@@ -94,13 +77,13 @@ def test_moved_checkpoint_is_one_run():
     records = []
     for depth, folder in ((0.0, "runs"), (1.0, "/moved/runs")):
         checkpoint = {"checkpoint": f"{folder}/1/last.pt", "checkpoint_sha256": "d" * 64}
-        records.append(record("alibi", 64, depth, 0.5 + depth / 2, **checkpoint))
-    assert cells_of(accuracies(probe_results(*records)))[1:] == [["ALiBi, L=64", "75%"]]
+        records.append(measured("alibi", 64, depth, 0.5 + depth / 2, **checkpoint))
+    assert cells_of(accuracies(records))[1:] == [["ALiBi, L=64", "75%"]]
 
 
 def test_unlearned_probe_is_reported():
     """Repeating the symbols in any order is above chance but is not copying."""
-    results = probe_results(record("none", 64, 0.0, 0.49), record("none", 256, 0.0, 0.9))
+    results = [measured("none", 64, 0.0, 0.49), measured("none", 256, 0.0, 0.9)]
     assert "none has learned" in accuracies(results)
 
 
@@ -110,9 +93,9 @@ def test_areas_match_numpy():
     records = []
     for seed, curve in curves.items():
         for gap, accuracy in curve.items():
-            records.append(record("alibi", 64 + gap, 0.0, accuracy, seed, gap=gap))
-    records.append(record("alibi", 96, 1.0, 0.7, gap=16))  # the mean at 16 is 0.8
-    (row,) = cells_of(to_markdown([area_table(probe_results(*records))]))[1:]
+            records.append(measured("alibi", 64 + gap, 0.0, accuracy, seed, gap=gap))
+    records.append(measured("alibi", 96, 1.0, 0.7, gap=16))  # the mean at 16 is 0.8
+    (row,) = cells_of(to_markdown([area_table(records)]))[1:]
     first = np.trapezoid([1.0, 0.8, 0.7], [0, 16, 64]) / 64
     second = np.trapezoid([0.8, 0.6, 0.5], [0, 16, 64]) / 64
     areas = [first, second]
@@ -121,5 +104,5 @@ def test_areas_match_numpy():
 
 
 def test_one_distance_has_no_area():
-    (row,) = cells_of(to_markdown([area_table(probe_results(record("alibi", 64, 0.0, 1.0)))]))[1:]
+    (row,) = cells_of(to_markdown([area_table([measured("alibi", 64, 0.0, 1.0)])]))[1:]
     assert row == ["ALiBi, L=64", "–", "–"]

@@ -12,7 +12,6 @@ from results_documents import (
     evaluation_record,
     figures_as_svg,
     results_of,
-    save_results_file,
 )
 
 from alibi_fairseq.cli import main
@@ -24,7 +23,7 @@ from alibi_fairseq.reporting.evaluation_output import evaluation_notes, evaluati
 from alibi_fairseq.reporting.notes import undertrained_warning
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.data_folder import DataFolder
-from alibi_fairseq.results.file import load
+from alibi_fairseq.results.file import load, save
 
 
 def warning_of(*records) -> str:
@@ -95,7 +94,7 @@ def undertrained(tmp_path):
     for length in (64, 128):
         records.append(evaluation_record(338.0, length=length, score_to=4000, unigram_bits=8.0))
     path = tmp_path / "results.json"
-    save_results_file(document(*records), path)
+    save(document(*records), path)
     return path
 
 

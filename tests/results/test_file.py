@@ -1,4 +1,4 @@
-"""Results files of version 4: written, read, and merged without a change of any result."""
+"""Results files: written, read, and merged without a change of any result."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT
+from results_documents import PROVENANCE
 
 from alibi_fairseq.errors import UserInputError
+from alibi_fairseq.files import json_text
 from alibi_fairseq.results import file
+from alibi_fairseq.results.benchmark import Benchmark, BenchmarkFile, save_benchmarks
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results
+from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import ProbeValues, Result, TextValues
 from alibi_fairseq.results.series import Facts, Reading, Series
 
@@ -28,7 +32,7 @@ def read_again(results: list[Result], folder: Path) -> list[Result]:
 
 
 @pytest.mark.parametrize("name", ["wikipedia-learned-128-seed1", "wikipedia-alibi-512-seed2"])
-def test_committed_results_survive_version_4(name, tmp_path):
+def test_committed_results_are_merged_and_read_back(name, tmp_path):
     loaded = [file.load(path) for path in sorted((CELLS / name).glob("[et]*.json"))]
     merged = file.merge(loaded)
     assert len(merged.results) == sum(len(results.results) for results in loaded)
@@ -102,6 +106,9 @@ def test_merge_keeps_details_and_rejects_contradictions():
         ({"series": {"s1": {"settings": SETTINGS, "id": "0"}}}, "id"),
         ({"results": None}, "results"),
         ({"more": 1}, "more"),
+        ({"version": 3}, "not a results file of version 4"),
+        ({"schema": "someone/else"}, "not a results file"),
+        ({"provenance": {"seconds": -1}}, "command is missing"),
     ],
 )
 def test_wrong_content_is_named(tmp_path, change, named):
@@ -122,6 +129,25 @@ def test_unknown_series_and_text_as_a_number_are_rejected(tmp_path):
     path.write_text(text.replace('"loss_bits": 3.0', '"loss_bits": "3.0"'))
     with pytest.raises(UserInputError, match="loss_bits"):
         file.load(path)
+
+
+def test_benchmarks_are_read_back_and_wrong_keys_named(tmp_path):
+    path = tmp_path / "train-cpu.json"
+    record = Benchmark(name="train", case={"length": 512}, measured={"seconds": [0.5, 0.25]})
+    provenance = Provenance(**PROVENANCE)
+    written = BenchmarkFile(corpus="random tokens", provenance=provenance, records=[record])
+    save_benchmarks(written, path)
+    assert file.load(path) == Results([], provenance, [record])
+    path.write_text(path.read_text().replace('"length": 512', '"length": [512]'))
+    with pytest.raises(UserInputError, match=r"train-cpu\.json: .*records\[0\]\.case\.length"):
+        file.load(path)
+
+
+def test_json_text_writes_number_lists_on_one_line():
+    content = {"numbers": [1, -2.5, 1e-7, 3e22], "text": "[\n  1,\n  2\n]", "mixed": [1, None]}
+    text = json_text(content)
+    assert json.loads(text) == content
+    assert text.splitlines()[1] == '  "numbers": [1, -2.5, 1e-07, 3e+22],'
 
 
 def test_derived_values():

@@ -384,10 +384,10 @@ def test_tokenizers_share_the_text_but_not_the_case():
     assert identify_raw_text(overlapping) == texts[0]
 
 
-def test_dropout_as_text_of_version_3_is_that_of_today():
-    of_version_3 = Series(changed(model__dropout="0"))
-    of_today = Series(settings_with("--dropout", "0.0"))
-    check(result_of(of_version_3), result_of(of_today, seed=2), averaged=True)
+def test_number_as_text_is_the_number():
+    as_text = Series(changed(model__dropout="0"))
+    as_number = Series(settings_with("--dropout", "0.0"))
+    check(result_of(as_text), result_of(as_number, seed=2), averaged=True)
 
 
 def test_path_of_the_data_does_not_count():

@@ -26,14 +26,14 @@ from alibi_fairseq.plugin import training_series
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.file import Results, load, save
-from alibi_fairseq.results.file_names import MODEL_FILE, TRAINING_FILE
+from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result, TextValues
 from alibi_fairseq.results.series import Reading, Series
 from studies.__main__ import main
 from studies.config import StudyConfig
 from studies.document_beginnings import documents_in
 from studies.experiment import Study
-from studies.study_results import StudyResults
+from studies.study_results import FinishedModel, StudyResults
 
 STUDIES = Path(__file__).parents[2] / "studies"
 RESULTS = STUDIES.with_name("results")
@@ -138,6 +138,12 @@ def test_models_are_listed_once_in_order(texts):
     assert kept == Path("results/cells/tales-alibi-16-seed1")
 
 
+def trial_dictionary(results: Path, model: FinishedModel) -> str:
+    """Return the hash of the dictionary in the settings of a model's learning-rate trials."""
+    path = next((results / "tuning" / model.model.corpus).glob("*.json"))
+    return json.loads(path.read_text())["settings"]["trials"][0]["dictionary"]
+
+
 def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
     """No plan of a committed study wants a result that its folder lacks."""
     hashes = {}
@@ -155,10 +161,10 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
         for results in RESULTS.glob(f"*/{path.stem}"):
             for model in StudyResults.load(results).models:
                 data = str(tmp_path / model.model.corpus / "data-bin")
-                stored = json.loads((model.folder / MODEL_FILE).read_text())["settings"]["data"]
+                train = model.own_results[0].series.settings["data.train"]
                 dictionary = model.training.provenance.dictionary_sha256
-                hashes[data] = DataHashes((stored["train.bin"],), ("0" * 64,), dictionary, {})
-                facts[Path(data)] = DataFacts(stored["train.bin"], stored["dict.txt"])
+                hashes[data] = DataHashes((train,), ("0" * 64,), dictionary, {})
+                facts[Path(data)] = DataFacts(train, trial_dictionary(results, model))
                 case = model.own_results[0].case
                 texts[data] = TextIdentity(case.text, case.documents)
             for run in Study(config, sources, tmp_path, results, no_page).plan().runs:
@@ -168,7 +174,8 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
                     complete.append(run.kept_results.folder)
                 else:
                     assert not run.is_complete
-    assert sorted(complete) == sorted(path.parent for path in RESULTS.glob("*/*/cells/*/cell.json"))
+    trained = sorted(path.parent for path in RESULTS.glob(f"*/*/cells/*/{TRAINING_FILE}"))
+    assert sorted(complete) == trained
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*/*.yaml")), ids=lambda path: path.name)
@@ -464,7 +471,6 @@ def test_repeated_model_has_same_numbers(texts, capsys):
     words = [*corpora, "--work-dir", "runs-new", "--results", "results-one"]
     assert main(["study.yaml", *words, "--models", name]) == 0
     assert "All 1 runs already complete" in capsys.readouterr().out
-    assert not list(first.glob("cell.json"))
     outcome = StudyResults.load(Path("results-one/study")).trials["tales/alibi-16"]
     assert outcome["lr"] in (0.002, 0.004)
     assert len(outcome["trials"]) == 2
