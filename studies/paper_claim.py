@@ -24,7 +24,7 @@ TEXTS = {
     "cc100-roberta": "CC100+RoBERTa, 1.3B",
 }
 #: Columns of pairs of one table of the paper that are the same in all rows.
-SAME_IN_A_TABLE = ("text", "source", "S")
+SAME_IN_A_TABLE = ("text", "source")
 
 
 def write_paper_page(folder: Path) -> Path:
@@ -78,13 +78,15 @@ def pairs_table(pairs: Sequence[PaperPair], left_out: Collection[str] = ()) -> s
         pairs: the rows.
         left_out: titles of columns to leave out.
     """
-    headers = [*SAME_IN_A_TABLE, "trained short and long"]
+    headers = [*SAME_IN_A_TABLE, "trained on"]
     headers += ["ALiBi, short", "ALiBi, long", "sinusoidal, long", "cost", "lead", "short vs. long"]
     shown = [index for index, header in enumerate(headers) if header not in left_out]
     rows = []
     for pair in pairs:
-        stride = markdown.NOTHING if pair.stride == pair.long else str(pair.stride)
-        row = [TEXTS[pair.corpus], pair.source, stride, f"{pair.short} and {pair.long}"]
+        source = pair.source
+        if pair.stride != pair.long:
+            source += f", stride {pair.stride}"
+        row = [TEXTS[pair.corpus], source, f"{pair.short} and {pair.long}"]
         for value in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
             row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
         row += [effect_cell(effect) for effect in (pair.cost, pair.lead, pair.e6)]
@@ -98,7 +100,7 @@ def _holding_table() -> str:
     totals: Counter = Counter()
     holding: Counter = Counter()
     for pair in paper_pairs():
-        windows = "no overlap" if pair.stride == pair.long else f"S = {pair.stride}"
+        windows = "no overlap" if pair.stride == pair.long else f"stride {pair.stride}"
         source = (TEXTS[pair.corpus], pair.source, windows)
         totals[source] += 1
         holding[source] += pair.e6 < 0

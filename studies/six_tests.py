@@ -51,10 +51,10 @@ def _missing_models(tests: Iterable[PrimaryTest]) -> str:
 
 
 def _tests_table(tests: Sequence[PrimaryTest]) -> str:
-    """Write the statement, p value, and outcome of each test."""
-    headers = ["test", "statement", "p (Holm)", "outcome"]
-    rows = [[test.title, test.statement, _p_value(test), test.verdict] for test in tests]
-    return markdown.table(headers, rows, left=2)
+    """Write the statement, outcome, and p value of each test."""
+    headers = ["test", "statement", "outcome", "p (Holm)"]
+    rows = [[test.title, test.statement, test.verdict, _p_value(test)] for test in tests]
+    return markdown.table(headers, rows, left=3)
 
 
 def _conditions_table(tests: Sequence[PrimaryTest]) -> str:

@@ -55,7 +55,7 @@ DIRECTIONS = {
 LEAD_FALLS = {
     None: "There is no smaller complete budget, so this is not shown.",
     True: "This holds.",
-    False: "This does not hold.",
+    False: "This doesn't hold.",
 }
 
 

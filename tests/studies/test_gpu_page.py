@@ -92,7 +92,7 @@ def test_configuration_without_tests_or_page_is_rejected(tmp_path):
 def test_page_without_results_states_that_no_test_was_run(tmp_path, path):
     assert main([str(path), "--results", str(tmp_path)]) == 0
     page = (tmp_path / path.stem / "README.md").read_text()
-    assert page.count(" not run |") == 6
+    assert page.count("| not run ") == 6
     assert "No model is finished yet." in page
 
 
