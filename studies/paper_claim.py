@@ -16,7 +16,8 @@ from .cost_and_lead import PaperPair, effect_cell, paper_pairs, table5_pair, tab
 from .pages import section, write_page
 from .published_gaps import published_gap_slots
 
-PAGE = Path(__file__).with_name("title-claim.md")
+PAGE = "title-claim.md"
+TEMPLATE = Path(__file__).with_name("paper-claim.md")
 #: Names of the paper's texts.
 TEXTS = {
     "wikitext-103": "WikiText-103",
@@ -45,8 +46,8 @@ def write_paper_page(folder: Path) -> Path:
             shown.append(pair)
     return write_page(
         folder,
+        TEMPLATE,
         PAGE,
-        PAGE.name,
         num_holding=sum(pair.e6 < 0 for pair in pairs),
         num_pairs=len(pairs),
         **_lengths_in_table5(),
