@@ -54,6 +54,7 @@ def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
         DISCLOSURE.name,
         title=config.title,
         gap_during_training=gap_section(study, models),
+        ranking=ranking_section(study, models, folder),
         context_gain_by_budget=context_gain_by_budget(sets),
         origins=origins_table(study.models),
         trials=trials_table(study.trials),
@@ -72,7 +73,6 @@ def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
         context_gain=context_gain_section(losses),
         diverged=divergence_sentence(study.diverged),
         perplexity=_perplexities(study),
-        ranking=ranking_section(study, models, folder),
     )
 
 
