@@ -77,7 +77,7 @@ def panel(title: str, lines: Sequence[PlotLine], y: str) -> Panel:
     """Return a panel of lines over the length, whose y axis starts at zero."""
     highest = max(max(drawn.y) for drawn in lines)
     limits = (0, 1.1 * highest)
-    return Panel(title, lines, "Length (tokens)", y, end_labels=True, y_limits=limits)
+    return Panel(title, lines, "Length (tokens)", y, y_limits=limits)
 
 
 def line(label: str, values: Mapping[int, float], style: LineStyle) -> PlotLine:

@@ -6,7 +6,7 @@ This example continues the training of the demonstration's ALiBi model, trained 
 and at 256 tokens. It evaluates all three models from 64 to 1,024 tokens, with and without
 interpolation. Every step is a command that it prints. Interrupted training runs are resumed, and
 completed ones are skipped. It takes minutes on a CPU. It writes ``results.json`` (format of
-docs/results.md), ``table.md``, and ``figure.png``.
+docs/results.md), ``table.md``, and ``figure.svg``.
 """
 
 from __future__ import annotations
@@ -44,9 +44,15 @@ ROWS = (
 )
 
 
-#: Color of a training run, and dash pattern of an interpolation, in the figure.
+#: Color of a training run, and dash pattern and name of an interpolation, in the figure.
 COLORS = {"start": "#777777", "short": "#56B4E9", "long": "#0072B2"}
 DASHES = {"none": "-", "4": ":", "dynamic": "--"}
+# The spaces are not broken.
+NAMES = {
+    "none": "",
+    "4": ", slopes\u00a0÷\u00a04",
+    "dynamic": ", slopes\u00a0÷\u00a0length\u00a0ratio",
+}
 
 
 def run_command(*arguments: object) -> None:
@@ -142,7 +148,7 @@ def main() -> None:
     with atomic_write(args.out / "table.md") as stream:
         stream.write(table(results))
     print(table(results))
-    draw(results, args.out / "figure.png")
+    draw(results, args.out / "figure.svg")
 
 
 def evaluate(checkpoint: Path, data: Path, scale: str, results_path: Path) -> list[Result]:
@@ -180,10 +186,11 @@ def draw(results: list[Result], path: Path) -> None:
     """Plot perplexity by length: a color per training, and a dash pattern per interpolation."""
     rows = perplexities(results)
     lines = []
-    for (training, _, scale), (label, values) in zip(ROWS, rows.items(), strict=True):
+    for (training, label, scale), values in zip(ROWS, rows.values(), strict=True):
         style = LineStyle(COLORS[training], "o", DASHES[scale])
-        lines.append(PlotLine(label, list(values), list(values.values()), style))
-    plots.draw("", [Panel("ALiBi, trained and continued", lines)], path)
+        lines.append(PlotLine(label + NAMES[scale], list(values), list(values.values()), style))
+    title = f"ALiBi, trained at {SHORT} tokens and continued"
+    plots.draw("", [Panel(title, lines, trained_at=SHORT)], path)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def trained_long_panel(short: int) -> Panel:
         short = 512
     long = 4 * short
     lines = []
-    for method, train_length in (("alibi", short), ("alibi", long), ("sinusoidal", long)):
+    for method, train_length in (("alibi", long), ("sinusoidal", long), ("alibi", short)):
         x = []
         y = []
         for row in published.rows("table05"):
@@ -143,7 +143,7 @@ def trained_long_panel(short: int) -> Panel:
             if found == (method, train_length) and row["length"] <= long:
                 x.append(row["length"])
                 y.append(row["perplexity"])
-        label = f"{method_name(method)}, L = {train_length}"
+        label = f"{method_name(method)}, L = {train_length:,}"
         style = method_style(method_name(method), train_length, (short, long))
-        lines.append(PlotLine(label, x, y, style, hollow=True))
-    return Panel("The paper (Table 5)", lines, trained_at=short, end_labels=True)
+        lines.append(PlotLine(label, x, y, style))
+    return Panel("The paper (Table 5)", lines, trained_at=short)

@@ -89,12 +89,11 @@ def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) ->
     changes = [change for line in lines for change in line.y]
     margin = 0.05 * (max(changes) - min(changes))
     panel = Panel(
-        f"Validation in windows of {models.train_length} tokens, during training",
+        f"Compared with ALiBi during training, in windows of {models.train_length} tokens",
         lines,
         x="Tokens read (millions)",
-        y="Perplexity compared with ALiBi (%)",
+        y="Difference in perplexity (%)",
         over_length=False,
-        end_labels=True,
         y_limits=(min(changes) - margin, max(changes) + margin),
     )
     plots.draw("", [panel], folder / f"{FIGURE}.svg")

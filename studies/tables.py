@@ -128,8 +128,8 @@ def draw_method_lengths(
         last = perplexity_cell(shown[max(shown)])
         change = f"from {first} at {min(shown)} tokens to {last} at {max(shown):,}"
         changes.append(f"{method_label(method)} {change}")
-    title = f"Trained at L = {train_length}"
-    plots.draw("", [Panel(title, lines, trained_at=train_length, end_labels=True)], path)
+    title = f"Trained at L = {train_length:,}"
+    plots.draw("", [Panel(title, lines, trained_at=train_length)], path)
     return f"![Perplexity by evaluation length: {'; '.join(changes)}]({path.name})"
 
 

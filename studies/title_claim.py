@@ -145,12 +145,12 @@ def _panel(losses: StudiedLosses) -> Panel:
     short = losses.models.train_length
     long = 4 * short
     lines = []
-    for train_length in (short, long):
+    for train_length in (long, short):  # the short ones are on top, because ALiBi's coincide
         for method, by_length in at_train_length(losses.by_key, corpus, train_length).items():
             if train_length == short and method != "alibi":
                 continue
             shown = {length: value for length, value in by_length.items() if length <= long}
             style = method_style(method_name(method), train_length, (short, long))
-            label = f"{method_name(method)}, L = {train_length}"
+            label = f"{method_name(method)}, L = {train_length:,}"
             lines.append(model_line(label, shown, style))
-    return Panel(f"This study ({corpus})", lines, trained_at=short, end_labels=True)
+    return Panel(f"This study ({corpus})", lines, trained_at=short)

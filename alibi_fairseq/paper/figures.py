@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from ..positions.display_names import method_name
 from ..reporting import plots
-from ..reporting.figures_by_length import draw_panels
+from ..reporting.figures_by_length import PanelRows, draw_panels
 from ..reporting.line_styles import method_style
-from ..reporting.row import Row, model_label, without_length
+from ..reporting.row import model_label
+from ..reporting.texts import Group
 from ..results.result import Result, TextValues
 from ..results.series import Series
 from . import published
@@ -78,15 +79,16 @@ def draw_perplexity_by_length(
     lines = [row.printed for row in rows]
     for row in rows:
         lines += row.ours
-    panels: dict[str, list[Row]] = {}
+    case = item.measurements[0].case
+    stride = None if case.nonoverlapping else case.stride
+    windows = Group(case.split, stride, text="").windows_in_words
+    panels = []
     if item.panel_per_length:
         for length in dict.fromkeys(line.train_length for line in lines):
             same_length = [line for line in lines if line.train_length == length]
-            panels[f"trained at L={length}"] = without_length(same_length)
+            panels.append(PanelRows(same_length, windows=windows))
     else:
-        case = item.measurements[0].case
-        windows = "non-overlapping" if case.nonoverlapping else f"sliding window, S={case.stride}"
-        panels[windows] = lines
+        panels.append(PanelRows(lines, windows=windows))
     draw_panels(_title(item), panels, *paths)
 
 
@@ -100,7 +102,8 @@ def draw_speeds(item: Item, collected: CollectedResults, *paths: str | os.PathLi
             if any(getattr(speed, attribute) is not None for speed in printed.values()):
                 y = title.format(unit=unit)
                 panels.append(_length_panel(source, speeds, attribute, y, scale))
-    plots.draw(item.content[0].upper() + item.content[1:], panels, *paths)
+    title = item.content[0].upper() + item.content[1:]
+    plots.draw(title, panels, *paths, columns=len(_QUANTITIES))
 
 
 def _length_panel(source: str, speeds: Speeds, attribute: str, y: str, scale: int) -> plots.Panel:
@@ -175,17 +178,15 @@ def _perplexity_panel(
     """Return a panel of perplexity by training speed, each point with its training length."""
     lines = []
     for method in dict.fromkeys(model.method for model in perplexities):
-        x: list[float] = []
-        y = []
-        notes = []
-        for model in sorted(perplexities):
+        points = []
+        for model, perplexity in perplexities.items():
             train = speeds[model].train if model in speeds else None
-            perplexity = perplexities[model]
-            if model.method != method or train is None or perplexity is None:
-                continue
-            notes.append((len(x), f"L={model.length}"))
-            x.append(train / 1000)
-            y.append(perplexity)
+            if model.method == method and train is not None and perplexity is not None:
+                points.append((train / 1000, perplexity, f"L={model.length}"))
+        points.sort()
+        x = [speed for speed, _, _ in points]
+        y = [perplexity for _, perplexity, _ in points]
+        notes = [(index, text) for index, (_, _, text) in enumerate(points)]
         lines.append(_line(source, method, x, y, notes))
     speed = f"Training speed (thousand {unit} per second)"
     return plots.Panel(source, lines, x=speed, over_length=False)

@@ -30,6 +30,22 @@ def annotate(axes: Axes, text: str, at: tuple, offset: tuple[int, int], side: st
     )
 
 
+def length_label(tokens: float, multiples_of: int | None) -> str:
+    """Return the label of a tick, such as 256 above 2 L.
+
+    Args:
+        tokens: length in tokens.
+        multiples_of: training length L; None: only the tokens.
+    """
+    label = f"{tokens:,.0f}"
+    if multiples_of is None:
+        return label
+    multiple = round(tokens / multiples_of)
+    if multiple < 1 or multiple * multiples_of != tokens:
+        return f"{label}\n"
+    return f"{label}\nL" if multiple == 1 else f"{label}\n{multiple} L"
+
+
 def length_axis(axes: Axes, first: float, last: float, multiples_of: int | None = None) -> None:
     """Set up a logarithmic axis of tokens with ticks at powers of two.
 
@@ -40,16 +56,6 @@ def length_axis(axes: Axes, first: float, last: float, multiples_of: int | None 
         multiples_of: training length L; its multiples are written below the tokens, such as "4 L"
             (default: tokens only).
     """
-
-    def tick_label(value: float, _: int) -> str:
-        tokens = f"{value:,.0f}"
-        if multiples_of is None:
-            return tokens
-        multiple = round(value / multiples_of)
-        if multiple < 1 or multiple * multiples_of != value:
-            return f"{tokens}\n"
-        return f"{tokens}\nL" if multiple == 1 else f"{tokens}\n{multiple} L"
-
     axes.set_xscale("log", base=2)
     powers = LogLocator(2, numticks=10)
     if any(first <= tick <= last for tick in powers.tick_values(first, last)):
@@ -57,24 +63,23 @@ def length_axis(axes: Axes, first: float, last: float, multiples_of: int | None 
     else:
         axes.xaxis.set_major_locator(FixedLocator([first, last]))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(tick_label))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: length_label(value, multiples_of))
+    )
     axes.tick_params(axis="x", labelrotation=45 if last >= 10000 and multiples_of is None else 0)
 
 
-def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[float]]]) -> None:
+def perplexity_axis(axes: Axes, values: Sequence[float]) -> None:
     """Set up a linear axis, or a logarithmic one if the values span more than a factor of 2.5.
 
     The label of a logarithmic axis says so. It ends above the highest value that is at most
     ``_MAX_AXIS_RATIO`` times the lowest, so that an untrained or diverged model does not compress
-    all other lines. If a line goes beyond the end, its highest value is written there.
+    all other lines.
 
     Args:
-        axes: axes of the panel.
-        lines: x and y of each line.
+        axes: axes of the panel, with its lines.
+        values: values of all panels that share the range.
     """
-    values: list[float] = []
-    for _, y in lines:
-        values += y
     if not values:
         return
     lowest = min(values)
@@ -83,18 +88,19 @@ def perplexity_axis(axes: Axes, lines: Sequence[tuple[Sequence[float], Sequence[
     if max(values) <= 2.5 * lowest:
         _widen_axis(axes, middle_value=(lowest + highest) / 2)
         return
-    end = highest * 1.12
     axes.set_yscale("log")
     axes.set_ylabel(f"{axes.get_ylabel()}, log scale")
-    axes.set_ylim(lowest / 1.12, end)
+    axes.set_ylim(lowest / 1.12, highest * 1.12)
     axes.yaxis.set_major_locator(LogLocator(10, subs=_TICKS, numticks=20))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    for x, y in lines:
-        if not y or max(y) <= end:
-            continue
-        highest_y, at_x = max(zip(y, x, strict=True))
-        annotate(axes, f"{highest_y:.3g} ↑", (at_x, end), (-4, -6), "right")
+
+
+def share_y_range(panels: Sequence[Axes]) -> None:
+    """Give all panels the range that shows the values of each."""
+    limits = [axes.get_ylim() for axes in panels]
+    for axes in panels:
+        axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _widen_axis(axes: Axes, middle_value: float) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .facts import FACTS, fact_text, list_facts
-from .row import Point, Row
+from .row import Point, Row, common_train_length
 
-#: Largest number of values that a caption lists.
+#: Largest number of values that a sentence lists.
 MAX_LISTED = 4
+#: Facts of models that figures state.
+FIGURE_FACTS = ("size", "updates")
 
 
 def common_conditions(rows: Sequence[Row]) -> str:
@@ -34,21 +36,32 @@ def has_several_seed_counts(points: Iterable[Point]) -> bool:
     return len({point.seeds for point in points if point.seeds > 1}) > 1
 
 
-def figure_caption(rows: Sequence[Row]) -> str:
-    """Return the caption of a figure: the conditions of its lines, and those near chance.
+def training_in_words(rows: Iterable[Row]) -> str:
+    """Return the training length of all rows in the words of figures; empty if they differ."""
+    train_length = common_train_length(rows)
+    if train_length is None:
+        return ""
+    return f"trained at L = {train_length:,}".replace(" = ", "\u00a0=\u00a0")  # not broken there
 
-    Its panels may have different models, so the caption lists the values of each condition.
+
+def figure_conditions(rows: Sequence[Row], text: Sequence[str] = ()) -> str:
+    """Return what all lines of a figure have in common: text, models, and number of seeds.
+
+    What differs is left out. Of the paper's numbers, only the training length counts.
+
+    Args:
+        rows: the lines.
+        text: what else is known of the text, after its name.
     """
     ours = _ours(rows)
-    parts = [_listed(_corpora(ours))]
-    parts += [_listed(values) for values in _facts(ours)]
-    parts += _seeds_texts(ours)
-    near_chance = {row.label for row in ours if any(point.is_near_chance for point in row.points)}
-    if len(near_chance) > MAX_LISTED:
-        parts.append(f"near chance: {len(near_chance)} models")
-    elif near_chance:
-        parts.append(f"near chance: {_listed(near_chance)}")
-    return "; ".join(part for part in parts if part)
+    facts = dict(zip(FACTS, _facts(ours), strict=True))
+    models = [training_in_words(rows)]
+    for name in FIGURE_FACTS:
+        if len(facts[name]) == 1:
+            models.append(_listed(facts[name]))
+    parts = [_listed(_corpora(ours)), *text]
+    sentence = [", ".join(filter(None, words)) for words in (parts, models)]
+    return "; ".join(filter(None, [*sentence, *_seeds_texts(ours)]))
 
 
 def _ours(rows: Iterable[Row]) -> list[Row]:

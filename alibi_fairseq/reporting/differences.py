@@ -90,10 +90,10 @@ def difference_tables(results: Sequence[Result]) -> list[Table]:
         results: results of an evaluation.
     """
     tables = []
-    for name, group in group_by_text(results).items():
-        rows = build_rows(group)
+    for group, of_group in group_by_text(results).items():
+        rows = build_rows(of_group)
         if any(_num_seeds(row) > 1 for row in rows):
-            tables += _difference_tables(name, rows)
+            tables += _difference_tables(group.name, rows)
     return tables
 
 

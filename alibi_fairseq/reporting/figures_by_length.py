@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ..results.result import Result, TextValues
 from . import plots
-from .common_conditions import figure_caption
+from .common_conditions import figure_conditions, training_in_words
 from .line_styles import method_style
-from .notes import undertrained_warning
-from .row import Row, without_length
+from .notes import chance_warning, undertrained_warning
+from .row import Row, common_train_length, without_common_length
 from .rows import build_rows
-from .texts import group_by_raw_text, group_by_text, identify_raw_text, identify_text
+from .texts import Group, group_by_raw_text, group_by_text, identify_raw_text, identify_text
 
 
 def length_line(
@@ -62,58 +63,79 @@ def length_line(
     )
 
 
+class PanelRows(NamedTuple):
+    """Models of a panel.
+
+    Attributes:
+        rows: the models.
+        text: what is predicted, in words.
+        windows: windows in which it is predicted, in words.
+    """
+
+    rows: Sequence[Row]
+    text: Sequence[str] = ()
+    windows: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """All that is known of the panel, in words."""
+        parts = (*self.text, self.windows, training_in_words(self.rows))
+        return [part for part in parts if part]
+
+
 def draw_panels(
     title: str,
-    panels: dict[str, list[Row]],
+    panels: Sequence[PanelRows],
     *paths: str | os.PathLike,
     make_line: Callable[[Row, Sequence[int]], plots.PlotLine] = length_line,
     x: str = plots.EVALUATION_LENGTH,
     y: str = plots.PERPLEXITY,
     explanation: str = "",
 ) -> str:
-    """Draw panels of models, given by title, with one legend; return the caption.
+    """Draw panels of models, and return what the figure says of all of them.
 
-    A position method looks the same in every panel. Its training lengths have different styles if
-    any panel has several training lengths.
+    What panels have in common is below the title, and only the rest is above each. A position
+    method looks the same in every panel. Its training lengths have different styles if any panel
+    has several training lengths.
 
     Args:
         title: title of the figure.
-        panels: models by panel title.
+        panels: models of each panel.
         paths: files to write.
         make_line: function that creates the line of a model (default: perplexity by length).
         x: title of the x axis, whose unit is tokens.
         y: title of the y axis.
-        explanation: sentences below the figure, after the caption of the models.
+        explanation: sentences below the figure, after the warnings about its models.
     """
-    train_lengths = _train_lengths_to_distinguish(panels)
+    distinguished = _train_lengths_to_distinguish(panels)
+    common = set.intersection(*(set(panel.words) for panel in panels))
     drawn = []
-    for name, models in panels.items():
+    for panel in panels:
         lines = []
-        for model in models:
-            lengths_of_method = train_lengths.get(model.method_name, ())
-            lines.append(make_line(model, lengths_of_method))
-        lengths_in_panel = {model.train_length for model in models}
-        trained_at = None
-        if len(lengths_in_panel) == 1:
-            trained_at = lengths_in_panel.pop()
-        drawn.append(plots.Panel(name, lines, x, y, trained_at=trained_at))
-    all_models = [model for models in panels.values() for model in models]
-    texts = [figure_caption(all_models), undertrained_warning(all_models), explanation]
-    full_caption = ". ".join(text for text in texts if text)
-    plots.draw(title, drawn, *paths, caption=full_caption)
-    return full_caption
+        for row in without_common_length(panel.rows):
+            lines.append(make_line(row, distinguished.get(row.method_name, ())))
+        different = ", ".join(part for part in panel.words if part not in common)
+        panel_title = different[:1].upper() + different[1:]
+        trained_at = common_train_length(panel.rows)
+        drawn.append(plots.Panel(panel_title, lines, x, y, trained_at=trained_at))
+    all_rows = [row for panel in panels for row in panel.rows]
+    first = panels[0]
+    text = [part for part in (*first.text, first.windows) if part in common]
+    subtitle = figure_conditions(all_rows, text)
+    warnings = [chance_warning(all_rows), undertrained_warning(all_rows), explanation]
+    caption = ". ".join(filter(None, warnings))
+    plots.draw(title, drawn, *paths, subtitle=subtitle, caption=caption, same_y=True)
+    return ". ".join(filter(None, [subtitle, caption]))
 
 
-def _train_lengths_to_distinguish(
-    panels: Mapping[str, list[Row]],
-) -> dict[str, list[int]]:
+def _train_lengths_to_distinguish(panels: Sequence[PanelRows]) -> dict[str, list[int]]:
     """Return the training lengths of each position method; empty if no panel has several."""
     lengths_by_method: dict[str, set[int]] = defaultdict(set)
     any_has_several = False
-    for models in panels.values():
-        if len({model.train_length for model in models}) > 1:
+    for panel in panels:
+        if common_train_length(panel.rows) is None:
             any_has_several = True
-        for model in models:
+        for model in panel.rows:
             if model.train_length is not None:
                 lengths_by_method[model.method_name].add(model.train_length)
     if not any_has_several:
@@ -124,7 +146,7 @@ def _train_lengths_to_distinguish(
 def draw_lengths(results: Sequence[Result], title: str, *paths: str | os.PathLike) -> str:
     """Draw perplexity against length, one line per model, in the panels of :func:`model_panels`.
 
-    The caption is returned.
+    The caption of :func:`draw_panels` is returned.
 
     Panels with a single evaluation length show no trend and are omitted if there are other panels.
     Models with different tokenizers are compared in bits per byte.
@@ -135,20 +157,26 @@ def draw_lengths(results: Sequence[Result], title: str, *paths: str | os.PathLik
         paths: files to write.
     """
     if has_several_tokenizers(results):
-        panels = _informative(model_panels(group_by_raw_text(results)))
+        groups = group_by_raw_text(results)
         make_line = partial(length_line, quantity="bits_per_byte")
-        return draw_panels(title, panels, *paths, make_line=make_line, y="Bits per byte")
-    panels = _informative(model_panels(group_by_text(results)))
-    return draw_panels(title, panels, *paths)
+        y = "Bits per byte"
+    else:
+        groups = group_by_text(results)
+        make_line = partial(length_line, quantity="perplexity")
+        y = plots.PERPLEXITY
+    panels = []
+    for group, of_group in groups.items():
+        panels += model_panels(of_group, group)
+    return draw_panels(title, _informative(panels), *paths, make_line=make_line, y=y)
 
 
-def _informative(panels: dict[str, list[Row]]) -> dict[str, list[Row]]:
+def _informative(panels: Sequence[PanelRows]) -> Sequence[PanelRows]:
     """Return the panels with several evaluation lengths, or all if there are none."""
-    informative = {}
-    for name, models in panels.items():
-        most_lengths = max(len({point.case.length for point in row.points}) for row in models)
+    informative = []
+    for panel in panels:
+        most_lengths = max(len({point.case.length for point in row.points}) for row in panel.rows)
         if most_lengths > 1:
-            informative[name] = models
+            informative.append(panel)
     return informative or panels
 
 
@@ -165,22 +193,26 @@ def has_several_tokenizers(results: Sequence[Result]) -> bool:
     return len(tokenizations) > len(texts) and is_measured
 
 
-def model_panels(groups: Mapping[str, list[Result]]) -> dict[str, list[Row]]:
-    """Return the models of each panel of a figure, given groups of comparable results.
+def model_panels(results: Sequence[Result], group: Group, windows: str = "") -> list[PanelRows]:
+    """Return the panels of comparable results.
 
     Several methods at several training lengths get a panel per training length. Models on a raw
     text share a panel.
+
+    Args:
+        results: the results.
+        group: what they have in common.
+        windows: windows in words (default: those of the group).
     """
-    panels = {}
-    for name, group in groups.items():
-        models = build_rows(group)
-        train_lengths = sorted({result.series.train_length for result in group})
-        methods = {result.series.method.name_key for result in group}
-        has_one_kind = len(train_lengths) == 1 or len(methods) == 1
-        if has_one_kind or group[0].case.is_raw_text:
-            panels[name] = models
-            continue
-        for train_length in train_lengths:
-            same_length = [model for model in models if model.train_length == train_length]
-            panels[f"{name}, trained at L={train_length}"] = without_length(same_length)
+    windows = windows or group.windows_in_words
+    models = build_rows(results)
+    train_lengths = sorted({result.series.train_length for result in results})
+    methods = {result.series.method.name_key for result in results}
+    has_one_kind = len(train_lengths) == 1 or len(methods) == 1
+    if has_one_kind or results[0].case.is_raw_text:
+        return [PanelRows(models, group.text_in_words, windows)]
+    panels = []
+    for train_length in train_lengths:
+        same_length = [model for model in models if model.train_length == train_length]
+        panels.append(PanelRows(same_length, group.text_in_words, windows))
     return panels

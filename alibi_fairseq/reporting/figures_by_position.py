@@ -46,7 +46,9 @@ def draw_positions(results: Iterable[Result], title: str, *paths: str | os.PathL
         paths: files to write.
     """
     drawn = drawable(results)
-    panels = model_panels(group_by_windows(drawn))
+    panels = []
+    for (group, length), of_group in group_by_windows(drawn).items():
+        panels += model_panels(of_group, group, f"windows of {length:,} tokens")
     return draw_panels(
         title,
         panels,

@@ -38,8 +38,10 @@ _COLORS = {
 _MARKERS = "os^DvxP*<>hXdpH8+123"
 _DASHES: tuple[str | tuple, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 # Sizes of the markers of the shortest and the longest training length.
-_SMALLEST = 4
-_LARGEST = 8
+_SMALLEST = 4.5
+_LARGEST = 7.5
+# Fraction of white in the color of the shortest training length.
+_LIGHTEST = 0.45
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def method_style(method: str, length: int | None = None, lengths: Sequence[int] 
     length_index = sorted(lengths).index(length)
     fraction = length_index / longest_index
     size = _SMALLEST + fraction * (_LARGEST - _SMALLEST)
-    return LineStyle(_lighter(color, 0.55 * (1 - fraction)), marker, linestyle, size)
+    return LineStyle(_lighter(color, _LIGHTEST * (1 - fraction)), marker, linestyle, size)
 
 
 def _lighter(color: str, fraction: float) -> str:

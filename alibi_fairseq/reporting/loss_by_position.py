@@ -16,7 +16,7 @@ from .differing_conditions import differing_conditions_table
 from .row import Point, Row, is_past_end
 from .rows import build_rows
 from .table import Column, Table
-from .texts import group_by_text, identify_text
+from .texts import Group, group_by_text, identify_text
 
 
 def longest_windows(results: Iterable[Result]) -> list[Result]:
@@ -40,15 +40,15 @@ def longest_windows(results: Iterable[Result]) -> list[Result]:
     return list(longest.values())
 
 
-def group_by_windows(results: Iterable[Result]) -> dict[str, list[Result]]:
+def group_by_windows(results: Iterable[Result]) -> dict[tuple[Group, int], list[Result]]:
     """Group the results of :func:`longest_windows` that are comparable.
 
     Each group of :func:`.texts.group_by_text` is divided by the length of windows.
     """
-    groups: dict[str, list[Result]] = defaultdict(list)
-    for name, group in group_by_text(longest_windows(results)).items():
-        for result in group:
-            groups[f"{name}, windows of {result.case.length:,}"].append(result)
+    groups: dict[tuple[Group, int], list[Result]] = defaultdict(list)
+    for group, of_group in group_by_text(longest_windows(results)).items():
+        for result in of_group:
+            groups[group, result.case.length].append(result)
     return groups
 
 
@@ -59,13 +59,13 @@ def position_tables(results: Iterable[Result]) -> list[Table]:
     tables.
     """
     tables = []
-    for name, group in group_by_windows(results).items():
+    for (group, length), of_group in group_by_windows(results).items():
         by_buckets: dict[tuple, list[Result]] = defaultdict(list)
-        for result in group:
+        for result in of_group:
             assert isinstance(result.values, TextValues)
             buckets = (result.values.position_ends, result.values.position_tokens)
             by_buckets[buckets].append(result)
-        caption = f"Bits per token by position on {name}"
+        caption = f"Bits per token by position on {group.name}, windows of {length:,}"
         for same_buckets in by_buckets.values():
             tables.append(_position_table(build_rows(same_buckets), caption))
     return tables

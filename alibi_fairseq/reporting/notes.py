@@ -10,6 +10,8 @@ from .row import Point, Row
 
 #: Smallest gain of a trained model over token frequencies, as a fraction of their entropy.
 MIN_GAIN = 0.1
+#: Largest number of models near chance that a figure lists.
+MAX_LISTED = 4
 CHANCE_NOTE = (
     "chance: the bits per token are at least nine tenths of those of guessing entries of the "
     "dictionary at random. The model is untrained or has diverged."
@@ -63,6 +65,14 @@ def mark_notes(points: Iterable[Point], marks: Iterable[Mark] = MARKS) -> list[s
         if marked_points:
             notes.append(mark.note(marked_points))
     return notes
+
+
+def chance_warning(rows: Iterable[Row]) -> str:
+    """Return which models are near chance, or "", for figures, which mark no values."""
+    near = _distinct(row.label for row in rows if any(point.is_near_chance for point in row.points))
+    if not near:
+        return ""
+    return f"Near chance: {', '.join(near) if len(near) <= MAX_LISTED else f'{len(near)} models'}"
 
 
 def undertrained_warning(rows: Iterable[Row]) -> str:

@@ -13,7 +13,7 @@ from .notes import MARKS, PAST_END, mark_notes, marked, undertrained_warning
 from .row import Point, Row
 from .rows import build_rows
 from .table import Column, Table
-from .texts import group_by_raw_text, group_by_text
+from .texts import Group, group_by_raw_text, group_by_text
 
 
 def length_table(results: Iterable[Result]) -> str:
@@ -42,28 +42,28 @@ def length_tables(
     """
     results = list(results)
     tables = []
-    for name, group in group_by_text(results).items():
-        rows = build_rows(group)
-        caption = f"Perplexity on {name}"
+    for group, of_group in group_by_text(results).items():
+        rows = build_rows(of_group)
+        caption = f"Perplexity on {group.name}"
         points = [point for row in rows for point in row.points]
         show = partial(markdown.point, with_seeds=has_several_seed_counts(points))
         shown_columns = columns
         if for_paper and not columns:
-            shown_columns = [*_lengths(group), "parameters"]
+            shown_columns = [*_lengths(of_group), "parameters"]
             if len({_learning_rate(row) for row in rows}) > 1:  # otherwise, the caption states it
                 shown_columns.append("learning rate")
         tables.append(_length_table(caption, rows, show, shown_columns))
         has_bits_per_byte = any(point.bits_per_byte is not None for point in points)
-        if has_bits_per_byte and not group[0].case.is_raw_text:
-            tables.append(_bits_per_byte_table(name, rows, columns))
-    for name, group in group_by_raw_text(results).items():
-        tables.append(_bits_per_byte_table(name, build_rows(group), columns))
+        if has_bits_per_byte and not of_group[0].case.is_raw_text:
+            tables.append(_bits_per_byte_table(group, rows, columns))
+    for group, of_group in group_by_raw_text(results).items():
+        tables.append(_bits_per_byte_table(group, build_rows(of_group), columns))
     return tables
 
 
-def _bits_per_byte_table(name: str, rows: Sequence[Row], columns: Sequence[str]) -> Table[Row]:
+def _bits_per_byte_table(group: Group, rows: Sequence[Row], columns: Sequence[str]) -> Table[Row]:
     """Create a table of bits per byte of comparable results."""
-    return _length_table(f"Bits per byte on {name}", rows, _bits_per_byte, columns)
+    return _length_table(f"Bits per byte on {group.name}", rows, _bits_per_byte, columns)
 
 
 def available_columns(results: Iterable[Result]) -> list[str]:

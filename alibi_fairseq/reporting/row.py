@@ -186,8 +186,16 @@ class Row:
         return [result for point in self.points for result in point.results]
 
 
-def without_length(rows: Iterable[Row]) -> list[Row]:
-    """Remove the training length from labels, for a panel whose title contains it."""
+def common_train_length(rows: Iterable[Row]) -> int | None:
+    """Return the training length of all rows; None if they have several."""
+    lengths = {row.train_length for row in rows}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def without_common_length(rows: Sequence[Row]) -> Sequence[Row]:
+    """Remove the training length from labels if all rows have the same, which a figure states."""
+    if common_train_length(rows) is None:
+        return rows
     renamed = []
     for row in rows:
         renamed.append(replace(row, name=row.name.replace(f", L={row.train_length}", "")))

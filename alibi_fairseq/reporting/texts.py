@@ -26,6 +26,43 @@ class Text(NamedTuple):
     bytes: int | None = None
 
 
+#: Splits in words; others have their names.
+SPLITS = {"valid": "validation split", "test": "test split", "train": "training split"}
+
+
+class Group(NamedTuple):
+    """What comparable results have in common.
+
+    Attributes:
+        split: name of the split.
+        stride: stride of sliding windows; None for windows of any length that do not overlap.
+        text: name of the text among those of the split; empty for the only one.
+    """
+
+    split: str
+    stride: int | None
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Name in captions of tables, such as ``valid, non-overlapping``."""
+        windows = "non-overlapping" if self.stride is None else f"S={self.stride}"
+        return ", ".join(part for part in (self.split, windows, self.text) if part)
+
+    @property
+    def text_in_words(self) -> list[str]:
+        """Split and text in the words of figures."""
+        parts = [SPLITS.get(self.split, self.split), self.text]
+        return [part for part in parts if part]
+
+    @property
+    def windows_in_words(self) -> str:
+        """Windows in the words of figures."""
+        if self.stride is None:
+            return "non-overlapping windows"
+        return f"sliding windows with S = {self.stride:,}"
+
+
 def identify_text(result: Result) -> Text:
     """Return the text of a result. Only perplexities of the same tokens are comparable."""
     assert isinstance(result.values, TextValues)
@@ -43,16 +80,12 @@ def identify_raw_text(result: Result) -> Text:
     return Text(case, bytes=result.values.bytes)
 
 
-def group_by_text(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Group the results that are comparable, validation and non-overlapping windows first.
-
-    A group has one split, one text, and either one stride or non-overlapping windows of any length.
-    Its name, such as ``valid, non-overlapping``, includes the text only if there are several.
-    """
+def group_by_text(results: Iterable[Result]) -> dict[Group, list[Result]]:
+    """Group the results that are comparable, validation and non-overlapping windows first."""
     return _group(results, identify_text)
 
 
-def group_by_raw_text(results: Iterable[Result]) -> dict[str, list[Result]]:
+def group_by_raw_text(results: Iterable[Result]) -> dict[Group, list[Result]]:
     """Group the results on raw text whose bits per byte are comparable, of any tokenizer."""
     known = []
     for result in results:
@@ -64,15 +97,15 @@ def group_by_raw_text(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 def _group(
     results: Iterable[Result], text_of_result: Callable[[Result], Text]
-) -> dict[str, list[Result]]:
+) -> dict[Group, list[Result]]:
     """Group results by split, kind of windows, and text."""
     ordered = sorted(results, key=_order)
     names = text_names(text_of_result(result) for result in ordered)
-    groups: dict[str, list[Result]] = defaultdict(list)
+    groups: dict[Group, list[Result]] = defaultdict(list)
     for result in ordered:
-        windows = "non-overlapping" if result.case.nonoverlapping else f"S={result.case.stride}"
-        parts = [result.case.split, windows, names[text_of_result(result)]]
-        groups[", ".join(part for part in parts if part)].append(result)
+        stride = None if result.case.nonoverlapping else result.case.stride
+        group = Group(result.case.split, stride, names[text_of_result(result)])
+        groups[group].append(result)
     return groups
 
 

@@ -47,7 +47,6 @@ def _paper_panel() -> Panel:
         f"The paper (247M parameters), trained at L = {PAPER_LENGTH}",
         lines,
         trained_at=PAPER_LENGTH,
-        end_labels=True,
         y_limits=PAPER_LIMITS,
     )
 
@@ -66,6 +65,5 @@ def _our_panel(results: Path) -> Panel:
         f"Ours ({parameters / 1e6:.1f}M parameters), trained at L = {length}",
         lines,
         trained_at=length,
-        end_labels=True,
         y_limits=OUR_LIMITS,
     )

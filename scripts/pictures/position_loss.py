@@ -39,12 +39,11 @@ def draw_position_loss(results: Path, *paths: str | os.PathLike) -> None:
         windows = row.points[-1].case.length
         lines.append(position_line(replace(row, name=known_name(method))))
     panel = Panel(
-        f"Trained at L = {LENGTH}, evaluated at {windows:,}",
+        f"Trained at L = {LENGTH}, tested in windows of {windows:,} tokens",
         lines,
         x="Position in the window (tokens)",
         y="Loss (bits per token)",
         trained_at=LENGTH,
-        end_labels=True,
     )
     plots.draw("", [panel], *paths)
 

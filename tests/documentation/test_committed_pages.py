@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,9 +109,15 @@ def test_table_of_longer_context(monkeypatch):
 
 def test_tables_of_removed_positions():
     folder = RESULTS / "examples/removed-positions"
+    labels = {
+        "rotary": "Rotary (original)",
+        "kept": "Rotary, continued",
+        "removed": "Positions removed",
+    }
     records = []
-    for name in ("kept", "removed", "rotary"):
-        records += load(folder / f"{name}.json").results
+    for name, label in labels.items():
+        for result in load(folder / f"{name}.json").results:
+            records.append(replace(result, series=replace(result.series, label=label)))
     page = (folder / "table.md").read_text(encoding="utf-8")
     title, _, tables = page.partition("\n\n")
     assert title.startswith("# ")

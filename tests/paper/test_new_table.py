@@ -71,4 +71,4 @@ def test_new_table_is_reported_next_to_results(new_table, tmp_path):
     assert rows[4] == ["Sinusoidal, L=512", "paper", "25.00", "–"]
     texts = figure_texts(tmp_path / "out" / "figures" / "figure12.svg")
     assert "WikiText-103, validation" in texts
-    assert "ALiBi, L=512 (paper)" in texts
+    assert "ALiBi (paper)" in texts

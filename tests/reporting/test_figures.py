@@ -11,7 +11,7 @@ from alibi_fairseq.paper.published import PrintedMeasurement
 from alibi_fairseq.positions.display_names import KNOWN_LABELS
 from alibi_fairseq.positions.spec import MethodSpec
 from alibi_fairseq.reporting import plots
-from alibi_fairseq.reporting.common_conditions import figure_caption
+from alibi_fairseq.reporting.common_conditions import figure_conditions
 from alibi_fairseq.reporting.figures_by_length import draw_lengths, length_line
 from alibi_fairseq.reporting.line_styles import method_style, variant_style
 from alibi_fairseq.reporting.row import Row
@@ -129,23 +129,40 @@ TWO = {"train_length": (32, 64), "length": (64, 128)}
     [
         (
             records_by(subset=("valid", "test"), stride=(1, 128)),
-            ["valid, S=1", "valid, non-overlapping", "test, S=1", "test, non-overlapping"],
+            [
+                "Validation split, sliding windows with S = 1",
+                "Validation split, non-overlapping windows",
+                "Test split, sliding windows with S = 1",
+                "Test split, non-overlapping windows",
+            ],
             [],
         ),
-        # The panels give the length, so that one legend serves all.
+        # The panels give the length, so the lines don't.
         (
             records_by(method=("alibi", "t5"), **TWO),
-            ["valid, non-overlapping, trained at L=64", "T5 bias"],
+            [
+                "demo, validation split, non-overlapping windows; a single seed",
+                "Trained at L = 32",
+                "Trained at L = 64",
+            ],
             ["T5 bias, L=64"],
         ),
-        (records_by(**TWO), ["valid, non-overlapping", "ALiBi, L=32", "ALiBi, L=64"], ["ALiBi"]),
+        (
+            records_by(**TWO),
+            [
+                "demo, validation split, non-overlapping windows; a single seed",
+                "ALiBi, L=32",
+                "ALiBi, L=64",
+            ],
+            ["ALiBi"],
+        ),
     ],
 )
 def test_panels_separate_splits_strides_and_lengths(tmp_path, records, shown, hidden):
     draw(document(*records), tmp_path / "panels.svg")
-    texts = figure_texts(tmp_path / "panels.svg")
+    texts = [text.replace("\xa0", " ") for text in figure_texts(tmp_path / "panels.svg")]
     for name in shown:
-        assert texts.count(name) == 1, name
+        assert " ".join(texts).count(name) == 1, name
     for name in hidden:
         assert name not in texts, name
 
@@ -173,7 +190,7 @@ def test_failed_evaluation_is_noted_at_line_end():
     ]
     axes = axes_of(length_line(Row("T5 bias, L=512", "T5 bias", 512, measurements)))
     assert [line.get_xydata().tolist() for line in axes.get_lines()] == [[[512, 19.65]]]
-    assert [text.get_text() for text in axes.texts] == ["OOM"]
+    assert [text.get_text() for text in axes.texts] == ["T5 bias, L=512, OOM"]
 
 
 def test_seeds_have_one_line_with_standard_deviation_band():
@@ -192,20 +209,63 @@ def test_seeds_have_one_line_with_standard_deviation_band():
     assert corners.max() == pytest.approx(21.0 + 2**0.5)
 
 
-def test_caption_lists_numbers_of_seeds():
+def test_conditions_list_numbers_of_seeds():
     records = []
     for method, seeds in (("alibi", 3), ("rotary", 2), ("t5", 1)):
         for seed in range(seeds):
             records.append(evaluation_record(20.0, method=method, seed=seed))
     text = "mean and standard deviation of 2 or 3 seeds; a single seed for some models"
-    assert figure_caption(build_rows(results_of(*records))).endswith(text)
+    assert figure_conditions(build_rows(results_of(*records))).endswith(text)
+
+
+def test_conditions_have_only_what_is_common():
+    facts = {"layers": 3, "width": 128}
+    records = [
+        evaluation_record(train_length=32, updates=100, **facts),
+        evaluation_record(train_length=64, updates=200, **facts),
+    ]
+    shown = figure_conditions(build_rows(results_of(*records)), ["test split"])
+    assert shown == "demo, test split; 3 layers of width 128; a single seed"
+    shown = figure_conditions(build_rows(results_of(records[1])))
+    assert shown.replace("\xa0", " ") == (
+        "demo; trained at L = 64, 3 layers of width 128, 200 updates; a single seed"
+    )
+
+
+def test_panels_share_the_range_of_perplexities():
+    panels = []
+    for low, high in ((20.0, 25.0), (22.0, 29.0), (24.0, 70.0)):
+        line = plots.PlotLine("ALiBi", [64, 128], [low, high], method_style("ALiBi"))
+        panels.append(plots.Panel("", [line]))
+    for compared, scale in ((panels[:2], "linear"), (panels, "log")):
+        figure = plots.compose("", compared, same_y=True)
+        assert {axes.get_yscale() for axes in figure.axes} == {scale}
+        (limits,) = {axes.get_ylim() for axes in figure.axes}
+        assert limits[0] < 20
+        assert limits[1] > max(panel.lines[0].y[1] for panel in compared)
+
+
+def test_more_lines_than_labels_fit_have_a_legend():
+    def figure_with(count):
+        lines = []
+        for number in range(count):
+            method = f"Method {number}"
+            y = [20.0 + number, 21.0 + number]
+            lines.append(plots.PlotLine(method, [64, 128], y, method_style(method)))
+        return plots.compose("", [plots.Panel("", lines)])
+
+    assert not figure_with(16).legends
+    assert len(figure_with(16).axes[0].texts) == 16
+    assert len(figure_with(17).legends[0].texts) == 17
+    assert not figure_with(17).axes[0].texts
 
 
 def test_diverged_model_is_cut_off():
     measured = two_methods(alibi=(20.0, 19.0), sinusoidal=(21.0, 5.9e9))
     axes = axes_of_results(measured)
     assert axes.get_ylim()[1] < 30
-    assert [text.get_text() for text in axes.texts] == ["5.9e+09 ↑"]
+    texts = [text.get_text() for text in axes.texts]
+    assert texts == ["ALiBi, L=64", "Sinusoidal, L=64\n↑ to 5.9e+09"]
 
 
 def test_axis_does_not_magnify_noise():
@@ -216,14 +276,14 @@ def test_axis_does_not_magnify_noise():
     assert high - low > 10 * (654 - 646)
 
 
-def test_figure_has_title_and_caption(tmp_path):
-    facts = {"architecture": "alibi_lm_tiny", "updates": 5000, "vocabulary": 40}
+def test_figure_has_title_conditions_and_caption(tmp_path):
+    facts = {"updates": 5000, "vocabulary": 40}
     short = evaluation_record(39.0, length=64, **facts)
     long = evaluation_record(39.0, length=128, **facts)
     draw(document(short, long), tmp_path / "figure.svg")
     texts = figure_texts(tmp_path / "figure.svg")
     lines = " ".join(texts)
-    for part in ("demo", "alibi_lm_tiny", "5,000 updates", "a single seed", "near chance: ALiBi"):
+    for part in ("demo", "5,000 updates", "a single seed", "Near chance: ALiBi, L=64"):
         assert part in lines
     assert texts.count("training length") == 1
 
@@ -233,8 +293,9 @@ def test_pdf_for_a_paper_has_neither_title_nor_caption(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "save", lambda figure, *paths: figures.update({paths: figure}))
     panel = plots.Panel("panel", [plots.PlotLine("a", [64], [20.0], method_style("ALiBi"))])
     png, pdf = tmp_path / "figure.png", tmp_path / "figure.pdf"
-    plots.draw("A title", [panel], png, pdf, caption="A caption")
-    texts = {
-        paths: (figure.get_suptitle(), figure.get_supxlabel()) for paths, figure in figures.items()
-    }
-    assert texts == {(png,): ("A title", "A caption"), (pdf,): ("", "")}
+    plots.draw("A title", [panel], png, pdf, subtitle="A subtitle", caption="A caption")
+    texts = {}
+    for paths, figure in figures.items():
+        shown = {text.get_text() for text in figure.texts} | {figure.get_supxlabel()}
+        texts[paths] = shown - {""}
+    assert texts == {(png,): {"A title", "A subtitle", "A caption"}, (pdf,): set()}

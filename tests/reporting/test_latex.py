@@ -103,7 +103,10 @@ def test_report_writes_latex_tables(report, tmp_path):
     ) in text
     figure = (tmp_path / "out/figures/demo-lengths.tex").read_text()
     assert r"\includegraphics[width=\linewidth]{demo-lengths.pdf}" in figure
-    assert r"\caption{Perplexity by evaluation length. demo; 1,000 updates; fp32;" in figure
+    assert (
+        r"\caption{Perplexity by evaluation length. demo, validation split, "
+        "non-overlapping windows; trained at L = 64, 1,000 updates; a single seed.}"
+    ) in figure
     assert re.search(r"50\\%\\_off, L=64 & 60\.00 & 59\.00 & 58\.50 & 700,000 \\\\\n", text)
 
 

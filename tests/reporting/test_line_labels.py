@@ -22,7 +22,13 @@ from alibi_fairseq.reporting.line_styles import method_style
     ],
 )
 def test_labels_move_as_little_as_possible(heights, expected):
-    assert spread(heights, 10) == pytest.approx(expected)
+    assert spread(heights, [10] * len(heights), (-50, 100)) == pytest.approx(expected)
+
+
+def test_labels_have_their_height_and_stay_beside_the_axes():
+    assert spread([5, 5], [10, 20], (-50, 50)) == pytest.approx([-2.5, 12.5])
+    assert spread([1, 1, 50], [10, 10, 10], (0, 100)) == pytest.approx([5, 15, 50])
+    assert spread([50, 99, 99], [10, 10, 10], (0, 100)) == pytest.approx([50, 85, 95])
 
 
 def compose(*lines, y_limits=None):
@@ -35,7 +41,7 @@ def compose(*lines, y_limits=None):
     drawn = []
     for method, *perplexities in lines:
         drawn.append(plots.PlotLine(method, [128, 256, 512], perplexities, method_style(method)))
-    panel = plots.Panel("", drawn, trained_at=128, end_labels=True, y_limits=y_limits)
+    panel = plots.Panel("", drawn, trained_at=128, y_limits=y_limits)
     figure = plots.compose("", [panel])
     figure.draw_without_rendering()
     assert not figure.legends
@@ -44,7 +50,9 @@ def compose(*lines, y_limits=None):
 
 def boxes_of(axes):
     """Return the place of each label in pixels, by its first line."""
-    return {text.get_text().split("\n")[0]: text.get_window_extent() for text in axes.texts}
+    boxes = {text.get_text().split("\n")[0]: text.get_window_extent() for text in axes.texts}
+    boxes.pop("training length", None)
+    return boxes
 
 
 def test_labels_have_order_and_color_of_line_ends():
@@ -54,6 +62,8 @@ def test_labels_have_order_and_color_of_line_ends():
     assert boxes["T5 bias"].y1 <= boxes["Rotary"].y0
     right = axes.transData.transform((512, 20))[0]
     for text in axes.texts:
+        if text.get_text() == "training length":
+            continue
         assert boxes[text.get_text()].x0 > right
         assert text.get_color() == method_style(text.get_text()).color
 
@@ -62,7 +72,7 @@ def test_lines_that_leave_the_axes_are_labeled_inside_with_their_highest_value()
     lines = [("ALiBi", 20, 19, 18), ("Sinusoidal", 20, 60, 130), ("Rotary", 20, 50, 160)]
     axes = compose(*lines, y_limits=(15, 40))
     assert axes.get_ylim() == (15, 40)
-    texts = {text.get_text() for text in axes.texts}
+    texts = {text.get_text() for text in axes.texts} - {"training length"}
     assert texts == {"ALiBi", "Sinusoidal\n↑ to 130", "Rotary\n↑ to 160"}
     boxes = boxes_of(axes)
     frame = axes.get_window_extent()
@@ -81,8 +91,25 @@ def test_ticks_have_multiples_of_training_length():
     assert {"128\nL", "256\n2 L", "512\n4 L"} <= ticks
 
 
-def test_training_length_is_named_unless_the_axis_begins_there():
-    assert "training length" not in boxes_of(compose(("ALiBi", 20, 19, 18)))
-    line = plots.PlotLine("ALiBi", [64, 256], [20, 19], method_style("ALiBi"))
-    figure = plots.compose("", [plots.Panel("", [line], trained_at=128, end_labels=True)])
-    assert "training length" in boxes_of(figure.axes[0])
+def note_of(*perplexities, y_limits=None, lengths=(128, 256, 512)):
+    """Return the axes of one line, and the note on the training length of 128, if there is one."""
+    line = plots.PlotLine("ALiBi", lengths, perplexities, method_style("ALiBi"))
+    panel = plots.Panel("", [line], trained_at=128, y_limits=y_limits)
+    axes = plots.compose("", [panel]).axes[0]
+    notes = [text for text in axes.texts if text.get_text() == "training length"]
+    return axes, notes[0].get_window_extent() if notes else None
+
+
+def test_training_length_is_noted_where_no_line_is():
+    axes, note = note_of(20, 30, 40)  # the line begins at the bottom
+    frame = axes.get_window_extent()
+    (at, _) = axes.transData.transform((128, 20))
+    assert note.y0 > (frame.y0 + frame.y1) / 2
+    assert note.x0 > at  # there is no space to the left
+    axes, note = note_of(40, 40, 20, y_limits=(10, 41))  # the line is at the top
+    assert note.y1 < (frame.y0 + frame.y1) / 2
+    axes, note = note_of(20, 22, 24, 26, lengths=(16, 32, 128, 512))
+    (at, _) = axes.transData.transform((128, 20))
+    assert note.x1 < at
+    _, note = note_of(20, 20, 20, y_limits=(19.9, 20.1), lengths=(128, 129, 130))
+    assert note is not None

@@ -113,7 +113,7 @@ def test_lengths_of_windows_have_separate_panels(tmp_path):
     draw_positions(results_of(ALIBI, longer), "Loss", tmp_path / "figure.svg")
     texts = figure_texts(tmp_path / "figure.svg")
     for length in (6, 12):
-        assert texts.count(f"valid, non-overlapping, windows of {length}") == 1
+        assert any(f"Windows of {length} tokens" in text for text in texts)
 
 
 def test_buckets_without_tokens_are_omitted():
@@ -192,7 +192,7 @@ def test_figure_has_line_per_model_and_units(tmp_path):
     path = tmp_path / "figure.svg"
     draw_positions(results_of(ALIBI, sinusoidal), "Loss by position", path)
     texts = figure_texts(path)
-    for text in ("ALiBi, L=3", "Sinusoidal, L=3", "training length", "Loss by position"):
+    for text in ("ALiBi", "Sinusoidal", "training length", "Loss by position"):
         assert text in texts
     assert "Position in the window (tokens)" in texts
     assert "Loss (bits per token)" in texts
