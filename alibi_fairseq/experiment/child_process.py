@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,6 +24,8 @@ from .execution import DEFAULT_SLOT, Slot, Stopped, execute_command
 
 #: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")
+#: Percentage in a progress bar of a command, which is a line of its log.
+_PERCENTAGE = re.compile(r": +(\d+)%\|")
 #: Part of the line by which a command reports an error (:func:`..errors.print_error`).
 ERROR = ": error: "
 
@@ -43,8 +47,8 @@ class ChildProcess:
         argv: interpreter and arguments.
         log: file to which the command and its output are appended. Unless it trains or other
             commands run concurrently, its progress and errors (stderr) are shown instead.
-        updates: number of updates if the command trains, otherwise 0. A training has a progress
-            bar, and saves when it is asked to stop. Any other command is interrupted.
+        updates: number of updates if the command trains, otherwise 0. A training saves when it is
+            asked to stop. Any other command is interrupted.
     """
 
     title: str
@@ -92,15 +96,19 @@ class ChildProcess:
         Returns:
             The exit code, and a sentence that names the log and its most informative line.
         """
+        if self.is_training:
+            bar = make_progress_bar(self.updates, self.title, "update", unit_scale=False)
+            advance = advance_to_update
+        else:
+            bar = make_progress_bar(100, self.title, "%", unit_scale=False)
+            advance = advance_to_percentage
         with (
             self._open_log() as log,
             self.log.open(encoding="utf-8", errors="replace") as output,
-            make_progress_bar(
-                self.updates, self.title, "update", unit_scale=False, disable=not self.is_training
-            ) as bar,
+            bar,
         ):
             output.seek(0, os.SEEK_END)
-            reader = LogReader(output, bar)
+            reader = LogReader(output, bar, advance)
             code = execute_command(self.argv, stop_signal, log, reader.read, slot)
         return code, f"See {self.log}. Its last line is: {reader.reason}"
 
@@ -119,7 +127,8 @@ class LogReader:
 
     Attributes:
         output: the log, at the position from which it is read.
-        bar: progress bar, moved by the lines of a training.
+        bar: progress bar.
+        advance: function that moves the bar to the progress in a line, if any.
         unread: incomplete last line.
         last_line: last complete line that is not blank.
         error_line: last line that reports an error.
@@ -127,6 +136,7 @@ class LogReader:
 
     output: IO
     bar: tqdm
+    advance: Callable[[tqdm, str], None]
     unread: str = ""
     last_line: str = ""
     error_line: str = ""
@@ -141,7 +151,7 @@ class LogReader:
             self.last_line = line
             if ERROR in line:
                 self.error_line = line
-            advance(self.bar, line)
+            self.advance(self.bar, line)
 
     @property
     def reason(self) -> str:
@@ -162,7 +172,14 @@ def read_reason(log: Path) -> str:
     return (errors or lines or [""])[-1]
 
 
-def advance(bar: tqdm, line: str) -> None:
+def advance_to_percentage(bar: tqdm, line: str) -> None:
+    """Move a bar to the percentage in a line of a command's own progress bar, if any."""
+    percentage = _PERCENTAGE.search(line)
+    if percentage:
+        bar.update(int(percentage[1]) - bar.n)
+
+
+def advance_to_update(bar: tqdm, line: str) -> None:
     """Move a bar to the update in a line of ``fairseq-train --log-format json``, if any."""
     _, brace, rest = line.partition("| train_inner | {")
     if not brace:

@@ -21,6 +21,7 @@ from .entry import (
     RECALL_MULTIPLE,
     RESULTS_FILE,
     TRACK_FILE,
+    TRIALS_FILE,
     Entry,
     EntryFile,
     RateTrial,
@@ -176,6 +177,9 @@ def _write_entry(
     with atomic_folder(folder) as unfinished:
         save(results, unfinished / RESULTS_FILE)
         _copy_inputs(source, model, unfinished)
+        trials = _read_trials(model.runs[0])
+        if trials is not None:
+            write_json(trials, unfinished / TRIALS_FILE)
         if description.recall is not None:
             _write_recall(description.recall, results.results, unfinished / RECALL_FILE)
         file = EntryFile(
@@ -184,7 +188,6 @@ def _write_entry(
             paper=description.paper,
             note=description.note,
             added=utc_time(),
-            trials=_read_trials(model.runs[0]),
             exceptions=dict(description.exceptions),
             files=file_hashes(unfinished),
         )

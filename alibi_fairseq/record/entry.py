@@ -38,6 +38,8 @@ TRACK_FILE = "track.json"
 ENTRY_FILE = "entry.json"
 #: Results file of an entry: evaluations, and the last validation of each training.
 RESULTS_FILE = "results.json"
+#: File of an entry with the trials that chose its learning rate.
+TRIALS_FILE = "trials.json"
 #: File of an entry with what ``alibi-fairseq recall`` measured.
 RECALL_FILE = "recall.json"
 #: Multiple of the training length at which recall is shown.
@@ -70,8 +72,10 @@ class RateTrial(StrictObject):
 
 
 class RateTrials(StrictObject):
-    """Trials that chose the learning rate, of a number of updates each."""
+    """Content of ``trials.json``: trials of the learning rate, of a number of updates each."""
 
+    format: Literal["alibi_fairseq/trials"] = "alibi_fairseq/trials"
+    version: Literal[1] = 1
     updates: PositiveCount
     trials: list[RateTrial]
 
@@ -85,7 +89,6 @@ class EntryFile(StrictObject):
         paper: address of the method's description.
         note: sentence of the author about the outcome.
         added: when the entry was written.
-        trials: trials of the learning rate; None if there were none.
         exceptions: reason for each rule that the entry is allowed to break.
         files: SHA-256 of each other file of the entry, by path.
     """
@@ -97,7 +100,6 @@ class EntryFile(StrictObject):
     paper: str
     note: str
     added: Date
-    trials: RateTrials | None
     exceptions: dict[str, NonEmptyStr]
     files: dict[str, Sha256]
 
@@ -134,6 +136,7 @@ class Entry:
         file: content of ``entry.json``.
         results: all results.
         provenance: provenance of each training and evaluation, in ``parts``.
+        trials: trials of the learning rate; None if there were none.
         recall: measurements of ``alibi-fairseq recall``.
     """
 
@@ -141,6 +144,7 @@ class Entry:
     file: EntryFile
     results: Sequence[Result]
     provenance: Provenance
+    trials: RateTrials | None
     recall: list[RecallResult]
 
     @property
@@ -192,8 +196,7 @@ class Entry:
     @property
     def trial_updates(self) -> int:
         """Updates of all trials."""
-        trials = self.file.trials
-        return len(trials.trials) * trials.updates if trials else 0
+        return len(self.trials.trials) * self.trials.updates if self.trials else 0
 
     def _of_kind(self, kind: str) -> list[Result]:
         """Return the losses on a text, or those of validations."""
@@ -282,10 +285,13 @@ def read_entry(folder: Path) -> Entry:
     measured = load(folder / RESULTS_FILE)
     if measured.provenance is None:
         raise UserInputError(f"{folder / RESULTS_FILE} has no provenance. Write the entry again.")
+    trials = None
+    if (folder / TRIALS_FILE).is_file():
+        trials = parse_json(RateTrials, read_json(folder / TRIALS_FILE), str(folder / TRIALS_FILE))
     recall: list[RecallResult] = []
     if (folder / RECALL_FILE).is_file():
         recall = read_recall(folder / RECALL_FILE).results
-    return Entry(folder, file, measured.results, measured.provenance, recall)
+    return Entry(folder, file, measured.results, measured.provenance, trials, recall)
 
 
 def read_recall(path: Path) -> RecallFile:

@@ -46,10 +46,10 @@ def cost_sentence(track: Track) -> str:
     tokens = max(result.cost.trained_tokens or 0 for result in reference.trainings)
     total = seeds * tokens
     sentence = f"train {seeds} models on {_short(tokens)} tokens each"
-    if reference.file.trials is not None:
+    if reference.trials is not None:
         trials = reference.trial_updates * (reference.series.tokens_per_update or 0)
         total += trials
-        number = len(reference.file.trials.trials)
+        number = len(reference.trials.trials)
         sentence += f", plus {number} learning-rate trials"
     hours = [entry.hours for entry in track.entries.values()]
     durations = dict.fromkeys((_duration(min(hours)), _duration(max(hours))))

@@ -75,17 +75,17 @@ def check_training(entry: Entry, reference: Entry) -> str:
 
 def check_rate(entry: Entry, reference: Entry) -> str:
     """Return why the learning rate may not be the best one."""
-    if entry.file.trials is None:
+    if entry.trials is None:
         return "its learning rate was not chosen by trials"
     losses = {}
-    for trial in entry.file.trials.trials:
+    for trial in entry.trials.trials:
         if trial.loss_bits is not None:
             losses[trial.lr] = trial.loss_bits
     best = min(losses, key=losses.__getitem__)
     rate = entry.learning_rate
     if best != rate:
         return f"it was trained at {rate:g}, but the best trial is that at {best:g}"
-    tried = [trial.lr for trial in entry.file.trials.trials]
+    tried = [trial.lr for trial in entry.trials.trials]
     if rate in (min(tried), max(tried)):
         return f"its learning rate, {rate:g}, is at the edge of the grid"
     return ""

@@ -17,7 +17,7 @@ from commands import ROOT
 from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
 from alibi_fairseq.experiment import execution
 from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
-from alibi_fairseq.experiment.execution import Slot, execute_command
+from alibi_fairseq.experiment.execution import Slot, StopRequest, execute_command
 from alibi_fairseq.experiment.runner import run_with_exit_code
 from alibi_fairseq.experiment.scheduler import WorkItem, run_all
 
@@ -267,6 +267,15 @@ def test_evaluation_shows_progress_and_logs_its_table(tmp_path, capfd):
     command, table = (tmp_path / "a.log").read_text().splitlines()
     assert command.startswith("$ python -c ")
     assert table == "a table"
+
+
+def test_concurrent_evaluation_shows_the_percentage_of_its_log(tmp_path, capfd):
+    program = "import sys; print('length 64:  45%|####  | 9/20', file=sys.stderr)"
+    python(program, tmp_path / "a.log").run(Slot(stop=StopRequest()))
+    assert "length 64" in (tmp_path / "a.log").read_text()
+    shown = capfd.readouterr().err
+    assert "length 64" not in shown
+    assert "copying:  45%|" in shown
 
 
 def test_work_item_waits_for_dependencies(tmp_path):

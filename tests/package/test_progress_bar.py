@@ -3,7 +3,7 @@ import re
 import pytest
 from tqdm import tqdm
 
-from alibi_fairseq.experiment.child_process import advance
+from alibi_fairseq.experiment.child_process import advance_to_percentage, advance_to_update
 from alibi_fairseq.progress_bar import make_progress_bar
 
 
@@ -28,7 +28,7 @@ def test_progress_log_has_plain_lines(capsys):
 def test_training_log_has_few_progress_lines(capsys):
     with make_progress_bar(40, "training", "update") as bar:
         for updates in range(1, 41):
-            advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
+            advance_to_update(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) < 5
     assert "loss 9 bits" in lines[-1]
@@ -39,8 +39,19 @@ def test_rate_of_a_resumed_training_counts_only_its_own_updates():
         bar.start_t -= 100  # the interpreter starts and the checkpoint is read
         bar.last_print_t -= 100
         for updates in (900, 905):
-            advance(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
+            advance_to_update(bar, f'| train_inner | {{"num_updates": "{updates}", "loss": "9"}}')
         bar.start_t -= 10
         state = bar.format_dict
     assert state["n"] == 905
     assert (state["n"] - state["initial"]) / state["elapsed"] == pytest.approx(0.5, rel=0.05)
+
+
+def test_bar_follows_the_logged_bar_of_an_evaluation(capsys):
+    with make_progress_bar(2000, "a/checkpoint_last.pt subset valid, length 64", "tok") as logged:
+        logged.update(900)
+        logged.refresh()
+    lines = capsys.readouterr().err.splitlines()
+    with make_progress_bar(100, "evaluating", "%") as bar:
+        for line in ["100% of nothing", *lines, "loaded 4 examples"]:
+            advance_to_percentage(bar, line)
+        assert bar.n == 45

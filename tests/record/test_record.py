@@ -16,10 +16,10 @@ from results_documents import cells_of
 
 from alibi_fairseq import cli
 from alibi_fairseq.experiment import child_process
-from alibi_fairseq.files import read_json, sha256_file
+from alibi_fairseq.files import read_json
 from alibi_fairseq.plugin import training_record
 from alibi_fairseq.positions import METHODS
-from alibi_fairseq.record.entry import read_entry, read_track
+from alibi_fairseq.record.entry import file_hashes, read_entry, read_track
 from alibi_fairseq.record.page import cost_sentence, write_page
 from alibi_fairseq.record.rules import EXCEPTABLE, RULES, find_problems
 from alibi_fairseq.results import provenance
@@ -46,9 +46,13 @@ def record(tmp_path) -> Path:
 def rewrite(entry: Path, change) -> None:
     """Change the results of an entry, and record their hash as if it had been written so."""
     path = entry / "results.json"
-    measured = load(path)
-    save(change(measured), path)
-    edit(entry, files={"results.json": sha256_file(path)})
+    save(change(load(path)), path)
+    record_hashes(entry)
+
+
+def record_hashes(entry: Path) -> None:
+    """Record the hashes of the files of an entry as they are."""
+    edit(entry, files=file_hashes(entry))
 
 
 def edit(entry: Path, **values) -> None:
@@ -90,9 +94,23 @@ def unclean(file: Results) -> Results:
 
 
 def drop_highest_rate(entry: Path) -> None:
-    trials = read_json(entry / "entry.json")["trials"]
-    trials["trials"].pop()
-    edit(entry, trials=trials)
+    path = entry / "trials.json"
+    content = read_json(path)
+    content["trials"].pop()
+    path.write_text(json.dumps(content), encoding="utf-8")
+    record_hashes(entry)
+
+
+def remove_trials(entry: Path) -> None:
+    (entry / "trials.json").unlink()
+    record_hashes(entry)
+
+
+def improve_trial(entry: Path) -> None:
+    """Change the trials without their hash."""
+    path = entry / "trials.json"
+    content = path.read_text(encoding="utf-8")
+    path.write_text(content.replace("0.016", "0.032"), encoding="utf-8")
 
 
 #: Rule, change of the entry, and a part of the sentence.
@@ -102,6 +120,7 @@ MUTATIONS = {
         lambda entry: save(load(entry / "results.json"), entry / "copy.json"),
         "copy.json changed after the entry was written",
     ),
+    "an edited trial": ("files", improve_trial, "trials.json changed after the entry was written"),
     "two seeds": (
         "seeds",
         lambda entry: rewrite(
@@ -177,7 +196,7 @@ MUTATIONS = {
     ),
     "no trials": (
         "rate",
-        lambda entry: edit(entry, trials=None),
+        remove_trials,
         "its learning rate was not chosen by trials",
     ),
     "uncommitted changes": (
@@ -251,6 +270,23 @@ def test_differences_and_losses_are_those_of_the_study():
             assert row[5] == f"{value:+.1f}% ({low:+.1f} … {high:+.1f})"
 
 
+@pytest.mark.parametrize(
+    ("track", "part"), [("wikipedia-24M-128", "primary"), ("wikipedia-3M-128", "secondary")]
+)
+def test_trials_of_committed_entries_are_those_of_the_study(track, part):
+    entries = read_track(TRACK.parent / track).entries.values()
+    for entry in entries:
+        (method,) = entry.series.method.names
+        path = STUDY / part / "tuning" / "wikipedia" / f"{method}-128-tuning.json"
+        if not path.is_file():
+            assert entry.trials is None
+            continue
+        choice = read_json(path)["result"]
+        expected = [(trial["lr"], trial["loss_bits"]) for trial in choice["trials"]]
+        assert [(trial.lr, trial.loss_bits) for trial in entry.trials.trials] == expected
+        assert entry.trials.updates == choice["updates"]
+
+
 def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
     """Methods without trials of their own need an exception."""
     words = ["record", "add", STUDY / "primary", "--track", "new", "--author", "Someone"]
@@ -269,10 +305,11 @@ def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
     rotary = [*words, "--models", "*rotary-128", "--year", "2021", "--note", "It *fails*."]
     assert cli.main([*map(str, rotary)]) == 0
     entry = read_entry(tmp_path / "new" / "rotary")
-    assert [trial.lr for trial in entry.file.trials.trials][-3:] == [0.0057, 0.008, 0.0113]
+    assert [trial.lr for trial in entry.trials.trials][-3:] == [0.0057, 0.008, 0.0113]
     assert {result.reading.variant for result in entry.results} == {""}
     committed = read_entry(TRACK.parent / "wikipedia-24M-128" / "rotary")
     assert entry.results == committed.results
+    assert entry.trials == committed.trials
     page = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "- Higher perplexity than ALiBi at 16 L: Rotary\n" in page
     assert "- Rotary: It \\*fails\\*.\n" in page
@@ -372,10 +409,14 @@ def test_comparison_with_a_plugin_is_added(data_bin, tmp_path, monkeypatch, caps
     assert (entry.folder / "comparison.yaml").read_text() == (out / "comparison.yaml").read_text()
     assert len(entry.series.settings["plugin"]) == 64
     assert entry.learning_rate == 0.01
-    assert [trial.lr for trial in entry.file.trials.trials] == [0.0001, 0.01, 100]
-    assert set(entry.file.files) == {
-        *("results.json", "recall.json", "comparison.yaml", "plugin/root_plugin/__init__.py")
-    }
+    assert [trial.lr for trial in entry.trials.trials] == [0.0001, 0.01, 100]
+    assert sorted(entry.file.files) == [
+        "comparison.yaml",
+        "plugin/root_plugin/__init__.py",
+        "recall.json",
+        "results.json",
+        "trials.json",
+    ]
     losses = [result.values.loss_bits for result in load(out / "results.json").results]
     for result in entry.results:
         if isinstance(result.values, TextValues) and result.case.kind == "text":
