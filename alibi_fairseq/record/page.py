@@ -23,15 +23,27 @@ from .entry import RECALL_MULTIPLE, Entry, Track
 
 _PAGE = Path(__file__).with_name("page.md")
 _SECTION = Path(__file__).with_name("track.md")
+#: Guide to a record, from the folder of the record in a clone of this repository.
+_GUIDE = Path("../../docs/record.md")
 #: Multiples of the training length with a column.
 MULTIPLES = (1, 4, 16)
 
 
 def write_page(tracks: Iterable[Track]) -> str:
-    """Write the page of a record."""
+    """Write the page of a record, which links the guide where it is next to the record."""
     tracks = list(tracks)
+    start_a_track = "start a track"
+    rules = "rules"
+    guide = "(`docs/record.md` of alibi_fairseq) "
+    if (tracks[0].folder.parent / _GUIDE).is_file():
+        start_a_track = f"[start a track]({_GUIDE}#start-a-track)"
+        rules = f"[rules]({_GUIDE}#rules)"
+        guide = ""
     entries = [entry for track in tracks for entry in track.entries.values()]
     slots = {
+        "start_a_track": start_a_track,
+        "rules": rules,
+        "guide": guide,
         "tracks": "\n\n".join(_section(track) for track in tracks),
         "recall": any(entry.recall for entry in entries),
         "passkey": any("passkey" in entry.probes for entry in entries),

@@ -313,6 +313,8 @@ def test_study_is_added_with_its_trials(tmp_path, capsys, refuse):
     page = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "- Higher perplexity than ALiBi at 16 L: Rotary\n" in page
     assert "- Rotary: It \\*fails\\*.\n" in page
+    assert "The guide (`docs/record.md` of alibi_fairseq)" in " ".join(page.split())
+    assert "../docs" not in page  # which is not there
     assert "**rate** (ALiBi): the grid ended\n" in page
     assert "no finished model" in refuse(*words, "--models", "fox")
     assert "was not chosen by trials" in refuse(
