@@ -21,7 +21,7 @@ from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, installed_version
 from ..results.result import Result, TextSummary
 from .model_folder import ModelFolder
-from .text_file import read_text_file
+from .text_file import Documents, read_documents, tokenize_documents
 from .transformers_model import load_transformers_model
 
 #: Packages whose versions these results record in addition to the ones in every result.
@@ -64,6 +64,7 @@ def evaluate_folders(
         UserInputError: a measurement is impossible.
     """
     config = replace(config, subsets=_split_names(texts))
+    documents = [read_documents(path, config.per_document) for path in texts]
     transformers_logging.disable_progress_bar()
     opened = [
         ModelFolder.open(folder, config.overrides, options.trust_remote_code)
@@ -75,19 +76,24 @@ def evaluate_folders(
     results: list[Result] = []
     with locked(lock_path(out), f"--out {out}", "evaluation"):
         for folder in opened:
-            results += _evaluate(folder, texts, config, out, options)
+            results += _evaluate(folder, texts, documents, config, out, options)
     return results
 
 
 def _evaluate(
-    folder: ModelFolder, texts: list[Path], config: SweepConfig, out: Path, options: FolderOptions
+    folder: ModelFolder,
+    texts: list[Path],
+    documents: list[Documents],
+    config: SweepConfig,
+    out: Path,
+    options: FolderOptions,
 ) -> list[Result]:
-    """Evaluate one model."""
+    """Evaluate one model on the documents of all texts."""
     splits = {}
     starts = {}
     identities = {}
-    for path in texts:
-        text = read_text_file(path, folder, config.per_document, config.has_scored_range)
+    for documents_of_text in documents:
+        text = tokenize_documents(documents_of_text, folder, config.has_scored_range)
         splits[text.name] = text
         starts[text.name] = text.document_starts
         identities[text.name] = TextIdentity(text.sha256, config.per_document, text.tokens_sha256)

@@ -39,6 +39,21 @@ BOUNDARY_PATTERNS = {
 
 
 @dataclass(frozen=True)
+class Documents:
+    """Text file in documents.
+
+    Attributes:
+        name: file name without its suffix.
+        sha256: SHA-256 of the file.
+        parts: documents, whose concatenation is the text.
+    """
+
+    name: str
+    sha256: str
+    parts: list[str]
+
+
+@dataclass(frozen=True)
 class TextFile:
     """Text file in tokens, with the interface of :class:`..evaluation.split.Split`.
 
@@ -106,22 +121,12 @@ def count_words_and_bytes(text: str) -> TextSize:
     return TextSize(words=len(text.split()) + text.count("\n"), bytes=len(text.encode()))
 
 
-def read_text_file(
-    path: Path,
-    folder: ModelFolder,
-    boundary: str | None = None,
-    restart_documents: bool = False,
-) -> TextFile:
-    """Read a text file and split it into tokens.
-
-    Each document is tokenized separately, so no token spans two documents.
+def read_documents(path: Path, boundary: str | None = None) -> Documents:
+    """Read a text file, and split it into documents.
 
     Args:
         path: file in UTF-8.
-        folder: folder of the model.
         boundary: key of :data:`BOUNDARY_PATTERNS`, or None for one document.
-        restart_documents: True if the first token of each document is predicted like the first
-            token of the file.
 
     Raises:
         UserInputError: the file is not UTF-8, or has only one document.
@@ -139,11 +144,27 @@ def read_text_file(
         parts = split_documents(text, boundary)
         if len(parts) < 2:
             raise one_document(boundary, f"'{path}'")
-    tokens, offsets, document_starts = _encode(parts, folder.tokenizer)
+    return Documents(path.stem, hashlib.sha256(content).hexdigest(), parts)
+
+
+def tokenize_documents(
+    documents: Documents, folder: ModelFolder, restart_documents: bool = False
+) -> TextFile:
+    """Split a text into tokens.
+
+    Each document is tokenized separately, so no token spans two documents.
+
+    Args:
+        documents: the text.
+        folder: folder of the model.
+        restart_documents: True if the first token of each document is predicted like the first
+            token of the file.
+    """
+    tokens, offsets, document_starts = _encode(documents.parts, folder.tokenizer)
     return TextFile(
-        name=path.stem,
-        text=text,
-        sha256=hashlib.sha256(content).hexdigest(),
+        name=documents.name,
+        text="".join(documents.parts),
+        sha256=documents.sha256,
         tokens=tokens,
         offsets=offsets,
         restarts=document_starts if restart_documents else [0],

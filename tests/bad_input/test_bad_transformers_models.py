@@ -19,6 +19,7 @@ from transformers import (
     PreTrainedConfig,
 )
 
+from alibi_fairseq.huggingface import evaluation
 from alibi_fairseq.results.file import save
 
 
@@ -136,6 +137,17 @@ def test_eval_arguments(refuse, text, trained, tmp_path, words, named):
     out = tmp_path / "out.json"
     assert named in refuse("eval", "--lengths", "8", "--out", out, *data_and_options)
     assert not out.exists()
+
+
+def test_documents_of_all_texts_are_checked_before_any_is_tokenized(
+    refuse, text, tmp_path, monkeypatch
+):
+    folder = make_folder(tmp_path / "model", "gpt2")
+    titled = tmp_path / "titled.txt"
+    titled.write_text(" = One = \n\n a\n = Two = \n\n b\n", encoding="utf-8")
+    monkeypatch.setattr(evaluation, "tokenize_documents", None)
+    command = ["eval", titled, text, "--path", folder, "--lengths", "8", "--per-document", "titles"]
+    assert f"only one document in '{text}'" in refuse(*command, "--out", tmp_path / "out.json")
 
 
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0, "partial_rotary_factor": 1}

@@ -23,8 +23,9 @@ from alibi_fairseq.evaluation.windows import Span
 from alibi_fairseq.huggingface.model_folder import ModelFolder
 from alibi_fairseq.huggingface.text_file import (
     count_words_and_bytes,
-    read_text_file,
+    read_documents,
     split_documents,
+    tokenize_documents,
 )
 
 pytest_plugins = ["evaluate_text"]
@@ -179,7 +180,7 @@ def test_documents_do_not_depend_on_line_ends(boundary):
 
 def test_scored_bytes_are_those_of_the_tokens(text, tmp_path):
     folder = ModelFolder.open(make_folder(tmp_path / "model"))
-    file = read_text_file(text, folder, "empty-lines")
+    file = tokenize_documents(read_documents(text, "empty-lines"), folder)
 
     def decode(first: int, end: int) -> str:
         return folder.tokenizer.decode(file.tokens[first:end])
@@ -305,7 +306,7 @@ def test_unknown_token_of_the_backend_is_found(names, model, text, tmp_path):
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **names)
     folder = ModelFolder.open(make_folder(tmp_path / "model", tokenizer=tokenizer))
-    assert read_text_file(text, folder).has_unknown
+    assert tokenize_documents(read_documents(text), folder).has_unknown
 
 
 def test_byte_level_tokenizer_has_no_unknown_text(text, tmp_path):
@@ -313,7 +314,7 @@ def test_byte_level_tokenizer_has_no_unknown_text(text, tmp_path):
     tokenizer.unk_token = tokenizer.eos_token
     folder = ModelFolder.open(make_folder(tmp_path / "model", tokenizer=tokenizer))
     text.write_text(TEXT + tokenizer.eos_token, encoding="utf-8")
-    assert not read_text_file(text, folder).has_unknown
+    assert not tokenize_documents(read_documents(text), folder).has_unknown
 
 
 def test_documents_without_tokens_are_left_out(evaluate, text, tmp_path):

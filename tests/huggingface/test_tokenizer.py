@@ -15,7 +15,7 @@ from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.evaluation.text_size import TextSize
 from alibi_fairseq.evaluation.windows import Span
 from alibi_fairseq.huggingface.export import build_tokenizer, check_tokenizer, find_tokenizer_files
-from alibi_fairseq.huggingface.text_file import read_text_file
+from alibi_fairseq.huggingface.text_file import read_documents, tokenize_documents
 from alibi_fairseq.results.data_folder import DataFolder
 
 #: Text with fairseq's symbols, words and characters unseen in training, and unusual spaces.
@@ -142,7 +142,7 @@ def test_text_with_unknown_piece_has_no_bytes(tmp_path, text, size):
         first_input=tokenizer.eos_token_id,
     )
     (tmp_path / "text.txt").write_text(text)
-    file = read_text_file(tmp_path / "text.txt", folder)
+    file = tokenize_documents(read_documents(tmp_path / "text.txt"), folder)
     assert file.scored_text_size([Span(0, 0, len(file.tokens))]) == size
 
 
