@@ -56,7 +56,9 @@ class ImportHf(CliCommand):
     """Options of ``alibi-fairseq import-hf``, which converts a Hugging Face model."""
 
     folder: Path = option(
-        "folder of a BLOOM, OPT, XGLM, GPT-NeoX, Llama, or Qwen3 model", metavar="FOLDER"
+        "folder of a BLOOM, OPT, XGLM, GPT-NeoX, Llama, or Qwen3 model, or of one that `export` "
+        "wrote",
+        metavar="FOLDER",
     )
     out: Path = option("output folder", required=True, metavar="FOLDER")
 

@@ -1,4 +1,4 @@
-"""Import of models with an architecture of transformers as checkpoints of this plugin.
+"""Import of models of transformers as checkpoints of this plugin.
 
 fairseq's dictionaries begin with four special symbols, so token IDs change: special tokens of the
 imported model come first, all others follow. A folder written by :mod:`.export` contains the
@@ -35,11 +35,13 @@ from .architectures import ACTIVATIONS, Architecture
 from .configuration_alibi_lm import AlibiLmConfig
 from .conversion import compare_scores
 from .model_folder import check_weights
+from .modeling_alibi_lm import AlibiLmForCausalLM
 from .native_architectures import ARCHITECTURES
+from .own_format import AlibiLm, own_options
 from .rope_parameters import rotary_options
 from .unsupported import not_in_fairseq
 
-BY_TYPE = {architecture.model_type: architecture for architecture in ARCHITECTURES}
+BY_TYPE = {architecture.model_type: architecture for architecture in (*ARCHITECTURES, AlibiLm())}
 #: Options of fairseq-train by field of :class:`AlibiLmConfig`.
 OPTIONS = {
     "position_method": "position_method",
@@ -97,7 +99,8 @@ def import_folder(folder: Path, out: Path) -> tuple[list[str], float]:
         model.get_input_embeddings().weight is model.get_output_embeddings().weight
     )
     dictionary, token_ids = read_vocabulary(folder, config)
-    description.excluded_symbols = token_ids.eq(-1).nonzero().flatten().tolist()
+    missing = token_ids.eq(-1).nonzero().flatten().tolist()
+    description.excluded_symbols = sorted({*(description.excluded_symbols or ()), *missing})
     ours = architecture.import_weights(description, model.state_dict())
     for name in ("embed_tokens.weight", "output_projection.weight"):
         # These have one row per token. A last row of zeros is added, which index −1 selects.
@@ -134,19 +137,29 @@ def read_config(folder: Path) -> tuple[Architecture, PreTrainedConfig]:
         raise UserInputError(
             f"{folder} has a model of type {model_type}. Only {names} can be imported."
         )
-    default = AutoConfig.for_model(model_type)
+    default = make_config(model_type)
     # Any other key may request code: attention kernels, quantization, or an adapter.
     known_keys = set(MORE_KEYS)
     for key in (*default.to_dict(), *default.attribute_map):
         if not key.startswith("_"):
             known_keys.add(key)
     values = {key: value for key, value in content.items() if key in known_keys}
-    return BY_TYPE[model_type], AutoConfig.for_model(**values)
+    return BY_TYPE[model_type], make_config(**values)
+
+
+def make_config(model_type: str, **values: Any) -> PreTrainedConfig:
+    """Return a configuration of transformers, or of our own format."""
+    if model_type == AlibiLmConfig.model_type:
+        return AlibiLmConfig(**values)
+    return AutoConfig.for_model(model_type, **values)
 
 
 def read_model(folder: Path, config: PreTrainedConfig) -> PreTrainedModel:
     """Read the model in fp32, from safetensors or else from a pickle with ``weights_only``."""
-    model, loading_info = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].from_pretrained(
+    model_class: Any = AlibiLmForCausalLM
+    if not isinstance(config, AlibiLmConfig):
+        model_class = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    model, loading_info = model_class.from_pretrained(
         folder,
         config=config,
         dtype=torch.float32,
@@ -193,6 +206,7 @@ def configuration(description: AlibiLmConfig) -> tuple[Any, list[str]]:
     if description.rotary_parameters is not None:
         options |= rotary_options(description.rotary_parameters, description.train_length)
     options |= block_options(description)
+    options |= own_options(description)
     options["no_decoder_final_norm"] = not description.final_norm
     options["no_scale_embedding"] = description.embedding_scale == 1
     if description.excluded_symbols:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands import in_process
 from conftest import random_tokens
-from exported import BLOOM, LLAMA, LONGROPE, QWEN3, converted, perturbed
+from exported import ADAPTIVE, BLOOM, LLAMA, LONGROPE, QWEN3, converted, perturbed
 from imported import (
     SPECIAL_IDS,
     VOCABULARY_SIZE,
@@ -145,6 +145,51 @@ def test_export_round_trip(method, flags, tmp_path, capsys):
         scores, _ = reimported(tokens)
         expected_scores, _ = model(tokens)
         torch.testing.assert_close(scores, expected_scores, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "flags"),
+    [
+        ("alibi", ""),
+        ("alibi", "--alibi-scale dynamic --no-scale-embedding"),
+        ("alibi", "--alibi-scale 2.5 --attention-window 5 --excluded-symbols 0,3"),
+        ("alibi", f"{BLOOM} --alibi-bias-max 4"),
+        ("alibi", "--decoder-input-dim 16 --decoder-output-dim 16"),
+        ("alibi", "--no-decoder-normalize-before --ffn swiglu --key-value-heads 2"),
+        ("learned", "--clamp-learned-positions"),
+        ("sinusoidal", "--no-decoder-final-norm --no-share-decoder-input-output-embed"),
+        ("rotary", f"{QWEN3} --rotary-percent 0.5 --attention-window 5"),
+        ("none", "--layernorm-embedding"),
+        ("xpos", ""),
+        ("t5", ""),
+        ("kerple", ""),
+        ("sandwich", ""),
+        ("transformer_xl", ""),
+    ],
+)
+@torch.no_grad()
+def test_round_trip_of_our_own_format(method, flags, tmp_path):
+    model = perturbed(method, flags)
+    exported = converted(model, method)
+    assert exported.architecture == "alibi_lm"
+    folder = tmp_path / "model"
+    exported.model.save_pretrained(folder)
+    model.decoder.dictionary.save(str(folder / "dict.txt"))
+    assert main(["import-hf", str(folder), "--out", str(tmp_path / "out")]) == 0
+    reimported, _ = load_checkpoint(tmp_path / "out" / "checkpoint_best.pt")
+    weights = reimported.state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, weights.pop(name)), name
+    assert not weights
+    tokens = random_tokens(2, 48)
+    assert torch.equal(reimported(tokens)[0], model(tokens)[0])
+
+
+def test_adaptive_model_of_our_own_format_is_refused(tmp_path, refuse):
+    folder = tmp_path / "model"
+    converted(perturbed("alibi", ADAPTIVE), "alibi").model.save_pretrained(folder)
+    message = refuse("import-hf", folder, "--out", tmp_path / "out")
+    assert "Use the checkpoint from which it was exported." in message
 
 
 def test_unknown_configuration_keys_are_ignored(tmp_path):
