@@ -107,6 +107,14 @@ def test_table_of_longer_context(monkeypatch):
     assert longer_context.table(results) == (folder / "table.md").read_text(encoding="utf-8")
 
 
+def test_tables_of_tutorial():
+    folder = RESULTS / "examples/tutorial"
+    records = [*load(folder / "alibi-128.json").results]
+    records += load(folder / "sinusoidal-128.json").results
+    table = (folder / "table.md").read_text(encoding="utf-8")
+    assert table == f"# Tutorial: perplexity\n\n{length_table(records)}"
+
+
 def test_tables_of_removed_positions():
     folder = RESULTS / "examples/removed-positions"
     labels = {
@@ -129,7 +137,7 @@ def test_tables_of_removed_positions():
     [
         ("README.md", "demo", 1),
         ("docs/reports.md", "demo", 1),
-        ("docs/tutorial.md", "demo", 1),
+        ("docs/tutorial.md", "tutorial", 1),
         ("docs/compare.md", "modern-block", 2),  # perplexities and differences
         ("docs/probes.md", "recall", 1),
     ],

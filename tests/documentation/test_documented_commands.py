@@ -20,8 +20,9 @@ from alibi_fairseq.results.file import load
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-#: Page whose commands the test runs.
+#: Pages whose commands the test runs.
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+EVALUATOR = ROOT / "docs" / "fairseq-commands.md"
 
 #: Flags that shorten a training of the tutorial to seconds. The last value of an option counts.
 TOY_TRAINING = (
@@ -47,11 +48,21 @@ def code_blocks(path: Path, language: str) -> list[str]:
     return blocks
 
 
+def unrolled(block: str) -> str:
+    """Return the commands of a shell block with each loop over words as its passes."""
+
+    def passes(loop: re.Match) -> str:
+        name, words, body = loop.groups()
+        return "".join(body.replace(f"${name}", word) for word in words.split())
+
+    return re.sub(r"^for (\w+) in (.+); do\n(.*?)^done$", passes, block, flags=re.M | re.S)
+
+
 def shell_commands(path: Path) -> list[list[str]]:
     """Return the words of each command in the shell blocks, without comments."""
     commands = []
     for block in code_blocks(path, "bash"):
-        for line in block.splitlines():
+        for line in unrolled(block).splitlines():
             words = shlex.split(line, comments=True)
             if words:
                 commands.append(words)
@@ -75,24 +86,25 @@ def test_tutorial_commands_run(tmp_path, monkeypatch, capsys, caplog):
     for number, name in enumerate(sorted(topics)):
         (tmp_path / "texts" / f"{number}.txt").write_text(topics[name], encoding="utf-8")
     ran = []
-    for program, *arguments in shell_commands(TUTORIAL):
-        if program != "alibi-fairseq":
-            continue
-        command = arguments[0]
-        if command == "train":
+    for _, *arguments in shell_commands(TUTORIAL):
+        if arguments[0] == "train":
             arguments += TOY_TRAINING
             vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left by an earlier training
-        if command == "eval-lm":
-            arguments += ["--cpu", "--num-workers", "0"]
-        caplog.clear()
-        with caplog.at_level("INFO"):
-            assert cli.main(arguments) == 0, capsys.readouterr().err
-        if command == "eval-lm":
-            window = int(arguments[arguments.index("--tokens-per-sample") + 1])
-            compare_evaluators(caplog.text, tmp_path / "runs" / "alibi-512.json", window)
-        ran.append(command)
-    assert ran == ["prepare", "train", "eval", "report", "eval-lm"]
-    assert (tmp_path / "runs" / "report" / "report.md").is_file()
+        assert cli.main(arguments) == 0, capsys.readouterr().err
+        ran.append(arguments[0])
+    assert ran == ["prepare", "train", "eval", "train", "eval", "report"]
+    (listing,) = code_blocks(TUTORIAL, "text")
+    for line in listing.splitlines():
+        folder = "runs/report" if line.startswith(" ") else ""
+        names, _, _ = line.strip().partition("  ")
+        for name in names.split(", "):
+            assert (tmp_path / folder / name).exists(), name
+    (evaluation,) = [words for words in shell_commands(EVALUATOR) if words[1] == "eval-lm"]
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        assert cli.main([*evaluation[1:], "--cpu", "--num-workers", "0"]) == 0
+    window = int(evaluation[evaluation.index("--tokens-per-sample") + 1])
+    compare_evaluators(caplog.text, tmp_path / "runs" / "alibi-128.json", window)
     (code,) = code_blocks(TUTORIAL, "python")
     variables: dict = {}
     exec(code.replace("beam=5", "beam=2, max_len_b=8"), variables)
