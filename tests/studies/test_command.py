@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from studies.__main__ import main
+from studies.__main__ import main, page_module
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,6 +76,18 @@ def test_options_without_effect_are_rejected(words, named, tmp_path, monkeypatch
     assert stopped.value.code == 2
     assert named in capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["text"]
+
+
+def test_page_is_that_of_the_folder_or_of_the_six_tests(tmp_path):
+    shutil.copy(ROOT / "studies/title/12M.yaml", tmp_path)
+    (tmp_path / "page.py").write_text("raise AssertionError\n")
+    modules = {
+        ROOT / "studies/title/12M.yaml": "studies.title.page",
+        ROOT / "studies/small_models/secondary.yaml": "studies.small_models.page",
+        ROOT / "studies/gpu/hour.yaml": "studies.study_page",
+        tmp_path / "12M.yaml": "studies.study_page",  # code next to it is not run
+    }
+    assert {path: page_module(path) for path in modules} == modules
 
 
 def test_page_without_arguments_is_written_to_runs(tmp_path, monkeypatch, capsys):
