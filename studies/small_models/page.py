@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from alibi_fairseq.paper import published
@@ -171,7 +171,8 @@ def _write_disclosure(
         hours=f"{sum(model.hours for model in studies[PRIMARY].models):.1f}",
         ranking=ranking_section(studies[PRIMARY], MODELS, folder),
         **_test_text(studies[PRIMARY].models),
-        trials=_trials(studies),
+        trials=_trials(studies, [part for part in TRIALS if part != SECONDARY]),
+        secondary_trials=_trials(studies, [SECONDARY]),
         **_rate_check(studies),
         primary_origins=origins_table(studies[PRIMARY].models),
         primary_changes=_uncommitted_changes(PRIMARY, studies[PRIMARY].models),
@@ -391,13 +392,13 @@ def _test_text(models: Sequence[FinishedModel]) -> dict[str, object]:
     }
 
 
-def _trials(studies: Mapping[str, StudyResults]) -> str:
+def _trials(studies: Mapping[str, StudyResults], names: Iterable[str]) -> str:
     """Return a table of each set of learning-rate trials, and which of them lack an origin."""
     parts = []
-    for part, description in TRIALS.items():
-        tuning = studies[part].trials
+    for name in names:
+        tuning = studies[name].trials
         if tuning:
-            parts += [f"Learning-rate trials of {description}:", trials_table(tuning)]
+            parts += [f"Learning-rate trials of {TRIALS[name]}:", trials_table(tuning)]
             parts.append(trials_without_origin(tuning))
     return sections(*parts)
 
