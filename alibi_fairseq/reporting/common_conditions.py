@@ -20,7 +20,7 @@ def common_conditions(rows: Sequence[Row]) -> str:
     """
     rows = _ours(rows)
     parts = [_listed(_corpora(rows))]
-    for values in _facts(rows):
+    for values in _facts(rows).values():
         if len(values) == 1:
             parts.append(_listed(values))
     rates = _learning_rates(rows)
@@ -54,7 +54,7 @@ def figure_conditions(rows: Sequence[Row], text: Sequence[str] = ()) -> str:
         text: what else is known of the text, after its name.
     """
     ours = _ours(rows)
-    facts = dict(zip(FACTS, _facts(ours), strict=True))
+    facts = _facts(ours)
     models = [training_in_words(rows)]
     for name in FIGURE_FACTS:
         if len(facts[name]) == 1:
@@ -74,10 +74,10 @@ def _corpora(rows: Iterable[Row]) -> set[str]:
     return {point.case.corpus for row in rows for point in row.points}
 
 
-def _facts(rows: Iterable[Row]) -> list[set[str]]:
-    """Return the values of each fact of the models, as parts of a sentence."""
+def _facts(rows: Iterable[Row]) -> dict[str, set[str]]:
+    """Return the values of the models by name of the fact, as parts of a sentence."""
     facts = [list_facts(row.identity) for row in rows if row.identity is not None]
-    return [{fact_text(name, of_model[name]) for of_model in facts} for name in FACTS]
+    return {name: {fact_text(name, of_model[name]) for of_model in facts} for name in FACTS}
 
 
 def _learning_rates(rows: Iterable[Row]) -> set[str]:

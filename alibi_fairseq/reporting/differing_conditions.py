@@ -1,27 +1,17 @@
-"""What differs between the models of a table, and how it is shown.
-
-Rows of one name state up to :data:`MAX_STATED` conditions in their labels. If more differ, a letter
-leads to their row in the table of conditions.
-"""
+"""What differs between the models of a table, and the table that shows it."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..results.result import Result
 from ..results.series import Series
 from ..results.settings import applicable_defaults, canonical, resolve
-from .facts import FACTS, fact_text, list_facts, short_path
+from .facts import FACTS, list_facts, short_path
 from .row import Row, RowIdentity
 from .table import Column, Table
 
-#: Largest number of differing conditions that the labels of rows state.
-MAX_STATED = 2
 #: Text of a condition that results do not record.
 UNKNOWN = "unknown"
 
@@ -53,106 +43,9 @@ _HASHES = ("training data", "plugin", "data.dictionary", "data.train-lines", "st
 _HASH_LENGTH = 64
 
 
-def letters() -> Iterator[str]:
-    """Yield ``A`` to ``Z``, then ``A2`` to ``Z2``, and so on."""
-    for repetition in itertools.count(1):
-        for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
-            yield letter if repetition == 1 else f"{letter}{repetition}"
-
-
-def tell_apart(rows: Sequence[Row], unused_letters: Iterator[str]) -> list[Row]:
-    """Return rows of one name and variant with what differs added to their variants.
-
-    Rows without differing conditions state their run, or else their checkpoint.
-
-    Args:
-        rows: the rows.
-        unused_letters: letters that no other row of the table has.
-    """
-    if len(rows) == 1:
-        return list(rows)
-    different = differing_conditions(_identities(rows), of_one_method=True)
-    by_row = list(zip(*different.values(), strict=True)) or [()] * len(rows)
-    stated: frozenset[str] = frozenset()
-    if len(different) <= MAX_STATED:
-        stated = frozenset(different)
-        texts = [_stated(different, values) for values in by_row]
-    else:
-        letter_of: dict[tuple, str] = {}
-        for values in by_row:
-            if values not in letter_of:
-                letter_of[values] = next(unused_letters)
-        texts = [letter_of[values] for values in by_row]
-    told = []
-    for row, text in zip(rows, _with_runs(rows, texts), strict=True):
-        told.append(replace(row, variant=_joined([row.variant, text]), stated=stated))
-    return told
-
-
-def _identities(rows: Iterable[Row]) -> list[RowIdentity]:
+def identities(rows: Iterable[Row]) -> list[RowIdentity]:
     """Return the identities of rows without those of the paper."""
     return [row.identity for row in rows if row.identity is not None]
-
-
-def _stated(names: Iterable[str], values: Iterable[str]) -> str:
-    """Return the differing conditions of a row."""
-    return _joined(_condition_text(name, value) for name, value in zip(names, values))
-
-
-def _condition_text(name: str, value: str) -> str:
-    """Return a condition of a model as part of its label, such as ``lr 0.1``."""
-    if value == UNKNOWN:
-        return f"{value} {name}"
-    if name == OPTIONS:
-        return ""
-    if name in FACTS:
-        return fact_text(name, value)
-    if value in ("true", "false"):
-        return name if value == "true" else f"no {name}"
-    return f"{name} {value}"
-
-
-def _with_runs(rows: Sequence[Row], texts: Sequence[str]) -> list[str]:
-    """Add the run to the texts of rows that are alike, or the checkpoint."""
-    alike: dict[str, list[Row]] = defaultdict(list)
-    for row, text in zip(rows, texts, strict=True):
-        alike[text].append(row)
-    names = {text: iter(_run_names(members)) for text, members in alike.items()}
-    return [_joined([text, next(names[text])]) for text in texts]
-
-
-def _run_names(rows: Sequence[Row]) -> list[str]:
-    """Return what distinguishes each run from those that are alike; empty for the only one."""
-    if len(rows) == 1:
-        return [""]
-    facts = _distinct_facts([row.results[0] for row in rows])
-    is_repeated = len(set(_identities(rows))) == 1
-    names = []
-    for row, fact in zip(rows, facts, strict=True):
-        if is_repeated and row.run is not None:
-            names.append(f"run {row.run + 1}" if row.run else "")
-        else:
-            names.append(fact)
-    return names
-
-
-def _distinct_facts(results: Sequence[Result]) -> list[str]:
-    """Return path, seed, or hash of each checkpoint, the first that differs, or all of them."""
-    paths = [short_path(result.checkpoint or "unnamed") for result in results]
-    seed_names = []
-    hashes = []
-    for result in results:
-        seed_names.append("unknown seed" if result.seed is None else f"seed {result.seed}")
-        hashes.append(f"checkpoint hash {(result.checkpoint_sha256 or 'unknown')[:8]}")
-    for facts in (paths, seed_names, hashes):
-        if len(set(facts)) == len(results):
-            return facts
-    return [_joined(of_result) for of_result in zip(paths, seed_names, hashes, strict=True)]
-
-
-def _joined(parts: Iterable[str]) -> str:
-    """Join the parts that are not empty."""
-    return ", ".join(part for part in parts if part)
 
 
 def differing_conditions_table(rows: Sequence[Row]) -> Table[int] | None:
@@ -180,10 +73,10 @@ def differing_conditions_table(rows: Sequence[Row]) -> Table[int] | None:
 
 def _conditions_to_show(models: Sequence[Row]) -> dict[str, list[str]]:
     """Return the conditions that differ between the models, or those of one name."""
-    different = differing_conditions(_identities(models))
+    different = differing_conditions(identities(models))
     for name in {row.name for row in models}:
         same_name = [row for row in models if row.name == name]
-        found = differing_conditions(_identities(same_name), of_one_method=True)
+        found = differing_conditions(identities(same_name), of_one_method=True)
         for condition, texts in found.items():
             if condition in different:
                 continue

@@ -18,10 +18,8 @@ from .rows import build_rows
 from .texts import Group, group_by_raw_text, group_by_text, identify_raw_text, identify_text
 
 
-def length_line(
-    row: Row, lengths: Sequence[int] = (), quantity: str = "perplexity"
-) -> plots.PlotLine:
-    """Create the line of a quantity by evaluation length.
+def length_line(row: Row, lengths: Sequence[int] = (), in_bytes: bool = False) -> plots.PlotLine:
+    """Create the line of perplexity, or of bits per byte, by evaluation length.
 
     A failed evaluation is noted at the end of the line. If the text is shorter than the evaluation
     lengths of windows that do not overlap, the line ends at the longest window.
@@ -29,7 +27,7 @@ def length_line(
     Args:
         row: points of the model, by length.
         lengths: training lengths of the position method to distinguish.
-        quantity: attribute of a point. The spread over seeds is known only of ``perplexity``.
+        in_bytes: True for bits per byte, whose spread over seeds is unknown.
     """
     # All lengths beyond the end of the text have the same longest window.
     windows: list[int] = []
@@ -37,7 +35,7 @@ def length_line(
     spread: list[float] = []
     failures = []
     for point in row.points:
-        value = getattr(point, quantity)
+        value = point.bits_per_byte if in_bytes else point.perplexity
         if value is None:
             failures.append(point.status)
             continue
@@ -57,7 +55,7 @@ def length_line(
         x=windows,
         y=values,
         style=method_style(row.method_name, row.train_length, lengths),
-        spread=spread if quantity == "perplexity" else (),
+        spread=() if in_bytes else spread,
         hollow=row.is_printed,
         notes=notes,
     )
@@ -156,14 +154,14 @@ def draw_lengths(results: Sequence[Result], title: str, *paths: str | os.PathLik
         title: title of the figure.
         paths: files to write.
     """
-    if has_several_tokenizers(results):
+    in_bytes = has_several_tokenizers(results)
+    if in_bytes:
         groups = group_by_raw_text(results)
-        make_line = partial(length_line, quantity="bits_per_byte")
         y = "Bits per byte"
     else:
         groups = group_by_text(results)
-        make_line = partial(length_line, quantity="perplexity")
         y = plots.PERPLEXITY
+    make_line = partial(length_line, in_bytes=in_bytes)
     panels = []
     for group, of_group in groups.items():
         panels += model_panels(of_group, group)

@@ -44,8 +44,9 @@ class Mark(NamedTuple):
 
 PAST_END = Mark("†", lambda point: point.is_past_end, _past_end_note)
 CHANCE = Mark("(chance)", lambda point: point.is_near_chance, lambda points: CHANCE_NOTE)
-#: Marks of perplexities. Bits per byte, which have no chance level, have only the first.
+#: Marks of perplexities, and of bits per byte, which have no chance level.
 MARKS = (PAST_END, CHANCE)
+MARKS_OF_BYTES = (PAST_END,)
 
 
 def marked(text: str, point: Point, marks: Iterable[Mark] = MARKS) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 from ..results.result import Result
 from . import markdown
 from .common_conditions import common_conditions, has_several_seed_counts
 from .differing_conditions import differing_conditions_table
-from .notes import MARKS, PAST_END, mark_notes, marked, undertrained_warning
+from .notes import MARKS, MARKS_OF_BYTES, mark_notes, marked, undertrained_warning
 from .row import Point, Row
 from .rows import build_rows
 from .table import Column, Table
@@ -44,26 +44,19 @@ def length_tables(
     tables = []
     for group, of_group in group_by_text(results).items():
         rows = build_rows(of_group)
-        caption = f"Perplexity on {group.name}"
-        points = [point for row in rows for point in row.points]
-        show = partial(markdown.point, with_seeds=has_several_seed_counts(points))
         shown_columns = columns
         if for_paper and not columns:
             shown_columns = [*_lengths(of_group), "parameters"]
             if len({_learning_rate(row) for row in rows}) > 1:  # otherwise, the caption states it
                 shown_columns.append("learning rate")
-        tables.append(_length_table(caption, rows, show, shown_columns))
+        tables.append(_length_table(group, rows, shown_columns))
+        points = [point for row in rows for point in row.points]
         has_bits_per_byte = any(point.bits_per_byte is not None for point in points)
         if has_bits_per_byte and not of_group[0].case.is_raw_text:
-            tables.append(_bits_per_byte_table(group, rows, columns))
+            tables.append(_length_table(group, rows, columns, in_bytes=True))
     for group, of_group in group_by_raw_text(results).items():
-        tables.append(_bits_per_byte_table(group, build_rows(of_group), columns))
+        tables.append(_length_table(group, build_rows(of_group), columns, in_bytes=True))
     return tables
-
-
-def _bits_per_byte_table(group: Group, rows: Sequence[Row], columns: Sequence[str]) -> Table[Row]:
-    """Create a table of bits per byte of comparable results."""
-    return _length_table(f"Bits per byte on {group.name}", rows, _bits_per_byte, columns)
 
 
 def available_columns(results: Iterable[Result]) -> list[str]:
@@ -76,33 +69,73 @@ def _lengths(results: Iterable[Result]) -> list[str]:
     return [str(length) for length in sorted({result.case.length for result in results})]
 
 
+@dataclass(frozen=True)
+class LengthColumn:
+    """Column of perplexities, or of bits per byte, at one evaluation length.
+
+    Attributes:
+        length: the evaluation length.
+        in_bytes: True for bits per byte.
+        with_seeds: True to state the number of seeds of each perplexity.
+    """
+
+    length: int
+    in_bytes: bool
+    with_seeds: bool
+
+    def cell(self, row: Row) -> str:
+        """Return the text of a row.
+
+        A point below the training length is not missing, because models are usually evaluated at
+        their training length and beyond.
+        """
+        point = self._point(row)
+        if point is None and row.train_length is not None and self.length < row.train_length:
+            return markdown.NOTHING
+        if not self.in_bytes:
+            return markdown.point(point, self.with_seeds)
+        if point is None or point.bits_per_byte is None:
+            return markdown.MISSING
+        return marked(f"{point.bits_per_byte:.4f}", point, MARKS_OF_BYTES)
+
+    def value(self, row: Row) -> float | None:
+        """Return the number of a row, if it has one."""
+        point = self._point(row)
+        if point is None:
+            return None
+        return point.bits_per_byte if self.in_bytes else point.perplexity
+
+    def _point(self, row: Row) -> Point | None:
+        """Return the point of a row at the evaluation length, if it has one."""
+        for point in row.points:
+            if point.case.length == self.length:
+                return point
+        return None
+
+
 def _length_table(
-    caption: str,
-    rows: Sequence[Row],
-    show: Callable[[Point | None], str],
-    chosen: Sequence[str],
+    group: Group, rows: Sequence[Row], chosen: Sequence[str], in_bytes: bool = False
 ) -> Table[Row]:
     """Create a table with a row per model and a column per evaluation length.
 
     Args:
-        caption: caption of the table.
+        group: what the results of all rows have in common.
         rows: the models.
-        show: function that formats a point, or None for a missing one.
         chosen: names of the columns; see :func:`length_tables`.
+        in_bytes: True for bits per byte, False for perplexities.
     """
-    of_bytes = show is _bits_per_byte
     points = [point for row in rows for point in row.points]
     names = [str(length) for length in sorted({point.case.length for point in points})]
     if chosen:
         names = [name for name in chosen if name in names or name in MODEL_COLUMNS]
+    with_seeds = has_several_seed_counts(points)
     columns = [Column[Row](markdown.CORNER, lambda row: row.label)]
     for name in names:
         if name in MODEL_COLUMNS:
             columns.append(Column(name, MODEL_COLUMNS[name]))
         else:
-            length = int(name)
-            loss = partial(_loss_at, length, of_bytes)
-            columns.append(Column(name, partial(_length_cell, length, show), loss))
+            column = LengthColumn(int(name), in_bytes, with_seeds)
+            columns.append(Column(name, column.cell, column.value))
     different = differing_conditions_table(rows)
     if different is not None:
         different = different.without({"lr" if name == "learning rate" else name for name in names})
@@ -110,40 +143,12 @@ def _length_table(
     return Table(
         columns,
         rows,
-        caption=caption,
+        caption=f"{'Bits per byte' if in_bytes else 'Perplexity'} on {group.name}",
         conditions=common_conditions(rows),
         different=different,
         warning=undertrained_warning(rows),
-        notes=mark_notes(shown, (PAST_END,) if of_bytes else MARKS),
+        notes=mark_notes(shown, MARKS_OF_BYTES if in_bytes else MARKS),
     )
-
-
-def _point_at(length: int, row: Row) -> Point | None:
-    """Return the point of a row at an evaluation length, if it has one."""
-    for point in row.points:
-        if point.case.length == length:
-            return point
-    return None
-
-
-def _length_cell(length: int, show: Callable[[Point | None], str], row: Row) -> str:
-    """Format the point of a row at a length.
-
-    A point below the training length is not missing, because models are usually evaluated at their
-    training length and beyond.
-    """
-    point = _point_at(length, row)
-    if point is None and row.train_length is not None and length < row.train_length:
-        return markdown.NOTHING
-    return show(point)
-
-
-def _loss_at(length: int, of_bytes: bool, row: Row) -> float | None:
-    """Return the perplexity or the bits per byte of a row at a length."""
-    point = _point_at(length, row)
-    if point is None:
-        return None
-    return point.bits_per_byte if of_bytes else point.perplexity
 
 
 def _parameters(row: Row) -> str:
@@ -182,10 +187,3 @@ MODEL_COLUMNS: dict[str, Callable[[Row], str]] = {
     "updates": _updates,
     "seeds": _seeds,
 }
-
-
-def _bits_per_byte(point: Point | None) -> str:
-    """Format bits per byte, or ``missing`` for None."""
-    if point is None or point.bits_per_byte is None:
-        return markdown.MISSING
-    return marked(f"{point.bits_per_byte:.4f}", point, (PAST_END,))

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from ..positions.display_names import KNOWN_LABELS
 from ..positions.spec import MethodNameKey, distinct_labels
 from ..results.result import Result, RowKey, seeds
-from .differing_conditions import letters, tell_apart
 from .facts import overrides_text
 from .row import Point, Row, RowIdentity, model_label
+from .row_names import letters, tell_apart
 
 
 def build_rows(results: Iterable[Result]) -> list[Row]:
     """Return the rows of results on one text or probe, in table order.
 
     Seeds are averaged as :func:`.results.result.seeds` says, and rows of one name are told apart by
-    :func:`.differing_conditions.tell_apart`. Methods without a place in the order of tables, such
+    :func:`.row_names.tell_apart`. Methods without a place in the order of tables, such
     as plugin methods, follow the method that comes before them in the results.
 
     Raises:
