@@ -22,7 +22,7 @@ from .tables import at_train_length, known_name, method_label
 
 #: Changes in percent at which the first panel ends and the second begins. Two methods that fail
 #: would otherwise compress the differences of the others.
-BREAK = 30
+BREAK = 33
 SMALLEST = -9
 _ROW_HEIGHT = 0.29
 
@@ -92,6 +92,16 @@ def draw_length_changes(changes: Sequence[MethodChange], title: str, path: Path)
         for both in (near, far):
             both.axhline(row, color="#eeeeee", linewidth=0.8, zorder=0.5)
     near.axvline(0, color="#333333", linewidth=1, zorder=1)
+    for axes, end in ((near, 1), (far, 0)):  # marks of the break
+        axes.plot(
+            end,
+            0,
+            color="#333333",
+            marker=[(-1, -2), (1, 2)],
+            markersize=10,
+            clip_on=False,
+            transform=axes.transAxes,
+        )
     for text, offset, side in (("better", -6, "right"), ("worse", 6, "left")):
         near.annotate(
             text,

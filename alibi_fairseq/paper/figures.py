@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from ..positions.display_names import method_name
 from ..reporting import plots
-from ..reporting.figures_by_length import PanelRows, draw_panels
+from ..reporting.figure_panels import PanelRows, draw_panels
+from ..reporting.figures_by_length import length_line
 from ..reporting.line_styles import method_style
 from ..reporting.row import model_label
 from ..reporting.texts import Group
@@ -89,7 +90,7 @@ def draw_perplexity_by_length(
             panels.append(PanelRows(same_length, windows=windows))
     else:
         panels.append(PanelRows(lines, windows=windows))
-    draw_panels(_title(item), panels, *paths)
+    draw_panels(_title(item), panels, *paths, make_line=length_line)
 
 
 def draw_speeds(item: Item, collected: CollectedResults, *paths: str | os.PathLike) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from ..results.result import Result, TextValues
-from .figures_by_length import draw_panels, model_panels
+from .figure_panels import draw_panels, model_panels
 from .line_styles import method_style
 from .loss_by_position import bucket_ranges, group_by_windows, longest_windows
 from .plots import PlotLine

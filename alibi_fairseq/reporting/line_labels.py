@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -86,7 +85,7 @@ def label_exits(axes: Axes, lines: Sequence[LineEnd]) -> None:
     """
     top = axes.transAxes.transform((0, 1))[1]
     label_bottom = top - 2 * _SPACING * FONT_SIZE * axes.figure.dpi / 72
-    taken = -math.inf  # pixel up to which lines and labels reach
+    taken = axes.get_window_extent().x0  # pixel up to which the left side, lines, and labels reach
     for line in sorted(lines, key=lambda line: _crossing(axes, line, top)):
         exit_pixel = _crossing(axes, line, top)
         label = _label_exit(axes, line, _crossing(axes, line, label_bottom), "right")

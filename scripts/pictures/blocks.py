@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from alibi_fairseq.reporting.figures_by_length import PanelRows, draw_panels
+from alibi_fairseq.reporting.figure_panels import PanelRows, draw_panels
+from alibi_fairseq.reporting.figures_by_length import length_line
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.file import load
 
@@ -24,4 +25,4 @@ def draw_blocks(examples: Path, *paths: str | os.PathLike) -> None:
     for folder, name in BLOCKS.items():
         rows = build_rows(load(examples / folder / "results.json").results)
         panels.append(PanelRows(rows, [name]))
-    draw_panels("", panels, *paths)
+    draw_panels("", panels, *paths, make_line=length_line)

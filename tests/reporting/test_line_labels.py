@@ -85,6 +85,18 @@ def test_lines_that_leave_the_axes_are_labeled_inside_with_their_highest_value()
     assert boxes["Sinusoidal"].x1 < exit_pixel < boxes["Rotary"].x0
 
 
+def test_legend_leaves_only_the_highest_value_of_lines_that_leave_the_axes():
+    lines = [plots.PlotLine("Diverged", [128, 256], [20, 9000], method_style("ALiBi"))]
+    for number in range(16):
+        lines.append(plots.PlotLine(f"{number}", [128, 256], [20, 21], method_style("Rotary")))
+    figure = plots.compose("", [plots.Panel("", lines)])
+    (axes,) = figure.axes
+    assert len(figure.legends) == 1
+    (label,) = axes.texts
+    assert label.get_text() == "↑ to 9,000"
+    assert label.get_window_extent().x0 > axes.get_window_extent().x0
+
+
 def test_ticks_have_multiples_of_training_length():
     axes = compose(("ALiBi", 20, 19, 18))
     ticks = {label.get_text() for label in axes.get_xticklabels()}
