@@ -23,7 +23,7 @@ from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, load, load_training, merge, save
 from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result, Wanted, missing
-from alibi_fairseq.results.series import Reading, Series
+from alibi_fairseq.results.series import Reading
 from alibi_fairseq.results.settings import canonical
 
 from .config import StudyConfig, run_name
@@ -67,7 +67,7 @@ class ModelResults:
             return
         advice = "Choose another --results, or move that folder away."
         existing = canonical(known[-1].series.settings)
-        settings = canonical(_run_series(run).settings)
+        settings = canonical(run.planned_series().settings)
         if run.after:  # until then, its learning rate is not known
             for each in (existing, settings):
                 each.pop("optimization.lr", None)
@@ -103,7 +103,7 @@ class ModelResults:
 
     def _wanted(self, run: Run) -> list[Wanted]:
         """Return the results that the run should have."""
-        weights = Weights(_run_series(run), self.model.seed, run.updates)
+        weights = Weights(run.planned_series(), self.model.seed, run.updates)
         wanted: list[Wanted] = []
         for step in run.eval_steps:
             wanted += step.wanted(weights)
@@ -121,17 +121,10 @@ class ModelResults:
         if run.diverged and not any(result.status for result in results):
             length = self.model.train_length
             case = Case("validation", None, "valid", length, length, corpus=self.model.corpus.name)
-            series = _run_series(run)
+            series = run.planned_series()
             end = Result(series, Reading(None), self.model.seed, case, None, status="diverged")
             results.append(end)
         return replace(training, results=results)
-
-
-def _run_series(run: Run) -> Series:
-    """Return the series of the model that a run trains."""
-    from alibi_fairseq.plugin.training_series import planned_series  # imports fairseq
-
-    return planned_series(run.data, run.flags, run.settings.get("plugin"))
 
 
 def _on_corpus(result: Result, name: str) -> Result:

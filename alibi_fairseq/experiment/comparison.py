@@ -62,7 +62,7 @@ class Comparison(Experiment):
                     self._check_text(evaluation, corpus)
         for run in self.plan().runs:
             if not run.after:  # until then, its learning rate is not known
-                run.check_settings()
+                run.check_request()
         save_config(self.config, self.folder / COMPARISON_FILE)
 
     def _check_text(self, evaluation: Evaluation, corpus: Corpus) -> None:
@@ -127,7 +127,7 @@ def describe_repeated_runs(plan: Plan) -> list[str]:
 
 def _earlier_versions(run: Run) -> set[str]:
     """Return the first digits of the hashes of other plugin versions with the same training."""
-    plugin = run.settings.get("plugin")
+    plugin = run.plugin
     if not plugin:
         return set()
     start, _, end = run.folder.name.partition(plugin[:8])

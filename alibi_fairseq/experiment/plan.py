@@ -130,14 +130,14 @@ def build_run(
         updates = model.group.updates
     name = f"{model_name(model)}-seed{model.seed}{suffix}"
     weight_flags = flags_for_weights(model, lr, updates)
-    settings: dict = {
+    request: dict = {
         "options": weight_flags,
         "train": facts.train_sha256,
         "dictionary": facts.dictionary_sha256,
     }
     plugin = plugin_sha256(model.method.names)
     if plugin:
-        settings["plugin"] = plugin
+        request["plugin"] = plugin
     flags = other_flags(model, updates, folder / name, facts.valid_tokens)
     flags += weight_flags  # the last one of a repeated option counts
     return Run(
@@ -145,7 +145,7 @@ def build_run(
         folder=folder / name,
         data=str(data_folder(model.corpus, model.train_length, folder)),
         flags=tuple(flags),
-        settings=settings,
+        request=request,
         updates=updates,
         tokens=updates * model.group.tokens_per_update,
         methods=model.method.names,

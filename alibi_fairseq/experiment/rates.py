@@ -54,7 +54,7 @@ class Choice:
         results: result of the trial at each rate.
         path: file of the choice, which outlasts the folders of the trials. It identifies the model,
             whose label need not be unique.
-        trial_settings: settings of each trial.
+        trial_requests: request of each trial.
     """
 
     model: str
@@ -62,7 +62,7 @@ class Choice:
     updates: int
     results: Mapping[float, TrialResult]
     path: Path
-    trial_settings: tuple[dict, ...]
+    trial_requests: tuple[dict, ...]
 
     @property
     def is_at_edge(self) -> bool:
@@ -86,14 +86,14 @@ class Choice:
     def record(self) -> None:
         """Write the choice, unless it is written already."""
         chosen = self.as_json()
-        marker = choice_marker(self.path, self.trial_settings)
+        marker = choice_marker(self.path, self.trial_requests)
         if not marker.holds() or marker.result != chosen:
             marker.write(chosen)
 
 
-def choice_marker(path: Path, trial_settings: Sequence[dict]) -> CompletionMarker:
-    """Return the marker of a choice that trials with some settings make."""
-    return CompletionMarker(path, {"trials": list(trial_settings)})
+def choice_marker(path: Path, trial_requests: Sequence[dict]) -> CompletionMarker:
+    """Return the marker of a choice that trials with some requests make."""
+    return CompletionMarker(path, {"trials": list(trial_requests)})
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class Trials:
         return next(iter(self.runs))
 
     @property
-    def settings(self) -> tuple[dict, ...]:
-        """Settings of each trial."""
-        return tuple(run.settings for run in self.runs.values())
+    def requests(self) -> tuple[dict, ...]:
+        """Request of each trial."""
+        return tuple(run.request for run in self.runs.values())
 
     def choose(self, known: Mapping[str, TrialResult]) -> Choice | None:
         """Return the choice of the rate with the lowest loss; None if all trials diverged.
@@ -138,7 +138,7 @@ class Trials:
         if best is None:
             return None
         updates = self.runs[best].updates
-        return Choice(self.model, best, updates, results, self.path, self.settings)
+        return Choice(self.model, best, updates, results, self.path, self.requests)
 
     def why_blocked(self, known: Mapping[str, TrialResult]) -> str:
         """Return the reason for which finished trials cannot choose a rate; empty if they can."""
@@ -168,7 +168,7 @@ class Trials:
 
     def _recorded_results(self) -> dict[str, TrialResult]:
         """Return the results in the file of the choice; none if the trials have changed."""
-        marker = choice_marker(self.path, self.settings)
+        marker = choice_marker(self.path, self.requests)
         if not marker.holds():
             return {}
         results = {}
@@ -220,13 +220,13 @@ class TunedRun(Run):
         """Return the reason for which the run failed, as far as its logs tell."""
         return self.blocked or super().why_incomplete()
 
-    def check_settings(self) -> None:
+    def check_request(self) -> None:
         """Raise UserInputError if the folder has a training with different settings.
 
         A training at a rate that trials no longer choose is set aside instead.
         """
         if self._replaced_rate() is None:
-            super().check_settings()
+            super().check_request()
 
     def train(self, slot: Slot = DEFAULT_SLOT) -> None:
         """Train the model at the chosen rate, unless it is trained.
@@ -255,11 +255,11 @@ class TunedRun(Run):
 
     def _replaced_rate(self) -> str | None:
         """Return the rate of the training in the folder, if trials now choose another one."""
-        existing = read_json_if_present(self._settings_file)
+        existing = read_json_if_present(self._request_file)
         if self.choice is None or existing is None:
             return None
         others, rate = _without_rate(existing)
-        own_others, own_rate = _without_rate(self.settings)
+        own_others, own_rate = _without_rate(self.request)
         return rate if others == own_others and rate != own_rate else None
 
     def _set_other_rate_aside(self) -> None:
@@ -271,7 +271,7 @@ class TunedRun(Run):
         replaced_rate = self._replaced_rate()
         if replaced_rate is None:
             return
-        _, rate = _without_rate(self.settings)
+        _, rate = _without_rate(self.request)
         aside = self._folder_aside(replaced_rate)
         os.replace(self.folder, aside)
         print(f"{self.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
@@ -283,11 +283,11 @@ class TunedRun(Run):
         return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
 
 
-def _without_rate(settings: dict) -> tuple[dict, str]:
-    """Return the settings of a run without its learning rate, and the rate."""
-    options = list(settings["options"])
+def _without_rate(request: dict) -> tuple[dict, str]:
+    """Return the request of a run without its learning rate, and the rate."""
+    options = list(request["options"])
     rate = options.pop(options.index("--lr") + 1)
-    return {**settings, "options": options}, rate
+    return {**request, "options": options}, rate
 
 
 def choice_table(choices: Iterable[Choice]) -> str:

@@ -4,10 +4,14 @@ An experiment lists runs, and :mod:`.runner` executes them. A run trains its mod
 :class:`.EvalStep` evaluates it. The folder of a run contains:
 
 - checkpoints and logs
-- ``settings.json``, written before the first update, with the settings that determine the weights
+- ``request.json``, written before the first update, with the run's request
 - a completion marker for each update count that the training has reached, if it keeps a checkpoint
 
 An evaluation is complete once its results exist. Completed steps are not repeated.
+
+A run's *request* decides whether a folder has this training: what the experiment asks for, as text.
+Its *series* decides which results are those of its model: what fairseq makes of the flags on one
+kind of device. The trainer records it (:class:`..results.series.Series`).
 """
 
 from __future__ import annotations
@@ -25,9 +29,10 @@ from ..completion_marker import (
     write_settings,
 )
 from ..errors import UserInputError
-from ..positions.plugin_sources import check_unedited
+from ..positions.plugin_sources import check_unedited, plugin_sha256
 from ..results.file import load_training
 from ..results.file_names import TRAINING_FILE
+from ..results.series import Series
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
 from .execution import DEFAULT_SLOT, Slot
@@ -61,8 +66,8 @@ class Run:
         folder: folder for checkpoints and logs.
         data: fairseq's data argument: a folder, or several joined by ``:``.
         flags: options of ``fairseq-train``.
-        settings: JSON values that determine the weights. Unlike the flags, they do not describe the
-            machine.
+        request: JSON values that determine the weights: flags or a recipe, and hashes of the data.
+            Unlike the flags and the series, they do not depend on the machine.
         updates: number of updates of the whole training.
         tokens: number of tokens of the whole training.
         methods: position methods, whose plugins must not be edited until the run is complete.
@@ -79,7 +84,7 @@ class Run:
     folder: Path
     data: str
     flags: tuple[str, ...]
-    settings: dict
+    request: dict
     updates: int
     tokens: int
     methods: tuple[str, ...] = ()
@@ -94,6 +99,17 @@ class Run:
     def after(self) -> tuple[str, ...]:
         """Names of unfinished runs, before which this one cannot start."""
         return ()
+
+    @property
+    def plugin(self) -> str | None:
+        """Hash of the plugins of the position methods; None without any."""
+        return plugin_sha256(self.methods)
+
+    def planned_series(self) -> Series:
+        """Return the series that the training will record on one process. Requires the data."""
+        from ..plugin.training_series import planned_series  # imports fairseq
+
+        return planned_series(self.data, self.flags, self.plugin)
 
     def unfinished_commands(self) -> list[ChildProcess]:
         """Return the commands that are left to train and evaluate the model, in order."""
@@ -125,7 +141,7 @@ class Run:
         """Return the marker of the training up to a number of updates."""
         path = self.folder / f"trained-{updates}.json"
         checkpoint = self.checkpoint_path(updates)
-        return CompletionMarker(path, self.settings, outputs=[checkpoint])
+        return CompletionMarker(path, self.request, outputs=[checkpoint])
 
     @property
     def diverged(self) -> bool:
@@ -199,7 +215,7 @@ class Run:
         for updates in missing:
             self._check_folder(updates)
         check_unedited(self.methods)
-        write_settings(self._settings_file, self.settings)
+        write_settings(self._request_file, self.request)
         # A run killed between its last update and its marker needs no new process.
         if self.saved_updates() < self.updates:
             try:
@@ -247,25 +263,25 @@ class Run:
 
     @property
     def _divergence_marker(self) -> CompletionMarker:
-        return CompletionMarker(self.folder / "diverged.json", self.settings)
+        return CompletionMarker(self.folder / "diverged.json", self.request)
 
     @property
-    def _settings_file(self) -> Path:
-        return self.folder / "settings.json"
+    def _request_file(self) -> Path:
+        return self.folder / "request.json"
 
-    def check_settings(self) -> None:
+    def check_request(self) -> None:
         """Raise UserInputError if the folder has a training with different settings."""
-        settings = read_json_if_present(self._settings_file)
+        existing = read_json_if_present(self._request_file)
         advice = "Choose another folder, or move that one away."
-        check_settings(settings, self.settings, f"{self.folder} has a training", advice)
+        check_settings(existing, self.request, f"{self.folder} has a training", advice)
 
     def _check_folder(self, updates: int) -> None:
         """Check that training to ``updates`` can start, or resume, in the folder."""
-        self.check_settings()
-        has_settings = self._settings_file.is_file()
-        if not has_settings and any(self.folder.glob("checkpoint*.pt")):
+        self.check_request()
+        has_request = self._request_file.is_file()
+        if not has_request and any(self.folder.glob("checkpoint*.pt")):
             problem = "it has checkpoints of another training"
-        elif self.training_marker(updates).path.is_file():  # its settings are the same
+        elif self.training_marker(updates).path.is_file():  # its request is the same
             checkpoint = self.checkpoint_path(updates).name
             problem = f"{checkpoint} is missing or was changed after the training"
         elif self.saved_updates() > updates and not self.checkpoint_path(updates).is_file():

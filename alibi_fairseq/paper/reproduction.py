@@ -192,7 +192,7 @@ class ReproductionExperiment(Experiment):
     def build_run(self, training: PaperTraining) -> Run:
         """Create the run of a training at this scale.
 
-        The run's settings identify the data only once the data is prepared.
+        The run's request identifies the data only once the data is prepared.
 
         Raises:
             UserInputError: the sequences of an update cannot be divided among the GPUs.
@@ -220,7 +220,7 @@ class ReproductionExperiment(Experiment):
             data=dataset.data_argument,
             flags=(*flags(settings), *log_flags),
             # Without the devices: any number of GPUs sees the same tokens in each update.
-            settings={"recipe": recipe.settings(), **dataset.identity},
+            request={"recipe": recipe.settings(), **dataset.identity},
             updates=last,
             tokens=last * recipe.batch.tokens_per_update,
             keep_at=tuple(update_counts[:-1]),

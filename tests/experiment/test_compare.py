@@ -230,8 +230,8 @@ def test_training_that_ends_early_is_rejected(data_bin, tmp_path, monkeypatch, c
     assert sorted(commands.ran) == ["eval", "eval", "train", "train"]
 
 
-def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
-    """Changed settings would repeat the runs of earlier versions."""
+def test_requests_of_runs_are_stable(data_bin, tmp_path, monkeypatch):
+    """Changed requests would repeat the runs of earlier versions."""
     monkeypatch.setattr(child_process, "execute_command", Commands())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     words = ["compare", data_bin, "--out", tmp_path, "--methods", "transformer_xl"]
@@ -239,16 +239,16 @@ def test_run_settings_are_stable(data_bin, tmp_path, monkeypatch):
     words += ["--train-lengths", "16", "--lengths", "1x", "--tokens-per-update", "128"]
     assert main([*map(str, words), "--strides", "full", "--score-from", "3"]) == 0
     folder = tmp_path / data_bin.parent.name / "transformer_xl-16-seed1"
-    settings = json.loads((folder / "settings.json").read_text())
-    assert set(settings) == {"options", "train", "dictionary"}
-    assert " ".join(settings["options"]) == (
+    request = json.loads((folder / "request.json").read_text())
+    assert set(request) == {"options", "train", "dictionary"}
+    assert " ".join(request["options"]) == (
         "--task segment_language_modeling --mem-len 16 --arch alibi_lm_tiny --position-method "
         "transformer_xl --tokens-per-sample 16 --sample-break-mode none --max-tokens 128 "
         "--required-batch-size-multiple 1 --max-update 60 --seed 1 --optimizer adam --adam-betas "
         "(0.9, 0.98) --clip-norm 1.0 --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 10"
     )
     trained = json.loads((folder / "trained-60.json").read_text())
-    assert trained["settings"] == settings
+    assert trained["settings"] == request
     assert [*trained["outputs"]] == ["0 checkpoint_last.pt"]
 
 

@@ -50,7 +50,7 @@ def test_training_on_two_nodes_stops_and_resumes(tmp_path, monkeypatch):
         folder=tmp_path / "run",
         data=str(data),
         flags=tuple(flags.split()),
-        settings={},
+        request={},
         updates=400,
         tokens=400 * 128,
         program=nodes.program(torchrun.launcher_flags(2, nodes=2, endpoint=endpoint), nodes=2),

@@ -77,8 +77,8 @@ def test_names_do_not_depend_on_data_and_results():
     after = plan(config, FOLDER, {DATA: FACTS}, known)
     for runs, later in ((before.runs, after.runs), (before.trial_runs, after.trial_runs)):
         assert [(run.name, run.folder) for run in runs] == [(run.name, run.folder) for run in later]
-    assert before.runs[0].settings["train"] is None
-    assert after.runs[0].settings["train"] == "a" * 64
+    assert before.runs[0].request["train"] is None
+    assert after.runs[0].request["train"] == "a" * 64
     assert [choice.lr for choice in after.choices] == [0.002, 0.001] * 2
     assert not FOLDER.exists()
 

@@ -190,20 +190,20 @@ def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
     assert "report.md" in printed
 
 
-def test_settings_of_completed_runs_are_kept(reproduce, tmp_path):
-    """Changed settings would repeat the training of earlier versions."""
+def test_requests_of_completed_runs_are_kept(reproduce, tmp_path):
+    """Changed requests would repeat the training of earlier versions."""
     assert reproduce()[0] == 0
     markers = {path.name for path in (runs(tmp_path) / "sinusoidal-1024").glob("*.json")}
     assert markers == {
-        "settings.json",
+        "request.json",
         "training.json",
         "trained-9.json",
         "trained-10.json",
     }
-    settings = json.loads((runs(tmp_path) / "sinusoidal-1024" / "settings.json").read_text())
-    assert set(settings) == {"recipe", "data_sha256", "excerpt", "vocabulary"}
-    assert settings["recipe"]["dataset"]["max_tokens"] == 3072
-    assert settings["recipe"]["distributed_training"]["distributed_world_size"] == 1
+    request = json.loads((runs(tmp_path) / "sinusoidal-1024" / "request.json").read_text())
+    assert set(request) == {"recipe", "data_sha256", "excerpt", "vocabulary"}
+    assert request["recipe"]["dataset"]["max_tokens"] == 3072
+    assert request["recipe"]["distributed_training"]["distributed_world_size"] == 1
 
 
 def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, capsys):

@@ -21,9 +21,9 @@ def test_configuration_of_another_method_has_the_settings_of_the_study(tmp_path)
     models = other.all_models()
     assert [model.seed for model in models] == [1, 2, 3]
     assert {model.train_length for model in models} == {512}
-    ours = plan_from_folder(config, tmp_path).runs[0].settings["options"]
+    ours = plan_from_folder(config, tmp_path).runs[0].request["options"]
     theirs = plan_from_folder(other, tmp_path).runs[0]
-    assert [word if word != "alibi" else "kerple" for word in ours] == theirs.settings["options"]
+    assert [word if word != "alibi" else "kerple" for word in ours] == theirs.request["options"]
     assert len(theirs.after) == 3
 
 

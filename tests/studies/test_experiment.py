@@ -120,7 +120,7 @@ def test_models_are_listed_once_in_order(texts):
         "wiki-t5-16-seed2",
     ]
     runs = {run.name: run for run in plan.runs}
-    flags = runs["tales-t5-16-seed1"].settings["options"]
+    flags = runs["tales-t5-16-seed1"].request["options"]
     assert flags[flags.index("--t5-max-distance") + 1] == "24"
     steps = runs["tales-alibi-16-seed1"].eval_steps
     assert [(step.variant, step.corpus, step.config.strides) for step in steps] == [
@@ -280,7 +280,7 @@ def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
     config = load_config("study.yaml", StudyConfig)
     study = Study(config, texts, Path("work"), results, no_page, pattern="*-seed2")
     (other,) = replace(study, pattern="tales-alibi-16-seed1").plan().runs
-    settings = dict(training_series.planned_series(other.data, other.flags).settings)
+    settings = dict(other.planned_series().settings)
     series = Series({**settings, "model.dropout": 0.5})
     case = Case("validation", "a" * 64, "valid", 16, 16)
     validation = Result(series, Reading(4), 1, case, TextValues(4.0))
