@@ -13,7 +13,7 @@ from ..results.data_folder import DataFolder
 from ..results.data_hashes import data_sha256
 from .corpora import data_folder
 from .schema import ExperimentConfig, Model
-from .values import at_length
+from .training_flags import users_flags
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,9 @@ def _read_facts(data: Path, validated: set[tuple[str, ...]]) -> DataFacts:
 
 def validation_splits(model: Model) -> tuple[str, ...]:
     """Return the names of the splits that a training is validated on."""
-    flags = list(model.group.train_flags)
-    for flag in model.group.method_flags.get(model.method, ()):
-        flags.append(at_length(flag, model.train_length))
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--valid-subset", default="valid")
-    known, _ = parser.parse_known_args(flags)
+    known, _ = parser.parse_known_args(users_flags(model))
     return tuple(known.valid_subset.split(","))
 
 

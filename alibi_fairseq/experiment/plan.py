@@ -194,7 +194,7 @@ def _plan_tuned_run(
     unknown = tuple(run.name for run in trials.runs.values() if run.name not in known)
     if unknown:
         run = build_run(model, folder, facts, trials.first_rate)
-        return TunedRun(**vars(run), after=unknown)
+        return replace(TunedRun(**vars(run)), after=unknown)
     choice = trials.choose(known)
     lr = trials.first_rate if choice is None else choice.lr
     run = build_run(model, folder, facts, lr)

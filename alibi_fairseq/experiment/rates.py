@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -52,17 +52,14 @@ class Choice:
         lr: chosen rate.
         updates: number of updates of each trial.
         results: result of the trial at each rate.
-        path: file of the choice, which outlasts the folders of the trials. It identifies the model,
-            whose label need not be unique.
-        trial_requests: request of each trial.
+        marker: file of the choice, whose path identifies the model. Its label need not be unique.
     """
 
     model: str
     lr: float
     updates: int
     results: Mapping[float, TrialResult]
-    path: Path
-    trial_requests: tuple[dict, ...]
+    marker: CompletionMarker = field(compare=False, repr=False)
 
     @property
     def is_at_edge(self) -> bool:
@@ -86,14 +83,8 @@ class Choice:
     def record(self) -> None:
         """Write the choice, unless it is written already."""
         chosen = self.as_json()
-        marker = choice_marker(self.path, self.trial_requests)
-        if not marker.holds() or marker.result != chosen:
-            marker.write(chosen)
-
-
-def choice_marker(path: Path, trial_requests: Sequence[dict]) -> CompletionMarker:
-    """Return the marker of a choice that trials with some requests make."""
-    return CompletionMarker(path, {"trials": list(trial_requests)})
+        if not self.marker.holds() or self.marker.result != chosen:
+            self.marker.write(chosen)
 
 
 @dataclass(frozen=True)
@@ -118,9 +109,9 @@ class Trials:
         return next(iter(self.runs))
 
     @property
-    def requests(self) -> tuple[dict, ...]:
-        """Request of each trial."""
-        return tuple(run.request for run in self.runs.values())
+    def marker(self) -> CompletionMarker:
+        """File of the choice, which holds if it was made by trials with the same requests."""
+        return CompletionMarker(self.path, {"trials": [run.request for run in self.runs.values()]})
 
     def choose(self, known: Mapping[str, TrialResult]) -> Choice | None:
         """Return the choice of the rate with the lowest loss; None if all trials diverged.
@@ -138,7 +129,7 @@ class Trials:
         if best is None:
             return None
         updates = self.runs[best].updates
-        return Choice(self.model, best, updates, results, self.path, self.requests)
+        return Choice(self.model, best, updates, results, self.marker)
 
     def why_blocked(self, known: Mapping[str, TrialResult]) -> str:
         """Return the reason for which finished trials cannot choose a rate; empty if they can."""
@@ -168,11 +159,10 @@ class Trials:
 
     def _recorded_results(self) -> dict[str, TrialResult]:
         """Return the results in the file of the choice; none if the trials have changed."""
-        marker = choice_marker(self.path, self.requests)
-        if not marker.holds():
+        if not self.marker.holds():
             return {}
         results = {}
-        for run, trial in zip(self.runs.values(), marker.result["trials"], strict=True):
+        for run, trial in zip(self.runs.values(), self.marker.result["trials"], strict=True):
             results[run.name] = TrialResult(trial["loss_bits"], trial.get("provenance"))
         return results
 
@@ -202,12 +192,10 @@ class TunedRun(Run):
     """Run at a learning rate that trials choose. Before they have, it has the first rate.
 
     Attributes:
-        after: names of unfinished trials.
         choice: choice of the rate; None before, and if the trials cannot choose one.
         blocked: reason for which finished trials cannot choose a rate; empty if they can.
     """
 
-    after: tuple[str, ...] = ()
     choice: Choice | None = field(default=None, repr=False)
     blocked: str = ""
 
@@ -292,7 +280,7 @@ def _without_rate(request: dict) -> tuple[dict, str]:
 
 def choice_table(choices: Iterable[Choice]) -> str:
     """Return validation perplexity by learning rate as Markdown."""
-    by_path = {choice.path: choice for choice in choices}  # all seeds of a model have one
+    by_path = {choice.marker.path: choice for choice in choices}  # all seeds of a model have one
     rates: set[float] = set()
     update_counts: dict[str, None] = {}
     at_edge = []

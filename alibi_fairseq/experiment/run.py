@@ -78,6 +78,7 @@ class Run:
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
         kept_results: folder that keeps the results, if they outlast the folder of the run.
+        after: names of unfinished trials, before which this run cannot start.
     """
 
     name: str
@@ -94,11 +95,7 @@ class Run:
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
     kept_results: KeptResults | None = field(default=None, repr=False)
-
-    @property
-    def after(self) -> tuple[str, ...]:
-        """Names of unfinished runs, before which this one cannot start."""
-        return ()
+    after: tuple[str, ...] = ()
 
     @property
     def plugin(self) -> str | None:

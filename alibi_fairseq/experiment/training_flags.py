@@ -48,8 +48,13 @@ def flags_for_weights(model: Model, lr: float | str, updates: int) -> list[str]:
         flags += ["--total-num-update", str(updates)]
     warmup_updates = min(max(1, updates // 6), MAX_WARMUP_UPDATES)
     flags += ["--warmup-updates", str(warmup_updates)]
-    flags += group.train_flags
-    for flag in group.method_flags.get(model.method, ()):
+    return flags + users_flags(model)
+
+
+def users_flags(model: Model) -> list[str]:
+    """Return the flags of ``fairseq-train`` that the configuration of a comparison adds."""
+    flags = list(model.group.train_flags)
+    for flag in model.group.method_flags.get(model.method, ()):
         flags.append(at_length(flag, model.train_length))
     return flags
 

@@ -16,6 +16,7 @@ name of a component is named like its group: ``optimizer``. These are not fairse
 - ``data.valid``: hash of each validation split
 - ``data``: path of the data, if the hashes are unknown
 - ``start.OPTION``: path of the checkpoint to start from, in early results, which lack its hash
+- ``parameters``: number of parameters, in early results that know the data by its path
 - ``weights``: hash of a model, if nothing else is known about its training
 """
 
