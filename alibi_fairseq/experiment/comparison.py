@@ -50,7 +50,8 @@ class Comparison(Experiment):
             UserInputError: a text cannot be prepared, or has no split, documents, or range to
                 evaluate on, or the folder of a run has a training with different settings.
         """
-        prepare_corpora(self.config.corpora, self.config.train_lengths, self.folder)
+        in_documents = self._splits_in_documents()
+        prepare_corpora(self.config.corpora, self.config.train_lengths, self.folder, in_documents)
         for corpus in self.config.corpora:
             print(describe_corpus(corpus, self.folder))
         for group in self.config.models:
@@ -64,6 +65,19 @@ class Comparison(Experiment):
             if not run.after:  # until then, its learning rate is not known
                 run.check_request()
         save_config(self.config, self.folder / COMPARISON_FILE)
+
+    def _splits_in_documents(self) -> dict[str, set[str]]:
+        """Return the splits whose documents are evaluated, by name of the corpus.
+
+        They are those separated by empty lines. Titles are only known in tokens.
+        """
+        splits: dict[str, set[str]] = defaultdict(set)
+        for group in self.config.models:
+            corpora = self.config.select_corpora(group)
+            for evaluation, corpus in itertools.product(group.evaluations, corpora):
+                if evaluation.per_document == "empty-lines":
+                    splits[corpus.name].add(evaluation.subset)
+        return splits
 
     def _check_text(self, evaluation: Evaluation, corpus: Corpus) -> None:
         """Check that a text has the split, the documents, and the range of an evaluation.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..completion_marker import check_settings
@@ -19,6 +20,41 @@ from .schema import Corpus
 
 #: Files of a text that are listed by name.
 MAX_LISTED_FILES = 3
+
+
+@dataclass
+class TextWithDocuments(CustomTextBuilder):
+    """Text of which some splits must have several documents.
+
+    A split without them is found before a tokenizer is trained, and a rerun can divide the text in
+    another way.
+
+    Attributes:
+        in_documents: the splits, whose documents are separated by empty lines.
+    """
+
+    in_documents: Collection[str] = ()
+
+    def write_normalized_text(self, work: Path, workers: int) -> dict:
+        entries = super().write_normalized_text(work, workers)
+        for split, path in self.split_files(work).items():
+            if split in self.in_documents and not has_several_documents(path):
+                from ..evaluation.split import one_document  # imports fairseq
+
+                raise one_document("empty-lines", f"'{split}' of the text")
+        return entries
+
+
+def has_several_documents(path: Path) -> bool:
+    """Return True if a line with text follows an empty one in a normalized text."""
+    after_empty_line = False
+    with open(path, "rb") as lines:
+        for line in lines:
+            is_empty = line == b"\n"
+            if after_empty_line and not is_empty:
+                return True
+            after_empty_line = is_empty
+    return False
 
 
 def data_folder(corpus: Corpus, train_length: int, out: Path) -> Path:
@@ -47,7 +83,12 @@ def is_prepared(corpus: Corpus, train_lengths: Sequence[int], out: Path) -> bool
     return True
 
 
-def prepare_corpora(corpora: Sequence[Corpus], train_lengths: Sequence[int], out: Path) -> None:
+def prepare_corpora(
+    corpora: Sequence[Corpus],
+    train_lengths: Sequence[int],
+    out: Path,
+    in_documents: Mapping[str, Collection[str]],
+) -> None:
     """Prepare the binary data of all corpora.
 
     A text that is missing on this machine is not needed if its binary data was prepared before, on
@@ -56,10 +97,11 @@ def prepare_corpora(corpora: Sequence[Corpus], train_lengths: Sequence[int], out
     Args:
         train_lengths: lengths of the probes' sequences.
         out: output folder of the comparison.
+        in_documents: splits that need several documents, by name of the corpus.
 
     Raises:
-        UserInputError: a folder of binary data is incomplete, prepared data has other settings, or
-            the output folder is in a folder of text.
+        UserInputError: a folder of binary data is incomplete, prepared data has other settings, the
+            output folder is in a folder of text, or a split needs more documents.
     """
     for corpus in corpora:
         # A corpus has a text, binary data, a probe, or a probe whose filler is one of the others.
@@ -68,7 +110,8 @@ def prepare_corpora(corpora: Sequence[Corpus], train_lengths: Sequence[int], out
         if is_missing(corpus.text) and has_prepared_text(data):
             check_prepared_text(corpus, data)
         elif corpus.text:
-            prepare_corpus(text_builder(corpus), data.parent, cores())
+            builder = text_builder(corpus, in_documents.get(corpus.name, ()))
+            prepare_corpus(builder, data.parent, cores())
         for name in ("dict.txt", "train.bin"):
             if (corpus.text or corpus.data) and not (data / name).is_file():
                 raise UserInputError(
@@ -165,6 +208,12 @@ def check_prepared_text(corpus: Corpus, data: Path) -> None:
     print(f"The text of {corpus.name} ({text}) is missing. Using the prepared data in {data}.")
 
 
-def text_builder(corpus: Corpus) -> CustomTextBuilder:
+def text_builder(corpus: Corpus, in_documents: Collection[str] = ()) -> TextWithDocuments:
     """Return the builder of a text's binary data."""
-    return CustomTextBuilder(corpus.text, corpus.tokenizer, corpus.vocabulary, corpus.held_out)
+    return TextWithDocuments(
+        corpus.text,
+        corpus.tokenizer,
+        corpus.vocabulary,
+        corpus.held_out,
+        in_documents=in_documents,
+    )

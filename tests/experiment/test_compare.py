@@ -309,19 +309,20 @@ def test_more_documents_can_be_held_out(tmp_path):
     with pytest.raises(
         UserInputError, match="one document in 'valid' .* hold out more .*--held-out"
     ):
-        Comparison(one, tmp_path / "one").prepare()
+        Comparison(one, tmp_path / "text").prepare()
+    assert not (tmp_path / "text" / "text" / "work").exists()  # found before tokenizing
     four = from_mapping(
         {"corpora": [{**text, "held_out": 20}], "per_document": "empty-lines", "eval_lengths": 64}
     )
-    Comparison(four, tmp_path / "four").prepare()
-    splits = DataFolder.open(tmp_path / "four" / "text" / "data-bin").manifest["splits"]
+    Comparison(four, tmp_path / "text").prepare()
+    splits = DataFolder.open(tmp_path / "text" / "text" / "data-bin").manifest["splits"]
     assert [splits[name]["lines"] for name in ("train", "valid", "test")] == [
         8 * 41,
         4 * 41,
         4 * 41,
     ]
     with pytest.raises(UserInputError, match="held_out"):
-        Comparison(one, tmp_path / "four").prepare()
+        Comparison(one, tmp_path / "text").prepare()
 
 
 def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
