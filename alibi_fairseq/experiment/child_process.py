@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from ..errors import INTERRUPTED, STOPPED_EARLY
 from ..progress_bar import make_progress_bar
-from .execution import DEFAULT_SLOT, Slot, Stopped, execute_command
+from .execution import Stopped, execute_command
+from .slots import DEFAULT_SLOT, Slot
 
 #: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")

@@ -25,7 +25,7 @@ from ..reporting import markdown
 from ..results.file import Results, load
 from ..results.result import ProbeValues, Result, TextValues, Wanted, is_wanted, missing
 from .child_process import ALIBI, ChildProcess
-from .execution import Slot
+from .slots import Slot
 
 #: File in the folder of a run to which its evaluations append their output.
 EVALUATION_LOG = "evaluate.log"

@@ -17,12 +17,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO
 
 import psutil
 
 from ..errors import STOP_SIGNALS, STOPPED_EARLY, leave_terminal
+from .slots import DEFAULT_SLOT, Slot
 from .torchrun import MODULE as TORCHRUN
 
 #: Variables of every child process. After a restart, torchrun gives the workers the store of the
@@ -104,24 +105,6 @@ def stop_requests() -> Iterator[StopRequest]:
     stop = StopRequest()
     with handle_stop_signals(stop.receive):
         yield stop
-
-
-@dataclass(frozen=True)
-class Slot:
-    """GPUs or cores of one run at a time.
-
-    Attributes:
-        environment: environment variables that assign the GPUs or cores to child processes.
-        stop: stop request that the main thread records. It is required if the slot is used in
-            another thread, which cannot handle signals. None: stop signals are handled while a
-            child process runs.
-    """
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    stop: StopRequest | None = None
-
-
-DEFAULT_SLOT = Slot()
 
 
 def execute_command(

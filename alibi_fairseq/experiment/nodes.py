@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 from ..errors import STOPPED_EARLY, UserInputError
 from .child_process import ALIBI
-from .execution import Slot, execute_command, stop_requests
+from .execution import execute_command, stop_requests
+from .slots import Slot
 
 MODULE = "alibi_fairseq.experiment.nodes"
 #: Environment variables that describe a cluster (docs/slurm.md).

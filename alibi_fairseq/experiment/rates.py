@@ -20,8 +20,8 @@ from ..reporting import markdown
 from ..reporting.table import Column, Table
 from ..results.file import load_training
 from ..results.result import TextValues
-from .execution import DEFAULT_SLOT, Slot
 from .run import Run
+from .slots import DEFAULT_SLOT, Slot
 
 
 @dataclass(frozen=True)

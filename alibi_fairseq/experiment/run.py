@@ -35,7 +35,7 @@ from ..results.file_names import TRAINING_FILE
 from ..results.series import Series
 from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
-from .execution import DEFAULT_SLOT, Slot
+from .slots import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
 
 #: File in the folder of a run to which its training appends its output.

@@ -17,11 +17,11 @@ from ..errors import STOPPED_EARLY, leave_terminal
 from ..files import locked
 from ..results.file_names import TRAINING_FILE
 from .child_process import CommandFailedError
-from .execution import Slot, Stopped, handle_stop_signals
+from .execution import Stopped, handle_stop_signals
 from .plan import Plan
 from .run import Run
 from .scheduler import WorkItem, run_all
-from .slots import Resources, describe_slots, make_slots
+from .slots import Resources, Slot, describe_slots, make_slots
 
 
 class Experiment(ABC):

@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from ..errors import UserInputError
 from .child_process import CommandFailedError
-from .execution import POLL_SECONDS, Slot, Stopped, stop_requests
-from .slots import SlotPool
+from .execution import POLL_SECONDS, Stopped, stop_requests
+from .slots import Slot, SlotPool
 from .torchrun import BAD_INPUT
 
 

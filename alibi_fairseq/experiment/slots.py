@@ -1,16 +1,37 @@
-"""Division of the GPUs or cores of this machine among concurrent runs."""
+"""Slots: the GPUs or cores of this machine, divided among concurrent runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
+from typing import TYPE_CHECKING
 
 from ..machine import cores
-from .execution import Slot
+
+if TYPE_CHECKING:
+    from .execution import StopRequest
 
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """GPUs or cores of one run at a time.
+
+    Attributes:
+        environment: environment variables that assign the GPUs or cores to child processes.
+        stop: stop request that the main thread records. It is required if the slot is used in
+            another thread, which cannot handle signals. None: stop signals are handled while a
+            child process runs.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stop: StopRequest | None = None
+
+
+DEFAULT_SLOT = Slot()
 
 
 @dataclass(frozen=True)

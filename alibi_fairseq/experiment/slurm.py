@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from .child_process import ALIBI
-from .execution import DEFAULT_SLOT, Slot, execute_command, stop_requests
+from .execution import execute_command, stop_requests
 from .nodes import CONTAINER
 from .runner import (
     Experiment,
@@ -30,7 +30,7 @@ from .runner import (
     run_with_exit_code,
     unfinished_runs,
 )
-from .slots import Resources, make_slots
+from .slots import DEFAULT_SLOT, Resources, Slot, make_slots
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING_SECONDS = 180

@@ -17,9 +17,10 @@ from commands import ROOT
 from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
 from alibi_fairseq.experiment import execution
 from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
-from alibi_fairseq.experiment.execution import Slot, StopRequest, execute_command
+from alibi_fairseq.experiment.execution import StopRequest, execute_command
 from alibi_fairseq.experiment.runner import run_with_exit_code
 from alibi_fairseq.experiment.scheduler import WorkItem, run_all
+from alibi_fairseq.experiment.slots import Slot
 
 # Saves on a stop request. Handles signals once the file .began contains its process ID.
 SAVING = """
@@ -150,7 +151,8 @@ def ended(pid: int) -> bool:
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.experiment.execution import Slot, stop_requests, execute_command
+from alibi_fairseq.experiment.execution import stop_requests, execute_command
+from alibi_fairseq.experiment.slots import Slot
 {call}
 """
 

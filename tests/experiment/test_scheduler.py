@@ -10,7 +10,7 @@ import pytest
 
 from alibi_fairseq.experiment import scheduler
 from alibi_fairseq.experiment.child_process import CommandFailedError
-from alibi_fairseq.experiment.execution import Slot
+from alibi_fairseq.experiment.slots import Slot
 
 
 def test_a_failed_run_does_not_count_as_fast(capsys, monkeypatch):

@@ -2,8 +2,7 @@
 
 import torch
 
-from alibi_fairseq.experiment.execution import Slot
-from alibi_fairseq.experiment.slots import SlotPool, make_slots
+from alibi_fairseq.experiment.slots import Slot, SlotPool, make_slots
 
 
 def devices_of(slots):

@@ -13,9 +13,8 @@ from fakes import TINY, Commands
 
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import child_process, slurm
-from alibi_fairseq.experiment.execution import DEFAULT_SLOT, Slot
 from alibi_fairseq.experiment.plan import Plan
-from alibi_fairseq.experiment.slots import Resources
+from alibi_fairseq.experiment.slots import DEFAULT_SLOT, Resources, Slot
 
 submitit = pytest.importorskip("submitit")
 FAKE = {
