@@ -33,11 +33,10 @@ from ..plugin.option_validation import check_options
 from ..positions import MethodSpec, all_options
 from ..positions.learned import Learned
 from ..positions.plugin_sources import plugin_sha256
-from ..results.data_hashes import STATE_KEY, dictionary_digest
+from ..results.data_hashes import DICTIONARY_KEY, dictionary_digest
 from ..results.file import load_training
 from ..results.file_names import BEST_CHECKPOINT
-from ..results.series import STATE_KEY as SERIES_KEY
-from ..results.series import Series, read_series
+from ..results.series import SERIES_KEY, Series, read_series
 from .config import find_dtype
 from .scoring import Scorer
 from .weights import Weights, unknown_training
@@ -333,7 +332,7 @@ def check_dictionary(state: dict, path: Path, data: Path) -> None:
         UserInputError: the dictionaries differ.
     """
     reference = path.with_name("dict.txt")
-    if STATE_KEY in state.get("task_state", {}) or not reference.is_file():
+    if DICTIONARY_KEY in state.get("task_state", {}) or not reference.is_file():
         return
     training_dictionary = Dictionary.load(str(reference))
     data_dictionary = Dictionary.load(str(data / "dict.txt"))

@@ -71,10 +71,10 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
             results.check_unchanged(checkpoint, sha256_file(checkpoint))
             return model
 
-        return measure_missing(checkpoints, evaluator, results, load)
+        return measure_cases(checkpoints, evaluator, results, load)
 
 
-def measure_missing(
+def measure_cases(
     checkpoints: list[Path],
     evaluator: Evaluator,
     results: SweepResults,

@@ -12,7 +12,7 @@ from ..evaluation.cases import EvaluatedData, TextIdentity
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import SweepConfig
 from ..evaluation.option_types import find_device
-from ..evaluation.sweep import measure_missing
+from ..evaluation.sweep import measure_cases
 from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_evaluator import TextEvaluator
 from ..files import locked, sha256_files
@@ -123,7 +123,7 @@ def _evaluate(
         results.check_unchanged(path, folder.hashes().everything)
         return model
 
-    return measure_missing([folder.path], evaluator, results, load)
+    return measure_cases([folder.path], evaluator, results, load)
 
 
 def _split_names(texts: list[Path]) -> tuple[str, ...]:

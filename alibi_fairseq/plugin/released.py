@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..errors import UserInputError
 from ..files import atomic_folder, open_input
-from ..results.data_hashes import STATE_KEY, dictionary_digest
+from ..results.data_hashes import DICTIONARY_KEY, dictionary_digest
 from .loading import check_finite, check_ties
 from .option_validation import check_options, plain_values
 
@@ -129,6 +129,6 @@ def checkpoint_state(
         "model": weights,
         "criterion": None,
         "optimizer_history": [{"num_updates": 0, **history, "lr_scheduler_state": {}}],
-        "task_state": {STATE_KEY: dictionary_digest(dictionary)},
+        "task_state": {DICTIONARY_KEY: dictionary_digest(dictionary)},
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
     }

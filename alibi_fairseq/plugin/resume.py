@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from ..errors import UserInputError
 from ..positions import all_options
 from ..positions.options import with_length
-from ..results.data_hashes import STATE_KEY, dictionary_digest
+from ..results.data_hashes import DICTIONARY_KEY, dictionary_digest
 from .data_position import adapt_position
 from .loading import check_ties
 
@@ -112,7 +112,7 @@ def check_same_model(state: dict, path: str) -> None:
     if _loading.resumes:
         _check_same_training(state.get("cfg"), trainer.cfg, path)
     check_ties(state["model"], trainer.get_model(), path)
-    checkpoint_digest = (state.get("task_state") or {}).get(STATE_KEY)
+    checkpoint_digest = (state.get("task_state") or {}).get(DICTIONARY_KEY)
     data_digest = dictionary_digest(trainer.task.source_dictionary)
     if checkpoint_digest and checkpoint_digest != data_digest:
         advice = _ADVICE if _loading.resumes else "Use the dict.txt it was trained with."

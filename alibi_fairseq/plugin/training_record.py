@@ -30,14 +30,13 @@ from ..results.file import Results, read_results, results_json, save
 from ..results.file_names import TRAINING_FILE
 from ..results.provenance import Provenance, collect_provenance, git_state, utc_time
 from ..results.result import MAX_BITS, Cost, Result, TextValues
-from ..results.series import STATE_KEY as SERIES_KEY
-from ..results.series import Reading, Series, series_json
+from ..results.series import SERIES_KEY, Reading, Series, series_json
 from .training_series import series_of_training
 
 logger = logging.getLogger(__name__)
 
 #: Key in a checkpoint's ``extra_state``.
-STATE_KEY = "training_record"
+RECORD_KEY = "training_record"
 
 
 class TrainingRecord:
@@ -216,7 +215,7 @@ class TrainingRecord:
 
     def extra_state(self) -> dict:
         """Return what a checkpoint saves: the record, and how the model is trained."""
-        saved = {STATE_KEY: self.state()}
+        saved = {RECORD_KEY: self.state()}
         if self.series is not None:
             saved[SERIES_KEY] = series_json(self.series)
         return saved
@@ -313,7 +312,7 @@ def start_record(trainer, extra_state: dict | None) -> TrainingRecord | None:
     if not has_length or not hasattr(trainer.task, "source_dictionary"):
         return None
     resumed = trainer.get_num_updates() > 0  # and not fine-tuned from another run's checkpoint
-    state = (extra_state or {}).get(STATE_KEY) if resumed else None
+    state = (extra_state or {}).get(RECORD_KEY) if resumed else None
     record = TrainingRecord(trainer, state)
     record.set_series((extra_state or {}).get(SERIES_KEY) if resumed else None)
     record.keep_plugin()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ..positions.display_names import KNOWN_LABELS
 from ..positions.spec import MethodNameKey, distinct_labels
-from ..results.result import Result, RowKey, seeds
+from ..results.result import Result, RowKey, group_seeds
 from .facts import overrides_text
 from .row import Point, Row, RowIdentity, model_label
 from .row_names import letters, tell_apart
@@ -16,15 +16,15 @@ from .row_names import letters, tell_apart
 def build_rows(results: Iterable[Result]) -> list[Row]:
     """Return the rows of results on one text or probe, in table order.
 
-    Seeds are averaged as :func:`.results.result.seeds` says, and rows of one name are told apart by
-    :func:`.row_names.tell_apart`. Methods without a place in the order of tables, such
-    as plugin methods, follow the method that comes before them in the results.
+    Seeds are averaged as :func:`.results.result.group_seeds` says, and rows of one name are told
+    apart by :func:`.row_names.tell_apart`. Methods without a place in the order of
+    tables, such as plugin methods, follow the method that comes before them in the results.
 
     Raises:
         UserInputError: two evaluations of one checkpoint have different values.
     """
     points_by_row: dict[RowKey, list[Point]] = defaultdict(list)
-    for (key, case), members in seeds(results).items():
+    for (key, case), members in group_seeds(results).items():
         points_by_row[key].append(Point(case, members))
     methods = [points[0].results[0].series.method for points in points_by_row.values()]
     labels = distinct_labels(methods)

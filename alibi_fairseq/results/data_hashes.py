@@ -17,7 +17,7 @@ from ..errors import UserInputError
 from ..files import sha256_file, sha256_files
 
 #: Key of the dictionary's hash in the checkpoint's ``task_state``.
-STATE_KEY = "dictionary_sha256"
+DICTIONARY_KEY = "dictionary_sha256"
 
 _OVERWRITE_FLAG = "#fairseq:overwrite"
 
@@ -131,7 +131,7 @@ def bind_dictionary(task) -> None:
     if state is None:
         return
     data_digest = dictionary_digest(task.source_dictionary)
-    training_digest = state.state_dict.get(STATE_KEY, data_digest)
+    training_digest = state.state_dict.get(DICTIONARY_KEY, data_digest)
     if training_digest != data_digest:
         raise UserInputError(
             "The data's dictionary is not the one this checkpoint was trained with (their contents "
@@ -139,4 +139,4 @@ def bind_dictionary(task) -> None:
             "mean other words. Preprocess the text with the dict.txt of the training data "
             "(fairseq-preprocess --srcdict)."
         )
-    state.merge_state_dict({STATE_KEY: data_digest})
+    state.merge_state_dict({DICTIONARY_KEY: data_digest})

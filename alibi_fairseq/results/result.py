@@ -7,7 +7,7 @@ compares more or less than it:
 =====================  =============================================  ===========================
 question               what must be equal                             decided by
 =====================  =============================================  ===========================
-averaged as seeds?     all but the seeds, which are known and differ  :func:`seeds`
+averaged as seeds?     all but the seeds, which are known and differ  :func:`group_seeds`
 in one row?            also not the case                              :class:`RowKey`
 measured twice?        identity and checkpoint                        :func:`distinct`
 of the same weights?   series, seed, and checkpoint                   :func:`identify_checkpoint`
@@ -291,7 +291,7 @@ def distinct(results: Iterable[Result]) -> list[Result]:
     return list(by_key.values())
 
 
-def seeds(results: Iterable[Result]) -> dict[tuple[RowKey, Case], list[Result]]:
+def group_seeds(results: Iterable[Result]) -> dict[tuple[RowKey, Case], list[Result]]:
     """Group results whose values are averaged: only their seeds differ, all of which are known.
 
     Repetitions and divergences are left out.

@@ -27,7 +27,7 @@ from .json_types import (
 from .settings import Settings, applicable_defaults, canonical, plain
 
 #: Key in a checkpoint's ``extra_state`` with the series of its training.
-STATE_KEY = "series"
+SERIES_KEY = "series"
 
 _METHOD_TYPE = TypeAdapter(MethodSpec)
 

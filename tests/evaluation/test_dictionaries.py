@@ -10,7 +10,7 @@ from commands import in_process
 from conftest import small_dictionary
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.data_hashes import STATE_KEY, dictionary_digest, dictionary_sha256
+from alibi_fairseq.results.data_hashes import DICTIONARY_KEY, dictionary_digest, dictionary_sha256
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def other_data(trained, tmp_path):
 def without_dictionary_hash(checkpoint, path):
     """Save a copy of a checkpoint without the hash, as plain fairseq would write it."""
     state = torch.load(checkpoint, weights_only=True)
-    del state["task_state"][STATE_KEY]
+    del state["task_state"][DICTIONARY_KEY]
     path.parent.mkdir(exist_ok=True)
     torch.save(state, path)
     return path
@@ -34,7 +34,7 @@ def without_dictionary_hash(checkpoint, path):
 
 def test_checkpoint_rejects_data_of_other_dictionary(sweep, trained, other_data, tmp_path):
     state = torch.load(trained("alibi"), weights_only=True)
-    assert state["task_state"][STATE_KEY] == dictionary_sha256(trained.data)
+    assert state["task_state"][DICTIONARY_KEY] == dictionary_sha256(trained.data)
     with pytest.raises(UserInputError, match="not the one this checkpoint was trained with"):
         sweep(data=other_data)
     assert not (tmp_path / "results.json").exists()

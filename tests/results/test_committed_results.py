@@ -12,7 +12,7 @@ from fairseq_runs import training_config
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.file import load, load_training
 from alibi_fairseq.results.file_names import TRAINING_FILE
-from alibi_fairseq.results.result import seeds
+from alibi_fairseq.results.result import group_seeds
 from alibi_fairseq.results.settings import canonical
 from alibi_fairseq.results.training_settings import collect_settings
 
@@ -51,7 +51,7 @@ def test_committed_results_are_averaged_over_three_seeds():
     for folder in CELLS:
         for path in folder.glob("evaluation*.json"):
             studied += load(path).results
-    groups = seeds(studied)
+    groups = group_seeds(studied)
     assert len(groups) > 400
     for (row, _), members in groups.items():
         assert row.run == 0

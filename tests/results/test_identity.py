@@ -21,9 +21,9 @@ from alibi_fairseq.results.result import (
     Result,
     TextValues,
     Wanted,
+    group_seeds,
     missing,
     replaces,
-    seeds,
 )
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical, selection
@@ -70,7 +70,7 @@ def result_of(series: Series, seed: int | None = 1, reading=READING, case=CASE, 
 
 def check(first: Result, second: Result, averaged: bool) -> None:
     """Check that two results are averaged or not, and that the rule for what is left agrees."""
-    assert [len(group) for group in seeds([first, second]).values()] == (
+    assert [len(group) for group in group_seeds([first, second]).values()] == (
         [2] if averaged else [1, 1]
     )
     # What the first run has is wanted of the second one.
@@ -419,19 +419,19 @@ def test_unknown_seed_or_text_is_never_averaged():
             result_of(series, 2, case=replace(CASE, text=None)),
         ),
     ]:
-        assert len(seeds([first, second])) == 2
+        assert len(group_seeds([first, second])) == 2
 
 
 def test_same_seed_twice():
     series = Series(settings_with())
     first = result_of(series)
-    assert len(seeds([first, first])) == 1
-    assert [len(group) for group in seeds([first, first]).values()] == [1]
+    assert len(group_seeds([first, first])) == 1
+    assert [len(group) for group in group_seeds([first, first]).values()] == [1]
     with pytest.raises(UserInputError, match=r"seed 1\) at length 256 differ"):
-        seeds([first, result_of(series, bits=3.1)])
+        group_seeds([first, result_of(series, bits=3.1)])
     # Two runs of one seed: two rows, each with its own seeds.
     again = replace(first, checkpoint_sha256="f" * 64, values=TextValues(3.1))
-    groups = seeds([first, again, result_of(series, 2)])
+    groups = group_seeds([first, again, result_of(series, 2)])
     assert [len(group) for group in groups.values()] == [2, 1]
 
 
@@ -443,8 +443,8 @@ def test_validations_of_several_splits_belong_to_one_run():
             case = Case("validation", split * 8, split, 128, 128)
             values = TextValues(seed + len(split))
             results.append(Result(series, READING, seed, case, values))
-    assert [len(group) for group in seeds(results).values()] == [2, 2]
-    assert {row.run for row, _ in seeds(results)} == {0}
+    assert [len(group) for group in group_seeds(results).values()] == [2, 2]
+    assert {row.run for row, _ in group_seeds(results)} == {0}
 
 
 def test_details_that_are_added_are_missing():
@@ -518,4 +518,4 @@ def test_diverged_training_is_done_and_its_other_seed_is_not():
     diverged = replace(result_of(series), values=None, status="diverged")
     wanted = [Wanted(series, seed, READING, CASE) for seed in (1, 2)]
     assert missing(wanted, [diverged]) == wanted[1:]
-    assert seeds([diverged]) == {}
+    assert group_seeds([diverged]) == {}

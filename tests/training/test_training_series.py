@@ -13,8 +13,8 @@ from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import file
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.file import load_training
-from alibi_fairseq.results.result import seeds
-from alibi_fairseq.results.series import STATE_KEY, Series, read_series
+from alibi_fairseq.results.result import group_seeds
+from alibi_fairseq.results.series import SERIES_KEY, Series, read_series
 from alibi_fairseq.results.settings import canonical
 from alibi_fairseq.results.training_settings import collect_settings
 
@@ -90,7 +90,7 @@ def test_model_of_fairseq_has_a_series(data, tmp_path):
 
 def test_checkpoint_has_the_series(data, folder):
     state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
-    series = read_series(state["extra_state"][STATE_KEY], "checkpoint")
+    series = read_series(state["extra_state"][SERIES_KEY], "checkpoint")
     assert series == recorded(folder)
     assert series.method.label == "ALiBi"
     assert series.train_length == 16
@@ -113,7 +113,7 @@ def test_eval_copies_the_series_of_a_copied_checkpoint(data, folder, tmp_path):
     moved = (tmp_path / "results.json").rename(tmp_path / "alone" / "results.json")
     first, second = file.load(moved).results
     assert first.series == second.series == recorded(folder)
-    assert list(seeds([first, second]).values()) == [[first, second]]
+    assert list(group_seeds([first, second]).values()) == [[first, second]]
     hashes = {first.checkpoint_sha256, second.checkpoint_sha256}
     assert hashes == {sha256_file(path) for path in checkpoints}
 
@@ -146,7 +146,7 @@ def test_other_training_text_is_another_series(data, folder, tmp_path):
     assert series != recorded(folder)
     results = [*file.load(folder / "training.json").results]
     results += file.load(tmp_path / "run" / "training.json").results
-    assert all(len(group) == 1 for group in seeds(results).values())
+    assert all(len(group) == 1 for group in group_seeds(results).values())
 
 
 def test_data_of_another_layout_is_known_by_its_path(data, tmp_path, monkeypatch):
