@@ -22,7 +22,7 @@ from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.evaluation.cases import identify_data, list_cases
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.option_types import find_device
-from alibi_fairseq.evaluation.wanted import wanted_result
+from alibi_fairseq.evaluation.sweep_results import wanted_result
 from alibi_fairseq.evaluation.weights import Weights
 from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.experiment.execution import Stopped

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..results.case import Case
-from ..results.result import Cost, ProbeValues, Result, TextSummary, TextValues, Wanted
+from ..results.result import Cost, ProbeValues, Result, TextSummary, TextValues
 from .cases import EvaluatedData, list_cases
 from .config import SweepConfig
 from .option_types import find_device
-from .wanted import wanted_result
-from .weights import Weights
 
 if TYPE_CHECKING:
     from .checkpoint import LoadedModel
@@ -42,10 +40,6 @@ class Evaluator(ABC):
         self.text = text
         self.cases = list_cases(config, data)
         self.device = find_device(config.device)
-
-    def wanted(self, case: Case, weights: Weights) -> Wanted:
-        """Return the result of a case that a checkpoint should have."""
-        return wanted_result(self.config, self.data, case, weights)
 
     @abstractmethod
     def num_inputs(self, case: Case) -> int:

@@ -97,7 +97,8 @@ def measure_cases(
     missing: dict[Path, list[Case]] = {}
     total = 0
     for checkpoint in dict.fromkeys(checkpoints):
-        missing_cases = [case for case in evaluator.cases if results.find(checkpoint, case) is None]
+        known = results.find(checkpoint)
+        missing_cases = [case for case in evaluator.cases if case not in known]
         if missing_cases:
             missing[checkpoint] = missing_cases
             total += sum(evaluator.num_inputs(case) for case in missing_cases)
@@ -115,10 +116,8 @@ def measure_cases(
                 results.add(checkpoint, model.weights, case, measured)
     found = []
     for checkpoint in dict.fromkeys(checkpoints):
-        for case in evaluator.cases:
-            result = results.find(checkpoint, case)
-            if result is not None:
-                found.append(result)
+        known = results.find(checkpoint)
+        found += [known[case] for case in evaluator.cases if case in known]
     return found
 
 

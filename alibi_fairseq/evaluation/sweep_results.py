@@ -1,20 +1,27 @@
-"""Results file of an evaluation, which is valid after every measurement.
+"""Results of an evaluation: those that a checkpoint should have, and the file that keeps them.
 
-The file may have other results, which are kept. A new result replaces the one with its identity.
+The evaluation and the runs of an experiment both ask :func:`find_wanted` what is measured. The file
+is valid after every measurement, and may have other results, which are kept. A new result replaces
+the one with its identity.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
 from ..errors import UserInputError
+from ..positions.plugin_sources import plugin_sha256
 from ..results.case import Case
 from ..results.file import Results, load, save
 from ..results.provenance import Provenance, merge_provenance, utc_time
 from ..results.result import Result, Wanted, is_wanted, replaces
+from ..results.series import Reading, Series
+from ..results.settings import selection
+from .cases import EvaluatedData
+from .config import SweepConfig
 from .evaluator import Evaluator, Measured
 from .weights import Weights, identify_weights
 
@@ -33,6 +40,66 @@ def of_checkpoint(results: Iterable[Result], checkpoint: Path, sha256: str | Non
         if sha256 in (None, result.checkpoint_sha256):
             found.append(result)
     return found
+
+
+def find_wanted(
+    known: Sequence[Result], config: SweepConfig, data: EvaluatedData, cases: Iterable[Case]
+) -> dict[Case, Result]:
+    """Return the results that an evaluation should have and has, by case.
+
+    Args:
+        known: results of one checkpoint. The last one records how it was trained.
+    """
+    if not known:
+        return {}
+    weights = identify_weights(known[-1])
+    wanted = {case: wanted_result(config, data, case, weights) for case in dict.fromkeys(cases)}
+    found = {}
+    for result in known:
+        want = wanted.get(result.case)
+        if want is not None and is_wanted(result, want):
+            found[result.case] = result
+    return found
+
+
+def wanted_result(config: SweepConfig, data: EvaluatedData, case: Case, weights: Weights) -> Wanted:
+    """Return the result of a case that an evaluation of a checkpoint should have.
+
+    The losses of documents are wanted if the evaluation knows where they begin, even if the case
+    doesn't depend on it.
+
+    Args:
+        case: one of :func:`.cases.list_cases`.
+    """
+    settings = weights.series.settings
+    overrides = dict(config.overrides or {})
+    plugin = plugin_sha256(_method_names(weights.series, overrides))
+    if plugin != settings.get("plugin"):  # edited since, or another method
+        overrides["plugin"] = plugin
+    reading = Reading(
+        at=weights.at,
+        selection=selection(settings) if weights.at == "best" else None,
+        overrides=overrides,
+        precision=config.precision,
+        variant=weights.variant,
+    )
+    documents = data.splits[case.split].documents
+    return Wanted(
+        series=weights.series,
+        seed=weights.seed,
+        reading=reading,
+        case=case,
+        details=frozenset() if documents is None else frozenset({"documents"}),
+        documents=documents,
+        checkpoint_sha256=weights.sha256,
+    )
+
+
+def _method_names(series: Series, overrides: dict) -> Sequence[str]:
+    """Return the position methods of the layers at evaluation."""
+    if "position_method" in overrides:
+        return str(overrides["position_method"]).split(",")
+    return series.method.names
 
 
 class SweepResults:
@@ -74,24 +141,22 @@ class SweepResults:
         if existing.results and existing.provenance is not None:
             self._earlier_provenance.append(existing.provenance)
 
-    def find(self, checkpoint: Path, case: Case) -> Result | None:
-        """Return the result of a case, or None if it has not been measured yet."""
-        known = self._of_checkpoint(checkpoint)
-        if not known:
-            return None
-        wanted = self._evaluator.wanted(case, identify_weights(known[-1]))
-        for result in known:
-            if is_wanted(result, wanted):
-                return result
-        return None
+    def find(self, checkpoint: Path) -> dict[Case, Result]:
+        """Return the results of a checkpoint that have been measured, by case."""
+        return self._find(self._of_checkpoint(checkpoint), self._evaluator.cases)
 
     def on_same_text(self, checkpoint: Path, case: Case) -> list[Result]:
         """Return the results of a checkpoint that differ from a case in the windows at most."""
         known = self._of_checkpoint(checkpoint)
-        if not known:
-            return []
-        wanted = self._evaluator.wanted(case, identify_weights(known[-1]))
-        return [result for result in known if is_wanted(result, _in_same_windows(wanted, result))]
+        cases = []
+        for result in known:
+            windows = result.case
+            cases.append(replace(case, length=windows.length, stride=windows.stride))
+        return list(self._find(known, cases).values())
+
+    def _find(self, known: Sequence[Result], cases: Iterable[Case]) -> dict[Case, Result]:
+        """Return the results that the evaluation wants."""
+        return find_wanted(known, self._evaluator.config, self._evaluator.data, cases)
 
     def _of_checkpoint(self, checkpoint: Path) -> list[Result]:
         """Return the results of a checkpoint with its present contents."""
@@ -124,7 +189,7 @@ class SweepResults:
         if known:
             weights = replace(weights, series=known[-1].series)
         weights = replace(weights, sha256=self._hashes[checkpoint])
-        wanted = self._evaluator.wanted(case, weights)
+        wanted = wanted_result(self._evaluator.config, self._evaluator.data, case, weights)
         new = Result(
             series=wanted.series,
             reading=wanted.reading,
@@ -143,9 +208,3 @@ class SweepResults:
         self._provenance.seconds = round(time.monotonic() - self._began, 3)
         provenance = merge_provenance([*self._earlier_provenance, self._provenance])
         save(Results(self._results, provenance), self._path)
-
-
-def _in_same_windows(wanted: Wanted, result: Result) -> Wanted:
-    """Return a wanted result at the length and stride of another one."""
-    case = replace(wanted.case, length=result.case.length, stride=result.case.stride)
-    return replace(wanted, case=case)

@@ -1,7 +1,7 @@
 """Evaluation step of a run: one evaluation of the trained model.
 
-A step is complete if the results file has the wanted result of each case: none is missing by the
-rule of :func:`..results.result.missing`. Other results in the file are kept, and not reported.
+A step is complete if :func:`..evaluation.sweep_results.find_wanted` finds the result of each case
+in the results file. Other results in the file are kept, and not reported.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from statistics import mean
 from tqdm import tqdm
 
 from ..completion_marker import CompletionMarker
-from ..evaluation.cases import identify_data, list_cases
+from ..evaluation.cases import EvaluatedData, identify_data, list_cases
 from ..evaluation.config import SweepConfig
-from ..evaluation.sweep_results import of_checkpoint
-from ..evaluation.wanted import wanted_result
-from ..evaluation.weights import Weights, identify_weights
+from ..evaluation.sweep_results import find_wanted, of_checkpoint, wanted_result
+from ..evaluation.weights import Weights
 from ..reporting import markdown
+from ..results.case import Case
 from ..results.file import Results, load
-from ..results.result import ProbeValues, Result, TextValues, Wanted, is_wanted, missing
+from ..results.result import ProbeValues, Result, TextValues, Wanted
 from .child_process import ALIBI, ChildProcess
 from .slots import Slot
 
@@ -76,11 +76,11 @@ class EvalStep:
 
     @property
     def is_complete(self) -> bool:
-        """True if no result is missing that belongs to the checkpoint and the data."""
+        """True if each case has its result of the checkpoint and the data."""
         if self.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
-        results = self._known(load(self.results_path).results)
-        return bool(results) and not missing(self.wanted(identify_weights(results[-1])), results)
+        found = self._find(load(self.results_path).results)
+        return len(found) == len(self._cases)
 
     def execute(self, run_name: str, slot: Slot) -> None:
         """Evaluate the checkpoint.
@@ -94,24 +94,30 @@ class EvalStep:
 
     def wanted(self, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have."""
-        data = identify_data(self.data, self.config)
-        cases = list_cases(self.config, data)
-        return [wanted_result(self.config, data, case, weights) for case in cases]
+        return [wanted_result(self.config, self._data, case, weights) for case in self._cases]
 
-    def _known(self, results: Iterable[Result]) -> list[Result]:
-        """Return the results of the checkpoint."""
-        return of_checkpoint(results, self.checkpoint, self.checkpoint_sha256)
+    @property
+    def _data(self) -> EvaluatedData:
+        """Contents of the data."""
+        return identify_data(self.data, self.config)
+
+    @property
+    def _cases(self) -> list[Case]:
+        """What is measured."""
+        return list_cases(self.config, self._data)
+
+    def _find(self, results: Iterable[Result]) -> dict[Case, Result]:
+        """Return the results that the step should have, by case."""
+        known = of_checkpoint(results, self.checkpoint, self.checkpoint_sha256)
+        return find_wanted(known, self.config, self._data, self._cases)
 
     def load_results(self) -> Results:
         """Return the results of the step only, from its results file, with its variant."""
         file = load(self.results_path)
-        known = self._known(file.results)
-        wanted = self.wanted(identify_weights(known[-1])) if known else []
         results = []
-        for result in known:
-            if any(is_wanted(result, want) for want in wanted):
-                reading = replace(result.reading, variant=self.variant)
-                results.append(replace(result, reading=reading))
+        for result in self._find(file.results).values():
+            reading = replace(result.reading, variant=self.variant)
+            results.append(replace(result, reading=reading))
         return replace(file, results=results)
 
 

@@ -17,8 +17,8 @@ def build_rows(results: Iterable[Result]) -> list[Row]:
     """Return the rows of results on one text or probe, in table order.
 
     Seeds are averaged as :func:`.results.result.group_seeds` says, and rows of one name are told
-    apart by :func:`.row_names.tell_apart`. Methods without a place in the order of
-    tables, such as plugin methods, follow the method that comes before them in the results.
+    apart by :func:`.row_names.tell_apart`. Methods without a place in the order of tables, such as
+    plugin methods, follow the method that comes before them in the results.
 
     Raises:
         UserInputError: two evaluations of one checkpoint have different values.
