@@ -31,7 +31,7 @@ def origins_table(models: Iterable[FinishedModel]) -> str:
         by_origin[processor_name(model.provenance.hardware), commit[:7]].append(model)
     if not by_origin:
         return ""
-    headers = ["processor", "commit", "models (seeds)", "number", "hours of training (sum)"]
+    headers = ["processor", "commit", "models (seeds)", "runs", "total hours"]
     rows = []
     for (processor, commit), of_origin in sorted(by_origin.items()):
         hours = sum(model.hours for model in of_origin)

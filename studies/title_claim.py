@@ -127,7 +127,7 @@ def _claim_table(losses: StudiedLosses, compared: Sequence[ArticleLosses]) -> st
     """Write perplexity at 4 L of ALiBi trained at L and of the models trained at 4 L."""
     length = losses.models.train_length
     headers = ["", "trained at", f"perplexity at {4 * length}"]
-    headers += [f"ALiBi ({length}) vs. it", "95% interval", "seeds"]
+    headers += [f"ALiBi ({length}) vs. this model", "95% interval", "seeds"]
     rows = []
     for found in compared:
         change = None

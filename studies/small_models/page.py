@@ -127,7 +127,6 @@ def write_small_models_page(folder: Path) -> Path:
         notation=section("notation"),
         diverged_primary=divergence_sentence(study.diverged),
         six_tests=tests_section(primary),
-        e6_in_paper=_paper_on_e6(),
         context_gain=context_gain_section(primary),
         perplexity=perplexities,
         beyond_tests=_changes_table(_beyond_tests(primary)),
@@ -182,13 +181,6 @@ def _write_disclosure(
 
 
 # Primary models
-
-
-def _paper_on_e6() -> str:
-    """Return E6 of the paper's own models if it contradicts the title; else empty."""
-    pair = table5_pair(MODELS.train_length, 4 * MODELS.train_length)
-    assert pair is not None, "Table 5 has these lengths"
-    return "" if pair.e6 < 0 else change_in_words(pair.e6)
 
 
 def _leads(losses: StudiedLosses) -> dict[str, str]:
