@@ -98,7 +98,7 @@ def test_baseline_of_e6_recovers_too_little(results):
     shutil.rmtree(results / "cells/wikipedia-none-512-seed1")
     page = " ".join(six_tests.tests_section(losses_of(results)).split())
     assert "baseline not trained" not in page
-    assert "- No positions, L = 512 (2 of 3 seeds): E6" in page
+    assert "- E6: No positions, L = 512 (2 of 3 seeds)" in page
 
 
 def test_loss_over_no_positions_is_not_a_percentage(results):
