@@ -300,7 +300,8 @@ def test_readme_states_what_was_found(tmp_path):
     assert text == (ROOT / "README.md").read_text()
     losses = read_losses("primary")
     found = " ".join(text.split())
-    for method, ratio in (("sinusoidal", "2.5-fold with sinusoidal"), ("rotary", "3.4-fold with rotary")):
+    growth = {"sinusoidal": "2.5-fold with sinusoidal", "rotary": "3.4-fold with rotary"}
+    for method, ratio in growth.items():
         nats = {}
         for length in (128, 2048):
             evaluation = Evaluation("wikipedia", method, 128, length, length)
