@@ -88,7 +88,7 @@ TABLES = {
         (),
         (
             ("× fairseq-eval-lm", "ratio", "{:.1f}"),
-            ("lowest", "lowest_ratio", "{:.2f}"),
+            ("slowest round", "lowest_ratio", "{:.2f}"),
             ("MB", "peak_memory_mb", "{:.0f}"),
         ),
     ),

@@ -241,7 +241,7 @@ def _outcome(track: Track, entries: Iterable[Entry], multiple: int) -> str:
     reference = track.label(track.reference)
     kinds = {
         "lower": f"Lower perplexity than {reference} at {_name(multiple)}",
-        "unclear": f"Not distinguishable from {reference}",
+        "unclear": f"No clear difference from {reference}",
         "higher": f"Higher perplexity than {reference} at {_name(multiple)}",
     }
     lines = []

@@ -13,7 +13,7 @@ class Case:
     """Tokens that are predicted, and the windows that predict them.
 
     Attributes:
-        kind: ``text``, ``probe``, or ``validation`` during a training.
+        kind: ``text``, ``probe``, or a ``validation`` during training.
         text: SHA-256 of the split, of a raw text, or of a probe's training data; None if unknown,
             and then no two results are seeds of one model.
         split: name of the split; empty for a raw text and a probe.

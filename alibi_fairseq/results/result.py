@@ -158,13 +158,13 @@ class Cost:
 
     Attributes:
         device: ``cpu`` or ``cuda``.
-        seconds: duration of the forward passes, or since the start of the training, with
+        seconds: duration of the forward passes, or since the start of training, with
             validation and saving.
         gpu_seconds: that duration times the number of GPUs.
-        tokens_per_second: of an evaluation without loading; of a training over all updates so far
+        tokens_per_second: of an evaluation without loading; of a run, over all updates so far
             and all processes, without validation and saving.
         tokens_per_second_batch_1: one window at a time, as in the paper's Tables 2 to 4.
-        tokens_per_second_per_process: of a training, whose number of processes may have changed.
+        tokens_per_second_per_process: of a run, whose number of processes may have changed.
         windows_per_batch: windows that were computed at once.
         peak_memory_mb: in 10⁶ bytes: on a GPU the most that PyTorch allocated, on a CPU the most
             that the process held.
@@ -220,9 +220,9 @@ class Result:
     Attributes:
         series: how the model was trained.
         reading: which of its weights were read, and how.
-        seed: seed of the training; None if unknown.
+        seed: seed of the run; None if unknown.
         case: which tokens were predicted.
-        values: measured values; None if the training diverged.
+        values: measured values; None if the run diverged.
         checkpoint: path of the checkpoint when it was read, for messages.
         checkpoint_sha256: hash of the checkpoint, or of all parts of a Hugging Face folder; None
             for a validation during the training.

@@ -94,7 +94,7 @@ class Series:
             and plugin; of a model whose training is unknown, the hash of its ``weights``. Paths
             and the seed aren't settings.
         history: earlier settings, if the training was resumed with different ones.
-        start: SHA-256 of the checkpoint from whose weights the training started.
+        start: SHA-256 of the checkpoint from whose weights the run started.
         facts: properties for tables, which don't count.
         label: name that you gave the model, which doesn't count.
     """
