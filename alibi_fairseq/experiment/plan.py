@@ -17,7 +17,7 @@ from ..reporting.row import model_label
 from .corpora import data_folder, text_folder
 from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
 from .evaluations import plan_eval_steps
-from .rates import Choice, TrialResult, Trials, TunedRun
+from .rates import Choice, TrialResult, Trials, Tuning
 from .run import Run
 from .schema import ExperimentConfig, Model
 from .training_flags import flags_for_weights, other_flags
@@ -45,8 +45,8 @@ class Plan:
     @property
     def choices(self) -> list[Choice]:
         """Choices of learning rates that the trials have made."""
-        tuned = [run for run in self.runs if isinstance(run, TunedRun)]
-        return [run.choice for run in tuned if run.choice is not None]
+        tunings = [run.tuning for run in self.runs if run.tuning is not None]
+        return [tuning.choice for tuning in tunings if tuning.choice is not None]
 
     def find(self, name: str) -> Run:
         """Return the run or trial with a name."""
@@ -189,16 +189,15 @@ def _plan_tuned_run(
     facts: DataFacts,
     trials: Trials,
     known: Mapping[str, TrialResult],
-) -> TunedRun:
+) -> Run:
     """Return the run at the rate that the trials chose; before, at the first one, after them."""
     unknown = tuple(run.name for run in trials.runs.values() if run.name not in known)
     if unknown:
         run = build_run(model, folder, facts, trials.first_rate)
-        return replace(TunedRun(**vars(run)), after=unknown)
+        return replace(run, tuning=Tuning(), after=unknown)
     choice = trials.choose(known)
     lr = trials.first_rate if choice is None else choice.lr
     run = build_run(model, folder, facts, lr)
     blocked = trials.why_blocked(known)
-    if blocked:
-        return TunedRun(**vars(run), blocked=blocked)
-    return TunedRun(**vars(run), choice=choice)
+    tuning = Tuning(blocked=blocked) if blocked else Tuning(choice)
+    return replace(run, tuning=tuning)

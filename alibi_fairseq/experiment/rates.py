@@ -21,7 +21,6 @@ from ..reporting.table import Column, Table
 from ..results.file import load_training
 from ..results.result import TextValues
 from .run import Run
-from .slots import DEFAULT_SLOT, Slot
 
 
 @dataclass(frozen=True)
@@ -188,47 +187,19 @@ def _load_trial(trial: Run) -> TrialResult:
 
 
 @dataclass(frozen=True)
-class TunedRun(Run):
-    """Run at a learning rate that trials choose. Before they have, it has the first rate.
+class Tuning:
+    """Choice of a run's learning rate by trials. Before they have chosen, it has the first rate.
 
     Attributes:
         choice: choice of the rate; None before, and if the trials cannot choose one.
         blocked: reason for which finished trials cannot choose a rate; empty if they can.
     """
 
-    choice: Choice | None = field(default=None, repr=False)
+    choice: Choice | None = None
     blocked: str = ""
 
-    @property
-    def is_complete(self) -> bool:
-        """True if nothing is left to train or evaluate at the chosen rate."""
-        return self.choice is not None and super().is_complete
-
-    def why_incomplete(self) -> str:
-        """Return the reason for which the run failed, as far as its logs tell."""
-        return self.blocked or super().why_incomplete()
-
-    def check_request(self) -> None:
-        """Raise UserInputError if the folder has a training with different settings.
-
-        A training at a rate that trials no longer choose is set aside instead.
-        """
-        if self._replaced_rate() is None:
-            super().check_request()
-
-    def train(self, slot: Slot = DEFAULT_SLOT) -> None:
-        """Train the model at the chosen rate, unless it is trained.
-
-        Raises:
-            Stopped, CommandFailedError: as :meth:`.Run.train`.
-            UserInputError: as well if a trial is unfinished, or the trials cannot choose a rate.
-        """
-        if not self.diverged:
-            self._use_chosen_rate()
-        super().train(slot)
-
-    def _use_chosen_rate(self) -> None:
-        """Record the choice, and set a training at another rate aside.
+    def prepare(self, run: Run) -> None:
+        """Record the choice, and set a training of a run at another rate aside.
 
         Raises:
             UserInputError: a trial is unfinished, or the trials cannot choose a rate.
@@ -237,38 +208,39 @@ class TunedRun(Run):
             raise UserInputError(self.blocked)
         if self.choice is not None:
             self.choice.record()
-            self._set_other_rate_aside()
-        elif not self.is_trained:
-            raise UserInputError(f"{self.name}: trial {self.after[0]} is unfinished. Run it first.")
+            self._set_other_rate_aside(run)
+        elif not run.is_trained:
+            raise UserInputError(f"{run.name}: trial {run.after[0]} is unfinished. Run it first.")
 
-    def _replaced_rate(self) -> str | None:
-        """Return the rate of the training in the folder, if trials now choose another one."""
-        existing = read_json_if_present(self._request_file)
+    def replaced_rate(self, run: Run) -> str | None:
+        """Return the rate of the training in a run's folder, if trials now choose another one."""
+        existing = read_json_if_present(run.request_file)
         if self.choice is None or existing is None:
             return None
         others, rate = _without_rate(existing)
-        own_others, own_rate = _without_rate(self.request)
+        own_others, own_rate = _without_rate(run.request)
         return rate if others == own_others and rate != own_rate else None
 
-    def _set_other_rate_aside(self) -> None:
+    def _set_other_rate_aside(self, run: Run) -> None:
         """Rename the folder if it has the training at a rate that is no longer the best one.
 
         A rate that was added to ``--lr`` may be better. If its training was set aside earlier, it
         gets the name of the run again.
         """
-        replaced_rate = self._replaced_rate()
+        replaced_rate = self.replaced_rate(run)
         if replaced_rate is None:
             return
-        _, rate = _without_rate(self.request)
-        aside = self._folder_aside(replaced_rate)
-        os.replace(self.folder, aside)
-        print(f"{self.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
-        if self._folder_aside(rate).is_dir():
-            os.replace(self._folder_aside(rate), self.folder)
+        _, rate = _without_rate(run.request)
+        aside = _folder_aside(run, replaced_rate)
+        os.replace(run.folder, aside)
+        print(f"{run.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
+        if _folder_aside(run, rate).is_dir():
+            os.replace(_folder_aside(run, rate), run.folder)
 
-    def _folder_aside(self, rate: str) -> Path:
-        """Return the folder of the training at a rate that is not the best one."""
-        return self.folder.with_name(f"{self.folder.name}-replaced-lr{rate}")
+
+def _folder_aside(run: Run, rate: str) -> Path:
+    """Return the folder of the training at a rate that is not the best one."""
+    return run.folder.with_name(f"{run.folder.name}-replaced-lr{rate}")
 
 
 def _without_rate(request: dict) -> tuple[dict, str]:

@@ -20,7 +20,7 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..completion_marker import (
     CompletionMarker,
@@ -37,6 +37,9 @@ from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
 from .slots import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
+
+if TYPE_CHECKING:
+    from .rates import Tuning
 
 #: File in the folder of a run to which its training appends its output.
 TRAINING_LOG = "train.log"
@@ -78,6 +81,7 @@ class Run:
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
         kept_results: folder that keeps the results, if they outlast the folder of the run.
+        tuning: choice of the learning rate by trials; None if it is given.
         after: names of unfinished trials, before which this run cannot start.
     """
 
@@ -95,6 +99,7 @@ class Run:
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
     kept_results: KeptResults | None = field(default=None, repr=False)
+    tuning: Tuning | None = field(default=None, repr=False)
     after: tuple[str, ...] = ()
 
     @property
@@ -167,6 +172,8 @@ class Run:
     @property
     def is_complete(self) -> bool:
         """True if nothing is left to train or evaluate. Requires prepared data."""
+        if self.tuning is not None and self.tuning.choice is None:
+            return False
         if self.kept_results is not None:
             return self.kept_results.holds(self)
         if self.diverged:
@@ -177,6 +184,8 @@ class Run:
 
     def why_incomplete(self) -> str:
         """Return the reason for which the run failed, as far as its logs tell."""
+        if self.tuning is not None and self.tuning.blocked:
+            return self.tuning.blocked
         work = "evaluation" if self.is_trained else "training"
         log = self.folder / (EVALUATION_LOG if self.is_trained else TRAINING_LOG)
         if not log.is_file():
@@ -200,10 +209,13 @@ class Run:
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`, or an option of
                 ``fairseq-train`` ended the training early.
-            UserInputError: the folder has another training, or a plugin was edited.
+            UserInputError: the folder has another training, a plugin was edited, a learning-rate
+                trial is unfinished, or the trials cannot choose a rate.
         """
         if self.diverged:
             return
+        if self.tuning is not None:
+            self.tuning.prepare(self)
         missing = self._missing_update_counts()
         if not missing:
             return
@@ -212,7 +224,7 @@ class Run:
         for updates in missing:
             self._check_folder(updates)
         check_unedited(self.methods)
-        write_settings(self._request_file, self.request)
+        write_settings(self.request_file, self.request)
         # A run killed between its last update and its marker needs no new process.
         if self.saved_updates() < self.updates:
             try:
@@ -263,19 +275,25 @@ class Run:
         return CompletionMarker(self.folder / "diverged.json", self.request)
 
     @property
-    def _request_file(self) -> Path:
+    def request_file(self) -> Path:
+        """File with the request of the training in the folder."""
         return self.folder / "request.json"
 
     def check_request(self) -> None:
-        """Raise UserInputError if the folder has a training with different settings."""
-        existing = read_json_if_present(self._request_file)
+        """Raise UserInputError if the folder has a training with different settings.
+
+        A training at a rate that trials no longer choose is set aside instead.
+        """
+        if self.tuning is not None and self.tuning.replaced_rate(self) is not None:
+            return
+        existing = read_json_if_present(self.request_file)
         advice = "Choose another folder, or move that one away."
         check_settings(existing, self.request, f"{self.folder} has a training", advice)
 
     def _check_folder(self, updates: int) -> None:
         """Check that training to ``updates`` can start, or resume, in the folder."""
         self.check_request()
-        has_request = self._request_file.is_file()
+        has_request = self.request_file.is_file()
         if not has_request and any(self.folder.glob("checkpoint*.pt")):
             problem = "it has checkpoints of another training"
         elif self.training_marker(updates).path.is_file():  # its request is the same
