@@ -120,9 +120,7 @@ def describe_repeated_runs(plan: Plan) -> list[str]:
     """
     repeated: dict[str, dict[str, None]] = defaultdict(dict)
     earlier: dict[str, set[str]] = defaultdict(set)
-    for run in plan.runs:
-        if run.is_complete:
-            continue
+    for run in plan.unfinished:
         name = model_name(plan.models[run.name])
         for unfinished in (*map(plan.find, run.after), run):
             versions = _earlier_versions(unfinished)

@@ -7,8 +7,9 @@ of a model, by each SLURM job, and for a dry run. Names of runs follow from the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from ..positions.plugin_sources import plugin_sha256
@@ -55,10 +56,33 @@ class Plan:
                 return run
         raise LookupError(name)
 
+    @cached_property
+    def complete(self) -> list[Run]:
+        """Runs that had nothing left to train or evaluate when this was first asked.
+
+        Requires prepared data.
+        """
+        return [run for run in self.runs if run.is_complete]
+
+    @cached_property
+    def unfinished(self) -> list[Run]:
+        """All other runs."""
+        complete = {run.name for run in self.complete}
+        return [run for run in self.runs if run.name not in complete]
+
     def unfinished_trials(self) -> list[Run]:
         """Return the trials for which a run waits."""
         names = {name for run in self.runs for name in run.after}
         return [run for run in self.trial_runs if run.name in names]
+
+    def with_unfinished_trials(self, runs: Iterable[Run]) -> list[Run]:
+        """Return runs in order, each after its unfinished trials."""
+        ordered: dict[str, Run] = {}
+        for run in runs:
+            for name in run.after:
+                ordered.setdefault(name, self.find(name))
+            ordered[run.name] = run
+        return list(ordered.values())
 
 
 def plan(

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from ..files import atomic_write
@@ -54,9 +53,9 @@ class ComparisonReport:
         results_by_corpus = {}
         for corpus, runs in self._runs_by_corpus().items():
             results_by_corpus[corpus] = self._save_results(corpus, runs).results
-        seeds = dict.fromkeys(self._model(run).seed for run in self._complete)
-        sections = [f"# {self.config.title}", training_summary(self._complete, list(seeds))]
-        if self._incomplete:
+        seeds = dict.fromkeys(self._model(run).seed for run in self.plan.complete)
+        sections = [f"# {self.config.title}", training_summary(self.plan.complete, list(seeds))]
+        if self.plan.unfinished:
             sections.append(self._describe_incomplete())
         files = [self.folder / "table.md"]
         for corpus, results in results_by_corpus.items():
@@ -70,7 +69,7 @@ class ComparisonReport:
         if choices:
             sections.append(choice_table(choices))
         costs = []
-        for run in self._complete:
+        for run in self.plan.complete:
             costs.append(read_training_cost(self._label(run), run.folder))
         sections.append(cost_table(costs))
         with atomic_write(self.folder / "table.md") as file:
@@ -112,21 +111,10 @@ class ComparisonReport:
             files += position_figures
         return files
 
-    @cached_property
-    def _complete(self) -> list[Run]:
-        """Complete runs."""
-        return [run for run in self.plan.runs if run.is_complete]
-
-    @cached_property
-    def _incomplete(self) -> list[Run]:
-        """All other runs."""
-        complete = {run.name for run in self._complete}
-        return [run for run in self.plan.runs if run.name not in complete]
-
     def _describe_incomplete(self) -> str:
         """Return a list of the models that the tables lack, with the reasons."""
         lines = ["**Not in the tables,** because these runs failed:\n"]
-        for run in self._incomplete:
+        for run in self.plan.unfinished:
             label = self._label(run)
             if len(self.config.seeds) > 1:
                 label += f", seed {self._model(run).seed}"
@@ -137,7 +125,7 @@ class ComparisonReport:
     def _runs_by_corpus(self) -> dict[str, list[Run]]:
         """Group runs by the corpus that they are trained and evaluated on."""
         runs: dict[str, list[Run]] = {}
-        for run in self._complete:
+        for run in self.plan.complete:
             runs.setdefault(self._model(run).corpus.name, []).append(run)
         return runs
 

@@ -90,19 +90,17 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
         experiment.prepare()
         plan = experiment.plan()
         runs = plan.runs
-        unfinished = [run for run in runs if not run.is_complete]
-        if not unfinished:
+        if not plan.unfinished:
             experiment.report()
             print(f"All {len(runs)} runs already complete. Nothing was trained or evaluated.")
             return
-        if len(unfinished) < len(runs):
-            completed_runs = len(runs) - len(unfinished)
-            print(f"{completed_runs} of {len(runs)} runs already complete.")
-        items = make_work_items(experiment, plan, unfinished)
+        if plan.complete:
+            print(f"{len(plan.complete)} of {len(runs)} runs already complete.")
+        items = make_work_items(experiment, plan, plan.unfinished)
         run_count = len(runs) + len(plan.trial_runs)
         slots = make_slots(run_count, experiment.resources.gpus, experiment.threads, parallel)
         print(describe_slots(slots))
-        completed = run_count - len(with_unfinished_trials(plan, unfinished))
+        completed = run_count - len(plan.with_unfinished_trials(plan.unfinished))
         try:
             run_all(items, slots, completed)
         except Stopped:
@@ -116,24 +114,20 @@ def _execute_all(experiment: Experiment, parallel: int | None) -> None:
 
 def report_on_complete_runs(experiment: Experiment) -> list[Run]:
     """Write the report, if a run is complete, and return the runs that are not."""
-    runs = experiment.plan().runs
-    incomplete = [run for run in runs if not run.is_complete]
-    if len(incomplete) < len(runs):
+    plan = experiment.plan()
+    if plan.complete:
         experiment.report()
-    return incomplete
+    return plan.unfinished
 
 
 def unfinished_runs(experiment: Experiment, plan: Plan) -> list[Run]:
     """Return the runs that are not complete. Without prepared data, this is all runs."""
-    if not experiment.prepared:
-        return list(plan.runs)
-    return [run for run in plan.runs if not run.is_complete]
+    return plan.unfinished if experiment.prepared else list(plan.runs)
 
 
 def describe_progress(plan: Plan) -> str:
     """Return the number of complete runs, and the updates of those that a stop interrupted."""
-    complete = sum(run.is_complete for run in plan.runs)
-    lines = [f"{complete} of {len(plan.runs)} runs are complete."]
+    lines = [f"{len(plan.complete)} of {len(plan.runs)} runs are complete."]
     for run in (*plan.trial_runs, *plan.runs):
         updates = run.saved_updates()
         if 0 < updates < run.updates:
@@ -141,22 +135,12 @@ def describe_progress(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def with_unfinished_trials(plan: Plan, runs: Iterable[Run]) -> list[Run]:
-    """Return the runs in order, each after its unfinished trials."""
-    ordered: dict[str, Run] = {}
-    for run in runs:
-        for name in run.after:
-            ordered.setdefault(name, plan.find(name))
-        ordered[run.name] = run
-    return list(ordered.values())
-
-
 def make_work_items(experiment: Experiment, plan: Plan, runs: Iterable[Run]) -> list[WorkItem]:
     """Return the work items of runs and their unfinished trials, in order."""
     if experiment.resources.several_gpus:
         return _make_separate_work_items(runs)
     items = []
-    for run in with_unfinished_trials(plan, runs):
+    for run in plan.with_unfinished_trials(runs):
         execute = run.execute
         if run.after:
             execute = partial(_execute_after_trials, experiment, run.name)
@@ -221,9 +205,8 @@ def run_with_exit_code(work: Callable[[], object]) -> int:
 def format_dry_run(experiment: Experiment) -> str:
     """Return the commands that an experiment still executes, and its number of training tokens."""
     plan = experiment.plan()
-    all_runs = plan.runs
     runs = unfinished_runs(experiment, plan)
-    ordered = with_unfinished_trials(plan, runs)
+    ordered = plan.with_unfinished_trials(runs)
     lines = list(experiment.dry_run_header())
     for number, run in enumerate(ordered, 1):
         title = f"# [{number}/{len(ordered)}] {run.name}"
@@ -234,11 +217,9 @@ def format_dry_run(experiment: Experiment) -> str:
             lines.append(command.command_line)
         lines.append("")
     lines += experiment.dry_run_footer()
-    if len(runs) < len(all_runs):
-        unfinished = {run.name for run in runs}
-        complete = [run.name for run in all_runs if run.name not in unfinished]
-        lines.append(f"{len(complete)} of {len(all_runs)} runs already complete:")
-        lines += [f"  {name}" for name in complete]
+    if len(runs) < len(plan.runs):
+        lines.append(f"{len(plan.complete)} of {len(plan.runs)} runs already complete:")
+        lines += [f"  {run.name}" for run in plan.complete]
     tokens = sum(run.tokens for run in runs if not run.is_trained)
     plural = "" if len(runs) == 1 else "s"
     total = f"{len(runs)} run{plural} of {tokens:,} tokens in total"
