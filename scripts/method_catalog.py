@@ -13,7 +13,7 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.positions.model_patterns import MODEL_PATTERNS
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.page import fill_file
-from studies.changes import changes_figure, length_changes
+from studies.changes import MethodChange, changes_figure, length_changes
 from studies.small_models.page import CHANGES_MULTIPLE, MODELS, SECONDARY
 from studies.study_results import StudyResults
 from studies.tables import known_name, with_interval
@@ -50,12 +50,12 @@ def read_methods() -> dict[str, dict[str, str]]:
 def catalog() -> str:
     """Write what the table of methods shows, the table, and the figure of its changes.
 
-    The methods are in the order of the figure. A method that the small models lack comes last,
-    without a change.
+    The methods are in the order of the figure, each with its default options if the small models
+    have it with these. A method that the small models lack comes last, without a change.
     """
     study = StudyResults.load(RESULTS)
     sorted_changes = length_changes(study.losses, MODELS, CHANGES_MULTIPLE)
-    changes = {change.method: change for change in sorted_changes}
+    changes = changes_by_name(sorted_changes)
     methods = read_methods()
     lines = [_line(HEADERS), _line(RULES)]
     for method in [*changes, *(name for name in methods if name not in changes)]:
@@ -63,7 +63,7 @@ def catalog() -> str:
         change = changes.get(method)
         size = markdown.NOTHING if change is None else with_interval(change.estimate)
         cells = [
-            f"{known_name(method)}, `{method}`",
+            f"{known_name(change.method if change else method)}, `{method}`",
             size,
             row["idea"],
             _paper(row),
@@ -84,6 +84,17 @@ def catalog() -> str:
     }
     figure = changes_figure(sorted_changes, FIGURE)
     return "\n".join([fill_file(TEXT, slots), "", "".join(lines), figure, ""])
+
+
+def changes_by_name(changes: Sequence[MethodChange]) -> dict[str, MethodChange]:
+    """Return one change per registered method, in order: with its default options if known."""
+    plain = {change.method for change in changes}
+    by_name: dict[str, MethodChange] = {}
+    for change in changes:
+        name = change.method.split("/")[0]
+        if change.method == name or name not in plain:
+            by_name.setdefault(name, change)
+    return by_name
 
 
 def _paper(row: dict[str, str]) -> str:

@@ -56,6 +56,8 @@ class LayerMethod:
         for option, value in {**defaults, **self.label_options}.items():
             if option == "alibi_slopes":
                 shown.append(SLOPE_NAMES.get(str(value), SLOPE_NAMES["given"]))
+            elif option == "alibi_distance":
+                shown.append(f"{value} distance")
             else:
                 shown.append(f"{OPTION_NAMES.get(option, option.replace('_', ' '))} {short(value)}")
         return ", ".join(shown)

@@ -158,6 +158,7 @@ def test_options_in_the_name_of_a_method_tell_models_apart(tmp_path):
     keys.append(EvaluationKey.parse("wiki/alibi/alibi_slopes=even-16@128", "books"))
     assert set(load_losses(tmp_path)) == set(keys)
     assert method_label(keys[-1].method) == "ALiBi, even slopes"
+    assert method_label("alibi/alibi_distance=log") == "ALiBi, log distance"
 
 
 def test_models_that_are_renamed_or_unfinished_are_left_out(tmp_path):
