@@ -46,15 +46,7 @@ class ModelResults:
     def holds(self, run: Run) -> bool:
         """Return True if no result of the run is missing."""
         known = self._known()
-        if not known:
-            return False
-        left = missing(self._wanted(run), known)
-        # Early results name the boundaries of documents by their rule, not by their positions.
-        by_rule = []
-        for want in left:
-            rule = want.case.separator
-            by_rule.append(replace(want, case=replace(want.case, documents=rule), documents=rule))
-        return not missing(by_rule, known)
+        return bool(known) and not missing(self._wanted(run), known)
 
     def check(self, run: Run) -> None:
         """Refuse results of the same name that were made with other settings.

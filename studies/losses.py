@@ -142,12 +142,10 @@ class Evaluation(NamedTuple):
         """What evaluations share whose articles are paired, and the name of the difference."""
         case = self.result.case
         assert self.result.values is not None, "only evaluations with losses are compared"
-        beginnings = self.result.values.documents
         return {
             "test articles": case.text,
             "kinds of documents": case.separator,
-            # Early results do not record them.
-            "beginnings of documents": None if beginnings == case.separator else beginnings,
+            "beginnings of documents": self.result.values.documents,
             "scored ranges": (case.score_from, case.score_to),
         }
 
@@ -204,8 +202,6 @@ def check_same_articles(evaluations: Iterable[Evaluation]) -> None:
     for evaluation in evaluations:
         tested_on = evaluation.result.case.corpus
         for name, value in evaluation.articles.items():
-            if name == "beginnings of documents" and value is None:
-                continue
             first, path = known.setdefault((tested_on, name), (value, evaluation.path))
             if value != first:
                 raise UserInputError(

@@ -82,8 +82,7 @@ def test_different_tests_are_rejected(change, difference, model, tmp_path):
 
 
 def test_documents_that_begin_elsewhere_are_rejected(tmp_path):
-    # The first one as in older results
-    for seed, beginnings in ((1, "empty-lines"), (2, "a" * 64), (3, "b" * 64)):
+    for seed, beginnings in ((1, "a" * 64), (2, "a" * 64), (3, "b" * 64)):
         values = replace(VALUES, documents=beginnings)
         save_model(tmp_path, f"wiki-alibi-16-seed{seed}", values=values)
     with pytest.raises(UserInputError, match="different beginnings of documents"):
