@@ -224,7 +224,7 @@ def _exceptions(track: Track, entries: Iterable[Entry]) -> str:
             methods[rule, reason].append(track.label(entry))
     lines = []
     for (rule, reason), names in methods.items():
-        lines.append(f"- **{rule}** ({', '.join(names)}): {markdown.literal(reason)}")
+        lines.append(f"- **{rule}** ({'; '.join(names)}): {markdown.literal(reason)}")
     return "\n".join(lines)
 
 
@@ -246,7 +246,7 @@ def _outcome(track: Track, entries: Iterable[Entry], multiple: int) -> str:
     }
     lines = []
     for kind, text in kinds.items():
-        lines.append(f"- {text}: {', '.join(outcomes[kind]) or 'none'}")
+        lines.append(f"- {text}: {'; '.join(outcomes[kind]) or 'none'}")
     return "\n".join(lines)
 
 
