@@ -51,7 +51,7 @@ def t5_context_section(study: StudyResults, models: StudiedModels) -> str:
     margin = t_quantile(0.975, len(gains) - 1) * gains.std(ddof=1) / math.sqrt(len(gains))
     return section(
         "t5-context",
-        relative=f"{np.mean(relative):+.3f}",
+        relative=f"{np.mean(relative):.3f}",
         half=short // 2 + 1,
         short=short,
         long=long,

@@ -19,8 +19,8 @@ class Case:
         split: name of the split; empty for a raw text and a probe.
         length: evaluation length, in tokens per window.
         stride: tokens scored per window.
-        documents: where documents begin, if a range of each document is scored or tokenized: the
-            SHA-256 of their positions, or the name of the rule by which they follow from the text.
+        documents: where documents start, if each is scored in part or tokenized on its own: the
+            SHA-256 of the start positions, or the name of the rule that finds them in the text.
         score_from, score_to: scored range of the text, or of each document; None: to the end.
         tokens: SHA-256 of the token IDs of a raw text.
         depth: depth of the repeated block of a probe.

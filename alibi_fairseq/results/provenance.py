@@ -57,8 +57,8 @@ class Provenance(JsonObject):
 
     Attributes:
         command: command line; of a merged file, one per line.
-        git_commit: commit of the clone; None for an installed copy. Of a training, when its last
-            process started.
+        git_commit: commit of the clone; None for an installed copy. For a run, the commit at its
+            last start.
         git_clean: True if nothing outside ``results/`` differed from the commit.
         data_sha256: hash of the ``.idx`` and ``.bin`` files of the splits, or of the text files.
         dictionary_sha256: hash of the symbols in their order.

@@ -164,12 +164,13 @@ class Cost:
         tokens_per_second: of an evaluation without loading; of a run, over all updates so far
             and all processes, without validation and saving.
         tokens_per_second_batch_1: one window at a time, as in the paper's Tables 2 to 4.
-        tokens_per_second_per_process: of a run, whose number of processes may have changed.
+        tokens_per_second_per_process: the same per process, for runs whose number of
+            processes may have changed.
         windows_per_batch: windows that were computed at once.
         peak_memory_mb: in 10⁶ bytes: on a GPU the most that PyTorch allocated, on a CPU the most
             that the process held.
         processes: number of processes.
-        trained_tokens: tokens that a training has read in all processes.
+        trained_tokens: tokens that the run has read, over all processes.
     """
 
     __pydantic_config__ = STORED

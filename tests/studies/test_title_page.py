@@ -85,7 +85,7 @@ def test_outcomes_of_the_protocol(effects, expected):
         (
             (0.03, 0.05),
             "the claim holds.** On 128 tokens",
-            "trained long are equally good after about 76.2M tokens.",
+            "trained long will be equally good after about 76.2M tokens.",
         ),
         (
             (0.08, 0.05),
@@ -100,7 +100,7 @@ def test_outcomes_of_the_protocol(effects, expected):
         (
             (0.08, 0.099),
             "the baseline is still undertrained.**",
-            "equally good after about 73.9M tokens.",
+            "trained long will be equally good after about 73.9M tokens.",
         ),
     ],
 )
