@@ -53,7 +53,7 @@ def _read_facts(data: Path, validated: set[tuple[str, ...]]) -> DataFacts:
     """Return what is known of a data folder.
 
     Args:
-        validated: names of the splits that runs are validated on.
+        validated: the splits that each run is validated on, by name.
     """
     valid_tokens = None
     manifest = DataFolder.open(data).manifest

@@ -214,7 +214,7 @@ def _plan_tuned_run(
     trials: Trials,
     known: Mapping[str, TrialResult],
 ) -> Run:
-    """Return the run at the rate that the trials chose; before, at the first one, after them."""
+    """Return a run at the rate that its trials chose; until then, at the grid's first rate."""
     unknown = tuple(run.name for run in trials.runs.values() if run.name not in known)
     if unknown:
         run = build_run(model, folder, facts, trials.first_rate)

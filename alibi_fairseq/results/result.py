@@ -1,4 +1,4 @@
-"""Results of a model, their seeds, and the one rule that says which results are missing.
+"""Results of a model, their seeds, and the rule that says which results are known.
 
 The identity of a result is how the model was trained (series), which of its weights were read and
 how (reading), with which seed, and which tokens were predicted (case). What follows from it, or
@@ -361,7 +361,7 @@ class Wanted:
 
 
 def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
-    """Return the results that are wanted and not known: the only rule for what is left to do.
+    """Return the results that are wanted and not known (:func:`is_wanted`).
 
     A training that diverged has no more results.
     """

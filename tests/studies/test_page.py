@@ -45,6 +45,11 @@ METHODS = {
     "BAM": "bam",
     "Learned": "learned",
     "Transformer-XL": "transformer_xl",
+    "ALiBi, log distance": "alibi-alibi_distance=log",
+    "ALiBi, even slopes": "alibi-alibi_slopes=even",
+    "ALiBi, cap 50": "alibi-alibi_cap=50",
+    "GRAPE-A-QK": "grape_a_qk",
+    "Inkling bias, extent 128": "inkling-inkling_extent=128",
 }
 NAME = "|".join(map(re.escape, METHODS))
 ROW = re.compile(r"^\| (?P<text>.+?) +\| +(?P<change>\S+%) \| +(?P<low>\S+) … (?P<high>\S+) \|")
@@ -75,12 +80,12 @@ def read_losses(part: str) -> dict[Evaluation, dict]:
     """Return evaluation -> seed -> mean nats of each article."""
     losses: dict = {}
     for path in (RESULTS / part / "cells").glob("*/evaluation.json"):
-        corpus, method, trained, _ = path.parent.name.split("-")
+        corpus, *method, trained, _ = path.parent.name.split("-")
         for result in json.loads(path.read_text())["results"]:
             case, values = result["case"], result["values"]
             evaluation = Evaluation(
                 corpus,
-                method,
+                "-".join(method),  # with options: alibi-alibi_slopes=even
                 int(trained),
                 case["length"],
                 case["stride"],
