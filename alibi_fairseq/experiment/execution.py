@@ -4,7 +4,7 @@ torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a 
 Stopping therefore works as follows:
 
 - A command runs in its own session, which receives no signal meant for this process.
-- This process records its stop signals (:class:`StopRequest`). It then sends SIGUSR1 to trainings,
+- This process records its stop signals (:class:`.StopRequest`). It then sends SIGUSR1 to trainings,
   which save and stop (:mod:`alibi_fairseq.plugin.shutdown`), and SIGINT to other commands.
 - If this process is killed, the kernel sends the commands SIGTERM. Trainings save as well.
 """
@@ -17,13 +17,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import IO
 
 import psutil
 
-from ..errors import STOP_SIGNALS, STOPPED_EARLY, leave_terminal
-from .slots import DEFAULT_SLOT, Slot
+from ..errors import STOP_SIGNALS, STOPPED_EARLY
+from .slots import DEFAULT_SLOT, Slot, StopRequest
 from .torchrun import MODULE as TORCHRUN
 
 #: Variables of every child process. After a restart, torchrun gives the workers the store of the
@@ -66,37 +65,6 @@ def handle_stop_signals(handler: Callable) -> Iterator[None]:
     finally:
         for number, previous in previous_handlers.items():
             signal.signal(number, previous)
-
-
-@dataclass
-class StopRequest:
-    """Request to stop this process.
-
-    Attributes:
-        count: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals
-            other than Ctrl-C count once.
-        signal: the first signal that was received.
-    """
-
-    count: int = 0
-    signal: signal.Signals | None = None
-
-    def receive(self, number, frame) -> None:
-        """Record a signal (signal handler)."""
-        if self.signal is None:
-            self.signal = signal.Signals(number)
-        repeated = self.count > 0 and number != signal.SIGINT
-        if number == signal.SIGHUP:
-            leave_terminal()
-        if repeated:
-            return
-        self.count += 1
-        print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
-
-    def request(self) -> None:
-        """Request saving and stopping without a signal."""
-        if self.count == 0:
-            self.count = 1
 
 
 @contextmanager

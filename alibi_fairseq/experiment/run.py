@@ -20,7 +20,7 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 from ..completion_marker import (
     CompletionMarker,
@@ -38,13 +38,28 @@ from .eval_step import EVALUATION_LOG, EvalStep
 from .slots import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
 
-if TYPE_CHECKING:
-    from .rates import Tuning
-
 #: File in the folder of a run to which its training appends its output.
 TRAINING_LOG = "train.log"
 #: Error by which fairseq ends a training whose loss or gradients are not finite.
 DIVERGENCE_ERROR = "FloatingPointError"
+
+
+class RateTuning(Protocol):
+    """Choice of a run's learning rate by trials (:class:`.rates.Tuning`)."""
+
+    @property
+    def choice(self) -> Any:
+        """The choice; None before, and if the trials cannot choose a rate."""
+
+    @property
+    def blocked(self) -> str:
+        """Reason for which finished trials cannot choose a rate; empty if they can."""
+
+    def prepare(self, run: Run) -> None:
+        """Raise UserInputError unless the run can be trained at its rate."""
+
+    def replaced_rate(self, run: Run) -> str | None:
+        """Return the rate of the training in the run's folder, if another one is chosen now."""
 
 
 class KeptResults(Protocol):
@@ -99,7 +114,7 @@ class Run:
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
     kept_results: KeptResults | None = field(default=None, repr=False)
-    tuning: Tuning | None = field(default=None, repr=False)
+    tuning: RateTuning | None = field(default=None, repr=False)
     after: tuple[str, ...] = ()
 
     @property

@@ -17,10 +17,10 @@ from commands import ROOT
 from alibi_fairseq.errors import STOP_SIGNALS, STOPPED_EARLY, UserInputError
 from alibi_fairseq.experiment import execution
 from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedError
-from alibi_fairseq.experiment.execution import StopRequest, execute_command
+from alibi_fairseq.experiment.execution import execute_command
 from alibi_fairseq.experiment.runner import run_with_exit_code
 from alibi_fairseq.experiment.scheduler import WorkItem, run_all
-from alibi_fairseq.experiment.slots import Slot
+from alibi_fairseq.experiment.slots import Slot, StopRequest
 
 # Saves on a stop request. Handles signals once the file .began contains its process ID.
 SAVING = """

@@ -27,11 +27,10 @@ CELLS = sorted(
 )
 
 
-def test_committed_studies_have_33_series():
-    """32 models with three seeds, and one with one."""
+def test_committed_studies_have_a_series_per_model():
+    """All models have three seeds, but one."""
     seeds_of: dict[str, set[int | None]] = defaultdict(set)
     names_of: dict[str, set[str]] = defaultdict(set)
-    assert len(CELLS) == 97
     for folder in CELLS:
         results = []
         for path in folder.glob("*.json"):
@@ -40,8 +39,9 @@ def test_committed_studies_have_33_series():
         seeds_of[series.id].update(result.seed for result in results)
         study = folder.parent.parent.name
         names_of[series.id].add(f"{study} {folder.name.rsplit('-seed', 1)[0]}")
-    assert len(seeds_of) == 33
-    assert sorted(map(len, seeds_of.values())) == [1] + 32 * [3]
+    names = {folder.parent.parent / folder.name.rsplit("-seed", 1)[0] for folder in CELLS}
+    assert len(seeds_of) == len(names) > 30
+    assert sorted(map(len, seeds_of.values())) == [1] + (len(names) - 1) * [3]
     assert all(len(names) == 1 for names in names_of.values())
 
 
@@ -66,7 +66,7 @@ def test_recorded_commands_are_the_series_of_their_results():
     for folder in CELLS:
         name = folder.name.rsplit("-seed", 1)[0]
         commands[folder.parent.parent, name] = load_training(folder)
-    assert len(commands) == 33
+    assert len(commands) > 30
     for training in commands.values():
         _, _, _, command, _, *flags = shlex.split(training.provenance.command)
         assert command == "train"

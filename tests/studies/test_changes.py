@@ -26,12 +26,14 @@ def losses():
 
 def test_changes_are_sorted_means_over_seeds_and_articles(losses):
     changes = length_changes(losses, MODELS, 16)
+    plain = {change.method for change in changes if "/" not in change.method}
     # The newest methods are not among the models of the study.
-    assert {change.method for change in changes} == {*METHOD_NAMES} - {"grape_a_qk", "inkling"}
+    assert plain == {*METHOD_NAMES} - {"grape_a_qk", "inkling"}
     values = []
     for method, estimate in changes:
         nats = []
-        for path in SMALL_MODELS.glob(f"secondary/cells/wikipedia-{method}-128-seed*"):
+        name = method.replace("/", "-")
+        for path in SMALL_MODELS.glob(f"secondary/cells/wikipedia-{name}-128-seed*"):
             nats.append(nats_at(path, 2048) - nats_at(path, 128))
         assert len(nats) == 3
         assert estimate.value == pytest.approx(np.mean(nats))
