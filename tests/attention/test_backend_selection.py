@@ -197,6 +197,7 @@ def test_flash_attention_call_follows_documentation(flash_calls, window):
     assert flash_calls[0][0] == 0.1
 
 
+@pytest.mark.ci
 def test_skipping_with_flash_attention(flash_calls):
     """Check for fewer calls than heads, and for the values of dense attention."""
     call = Call(length=1500, cached=40, heads=12, batch=1)

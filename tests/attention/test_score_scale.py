@@ -118,6 +118,7 @@ def test_logn_changes_nothing_with_memory_of_training():
     assert (scaled - unscaled)[:, 32].abs().max() > 1e-6
 
 
+@pytest.mark.ci
 def test_overrides_keep_the_most_keys_of_training(trained, tmp_path):
     flags = trained.FLAGS["transformer-xl"] + " --attention-window 6,0"
     checkpoint = train(trained.data, tmp_path, flags)

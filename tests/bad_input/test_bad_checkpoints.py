@@ -17,6 +17,7 @@ CHECKPOINTS = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_corrupted_checkpoints_are_rejected(data_bin, checkpoint, tmp_path, refuse, name):
     path = tmp_path / "corrupted.pt"

@@ -47,6 +47,7 @@ def register(monkeypatch):
     return register
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("notation", [*BUILT_IN, *OPTIONS])
 def test_built_in_methods_pass(notation):
     outcomes = outcomes_of(notation)
@@ -67,6 +68,7 @@ def test_each_mistake_fails_one_check(register, method, check):
     assert outcomes[check].note
 
 
+@pytest.mark.ci
 def test_features_must_not_depend_on_other_tokens(register):
     outcomes = outcomes_of(register(FeaturesOfTheCall))
     assert {"cached decoding", "blocks"} <= set(failed(outcomes))

@@ -138,6 +138,7 @@ class TestFairseqCommands:
             assert len(rows) >= 10
             assert hypotheses == rows
 
+    @pytest.mark.ci
     def test_interactive(self, decoding, tmp_path, capsys):
         (tmp_path / "input").write_text("w1 w2\nw3 w4 w5\n")
         command = ["interactive", *decoding, "--input", str(tmp_path / "input")]

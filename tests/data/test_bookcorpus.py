@@ -40,6 +40,7 @@ def lines_of(data_bin, split, model):
     return [model._model.decode(line.split()) for line in lines], sizes
 
 
+@pytest.mark.ci
 def test_bookcorpus_holds_whole_normalized_books(prepared, folder):
     out, manifest = prepared
     data_bin = out / "data-bin"
@@ -102,6 +103,7 @@ def line_file(tmp_path):
     return path
 
 
+@pytest.mark.ci
 def test_line_edition_is_checked_and_split_into_blocks(
     line_file, tmp_path, monkeypatch, small_blocks
 ):

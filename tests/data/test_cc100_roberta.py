@@ -107,6 +107,7 @@ def test_fairseq_reads_one_shard_per_epoch(prepared):
     assert sum(task.dataset("valid").sizes) == manifest["splits"]["valid"]["tokens"]
 
 
+@pytest.mark.ci
 def test_packing_chunks_and_workers_keep_the_bytes(prepared, source, tmp_path, monkeypatch):
     packed = tmp_path / "text.txt.xz"
     packed.write_bytes(lzma.compress(source.read_bytes()))

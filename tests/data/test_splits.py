@@ -22,6 +22,7 @@ def straddling(books):
     return [group for group, splits in splits_of_group.items() if len(splits) > 1]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("assign", [assign_book_splits, assign_block_splits])
 @settings(deadline=None)
 @given(

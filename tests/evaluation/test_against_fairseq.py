@@ -10,6 +10,7 @@ from trained import TRAIN_LENGTH
 OVERRIDES = {"max_target_positions": 40}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "method", "length", "stride"),
     [

@@ -183,6 +183,7 @@ def test_position_includes_memory(sweep):
     assert record.values.position_tokens == tuple(tokens for tokens, _ in expected.values())
 
 
+@pytest.mark.ci
 def test_interrupted_sweep_has_same_buckets(sweep, monkeypatch):
     case = {"lengths": [8, 16], "strides": [None, 3]}
     uninterrupted = sweep(**case, out="uninterrupted")

@@ -71,6 +71,7 @@ def train(data_bin, folder, updates):
     in_process("train", data_bin, *SHORT, "--max-update", updates, "--save-dir", folder)
 
 
+@pytest.mark.ci
 def test_training_does_not_resume_after_an_edit(data_bin, plugin, tmp_path, caplog):
     plugin(FIRST)
     train(data_bin, tmp_path, 2)

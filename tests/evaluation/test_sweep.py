@@ -222,6 +222,7 @@ def test_probe_memory_limits_the_batch(sweep, probe, monkeypatch):
     assert batch_sizes == [1] * 3 * len(probes.DEPTHS)
 
 
+@pytest.mark.ci
 def test_probe_evaluates_a_model_of_fairseq(sweep, probe, tmp_path):
     data, _ = probe
     checkpoint = train(data, tmp_path / "stock", Trained.FLAGS["stock"])
@@ -289,6 +290,7 @@ def test_checkpoint_of_moved_folder_is_not_measured_again(sweep, trained, scored
     assert best.checkpoint == str(best_path)
 
 
+@pytest.mark.ci
 def test_sweep_reads_checkpoints_of_earlier_versions(sweep, old_checkpoint):
     perplexities = set()
     for overrides in ({}, {"rotary_scaling": "yarn:2"}, {"score_scaling": "logn"}):

@@ -92,6 +92,7 @@ STOP_CASES += [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("signals", "when", "options", "expected"), STOP_CASES)
 def test_stop_request_is_distinguished_from_normal_end(tmp_path, signals, when, options, expected):
     send(*signals, when=tmp_path / f"a{when}")
@@ -207,6 +208,7 @@ def test_command_of_ended_parent_does_not_start(tmp_path):
     assert not mark.exists()
 
 
+@pytest.mark.ci
 def test_closed_terminal_saves_and_stops(tmp_path):
     """After SIGHUP every write to the terminal raises an error."""
     controller, terminal = pty.openpty()
@@ -220,6 +222,7 @@ def test_closed_terminal_saves_and_stops(tmp_path):
     assert (tmp_path / "code").read_text() == str(STOPPED_EARLY)
 
 
+@pytest.mark.ci
 def test_sighup_is_ignored_under_nohup(tmp_path):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -31,6 +31,7 @@ from alibi_fairseq.results.file_names import find_results_files
 SMALL = ["--tokens-per-update", "128", "--train-flags", TINY]
 
 
+@pytest.mark.ci
 def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     """Learned positions are evaluated past their table, and completed runs are not repeated."""
     monkeypatch.setattr(child_process, "execute_command", in_this_process)
@@ -79,6 +80,7 @@ def test_compare_end_to_end_and_rerun(data_bin, tmp_path, capsys, monkeypatch):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.pt")} == before
 
 
+@pytest.mark.ci
 def test_moved_output_folder_needs_no_text(tmp_path, monkeypatch, capsys):
     """The second call trains only what the first lacks, on the data that the first prepared."""
     commands = Commands()
@@ -105,6 +107,7 @@ def test_moved_output_folder_needs_no_text(tmp_path, monkeypatch, capsys):
     assert "was prepared with different settings (tokenizer: " in capsys.readouterr().err
 
 
+@pytest.mark.ci
 def test_console_reports_text_devices_and_progress(tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)
@@ -336,6 +339,7 @@ def test_dry_run_shows_commands(data_bin, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.ci
 def test_resumed_experiment_keeps_thread_count(data_bin, tmp_path, monkeypatch):
     """Floating-point sums depend on the number of threads."""
     commands = Commands()

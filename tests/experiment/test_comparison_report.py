@@ -46,6 +46,7 @@ def sliding_comparison(data_bin, tmp_path):
     return path
 
 
+@pytest.mark.ci
 def test_files_of_earlier_report_are_deleted(sliding_comparison, tmp_path, monkeypatch):
     """Names of files begin with the corpus if there are several."""
     monkeypatch.setattr(child_process, "execute_command", Commands())
@@ -87,6 +88,7 @@ def test_results_have_provenance_of_evaluations(sliding_comparison, tmp_path, mo
     assert len(provenance.parts) == 2
 
 
+@pytest.mark.ci
 def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)
@@ -113,6 +115,7 @@ def test_summary_states_tokens_of_short_updates(data_bin, tmp_path, monkeypatch)
     assert "Each model was trained on 300 tokens; seed 1.\n" in short
 
 
+@pytest.mark.ci
 def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, monkeypatch):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)
@@ -132,6 +135,7 @@ def test_changed_score_range_repeats_all_steps(sliding_comparison, tmp_path, mon
     assert commands.ran == []
 
 
+@pytest.mark.ci
 def test_each_evaluation_has_a_table(sliding_comparison, tmp_path, monkeypatch):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)

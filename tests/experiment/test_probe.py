@@ -222,6 +222,7 @@ def test_training_blocks_are_sequences(few_sequences, tmp_path):
     assert same[0] == same[1]
 
 
+@pytest.mark.ci
 def test_probe_end_to_end_and_rerun(few_sequences, tmp_path, capsys, monkeypatch):
     """Learned positions are tested past their table, and completed runs are not repeated."""
     monkeypatch.setattr(child_process, "execute_command", in_this_process)

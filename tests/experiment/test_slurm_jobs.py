@@ -80,6 +80,7 @@ def words_of_job(out, number):
     return words
 
 
+@pytest.mark.ci
 def test_jobs_have_the_settings_of_their_submission(scripts, data_bin, tmp_path, monkeypatch):
     """An edit of the file between submission and run changes no job."""
     commands = Commands()
@@ -244,6 +245,7 @@ def test_report_names_runs_that_are_not_complete(data_bin, tmp_path, monkeypatch
     assert "- No positions, L=16: its training is not complete (log: " in table
 
 
+@pytest.mark.ci
 def test_jobs_and_one_machine_resume_each_other(data_bin, tmp_path, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)

@@ -51,6 +51,7 @@ def compare_command(
     return [*command, *options]
 
 
+@pytest.mark.ci
 def test_tuning_chooses_best_rate_per_method(data_bin, tmp_path, commands):
     command = compare_command(data_bin, tmp_path, "--seeds", "1,2", "--tune-share", "0.2")
     assert main(command) == 0
@@ -93,6 +94,7 @@ def test_single_rate_needs_no_trials(data_bin, tmp_path, commands):
     assert not list(tmp_path.rglob("*tuning*"))
 
 
+@pytest.mark.ci
 def test_rate_chosen_on_another_validation_split_is_rejected(data_bin, tmp_path, commands, capsys):
     data = shutil.copytree(data_bin, tmp_path / "data-bin")
     command = compare_command(data, tmp_path / "out", methods="alibi")
@@ -111,6 +113,7 @@ def test_rate_chosen_on_another_validation_split_is_rejected(data_bin, tmp_path,
     assert ["ALiBi, L=16", "40.00", "20.00", "25.00", "0.004"] in shown
 
 
+@pytest.mark.ci
 def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, capsys):
     """The old training is complete only if the trials choose its rate, whichever comes first."""
     assert main(compare_command(data_bin, tmp_path, methods="alibi", lr="0.004")) == 0
@@ -146,6 +149,7 @@ def test_rates_that_are_added_later_are_tried(data_bin, tmp_path, commands, caps
     assert len(commands.trained) == 5
 
 
+@pytest.mark.ci
 def test_trials_keep_their_last_checkpoint_only(data_bin, tmp_path, commands):
     command = compare_command(data_bin, tmp_path, methods="alibi", lr="0.004,0.002")
     assert main(command) == 0
@@ -160,6 +164,7 @@ def test_trials_keep_their_last_checkpoint_only(data_bin, tmp_path, commands):
     assert len(commands.trained) == 3  # nothing is repeated
 
 
+@pytest.mark.ci
 def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsys):
     command = compare_command(data_bin, tmp_path)
     commands.stop_at = 5
@@ -185,6 +190,7 @@ def test_trials_resume_and_appear_in_dry_run(data_bin, tmp_path, commands, capsy
     ]
 
 
+@pytest.mark.ci
 def test_dry_run_writes_nothing_after_trials(data_bin, tmp_path, commands, capsys):
     command = compare_command(data_bin, tmp_path, methods="alibi")
     assert main(command) == 0
@@ -199,6 +205,7 @@ def test_dry_run_writes_nothing_after_trials(data_bin, tmp_path, commands, capsy
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.ci
 def test_diverged_rate_is_not_chosen(data_bin, tmp_path, commands):
     command = compare_command(data_bin, tmp_path, methods="rotary")
     assert main(command) == 0
@@ -209,6 +216,7 @@ def test_diverged_rate_is_not_chosen(data_bin, tmp_path, commands):
     assert len(commands.trained) == 4
 
 
+@pytest.mark.ci
 def test_rate_that_diverges_in_its_last_update_is_not_chosen(data_bin, tmp_path, commands):
     commands.validation["alibi"] = {"0.002": math.inf, "0.004": 90.0, "0.008": math.inf}
     command = compare_command(data_bin, tmp_path, methods="alibi")
@@ -219,6 +227,7 @@ def test_rate_that_diverges_in_its_last_update_is_not_chosen(data_bin, tmp_path,
     assert len(commands.trained) == 4
 
 
+@pytest.mark.ci
 def test_models_with_equal_labels_have_separate_rows(data_bin, tmp_path, commands, monkeypatch):
     for name, perplexities in (("one", "alibi"), ("two", "none")):
         method = type(name, (PositionMethod,), {"display_name": "Plugin"})
@@ -251,6 +260,7 @@ def change_validations(commands: Commands, change: Callable) -> None:
     commands.train = train_and_change
 
 
+@pytest.mark.ci
 def test_other_validated_splits_do_not_choose_the_rate(data_bin, tmp_path, commands):
     """The rates have the opposite order on the split ``test``, where losses are lower."""
 
@@ -269,6 +279,7 @@ def test_other_validated_splits_do_not_choose_the_rate(data_bin, tmp_path, comma
     assert row in cells_of((tmp_path / "table.md").read_text())
 
 
+@pytest.mark.ci
 def test_trials_are_separate_jobs(data_bin, tmp_path, commands, capsys):
     assert main(compare_command(data_bin, tmp_path, "--slurm", "--dry-run")) == 0
     output = capsys.readouterr().out
@@ -288,6 +299,7 @@ def test_trials_are_separate_jobs(data_bin, tmp_path, commands, capsys):
     assert commands.trained[-1] == ("alibi-16-seed1", "0.004", 40)
 
 
+@pytest.mark.ci
 def test_methods_that_fail_leave_a_table_of_the_others(data_bin, tmp_path, commands, capsys):
     commands.validation["rotary"] = dict.fromkeys(RATES)
     commands.failing = {

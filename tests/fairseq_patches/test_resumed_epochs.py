@@ -31,6 +31,7 @@ def whole(corpora, tmp_path_factory):
     }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("folders", "stop"), [(1, 8), (1, 11), (2, 11)])
 def test_training_resumes_in_later_epoch(corpora, whole, tmp_path, folders, stop):
     train(corpora[:folders], tmp_path, stop)

@@ -72,6 +72,7 @@ def test_wrong_options_are_named(tmp_path, make, program, flag, value):
     prepare(make(tmp_path), program)
 
 
+@pytest.mark.ci
 def test_newer_checkpoint_is_not_discarded(tmp_path):
     start = tmp_path / "start.pt"
     start.touch()
@@ -170,6 +171,7 @@ def test_only_unused_new_save_folder_is_removed(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["there", "used"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "flags",
     [

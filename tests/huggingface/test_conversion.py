@@ -241,6 +241,7 @@ def test_cached_generation_in_left_padded_batch(method, flags):
     assert len(set(sequences[0].tolist())) > 4  # not a single repeated word
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("method", "flags"),
     [("alibi", TIED), ("alibi", BLOOM), ("t5", ""), ("t5", QWEN3), ("rotary", QWEN3)],

@@ -69,6 +69,7 @@ def naive_losses(
     return sums
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "name",
     ["llama", "llama-dynamic", "gpt-neox", "bloom", "mpt", "falcon", "qwen2", "qwen3", "gemma2"],
@@ -123,6 +124,7 @@ class DynamicModel(LlamaForCausalLM):
 """
 
 
+@pytest.mark.ci
 def test_dynamic_rotation_of_own_code_is_reset(evaluate, tmp_path):
     folder = make_folder(tmp_path / "model")
     (tokens,) = tokens_of(folder, [TEXT])

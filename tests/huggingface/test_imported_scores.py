@@ -67,6 +67,7 @@ def test_rotation_in_the_format_of_transformers_4(scaling, tmp_path):
     assert_same_scores(imported)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", CONFIGS)
 @torch.no_grad()
 def test_losses_equal_the_original_model(name, tmp_path):

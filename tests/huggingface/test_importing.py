@@ -109,6 +109,7 @@ def test_code_in_pickled_weights_is_not_executed(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("method", "flags"),
     [

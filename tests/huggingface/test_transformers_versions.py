@@ -77,6 +77,7 @@ def test_static_cache_equals_no_cache(method, flags, tmp_path):
     torch.testing.assert_close(torch.cat([prompt, last], 1), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("method", "flags"), MODELS)
 @torch.no_grad()
 def test_cached_generation_equals_full_passes(method, flags, tmp_path):

@@ -214,6 +214,7 @@ def test_export_rejects_layer_patterns(flags):
         convert_decoder(model.decoder, methods, 32)
 
 
+@pytest.mark.ci
 def test_layer_patterns_train_resume_and_evaluate(data_bin, tmp_path, sweep, caplog):
     pattern = ("--position-method", "rotary,none", "--attention-window", "8,0")
     flags = [*SHORT, *pattern, "--decoder-layers", "3", "--save-dir", tmp_path]

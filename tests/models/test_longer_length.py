@@ -58,6 +58,7 @@ def test_learned_positions_cannot_continue_at_another_length(data_bin, tmp_path)
         train_longer("learned", data_bin, short, tmp_path / "long")
 
 
+@pytest.mark.ci
 def test_rotary_model_continues_without_positions(data_bin, tmp_path):
     """DroPE: load the weights, and restart the optimizer and the schedule."""
     start = train_short("rotary", data_bin, tmp_path / "rotary")

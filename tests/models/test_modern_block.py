@@ -204,6 +204,7 @@ def test_activation_checkpointing_keeps_gradients(part, checkpointing):
         torch.testing.assert_close(parameter.grad, expected.grad)
 
 
+@pytest.mark.ci
 def test_models_with_different_parts_have_different_identities():
     identities = set()
     for part in ["", *PARTS]:

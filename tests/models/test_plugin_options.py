@@ -119,6 +119,7 @@ def test_names_of_other_options_are_rejected(monkeypatch, name, default):
         register_position_method("other", method)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("default", [1.0, True])
 def test_methods_of_a_plugin_do_not_share_an_option_with_another_default(
     power, monkeypatch, default
@@ -145,6 +146,7 @@ def test_subclass_of_a_method_inherits_its_options(monkeypatch):
     assert model.decoder.embed_positions.options.alibi_scale == 2.0
 
 
+@pytest.mark.ci
 def test_option_is_kept_overridden_and_not_exported(power, data_bin, tmp_path):
     flags = ["--position-method", "power", "--exponent", "0.75", "--save-dir", tmp_path]
     in_process("train", data_bin, *SHORT, *flags)

@@ -49,6 +49,7 @@ def stock_model(ours, method: str, heads: int, longest: int):
     return model.eval()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("method", "heads", "length", "backend"),
     [

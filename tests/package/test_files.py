@@ -72,6 +72,7 @@ print(held, overlapped)
 """
 
 
+@pytest.mark.ci
 def test_lock_has_one_holder(tmp_path):
     command = [sys.executable, "-c", _HAMMER, tmp_path, "2"]
     processes = [

@@ -81,6 +81,7 @@ def complete(tmp_path_factory):
     return folder / "out"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("item", TABLES)
 def test_table_has_ours_for_every_printed_perplexity(complete, item):
     text = (complete / "tables" / f"{item}.md").read_text()

@@ -56,6 +56,7 @@ def test_new_table_is_planned_from_its_numbers(new_table, tmp_path, monkeypatch,
     assert items.find_items("all")[-2:] == ("table16", "figure12")
 
 
+@pytest.mark.ci
 def test_new_table_is_reported_next_to_results(new_table, tmp_path):
     printed = items.items()["table16"].measurements[1]
     ours = as_ours(printed, perplexity=18.5, architecture="alibi_lm_wiki103", updates=286_000)

@@ -114,6 +114,7 @@ def learning_rates(recipe: Recipe, updates: list[int]) -> list[float]:
     return [schedule.step_update(update) for update in updates]
 
 
+@pytest.mark.ci
 def test_schedules_end_with_run():
     updates = [0, 8_000, 16_000, 151_000, 285_999]
     wikitext = learning_rates(RECIPES["wikitext-103/alibi-512"], updates)

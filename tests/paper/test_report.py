@@ -61,6 +61,7 @@ def paper_results(shift: float = 0.1, **provenance) -> Results:
     return document(*records, corpus="wikitext-103", **provenance)
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("svg")
 def test_report_without_results_has_every_table_and_figure(tmp_path, capsys):
     assert cli.main(["report", "--out", str(tmp_path)]) == 0
@@ -74,6 +75,7 @@ def test_report_without_results_has_every_table_and_figure(tmp_path, capsys):
     assert "missing" in page
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("svg")
 def test_report_compares_only_paper_corpora(tmp_path, capsys):
     save(paper_results(), tmp_path / "in" / "paper.json")
@@ -133,6 +135,7 @@ def test_collect_rejects_other_json_files_of_a_folder(tmp_path):
         collect([tmp_path])
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("svg")
 def test_report_of_other_corpus_omits_paper(tmp_path):
     results = tmp_path / "mine.json"
@@ -205,6 +208,7 @@ def test_report_has_loss_by_position(tmp_path):
     assert "ALiBi" in figure_texts(out / "figures" / "demo-loss-by-position.svg")
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("svg")
 def test_report_titles_include_model_size(tmp_path):
     for name, layers in (("deep", 6), ("flat", 2)):
@@ -267,6 +271,7 @@ def test_report_separates_texts_of_one_name(tmp_path, other_tokens, other_data, 
         assert name[0].upper() + name[1:] in panels
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("svg")
 def test_paper_tables_separate_texts_of_one_name(tmp_path):
     results = paper_results()

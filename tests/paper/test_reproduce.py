@@ -165,6 +165,7 @@ def runs(tmp_path):
     return tmp_path / "work" / "smoke" / "runs" / "book-as-documents"
 
 
+@pytest.mark.ci
 def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
     code, ran = reproduce()
     assert code == 0
@@ -190,6 +191,7 @@ def test_reproduce_end_to_end_and_rerun(reproduce, tmp_path, capsys):
     assert "report.md" in printed
 
 
+@pytest.mark.ci
 def test_requests_of_completed_runs_are_kept(reproduce, tmp_path):
     """Changed requests would repeat the training of earlier versions."""
     assert reproduce()[0] == 0
@@ -206,6 +208,7 @@ def test_requests_of_completed_runs_are_kept(reproduce, tmp_path):
     assert request["recipe"]["distributed_training"]["distributed_world_size"] == 1
 
 
+@pytest.mark.ci
 def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, capsys):
     """Evaluations write to logs, and each run has one thread."""
     logs = {}
@@ -228,6 +231,7 @@ def test_parallel_runs_match_sequential_runs(reproduce, commands, monkeypatch, c
     assert "[6/6]" in capsys.readouterr().out
 
 
+@pytest.mark.ci
 def test_dry_run_lists_unfinished_work_only(reproduce, tmp_path, capsys):
     assert reproduce("table12")[0] == 0
     results = tmp_path / "work" / "smoke" / "results" / "book-as-documents"
@@ -242,6 +246,7 @@ def test_dry_run_lists_unfinished_work_only(reproduce, tmp_path, capsys):
     assert output.endswith("2 runs of 20,480 tokens in total\n")
 
 
+@pytest.mark.ci
 def test_evaluations_use_one_of_several_gpus(reproduce, commands, monkeypatch):
     """While one is evaluated, the next model waits, because each needs both GPUs."""
     devices = []
@@ -259,11 +264,13 @@ def test_evaluations_use_one_of_several_gpus(reproduce, commands, monkeypatch):
     assert devices == [("train", "0,1"), ("eval", "0")] * 6
 
 
+@pytest.mark.ci
 def test_second_table_adds_missing_runs_only(reproduce):
     assert reproduce("table12")[0] == 0
     assert reproduce("table11") == (0, ["eval"] * 2)  # ALiBi at twice its length is in both
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("number", [1, 2, 5, 12])
 def test_reproduce_resumes_from_any_stop(reproduce, commands, capsys, number):
     _, whole = reproduce(work="uninterrupted")
@@ -290,6 +297,7 @@ def unknown_checkpoint(work):
     (work / "alibi-2048" / "checkpoint_last.pt").touch()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("first", "change", "message"),
     [
@@ -316,6 +324,7 @@ def change_results(work):
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("item", "change", "repeated"),
     [
@@ -337,6 +346,7 @@ def test_concurrent_use_of_folder_is_rejected(reproduce, tmp_path):
         assert reproduce() == (2, [])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("genuine", [True, False])
 def test_paper_text_gives_no_warning(reproduce, commands, capsys, genuine):
     commands.genuine = genuine
@@ -348,6 +358,7 @@ def test_paper_text_gives_no_warning(reproduce, commands, capsys, genuine):
     assert ("ours (" in printed) == (not genuine)
 
 
+@pytest.mark.ci
 def test_every_table_and_figure_has_numbers(reproduce, tmp_path):
     assert reproduce("all")[0] == 0
     report = tmp_path / "work" / "smoke" / "report"

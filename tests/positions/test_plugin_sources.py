@@ -98,6 +98,7 @@ def test_edit_of_another_module_does_not_change_the_version(plugin, file):
     assert version_in_new_process() == before
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -74,6 +74,7 @@ def mixed_score(attention, x):
     return score
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize(("heads", "key_heads"), [(4, 4), (4, 2), (6, 3), (3, 1)])
 @pytest.mark.parametrize(

@@ -245,6 +245,7 @@ def test_panels_share_the_range_of_perplexities():
         assert limits[1] > max(panel.lines[0].y[1] for panel in compared)
 
 
+@pytest.mark.ci
 def test_more_lines_than_labels_fit_have_a_legend():
     def figure_with(count):
         lines = []

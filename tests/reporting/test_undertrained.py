@@ -125,6 +125,7 @@ def test_evaluation_prints_warning_and_scored_range(undertrained):
     assert "These models are worse: ALiBi, L=64." in evaluation_notes(results)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("updates", "is_warned"), [(2, True), (150, False)])
 def test_report_warns_at_small_budget(tmp_path, monkeypatch, capsys, updates, is_warned):
     """The next token of this corpus is one of two, so a few updates are enough."""

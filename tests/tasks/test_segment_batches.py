@@ -113,6 +113,7 @@ def test_worker_process_loads_same_batches(corpus):
     assert len({id(batch["net_input"]["segment"].memory) for batch in batches}) == 1
 
 
+@pytest.mark.ci
 def test_task_rejects_options_that_reorder_text(corpus):
     for flags in (["--sample-break-mode", "eos"], ["--add-bos-token"], ["--past-target"]):
         with pytest.raises(UserInputError, match=f"Remove {flags[0]}"):

@@ -45,6 +45,7 @@ def losses_of_one_pass(data, checkpoint):
     return cross_entropy(scores, text[1:], reduction="none") / math.log(2)
 
 
+@pytest.mark.ci
 def test_full_memory_equals_one_forward_pass(trained):
     overrides = ["--model-overrides", "{'mem_len': 1000}"]
     loss = run_eval_lm(*trained, *ONE_ROW, *overrides)["loss"]

@@ -42,6 +42,7 @@ def whole(corpus, tmp_path_factory):
     return run_train(corpus, tmp_path_factory.mktemp("whole"), *XL.split(), "--max-update", "17")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "stop", [10, *(pytest.param(stop, marks=pytest.mark.ci) for stop in (6, 13))]
 )
@@ -52,6 +53,7 @@ def test_resumed_run_matches_uninterrupted_run(corpus, whole, tmp_path, stop):
     assert same_training_state(whole, resumed)
 
 
+@pytest.mark.ci
 def test_resumed_run_needs_saved_memory(corpus, whole, tmp_path):
     flags = XL.split()
     half = run_train(corpus, tmp_path / "parts", *flags, "--max-update", "6")
@@ -80,6 +82,7 @@ def test_validation_keeps_training_memory(corpus, whole, tmp_path):
     assert equal(run_train(corpus, tmp_path, *flags)["model"], whole["model"])
 
 
+@pytest.mark.ci
 def test_update_freq_reads_consecutive_segments(corpus, tmp_path, memories):
     flags = [*XL.split(), "--update-freq", "3", "--disable-validation"]
     whole = run_train(corpus, tmp_path / "whole", *flags, "--max-update", "6")

@@ -106,6 +106,7 @@ def test_training_resumes_on_fewer_processes(tmp_path):
     assert same_training_state(resumed, whole)
 
 
+@pytest.mark.ci
 def test_other_batches_need_new_epoch(tmp_path):
     torch.manual_seed(1)
     data = write_corpus(tmp_path, train=500, valid=60)

@@ -20,6 +20,7 @@ from alibi_fairseq.plugin.loading import load_update_count
 from alibi_fairseq.plugin.resume import check_same_model, compared_options, loading_into
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("flag", "value", "before", "can_change"),
     [
@@ -162,6 +163,7 @@ def test_every_model_option_is_compared_or_harmless():
     assert sorted(known) == sorted(names)
 
 
+@pytest.mark.ci
 def test_untied_embeddings_are_not_tied(data_bin, tmp_path):
     untied = "--no-share-decoder-input-output-embed"
     in_process("train", data_bin, *SHORT, untied, "--save-dir", tmp_path / "untied")
@@ -181,6 +183,7 @@ def test_tied_embeddings_are_untied_only_in_new_training(data_bin, checkpoint, t
     assert load_update_count(tmp_path / "run" / "checkpoint_last.pt") == 5
 
 
+@pytest.mark.ci
 def test_random_slopes_are_not_drawn_again(data_bin, tmp_path):
     flags = [*SHORT, "--alibi-slopes", "random"]
     in_process("train", data_bin, *flags, "--seed", 2, "--save-dir", tmp_path / "first")
@@ -191,6 +194,7 @@ def test_random_slopes_are_not_drawn_again(data_bin, tmp_path):
     in_process("train", data_bin, *flags, "--seed", 2)
 
 
+@pytest.mark.ci
 def test_rotation_of_other_length_is_rejected(data_bin, tmp_path, caplog):
     flags = [*SHORT, "--position-method", "rotary", "--rotary-scaling"]
     in_process("train", data_bin, *flags, "yarn:4", "--save-dir", tmp_path / "first")
@@ -203,6 +207,7 @@ def test_rotation_of_other_length_is_rejected(data_bin, tmp_path, caplog):
     assert difference in caplog.text
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("flag", "before", "value"), [("--tokens-per-sample", 16, 32), ("--seed", 1, 2)]
 )

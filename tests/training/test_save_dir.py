@@ -90,6 +90,7 @@ def flip_bit(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "corrupt",
     [

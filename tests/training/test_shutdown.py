@@ -53,6 +53,7 @@ def signal_at_update(monkeypatch, update: int, number: int) -> None:
     monkeypatch.setattr(Trainer, "_prepare_sample", sending)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
@@ -208,6 +209,7 @@ def test_finished_training_changes_nothing(data, tmp_path, limit):
     assert first["optimizer_history"] == again["optimizer_history"]
 
 
+@pytest.mark.ci
 def test_training_without_optimizer_state_resumes_only_if_finished(data, tmp_path):
     flags = (*FLAGS, "--no-save-optimizer-state")
     run_train(data, tmp_path, *flags, "--max-update", "20")
@@ -224,6 +226,7 @@ def test_training_without_optimizer_state_resumes_only_if_finished(data, tmp_pat
     assert tuned["optimizer_history"][-1]["num_updates"] == 2
 
 
+@pytest.mark.ci
 def test_finished_training_continues_to_higher_limit(whole, data, tmp_path):
     run_train(data, tmp_path, *FLAGS, "--max-update", "20")
     run_train(data, tmp_path, *FLAGS, "--max-update", "20")
@@ -251,6 +254,7 @@ def undisturbed_runs(data, tmp_path_factory):
     return folders
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("update", "interval"),
     [

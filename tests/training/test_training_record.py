@@ -110,6 +110,7 @@ FP16 = (
 )
 
 
+@pytest.mark.ci
 def test_infinite_loss_in_fp16_does_not_end_training(tmp_path, caplog):
     (tmp_path / "data").mkdir()
     large = write_corpus(tmp_path / "data", train=48000, valid=24000)
@@ -167,6 +168,7 @@ def test_each_validation_adds_record(folder):
     assert first.cost.seconds < second.cost.seconds
 
 
+@pytest.mark.ci
 def test_record_describes_model_and_validation(folder):
     for record in records_of(folder):
         assert record.series.facts.architecture == "alibi_lm"
@@ -205,6 +207,7 @@ def without_times(record: Result) -> Result:
     return replace(record, cost=Cost(trained_tokens=record.cost.trained_tokens))
 
 
+@pytest.mark.ci
 def test_resumed_run_continues_results_file(data, tmp_path):
     uninterrupted = run(data, tmp_path / "uninterrupted", 30).results
     begun = run(data, tmp_path / "resumed", 13).results
@@ -218,6 +221,7 @@ def test_resumed_run_continues_results_file(data, tmp_path):
     assert shared == [without_times(record) for record in uninterrupted]
 
 
+@pytest.mark.ci
 def test_speed_per_process_counts_processes_of_each_update(data, tmp_path):
     """The first ten updates are recorded as those of four processes."""
     (first,) = run(data, tmp_path, 10).results
@@ -258,6 +262,7 @@ def test_run_from_other_weights_starts_new_record(data, tmp_path):
     assert [record.cost.trained_tokens for record in second.results] == [640]
 
 
+@pytest.mark.ci
 def test_record_after_stop_matches_checkpoint(data, tmp_path):
     """Validations after the last checkpoint are measured again and replace the earlier records."""
     folder = tmp_path / "run"

@@ -118,6 +118,7 @@ def test_eval_copies_the_series_of_a_copied_checkpoint(data, folder, tmp_path):
     assert hashes == {sha256_file(path) for path in checkpoints}
 
 
+@pytest.mark.ci
 def test_resumed_options_are_in_the_history(data, tmp_path):
     first = run(data, tmp_path / "a", updates=2)
     longer = run(data, tmp_path / "a", "--log-interval", "7", updates=4)
