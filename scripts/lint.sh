@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Check style in the active environment: ruff, its formatter, shellcheck, hadolint, zizmor, codespell,
+# Check style in the active environment: no conflict markers, ruff, its formatter, shellcheck, hadolint, zizmor, codespell,
 # and mypy. Runs offline.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
+echo "== conflict markers"
+if git grep -nE '^(<{7}|>{7}) '; then exit 1; fi
 echo "== ruff"
 ruff check .
 ruff format --check .
