@@ -79,8 +79,9 @@ class EvalStep:
         """True if each case has its result of the checkpoint and the data."""
         if self.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
-        found = self._find(load(self.results_path).results)
-        return len(found) == len(self._cases)
+        data = identify_data(self.data, self.config)
+        cases = list_cases(self.config, data)
+        return len(self._find(load(self.results_path).results, data, cases)) == len(cases)
 
     def execute(self, run_name: str, slot: Slot) -> None:
         """Evaluate the checkpoint.
@@ -94,28 +95,23 @@ class EvalStep:
 
     def wanted(self, weights: Weights) -> list[Wanted]:
         """Return the results that the step should have."""
-        return [wanted_result(self.config, self._data, case, weights) for case in self._cases]
+        data = identify_data(self.data, self.config)
+        cases = list_cases(self.config, data)
+        return [wanted_result(self.config, data, case, weights) for case in cases]
 
-    @property
-    def _data(self) -> EvaluatedData:
-        """Contents of the data."""
-        return identify_data(self.data, self.config)
-
-    @property
-    def _cases(self) -> list[Case]:
-        """What is measured."""
-        return list_cases(self.config, self._data)
-
-    def _find(self, results: Iterable[Result]) -> dict[Case, Result]:
+    def _find(
+        self, results: Iterable[Result], data: EvaluatedData, cases: Iterable[Case]
+    ) -> dict[Case, Result]:
         """Return the results that the step should have, by case."""
         known = of_checkpoint(results, self.checkpoint, self.checkpoint_sha256)
-        return find_wanted(known, self.config, self._data, self._cases)
+        return find_wanted(known, self.config, data, cases)
 
     def load_results(self) -> Results:
         """Return the results of the step only, from its results file, with its variant."""
         file = load(self.results_path)
+        data = identify_data(self.data, self.config)
         results = []
-        for result in self._find(file.results).values():
+        for result in self._find(file.results, data, list_cases(self.config, data)).values():
             reading = replace(result.reading, variant=self.variant)
             results.append(replace(result, reading=reading))
         return replace(file, results=results)

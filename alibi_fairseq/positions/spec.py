@@ -57,7 +57,7 @@ class LayerMethod:
             if option == "alibi_slopes":
                 shown.append(SLOPE_NAMES.get(str(value), SLOPE_NAMES["given"]))
             elif option == "alibi_distance":
-                shown.append(f"{value} distance")
+                shown.append(f"{value} {OPTION_NAMES[option]}")  # log distance
             else:
                 shown.append(f"{OPTION_NAMES.get(option, option.replace('_', ' '))} {short(value)}")
         return ", ".join(shown)

@@ -94,11 +94,13 @@ def test_baseline_of_e6_recovers_too_little(results):
     assert "baseline not trained (lead +36.1%) |" in page
     fraction = recovered_gain(losses)
     assert 0 < fraction < 0.5
+    assert "baseline of E6 counts as trained" in page
     assert f"They recover {100 * fraction:.0f}%." in page
     shutil.rmtree(results / "cells/wikipedia-none-512-seed1")
     page = " ".join(six_tests.tests_section(losses_of(results)).split())
     assert "baseline not trained" not in page
     assert "- E6: No positions, L = 512 (2 of 3 seeds)" in page
+    assert "baseline of E6" not in page
 
 
 def test_loss_over_no_positions_is_not_a_percentage(results):
