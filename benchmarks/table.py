@@ -81,7 +81,7 @@ TABLES = {
     "huggingface": BenchmarkTable(
         ("phase", "model", "variant"),
         ("length",),
-        (("memory", "memory_ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
+        (("relative", "memory_ratio", "{:.2f}"), ("MB", "peak_memory_mb", "{:.0f}")),
     ),
     "evaluate": BenchmarkTable(
         ("name", "model", "length", "stride", "tokens"),

@@ -103,14 +103,6 @@ JSON_TABLES = {
     "manifest-keys": Manifest,
     "split-keys": Counts,
 }
-#: Names of the types of JSON.
-JSON_TYPES = {
-    "string": "text",
-    "integer": "integer",
-    "number": "number",
-    "boolean": "true or false",
-    "object": "object",
-}
 #: An entry of a docstring: names of fields, and the first line of their description.
 ENTRY = re.compile(r"    (\w+(?:, \w+)*): (.*)")
 
@@ -187,7 +179,7 @@ def json_type(schema: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(kinds))
     if schema.get("type") == "array":
         return f"list of {json_type(schema['items'])}s"
-    return JSON_TYPES[schema.get("type", "object")]  # a reference, or of any type
+    return schema.get("type", "object")  # a reference, or of any type
 
 
 def update(text: str) -> str:

@@ -25,7 +25,7 @@ TEXTS = {
     "cc100-roberta": "CC100+RoBERTa, 1.3B",
 }
 #: Columns of pairs of one table of the paper that are the same in all rows.
-SAME_IN_A_TABLE = ("text", "source")
+SAME_IN_A_TABLE = ("corpus", "source")
 
 
 def write_paper_page(folder: Path) -> Path:
@@ -92,7 +92,7 @@ def pairs_table(pairs: Sequence[PaperPair], left_out: Collection[str] = ()) -> s
             row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
         row += [effect_cell(effect) for effect in (pair.cost, pair.lead, pair.e6)]
         rows.append([row[index] for index in shown])
-    left = 0 if "text" in left_out else 2
+    left = 0 if "corpus" in left_out else 2
     return markdown.table([headers[index] for index in shown], rows, left)
 
 
@@ -106,7 +106,7 @@ def _holding_table() -> str:
         totals[source] += 1
         holding[source] += pair.e6 < 0
     rows = [[*source, f"{holding[source]} of {total}"] for source, total in totals.items()]
-    return markdown.table(["text", "source", "windows", "claim holds in"], rows, left=3)
+    return markdown.table(["corpus", "source", "windows", "claim holds in"], rows, left=3)
 
 
 def _all_pairs_table() -> str:

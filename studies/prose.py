@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .estimates import Estimate, percent
+from .tables import method_label
+
+#: Names of position methods in sentences, where they differ from those in tables.
+METHODS_IN_WORDS = {
+    "Sinusoidal": "sinusoidal embeddings",
+    "Learned": "learned embeddings",
+    "Rotary": "rotary embeddings (RoPE)",
+    "No positions": "no positions (NoPE)",
+}
 
 
 def size_in_words(nats: float) -> str:
@@ -27,6 +36,13 @@ def interval_in_words(estimate: Estimate) -> str:
         return f"{change_in_words(low)} to {change_in_words(high)}"
     smaller, larger = sorted((low, high), key=abs)
     return f"{size_in_words(smaller)} to {size_in_words(larger)}"
+
+
+def method_in_words(method: str) -> str:
+    """Return the name of a position method in a sentence, such as ``ALiBi with even slopes``."""
+    label = method_label(method)
+    # A comma would end the name in a list.
+    return METHODS_IN_WORDS.get(label, label.replace(", ", " with ", 1))
 
 
 def join_words(words: Sequence[str]) -> str:

@@ -64,10 +64,9 @@ def cost_sentence(track: Track) -> str:
         number = len(reference.trials.trials)
         sentence += f", plus {number} learning-rate trials"
     hours = [entry.hours for entry in track.entries.values()]
-    durations = dict.fromkeys((_duration(min(hours)), _duration(max(hours))))
     return (
         f"{sentence}: {_short(total)} tokens in all. Each entry so far took "
-        f"{' to '.join(durations)} in total, not counting trials."
+        f"{_duration_range(min(hours), max(hours))} in total, not counting trials."
     )
 
 
@@ -76,11 +75,16 @@ def _short(tokens: int) -> str:
     return f"{tokens / 1e6:.1f}M" if tokens >= 1e5 else f"{tokens:,}"
 
 
-def _duration(hours: float) -> str:
-    """Format a duration, such as ``2.5 hours``."""
-    if hours < 1:
-        return f"{60 * hours:.0f} minutes"
-    return f"{hours:.1f} hours"
+def _duration_range(shortest: float, longest: float) -> str:
+    """Format a range of durations in hours, such as ``2.5 to 3.1 hours``."""
+    unit = "hours"
+    low = f"{shortest:.1f}"
+    high = f"{longest:.1f}"
+    if longest < 1:
+        unit = "minutes"
+        low = f"{60 * shortest:.0f}"
+        high = f"{60 * longest:.0f}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
 
 
 def _section(track: Track) -> str:

@@ -13,9 +13,9 @@ class Case:
     """Tokens that are predicted, and the windows that predict them.
 
     Attributes:
-        kind: ``text``, ``probe``, or a ``validation`` during training.
-        text: SHA-256 of the split, of a raw text, or of a probe's training data; None if unknown,
-            and then no two results are seeds of one model.
+        kind: ``text``, ``probe``, or ``validation`` (during training).
+        text: SHA-256 of the split, of a raw text, or of a probe's training data; None if unknown:
+            such results are never averaged over seeds.
         split: name of the split; empty for a raw text and a probe.
         length: evaluation length, in tokens per window.
         stride: tokens scored per window.

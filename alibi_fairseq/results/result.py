@@ -226,7 +226,7 @@ class Result:
         values: measured values; None if the run diverged.
         checkpoint: path of the checkpoint when it was read, for messages.
         checkpoint_sha256: hash of the checkpoint, or of all parts of a Hugging Face folder; None
-            for a validation during the training.
+            for a validation during training.
         status: ``diverged`` if the training ended with a loss that is not finite.
         updates: update count of the checkpoint; those of the best checkpoints differ between seeds.
         cost: time and memory.

@@ -29,7 +29,7 @@ from ..losses import EvaluationKey, Losses
 from ..origins import divergence_sentence, origins_table, seeds_by_model, trials_table
 from ..pages import section, sections, write_page
 from ..primary_tests import NOT_SUPPORTED, SUPPORTED, missing_models, run_tests
-from ..prose import change_in_words, interval_in_words, join_words
+from ..prose import change_in_words, interval_in_words, join_words, method_in_words
 from ..published_gaps import published_gap_range
 from ..ranking import ranking_section
 from ..six_tests import location_cell, tests_section
@@ -41,7 +41,6 @@ from ..tables import (
     at_train_length,
     change_cells,
     draw_method_lengths,
-    known_name,
     method_label,
     percent_cell,
     perplexity_table,
@@ -130,7 +129,6 @@ def write_small_models_page(folder: Path) -> Path:
         context_gain=context_gain_section(primary),
         perplexity=perplexities,
         beyond_tests=_changes_table(_beyond_tests(primary)),
-        t5_context=t5_context_section(study, MODELS),
         **_rotary_order(primary),
         **_leads(primary),
         changes=_changes_figure(folder, secondary.by_key),
@@ -173,6 +171,7 @@ def _write_disclosure(
         trials=_trials(studies, [part for part in TRIALS if part != SECONDARY]),
         secondary_trials=_trials(studies, [SECONDARY]),
         **_rate_check(studies),
+        t5_context=t5_context_section(studies[PRIMARY], MODELS),
         primary_origins=origins_table(studies[PRIMARY].models),
         primary_changes=_uncommitted_changes(PRIMARY, studies[PRIMARY].models),
         secondary_origins=origins_table(studies[SECONDARY].models),
@@ -248,8 +247,7 @@ def _directions(losses: StudiedLosses) -> dict[str, str]:
     for method, estimate in length_changes(losses.by_key, losses.models, CHANGES_MULTIPLE):
         low, high = estimate.interval()
         direction = "falling" if high < 0 else "rising" if low > 0 else "level"
-        # A comma would end the name: "ALiBi with even slopes"
-        names[direction].append(known_name(method).replace(", ", " with ", 1))
+        names[direction].append(method_in_words(method))
     return {direction: join_words(methods) for direction, methods in names.items()}
 
 
