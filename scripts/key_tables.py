@@ -43,7 +43,8 @@ from alibi_fairseq.results.result import (  # noqa: E402
     TextValues,
 )
 from alibi_fairseq.results.series import Facts, Reading, Series, Stage  # noqa: E402
-from studies.config import StudyConfig, StudyCorpus  # noqa: E402
+from studies.config import StudyConfig  # noqa: E402
+from studies.corpora.config import StudyCorpus  # noqa: E402
 
 PAGES = (
     ROOT / "docs" / "comparison-keys.md",

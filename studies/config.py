@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import pydantic.dataclasses
 from pydantic import Field
@@ -13,7 +13,6 @@ from pydantic import Field
 from alibi_fairseq.experiment.evaluations import plan_sweeps
 from alibi_fairseq.experiment.schema import (
     STRICT,
-    Corpus,
     Evaluation,
     ExperimentConfig,
     Model,
@@ -23,39 +22,10 @@ from alibi_fairseq.experiment.values import PositiveInt
 from alibi_fairseq.options import yaml_key
 from alibi_fairseq.positions.spec import MethodSpec
 
-from .corpus_excerpt import ExcerptConfig
+from .corpora.config import StudyCorpus
 from .losses import EvaluationKey, TrainedModel, method_notation
 from .primary_tests import evaluation_name, needed_evaluations
 from .studied import StudiedModels
-
-
-@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
-class StudyCorpus(Corpus):
-    """Corpus of a study. The command line gives the path of its text."""
-
-    excerpt: ExcerptConfig | None = yaml_key(
-        "excerpt to train and test on: train and valid, tokens of these splits; documents, number "
-        "of documents of the test split; tokens, tokens of each of them, and shorter ones are left "
-        "out; 20% of the text is then held out for each of valid and test (default: whole text)",
-        None,
-    )
-    documents: Literal["files", "titles"] = yaml_key(
-        "files: each file is a document; titles: a title begins a document, as in WikiText's "
-        "`*.tokens` files, and repeated documents are kept once",
-        "files",
-    )
-    sample: PositiveInt | None = yaml_key(
-        "bytes of text to prepare at most, in documents drawn by their hash, repeated ones once "
-        "(default: all of the text)",
-        None,
-    )
-
-    def __post_init__(self):
-        for name in ("text", "tokenizer", "vocabulary", "held_out", "probe"):
-            if getattr(self, name) != getattr(Corpus, name):
-                raise ValueError(
-                    f"a study's corpus has no '{name}'; remove it, and give the text with --corpus"
-                )
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT, kw_only=True)

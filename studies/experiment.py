@@ -27,7 +27,7 @@ from alibi_fairseq.results.series import Reading
 from alibi_fairseq.results.settings import canonical
 
 from .config import StudyConfig, run_name
-from .corpus_preparation import data_folder, is_prepared, prepare_corpora
+from .corpora.preparation import data_folder, is_prepared, prepare_corpora
 from .study_results import CELLS, EVALUATION_FILE
 
 

@@ -12,10 +12,9 @@ from alibi_fairseq.data.pipeline import prepare_corpus
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary, load_split
 from alibi_fairseq.results.data_folder import DataFolder
-from studies import corpus_excerpt
-from studies.config import StudyCorpus
-from studies.corpus_excerpt import ExcerptConfig, cut_excerpt, is_excerpt
-from studies.corpus_preparation import prepare_corpora
+from studies.corpora.config import StudyCorpus
+from studies.corpora.excerpt import ExcerptConfig, cut_excerpt, is_excerpt
+from studies.corpora.preparation import prepare_corpora
 
 
 def write_texts(folder, letters):
@@ -53,7 +52,7 @@ def test_excerpt_of_whole_training_split(prepared, tmp_path):
 @pytest.mark.parametrize("batch_tokens", [500, 10_000])
 def test_excerpt_of_text_without_spaces_has_bytes(tmp_path, monkeypatch, batch_tokens):
     """The splits are larger than the smaller number of tokens that is counted at a time."""
-    monkeypatch.setattr(corpus_excerpt, "BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr("studies.corpora.excerpt.BATCH_TOKENS", batch_tokens)
     texts = tmp_path / "texts"
     texts.mkdir()
     rng = random.Random(1)

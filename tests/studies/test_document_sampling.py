@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studies.document_sampling import sample_documents
+from studies.corpora.document_sampling import sample_documents
 
 SIZE = 100
 

@@ -31,7 +31,7 @@ from alibi_fairseq.results.result import Result, TextValues
 from alibi_fairseq.results.series import Reading, Series
 from studies.__main__ import main
 from studies.config import StudyConfig
-from studies.document_beginnings import documents_in
+from studies.corpora.excerpt import documents_in
 from studies.experiment import Study
 from studies.study_results import FinishedModel, StudyResults
 

@@ -14,8 +14,8 @@ from alibi_fairseq.machine import cores
 from alibi_fairseq.results.manifest import other_name
 
 from .config import StudyCorpus
-from .corpus_excerpt import cut_excerpt, is_excerpt
 from .document_sampling import sample_documents
+from .excerpt import cut_excerpt, is_excerpt
 from .shared_vocabulary import SharedVocabularyBuilder, train_shared_model
 
 #: Percentage of a text held out for validation, and again for test.

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pydantic.dataclasses
 
 from alibi_fairseq.data.corpus_builder import SPLITS
-from alibi_fairseq.data.iterables import batches
+from alibi_fairseq.data.iterables import batches, take_until
 from alibi_fairseq.data.truncation import first_lines, load_lines, write_excerpt
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation.split import load_dictionary
 from alibi_fairseq.evaluation.text_size import measure_text_size
-from alibi_fairseq.experiment.schema import STRICT
-from alibi_fairseq.experiment.values import PositiveInt
+from alibi_fairseq.files import atomic_write
 from alibi_fairseq.results import manifest as manifests
-from alibi_fairseq.results.data_folder import DataFolder
+from alibi_fairseq.results.data_folder import DOCUMENTS_FILE, DataFolder
 
-from .document_beginnings import find_document_beginnings, write_document_starts
+from .config import ExcerptConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: Tokens of a split that are counted at a time.
 BATCH_TOKENS = 2**22
-
-
-@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
-class ExcerptConfig:
-    """Size of an excerpt of a prepared text.
-
-    Attributes:
-        train: tokens of the training split.
-        documents: number of documents of the test split.
-        tokens: tokens of each of these documents; shorter documents are left out.
-        valid: tokens of the validation split.
-    """
-
-    train: PositiveInt
-    documents: Annotated[int, pydantic.Field(ge=2)]
-    tokens: PositiveInt
-    valid: PositiveInt = 32_768
 
 
 def is_excerpt(data: Path, size: ExcerptConfig, whole_manifest: dict | None = None) -> bool:
@@ -114,6 +100,54 @@ def cut_excerpt(whole: Path, out: Path, size: ExcerptConfig) -> None:
         excerpt=asdict(size),
     )
     manifests.save(manifest, out)
+
+
+def documents_in(lines: Sequence) -> Iterator[list[int]]:
+    """Yield the line numbers of each document of a prepared text.
+
+    An empty line, which has only the end-of-sentence symbol, ends a document and is left out.
+    """
+    document: list[int] = []
+    for number in range(len(lines)):
+        if len(lines[number]) != 1:
+            document.append(number)
+        elif document:
+            yield document
+            document = []
+    if document:
+        yield document
+
+
+def find_document_beginnings(
+    lines: Sequence[Tensor], documents: int, tokens: int
+) -> tuple[list[Tensor], list[int]]:
+    """Return the first lines of documents, and the position of each document's first token in them.
+
+    Args:
+        lines: lines of a prepared text.
+        documents: largest number of documents.
+        tokens: tokens of each of them. Shorter documents are left out.
+    """
+    selected: list[Tensor] = []
+    starts: list[int] = []
+    size = 0
+    for numbers in documents_in(lines):
+        if len(starts) == documents:
+            break
+        document = [lines[number] for number in numbers]
+        if sum(map(len, document)) < tokens:
+            continue
+        starts.append(size)
+        beginning = list(take_until(document, tokens))
+        selected += beginning
+        size += sum(map(len, beginning))
+    return selected, starts
+
+
+def write_document_starts(data: Path, starts: dict[str, list[int]]) -> None:
+    """Write the positions at which documents start, by split, into a data folder."""
+    with atomic_write(data / DOCUMENTS_FILE) as stream:
+        json.dump(starts, stream)
 
 
 def split_sizes(data: Path, tokenizer_kind: str | None) -> dict[str, dict[str, int]]:
