@@ -13,9 +13,10 @@ from alibi_fairseq.files import atomic_write
 from alibi_fairseq.positions.model_patterns import MODEL_PATTERNS
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.page import fill_file
-from studies.changes import MethodChange, changes_figure, length_changes
+from studies.analysis.by_length import MethodChange, length_changes
+from studies.analysis.study_results import StudyResults
+from studies.changes import changes_figure
 from studies.small_models.page import CHANGES_MULTIPLE, MODELS, SECONDARY
-from studies.study_results import StudyResults
 from studies.tables import known_name, with_interval
 
 ROOT = Path(__file__).resolve().parents[1]

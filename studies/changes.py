@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -15,42 +14,15 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import SETTINGS, save
 
-from .estimates import Estimate, estimate_change, nats_to_percent, percent
-from .losses import Losses
-from .studied import StudiedModels
-from .tables import at_train_length, known_name, method_label
+from .analysis.by_length import MethodChange
+from .analysis.estimates import Estimate, nats_to_percent, percent
+from .tables import known_name, method_label
 
 #: Changes in percent at which the first panel ends and the second begins. Two methods that fail
 #: would otherwise compress the differences of the others.
 BREAK = 33
 SMALLEST = -9
 _ROW_HEIGHT = 0.29
-
-
-class MethodChange(NamedTuple):
-    """Change of a method's perplexity from its training length to a longer one."""
-
-    method: str
-    estimate: Estimate
-
-
-def length_changes(losses: Losses, models: StudiedModels, multiple: int) -> list[MethodChange]:
-    """Return the change of each method from L to a multiple of L, from the best to the worst.
-
-    Args:
-        losses: losses of the models.
-        models: text and training length L of the models.
-        multiple: evaluation length as a multiple of L.
-    """
-    length = models.train_length
-    changes = []
-    for method, by_length in at_train_length(losses, models.corpus, length).items():
-        if length not in by_length or multiple * length not in by_length:
-            continue
-        estimate = estimate_change(by_length[multiple * length], by_length[length])
-        if estimate is not None:
-            changes.append(MethodChange(method, estimate))
-    return sorted(changes, key=lambda change: change.estimate.value)
 
 
 def changes_figure(changes: Sequence[MethodChange], path: str) -> str:

@@ -22,10 +22,10 @@ from alibi_fairseq.experiment.values import PositiveInt
 from alibi_fairseq.options import yaml_key
 from alibi_fairseq.positions.spec import MethodSpec
 
+from .analysis.compared_models import StudiedModels
+from .analysis.evaluation_key import EvaluationKey, TrainedModel, method_notation
+from .analysis.six_tests import evaluation_name, needed_evaluations
 from .corpora.config import StudyCorpus
-from .losses import EvaluationKey, TrainedModel, method_notation
-from .primary_tests import evaluation_name, needed_evaluations
-from .studied import StudiedModels
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=STRICT, kw_only=True)

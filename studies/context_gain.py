@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 
+from .analysis.compared_models import SLIDING, StudiedLosses, StudiedModels
+from .analysis.study_results import StudyResults
 from .pages import section
 from .prose import change_in_words
-from .studied import SLIDING, StudiedLosses, StudiedModels
-from .study_results import StudyResults
 from .tables import change_cells, percent_cell
 
 #: Training lengths of the paper's Table 15.

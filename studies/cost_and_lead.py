@@ -1,165 +1,24 @@
-"""Cost and lead: the two effects whose difference decides the claim of the paper's title.
-
-Three models are evaluated at 4 L: ALiBi trained at L, ALiBi trained at 4 L, and sinusoidal
-embeddings trained at 4 L. In log perplexity, E6 = cost - lead:
-
-- cost: from ALiBi trained at 4 L to ALiBi trained at L. What does training short cost?
-- lead: from ALiBi to sinusoidal embeddings, both trained at 4 L. What does ALiBi gain at equal
-  length?
-- E6: from sinusoidal embeddings trained at 4 L to ALiBi trained at L. Does the claim hold?
-"""
+"""Tables of cost, lead, and short vs. long, of our models and of the paper's."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.paper.items import items
 from alibi_fairseq.reporting import markdown
 
-from .estimates import Estimate
-from .studied import StudiedLosses
+from .analysis.cost_and_lead import CostAndLead, PaperPair
+from .analysis.estimates import Estimate
 from .tables import percent_cell, with_interval
 
-#: Tables of the paper with ALiBi trained short and long and sinusoidal embeddings trained long, and
-#: the column of the perplexity on the validation split. With S = 1, each method has its own table.
-SOURCES = (
-    (("table05",), "perplexity"),
-    (("table07",), "valid_perplexity"),
-    (("table13", "table15"), "perplexity"),
-    (("table08",), "perplexity"),
-    (("table10",), "valid_perplexity"),
-    (("table12",), "perplexity"),
-    (("table11",), "perplexity"),
-)
-
-
-class CostAndLead(NamedTuple):
-    """The two effects and their difference."""
-
-    cost: Estimate
-    lead: Estimate
-    e6: Estimate
-
-
-def estimate_cost_and_lead(
-    losses: StudiedLosses, short: int = 1, long: int = 4, stride: str = ""
-) -> CostAndLead | None:
-    """Estimate cost, lead, and E6; None while a model is missing or has fewer than two seeds.
-
-    Args:
-        losses: losses of the models.
-        short: training length of the short model, in training lengths of the study.
-        long: training length of the other models, and evaluation length of all.
-        stride: :data:`.studied.SLIDING`, or empty without overlap.
-    """
-    alibi_short = f"alibi-{short}@{long}{stride}"
-    alibi_long = f"alibi-{long}@{long}{stride}"
-    sinusoidal_long = f"sinusoidal-{long}@{long}{stride}"
-    cost = losses.change(alibi_short, alibi_long)
-    lead = losses.change(sinusoidal_long, alibi_long)
-    e6 = losses.change(alibi_short, sinusoidal_long)
-    if cost is None or lead is None or e6 is None:
-        return None
-    return CostAndLead(cost, lead, e6)
-
-
-@dataclass(frozen=True)
-class PaperPair:
-    """ALiBi trained short and sinusoidal embeddings trained long, both evaluated at the latter.
-
-    Attributes:
-        tables: the tables with the perplexities.
-        stride: tokens scored per window; equal to ``long`` without overlap.
-        short: training length of the short ALiBi model.
-        long: training length of the other models, and evaluation length of all.
-        alibi_short: perplexity of ALiBi trained short.
-        alibi_long: perplexity of ALiBi trained long; None if the paper has none.
-        sinusoidal_long: perplexity of sinusoidal embeddings trained long.
-    """
-
-    tables: tuple[str, ...]
-    stride: int
-    short: int
-    long: int
-    alibi_short: float
-    alibi_long: float | None
-    sinusoidal_long: float
-
-    @property
-    def cost(self) -> float | None:
-        """What ALiBi loses by training short, in nats."""
-        return None if self.alibi_long is None else math.log(self.alibi_short / self.alibi_long)
-
-    @property
-    def lead(self) -> float | None:
-        """What ALiBi gains over sinusoidal embeddings at equal length, in nats."""
-        return None if self.alibi_long is None else math.log(self.sinusoidal_long / self.alibi_long)
-
-    @property
-    def e6(self) -> float:
-        """The change from sinusoidal embeddings trained long to ALiBi trained short, in nats."""
-        return math.log(self.alibi_short / self.sinusoidal_long)
-
-    @property
-    def corpus(self) -> str:
-        """The paper's text."""
-        return items()[self.tables[0]].corpus
-
-    @property
-    def source(self) -> str:
-        """Names of the tables, such as ``Tables 13 and 15``."""
-        numbers = [str(int(table.removeprefix("table"))) for table in self.tables]
-        return f"Table{'s' * (len(numbers) > 1)} {' and '.join(numbers)}"
-
-
-@cache
-def paper_pairs() -> tuple[PaperPair, ...]:
-    """Return all pairs of a short and a longer training length in the paper's tables."""
-    pairs = []
-    for tables, column in SOURCES:
-        alibi = {}
-        sinusoidal = {}
-        for table in tables:
-            for row in published.rows(table):
-                evaluation = (row["train_length"], row["length"], row["stride"])
-                if row["position_method"] == "alibi":
-                    alibi[evaluation] = row[column]
-                elif row["position_method"] == "sinusoidal":
-                    sinusoidal[evaluation] = row[column]
-        of_source = []
-        for (short, long, stride), perplexity in alibi.items():
-            trained_long = (long, long, stride)
-            if long is not None and short < long and trained_long in sinusoidal:
-                pair = PaperPair(
-                    tables=tables,
-                    stride=stride,
-                    short=short,
-                    long=long,
-                    alibi_short=perplexity,
-                    alibi_long=alibi.get(trained_long),
-                    sinusoidal_long=sinusoidal[trained_long],
-                )
-                of_source.append(pair)
-        pairs += sorted(of_source, key=lambda pair: (pair.short, pair.long))
-    return tuple(pairs)
-
-
-def table5_pairs() -> list[PaperPair]:
-    """Return the pairs of Table 5."""
-    return [pair for pair in paper_pairs() if pair.tables == ("table05",)]
-
-
-def table5_pair(short: int, long: int) -> PaperPair | None:
-    """Return a pair of Table 5, or None if the table does not have it."""
-    for pair in table5_pairs():
-        if (pair.short, pair.long) == (short, long):
-            return pair
-    return None
+#: Names of the paper's texts.
+PAPER_TEXTS = {
+    "wikitext-103": "WikiText-103",
+    "bookcorpus": "BookCorpus",
+    "cc100-roberta": "CC100+RoBERTa, 1.3B",
+}
+#: Columns of pairs of one table of the paper that are the same in all rows.
+SAME_IN_A_TABLE = ("corpus", "source")
 
 
 class EffectsRow(NamedTuple):
@@ -195,3 +54,27 @@ def cost_and_lead_table(headers: Sequence[str], rows: Sequence[EffectsRow]) -> s
 def effect_cell(effect: Estimate | float | None) -> str:
     """Return an effect, with its interval if it is estimated; a dash if the paper lacks it."""
     return with_interval(effect) if isinstance(effect, Estimate) else percent_cell(effect)
+
+
+def pairs_table(pairs: Sequence[PaperPair], left_out: Collection[str] = ()) -> str:
+    """Write the perplexities and effects of pairs.
+
+    Args:
+        pairs: the rows.
+        left_out: titles of columns to leave out.
+    """
+    headers = [*SAME_IN_A_TABLE, "trained on"]
+    headers += ["ALiBi, short", "ALiBi, long", "sinusoidal, long", "cost", "lead", "short vs. long"]
+    shown = [index for index, header in enumerate(headers) if header not in left_out]
+    rows = []
+    for pair in pairs:
+        source = pair.source
+        if pair.stride != pair.long:
+            source += f", stride {pair.stride}"
+        row = [PAPER_TEXTS[pair.corpus], source, f"{pair.short} and {pair.long}"]
+        for value in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
+            row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
+        row += [effect_cell(effect) for effect in (pair.cost, pair.lead, pair.e6)]
+        rows.append([row[index] for index in shown])
+    left = 0 if "corpus" in left_out else 2
+    return markdown.table([headers[index] for index in shown], rows, left)

@@ -26,9 +26,9 @@ from alibi_fairseq.results.result import Result, Wanted, missing
 from alibi_fairseq.results.series import Reading
 from alibi_fairseq.results.settings import canonical
 
+from .analysis.study_results import CELLS, EVALUATION_FILE
 from .config import StudyConfig, run_name
 from .corpora.preparation import data_folder, is_prepared, prepare_corpora
-from .study_results import CELLS, EVALUATION_FILE
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from alibi_fairseq.reporting.page import fill_file
 
+from .analysis.compared_models import SLIDING, StudiedLosses
 from .pages import SECTIONS
 from .prose import size_in_words
-from .studied import SLIDING, StudiedLosses
 
 #: Longer and shorter evaluation of each change, and whether perplexity rises.
 CHANGES = {

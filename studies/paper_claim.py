@@ -1,31 +1,20 @@
-"""The page with the paper's own results on the claim of its title, and a panel of a figure."""
+"""The page with the paper's own results on the claim of its title."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from alibi_fairseq.paper import published
-from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from .cost_and_lead import PaperPair, effect_cell, paper_pairs, table5_pair, table5_pairs
+from .analysis.cost_and_lead import paper_pairs, table5_pair, table5_pairs
+from .analysis.estimates import percent
+from .analysis.published_gaps import published_gap_range, published_models
+from .cost_and_lead import PAPER_TEXTS, effect_cell, pairs_table
 from .pages import section, write_page
-from .published_gaps import published_gap_slots
 
 PAGE = "title-claim.md"
 TEMPLATE = Path(__file__).with_name("paper-claim.md")
-#: Names of the paper's texts.
-TEXTS = {
-    "wikitext-103": "WikiText-103",
-    "bookcorpus": "BookCorpus",
-    "cc100-roberta": "CC100+RoBERTa, 1.3B",
-}
-#: Columns of pairs of one table of the paper that are the same in all rows.
-SAME_IN_A_TABLE = ("corpus", "source")
 
 
 def write_paper_page(folder: Path) -> Path:
@@ -55,7 +44,7 @@ def write_paper_page(folder: Path) -> Path:
         cost_and_lead=section("cost-and-lead"),
         pairs=pairs_table(shown),
         all_pairs=_all_pairs_table(),
-        **published_gap_slots(),
+        **_published_gap_slots(),
     )
 
 
@@ -72,37 +61,13 @@ def _lengths_in_table5() -> dict[str, int]:
     }
 
 
-def pairs_table(pairs: Sequence[PaperPair], left_out: Collection[str] = ()) -> str:
-    """Write the perplexities and effects of pairs.
-
-    Args:
-        pairs: the rows.
-        left_out: titles of columns to leave out.
-    """
-    headers = [*SAME_IN_A_TABLE, "trained on"]
-    headers += ["ALiBi, short", "ALiBi, long", "sinusoidal, long", "cost", "lead", "short vs. long"]
-    shown = [index for index, header in enumerate(headers) if header not in left_out]
-    rows = []
-    for pair in pairs:
-        source = pair.source
-        if pair.stride != pair.long:
-            source += f", stride {pair.stride}"
-        row = [TEXTS[pair.corpus], source, f"{pair.short} and {pair.long}"]
-        for value in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
-            row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
-        row += [effect_cell(effect) for effect in (pair.cost, pair.lead, pair.e6)]
-        rows.append([row[index] for index in shown])
-    left = 0 if "corpus" in left_out else 2
-    return markdown.table([headers[index] for index in shown], rows, left)
-
-
 def _holding_table() -> str:
     """Write in how many of the pairs of each source the claim holds."""
     totals: Counter = Counter()
     holding: Counter = Counter()
     for pair in paper_pairs():
         windows = "no overlap" if pair.stride == pair.long else f"stride {pair.stride}"
-        source = (TEXTS[pair.corpus], pair.source, windows)
+        source = (PAPER_TEXTS[pair.corpus], pair.source, windows)
         totals[source] += 1
         holding[source] += pair.e6 < 0
     rows = [[*source, f"{holding[source]} of {total}"] for source, total in totals.items()]
@@ -125,25 +90,34 @@ def _all_pairs_table() -> str:
     return markdown.table(["ALiBi ↓ sinusoidal →", *map(str, longs)], rows)
 
 
-def trained_long_panel(short: int) -> Panel:
-    """Create the panel of Table 5, at the training length of a study.
+def _published_gap_slots() -> dict[str, str]:
+    """Return the published perplexities, and the range of their leads and recovered shares."""
+    lowest, highest = published_gap_range()
+    all_shares = [models.recovered for models in published_models()]
+    shares = [share for share in all_shares if share is not None]
+    return {
+        "gaps": _gaps_table(),
+        "lowest": percent(lowest),
+        "highest": percent(highest),
+        "low_share": f"{100 * min(shares):.0f}%",
+        "high_share": f"{100 * max(shares):.0f}%",
+    }
 
-    Args:
-        short: training length L of the study. Without it in the paper, L is 512.
-    """
-    if table5_pair(short, 4 * short) is None:
-        short = 512
-    long = 4 * short
-    lines = []
-    for method, train_length in (("alibi", long), ("sinusoidal", long), ("alibi", short)):
-        x = []
-        y = []
-        for row in published.rows("table05"):
-            found = row["position_method"], row["train_length"]
-            if found == (method, train_length) and row["length"] <= long:
-                x.append(row["length"])
-                y.append(row["perplexity"])
-        label = f"{method_name(method)}, L = {train_length:,}"
-        style = method_style(method_name(method), train_length, (short, long))
-        lines.append(PlotLine(label, x, y, style))
-    return Panel("The paper (Table 5)", lines, trained_at=short)
+
+def _gaps_table() -> str:
+    """Write the published perplexities, their differences from ALiBi, and recovered shares."""
+    headers = ["dataset", "parameters", "L", "ALiBi", "sinusoidal", "rotary", "T5 bias"]
+    headers += ["no positions", "recovered"]
+    rows = []
+    for models in published_models():
+        row = [models.text, models.parameters, str(models.train_length)]
+        row.append(markdown.perplexity(models.perplexity["alibi"]))
+        for method in ("sinusoidal", "rotary", "t5", "none"):
+            gap = models.gap(method)
+            cell = markdown.NOTHING
+            if gap is not None:
+                cell = f"{markdown.perplexity(models.perplexity[method])} ({percent(gap)})"
+            row.append(cell)
+        share = models.recovered
+        rows.append([*row, markdown.NOTHING if share is None else f"{100 * share:.0f}%"])
+    return markdown.table(headers, rows)

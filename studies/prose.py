@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .estimates import Estimate, percent
+from .analysis.estimates import Estimate, percent
 from .tables import method_label
 
 #: Names of position methods in sentences, where they differ from those in tables.

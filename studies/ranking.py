@@ -5,66 +5,25 @@ No test decides this ranking.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from alibi_fairseq.results.result import TextValues
 
-from .estimates import nats_to_percent
+from .analysis.compared_models import StudiedModels
+from .analysis.estimates import nats_to_percent
+from .analysis.study_results import StudyResults
+from .analysis.validation_gaps import validation_gaps
 from .pages import section
-from .studied import StudiedModels
-from .study_results import StudyResults
 from .tables import known_name, method_label, millions, percent_cell, percentage
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
 PAPER_TOKENS_PER_UPDATE = 73_728
-
-
-class ValidationGaps(NamedTuple):
-    """How far methods are behind ALiBi during training.
-
-    Attributes:
-        tokens: tokens that ALiBi's models had read, by number of updates.
-        gaps: gap of each method in nats, by the updates at which ALiBi was validated as well.
-    """
-
-    tokens: dict[int, int]
-    gaps: dict[str, dict[int, float]]
-
-
-def validation_gaps(study: StudyResults, corpus: str, train_length: int) -> ValidationGaps:
-    """Return how far each method at a training length is behind ALiBi, as means over seeds."""
-    bits: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    tokens: dict[int, int] = {}
-    for finished in study.models:
-        if (finished.model.corpus, finished.model.train_length) != (corpus, train_length):
-            continue
-        method = finished.model.method
-        for validation in finished.training.results:
-            # --valid-subset can name several splits
-            if validation.case.split != "valid" or not isinstance(validation.values, TextValues):
-                continue
-            assert validation.updates is not None, "a training counts its updates"
-            bits[method][validation.updates].append(validation.values.loss_bits)
-            if method == "alibi":
-                tokens.setdefault(validation.updates, validation.cost.trained_tokens or 0)
-    gaps: dict[str, dict[int, float]] = {}
-    for method, curve in sorted(bits.items()):
-        gaps[method] = {}
-        for updates in sorted(curve.keys() & tokens.keys()):
-            gap = statistics.mean(curve[updates]) - statistics.mean(bits["alibi"][updates])
-            gaps[method][updates] = gap * math.log(2)
-    return ValidationGaps(tokens, gaps)
 
 
 def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) -> str:

@@ -9,15 +9,15 @@ from alibi_fairseq.experiment.config_files import load_config
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.page import fill_file
 
+from .analysis.compared_models import StudiedLosses, StudiedModels
+from .analysis.cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
+from .analysis.study_results import StudyResults
 from .config import StudyConfig
-from .cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
 from .findings import bullets, findings_of_small_models
 from .pages import SECTIONS
 from .paper_claim import write_paper_page
 from .prose import change_in_words, interval_in_words
 from .small_models.page import MODELS, PRIMARY
-from .studied import StudiedLosses, StudiedModels
-from .study_results import StudyResults
 from .title.outcome import load_budgets, title_outcome
 from .title.page import outcome_slots
 

@@ -6,19 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from alibi_fairseq.reporting import markdown
 
-from .estimates import percent
+from .analysis.baseline import LARGEST_LEAD, SMALLEST_SHARE, recovered_gain
+from .analysis.compared_models import StudiedLosses
+from .analysis.estimates import percent
+from .analysis.six_tests import BASELINE_NOT_TRAINED, SEEDS, Condition, PrimaryTest, run_tests
 from .pages import section
-from .primary_tests import (
-    BASELINE_NOT_TRAINED,
-    LARGEST_LEAD,
-    SEEDS,
-    SMALLEST_SHARE,
-    Condition,
-    PrimaryTest,
-    recovered_gain,
-    run_tests,
-)
-from .studied import StudiedLosses
 from .tables import change_cells, percentage, seeds_cell
 
 

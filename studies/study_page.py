@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .analysis.by_length import at_train_length
+from .analysis.compared_models import StudiedLosses, StudiedModels
+from .analysis.study_results import StudyResults
 from .config import StudyConfig
 from .context_gain import context_gain_by_budget, context_gain_section
 from .origins import divergence_sentence, origins_table, trials_table
@@ -11,9 +14,7 @@ from .pages import section, sections, write_page
 from .ranking import gap_section, ranking_section
 from .six_tests import tests_section
 from .small_models.page import MODELS, PRIMARY, SECONDARY
-from .studied import StudiedLosses, StudiedModels
-from .study_results import StudyResults
-from .tables import at_train_length, draw_method_lengths, perplexity_table
+from .tables import draw_method_lengths, perplexity_table
 from .title_claim import claim_figure, claim_summary, title_claim_section
 
 #: Published results of the small models, which this page compares with its own.

@@ -14,9 +14,9 @@ import numpy as np
 from alibi_fairseq.results.estimates import t_quantile
 from alibi_fairseq.results.result import TextValues
 
+from .analysis.compared_models import StudiedModels
+from .analysis.study_results import StudyResults
 from .pages import section
-from .studied import StudiedModels
-from .study_results import StudyResults
 
 
 def t5_context_section(study: StudyResults, models: StudiedModels) -> str:

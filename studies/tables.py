@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,23 +10,21 @@ from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from .estimates import Estimate, percent
-from .losses import ArticleLosses, Losses
+from .analysis.by_length import MethodLosses
+from .analysis.estimates import Estimate, percent
+from .analysis.losses import ArticleLosses
 
 #: Abbreviations by which readers know position methods.
 ABBREVIATIONS = {"rotary": "RoPE", "none": "NoPE"}
 #: Headers of the cells of :func:`change_cells`.
 CHANGE_HEADERS = ("change", "95% interval")
 
-#: Evaluation length -> losses, by position method.
-MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
-
 
 def method_label(notation: str) -> str:
     """Return the name of a position method in tables, such as ``ALiBi, even slopes``.
 
     Args:
-        notation: its notation (:func:`.losses.method_notation`).
+        notation: its notation (:func:`.evaluation_key.method_notation`).
     """
     name, *settings = notation.split("/")
     options = dict(setting.split("=", 1) for setting in settings)
@@ -73,25 +70,6 @@ def percentage(share: float) -> str:
 def millions(tokens: float | None) -> str:
     """Return a number of tokens in millions."""
     return f"{(tokens or 0) / 1e6:.1f}M"
-
-
-def at_train_length(
-    losses: Losses, corpus: str, train_length: int, tested_on: str | None = None
-) -> MethodLosses:
-    """Return the evaluations without overlap and variant of the models of a training length.
-
-    Args:
-        corpus: the text that the models were trained on.
-        tested_on: the text of the test split (default: ``corpus``).
-    """
-    by_method: dict[str, dict[int, ArticleLosses]] = defaultdict(dict)
-    wanted = (corpus, tested_on or corpus, train_length)
-    for key, article_losses in losses.items():
-        if key.stride != key.length or key.variant:
-            continue
-        if (key.corpus, key.tested_on, key.train_length) == wanted:
-            by_method[key.method][key.length] = article_losses
-    return dict(sorted(by_method.items()))
 
 
 def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from alibi_fairseq.paper import published
 from alibi_fairseq.positions.display_names import METHOD_NAMES, method_name
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
-from alibi_fairseq.reporting.plots import Panel
+from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from .cost_and_lead import estimate_cost_and_lead, table5_pair
-from .estimates import percent
-from .losses import ArticleLosses
+from .analysis.baseline import is_published_lead
+from .analysis.by_length import at_train_length
+from .analysis.compared_models import StudiedLosses
+from .analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
+from .analysis.estimates import percent
+from .analysis.losses import ArticleLosses
+from .analysis.published_gaps import published_gap_range
+from .analysis.study_results import StudyResults
 from .pages import section
-from .paper_claim import trained_long_panel
-from .primary_tests import is_published_lead
 from .prose import change_in_words, interval_in_words
-from .published_gaps import published_gap_range
-from .studied import StudiedLosses
-from .study_results import StudyResults
-from .tables import at_train_length, change_cells, model_line, perplexity_cell
+from .tables import change_cells, model_line, perplexity_cell
 
 FIGURE = "title-claim"
 
@@ -70,7 +71,7 @@ def claim_figure(study: StudyResults, losses: StudiedLosses) -> str:
     compared = _compared_at_4l(losses)
     if not compared:
         return ""
-    panels = [_panel(losses), trained_long_panel(losses.models.train_length)]
+    panels = [_panel(losses), _paper_panel(losses.models.train_length)]
     plots.draw("", panels, study.folder / f"{FIGURE}.svg")
     values = []
     for found in compared:
@@ -154,3 +155,27 @@ def _panel(losses: StudiedLosses) -> Panel:
             label = f"{method_name(method)}, L = {train_length:,}"
             lines.append(model_line(label, shown, style))
     return Panel(f"This study ({corpus})", lines, trained_at=short)
+
+
+def _paper_panel(short: int) -> Panel:
+    """Create the panel of Table 5, at the training length of a study.
+
+    Args:
+        short: training length L of the study. Without it in the paper, L is 512.
+    """
+    if table5_pair(short, 4 * short) is None:
+        short = 512
+    long = 4 * short
+    lines = []
+    for method, train_length in (("alibi", long), ("sinusoidal", long), ("alibi", short)):
+        x = []
+        y = []
+        for row in published.rows("table05"):
+            found = row["position_method"], row["train_length"]
+            if found == (method, train_length) and row["length"] <= long:
+                x.append(row["length"])
+                y.append(row["perplexity"])
+        label = f"{method_name(method)}, L = {train_length:,}"
+        style = method_style(method_name(method), train_length, (short, long))
+        lines.append(PlotLine(label, x, y, style))
+    return Panel("The paper (Table 5)", lines, trained_at=short)

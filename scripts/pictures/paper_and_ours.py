@@ -10,9 +10,10 @@ from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
+from studies.analysis.by_length import at_train_length
+from studies.analysis.study_results import StudyResults
 from studies.small_models.page import CORPUS, MODELS
-from studies.study_results import StudyResults
-from studies.tables import at_train_length, known_name, model_line
+from studies.tables import known_name, model_line
 
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")
 #: Training length of the left half of the paper's Figure 1, whose numbers are in Table 2.

@@ -12,8 +12,8 @@ from alibi_fairseq.reporting.loss_by_position import longest_windows
 from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.result import Result
+from studies.analysis.study_results import FinishedModel, StudyResults
 from studies.small_models.page import CORPUS, MODELS
-from studies.study_results import FinishedModel, StudyResults
 from studies.tables import known_name
 
 LENGTH = MODELS.train_length

@@ -13,32 +13,28 @@ from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.result import TextValues
 
-from ..changes import draw_length_changes, length_changes
+from ..analysis.by_length import at_train_length, length_changes
+from ..analysis.compared_models import StudiedLosses, StudiedModels
+from ..analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
+from ..analysis.estimates import estimate_change, percent
+from ..analysis.evaluation_key import EvaluationKey
+from ..analysis.losses import Losses
+from ..analysis.published_gaps import published_gap_range
+from ..analysis.six_tests import NOT_SUPPORTED, SUPPORTED, missing_models, run_tests
+from ..analysis.study_results import FinishedModel, StudyResults
+from ..changes import draw_length_changes
 from ..config import StudyConfig
 from ..context_gain import context_gain_section
-from ..cost_and_lead import (
-    EffectsRow,
-    cost_and_lead_table,
-    effect_cell,
-    estimate_cost_and_lead,
-    table5_pair,
-)
-from ..estimates import estimate_change, percent
+from ..cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell
 from ..findings import findings_of_small_models
-from ..losses import EvaluationKey, Losses
 from ..origins import divergence_sentence, origins_table, seeds_by_model, trials_table
 from ..pages import section, sections, write_page
-from ..primary_tests import NOT_SUPPORTED, SUPPORTED, missing_models, run_tests
 from ..prose import change_in_words, interval_in_words, join_words, method_in_words
-from ..published_gaps import published_gap_range
 from ..ranking import ranking_section
 from ..six_tests import location_cell, tests_section
-from ..studied import StudiedLosses, StudiedModels
-from ..study_results import FinishedModel, StudyResults
 from ..t5_context import t5_context_section
 from ..tables import (
     CHANGE_HEADERS,
-    at_train_length,
     change_cells,
     draw_method_lengths,
     method_label,

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cost_and_lead import CostAndLead, estimate_cost_and_lead
-from ..estimates import Estimate, estimate_step
-from ..losses import Evaluation, check_same_articles
-from ..primary_tests import is_published_lead, missing_models
-from ..studied import StudiedLosses, StudiedModels
-from ..study_results import StudyResults
+from ..analysis.baseline import is_published_lead
+from ..analysis.compared_models import StudiedLosses, StudiedModels
+from ..analysis.cost_and_lead import CostAndLead, estimate_cost_and_lead
+from ..analysis.estimates import Estimate, estimate_step
+from ..analysis.losses import Evaluation, check_same_articles
+from ..analysis.six_tests import missing_models
+from ..analysis.study_results import StudyResults
 
 #: Configurations of the budgets, in ascending order; also the names of their folders of results.
 BUDGETS = ("3M", "12M", "49M")
@@ -57,7 +58,7 @@ class Budget:
         """Return cost, lead, and E6 of a complete budget.
 
         Args:
-            stride: :data:`.studied.SLIDING`, or empty without overlap.
+            stride: :data:`~studies.analysis.compared_models.SLIDING`, or empty without overlap.
         """
         effects = estimate_cost_and_lead(self.losses, stride=stride)
         assert effects is not None, f"{self.name} is not complete"

@@ -9,16 +9,23 @@ from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.page import fill_file
 
+from ..analysis.baseline import LARGEST_LEAD
+from ..analysis.compared_models import SLIDING, StudiedModels
+from ..analysis.cost_and_lead import table5_pair
+from ..analysis.estimates import percent
+from ..analysis.published_gaps import published_gap_range
+from ..analysis.six_tests import DECLARED
 from ..config import StudyConfig
-from ..cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell, table5_pair
-from ..estimates import percent
+from ..cost_and_lead import (
+    SAME_IN_A_TABLE,
+    EffectsRow,
+    cost_and_lead_table,
+    effect_cell,
+    pairs_table,
+)
 from ..origins import divergence_sentence, origins_table, trials_table
 from ..pages import section, sections, write_page
-from ..paper_claim import SAME_IN_A_TABLE, pairs_table
-from ..primary_tests import DECLARED, LARGEST_LEAD
 from ..prose import change_in_words, interval_in_words, size_in_words
-from ..published_gaps import published_gap_range
-from ..studied import SLIDING, StudiedModels
 from ..tables import millions, perplexity_cell
 from .figure import draw_effects
 from .outcome import (

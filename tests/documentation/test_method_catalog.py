@@ -9,7 +9,7 @@ import pytest
 from alibi_fairseq.positions import PositionConfig, build_position_method
 from alibi_fairseq.positions.display_names import METHOD_NAMES
 from scripts.method_catalog import CATALOGS, changes_by_name, read_methods, update
-from studies.changes import MethodChange
+from studies.analysis.by_length import MethodChange
 
 
 @pytest.mark.parametrize("page", CATALOGS, ids=lambda page: page.name)

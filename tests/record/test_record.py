@@ -25,9 +25,9 @@ from alibi_fairseq.record.rules import EXCEPTABLE, RULES, find_problems
 from alibi_fairseq.results import provenance
 from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.result import TextValues
-from studies.estimates import estimate_change
-from studies.losses import method_notation
-from studies.study_results import StudyResults
+from studies.analysis.estimates import estimate_change
+from studies.analysis.evaluation_key import method_notation
+from studies.analysis.study_results import StudyResults
 
 CLEAN = {"git_commit": "0" * 40, "git_clean": True}
 TRACK = ROOT / "results" / "record" / "wikipedia-3M-128"

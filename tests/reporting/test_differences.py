@@ -16,7 +16,7 @@ from alibi_fairseq.reporting.differences import (
     one_seed_note,
     seed_limit,
 )
-from studies.study_results import StudyResults
+from studies.analysis.study_results import StudyResults
 
 ROOT = Path(__file__).parents[2]
 PERPLEXITIES = {"alibi": [16.0, 16.4, 16.2], "rotary": [18.0, 19.0, 18.6]}

@@ -12,9 +12,10 @@ from commands import ROOT
 from figure_texts import figure_texts
 
 from alibi_fairseq.positions.display_names import METHOD_NAMES
-from studies.changes import draw_length_changes, length_changes
+from studies.analysis.by_length import length_changes
+from studies.analysis.study_results import StudyResults
+from studies.changes import draw_length_changes
 from studies.small_models.page import MODELS
-from studies.study_results import StudyResults
 
 SMALL_MODELS = ROOT / "results" / "small_models"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from studies.analysis.compared_models import StudiedModels
+from studies.analysis.study_results import StudyResults
 from studies.context_gain import context_gain_by_budget
-from studies.studied import StudiedModels
-from studies.study_results import StudyResults
 
 HOUR = Path(__file__).parents[2] / "results" / "gpu" / "hour"
 

@@ -30,10 +30,10 @@ from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result, TextValues
 from alibi_fairseq.results.series import Reading, Series
 from studies.__main__ import main
+from studies.analysis.study_results import FinishedModel, StudyResults
 from studies.config import StudyConfig
 from studies.corpora.excerpt import documents_in
 from studies.experiment import Study
-from studies.study_results import FinishedModel, StudyResults
 
 STUDIES = Path(__file__).parents[2] / "studies"
 RESULTS = STUDIES.with_name("results")

@@ -17,9 +17,9 @@ from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Cost, Result, TextValues
 from alibi_fairseq.results.series import Reading, Series
-from studies.losses import EvaluationKey
-from studies.ranking import validation_gaps
-from studies.study_results import StudyResults
+from studies.analysis.evaluation_key import EvaluationKey
+from studies.analysis.study_results import StudyResults
+from studies.analysis.validation_gaps import validation_gaps
 from studies.tables import method_label
 
 ROOT = Path(__file__).parents[2]

@@ -20,12 +20,12 @@ from alibi_fairseq.results.file import Results, save
 from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Reading, Series
+from studies.analysis.compared_models import StudiedLosses
+from studies.analysis.six_tests import run_tests
+from studies.analysis.study_results import StudyResults
 from studies.context_gain import context_gain_section
-from studies.primary_tests import run_tests
 from studies.readme_table import write_readme
 from studies.small_models.page import MODELS, trials_without_origin, write_small_models_page
-from studies.studied import StudiedLosses
-from studies.study_results import StudyResults
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "small_models"

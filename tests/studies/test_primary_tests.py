@@ -10,9 +10,11 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_paired
 
-from studies.estimates import Estimate, estimate_change, percent_to_nats
-from studies.losses import ArticleLosses, EvaluationKey
-from studies.primary_tests import (
+from studies.analysis.compared_models import StudiedLosses, StudiedModels
+from studies.analysis.estimates import Estimate, estimate_change, percent_to_nats
+from studies.analysis.evaluation_key import EvaluationKey
+from studies.analysis.losses import ArticleLosses
+from studies.analysis.six_tests import (
     BASELINE_NOT_TRAINED,
     INCONCLUSIVE,
     NOT_RUN,
@@ -22,7 +24,6 @@ from studies.primary_tests import (
     PrimaryTest,
     run_tests,
 )
-from studies.studied import StudiedLosses, StudiedModels
 
 #: The rule of the finished studies; that of new ones has its own tests.
 MODELS = StudiedModels("wikipedia", 128, baseline="share")

@@ -14,9 +14,9 @@ from results_documents import cells_of
 from scipy import stats
 
 from studies.__main__ import main
-from studies.losses import ArticleLosses
-from studies.studied import StudiedLosses, StudiedModels
-from studies.study_results import StudyResults
+from studies.analysis.compared_models import StudiedLosses, StudiedModels
+from studies.analysis.losses import ArticleLosses
+from studies.analysis.study_results import StudyResults
 from studies.title.outcome import (
     BASELINE_NOT_TRAINED,
     CONTRADICTED,

@@ -19,8 +19,9 @@ from alibi_fairseq.results.file_names import TRAINING_FILE, TRIALS_ENDING
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
 
-from .losses import Evaluation, Losses, TrainedModel, join_losses, method_notation
-from .studied import StudiedModels
+from .compared_models import StudiedModels
+from .evaluation_key import TrainedModel, method_notation
+from .losses import Evaluation, Losses, join_losses
 
 #: Folder of the models.
 CELLS = "cells"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .estimates import Estimate, change_between
-from .losses import ArticleLosses, EvaluationKey, Losses
+from .evaluation_key import EvaluationKey
+from .losses import ArticleLosses, Losses
 
 #: Stride of evaluations with overlapping windows, in training lengths.
 SLIDING = "/0.125"
@@ -21,8 +22,8 @@ class StudiedModels:
         train_length: training length L of all models but those that E6 trains at 4 L.
         baseline: when E6's sinusoidal embeddings count as trained. ``lead``: the 95% interval of
             ALiBi's lead over them, both trained at 4 L, ends at
-            :data:`.primary_tests.LARGEST_LEAD` or below. ``share``: they recover at least
-            :data:`.primary_tests.SMALLEST_SHARE` of ALiBi's gain over no positions. Two finished
+            :data:`.baseline.LARGEST_LEAD` or below. ``share``: they recover at least
+            :data:`.baseline.SMALLEST_SHARE` of ALiBi's gain over no positions. Two finished
             studies keep that rule of their protocols, which most published baselines fail.
     """
 

@@ -14,9 +14,6 @@ from functools import cache
 from pathlib import Path
 
 from alibi_fairseq.paper import published
-from alibi_fairseq.reporting import markdown
-
-from .estimates import percent
 
 #: Tables of the ALiBi paper with windows without overlap, and the text and size of their models.
 PAPER_TABLES = (
@@ -84,36 +81,3 @@ def published_gap_range() -> tuple[float, float]:
     gaps = [models.gap("sinusoidal") for models in published_models()]
     leads = [gap for gap in gaps if gap is not None]
     return min(leads), max(leads)
-
-
-def published_gap_slots() -> dict[str, str]:
-    """Return the published perplexities, and the range of their leads and recovered shares."""
-    lowest, highest = published_gap_range()
-    all_shares = [models.recovered for models in published_models()]
-    shares = [share for share in all_shares if share is not None]
-    return {
-        "gaps": _gaps_table(),
-        "lowest": percent(lowest),
-        "highest": percent(highest),
-        "low_share": f"{100 * min(shares):.0f}%",
-        "high_share": f"{100 * max(shares):.0f}%",
-    }
-
-
-def _gaps_table() -> str:
-    """Write the published perplexities, their differences from ALiBi, and recovered shares."""
-    headers = ["dataset", "parameters", "L", "ALiBi", "sinusoidal", "rotary", "T5 bias"]
-    headers += ["no positions", "recovered"]
-    rows = []
-    for models in published_models():
-        row = [models.text, models.parameters, str(models.train_length)]
-        row.append(markdown.perplexity(models.perplexity["alibi"]))
-        for method in ("sinusoidal", "rotary", "t5", "none"):
-            gap = models.gap(method)
-            cell = markdown.NOTHING
-            if gap is not None:
-                cell = f"{markdown.perplexity(models.perplexity[method])} ({percent(gap)})"
-            row.append(cell)
-        share = models.recovered
-        rows.append([*row, markdown.NOTHING if share is None else f"{100 * share:.0f}%"])
-    return markdown.table(headers, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,91 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.positions.spec import LayerMethod, MethodSpec
 from alibi_fairseq.results.result import Result, TextValues
 
-
-class TrainedModel(NamedTuple):
-    """What the seeds of a model share.
-
-    Attributes:
-        corpus: the text that it was trained on.
-        method: its position method (:func:`method_notation`).
-    """
-
-    corpus: str
-    method: str
-    train_length: int
-
-    @property
-    def name(self) -> str:
-        """Name of the folders of its seeds, without the seed."""
-        return f"{self.corpus}-{self.method.replace('/', '-')}-{self.train_length}"
-
-
-def method_notation(method: MethodSpec) -> str:
-    """Return the notation of a method, with the options that are part of its name.
-
-    Others, such as a distance that grows with the training length, are not.
-
-    Args:
-        method: the same method in all layers.
-    """
-    (layer,) = method.layers
-    return MethodSpec((LayerMethod(layer.name, layer.label_options),)).notation
-
-
-_EVALUATION = re.compile(
-    r"(?:(?P<corpus>\w+)/)?(?P<method>\w+(?:/\w+=[\w.]+)*)-(?P<trained>\d+)@(?P<length>\d+)"
-    r"(?:/(?P<stride>[\d.]+))?(?::(?P<variant>\w+))?"
-)
-
-
-@dataclass(frozen=True)
-class EvaluationKey:
-    """One evaluation of the models of a method and training length.
-
-    Attributes:
-        corpus: the text that the models were trained on.
-        method: their position method (:func:`method_notation`).
-        length: tokens per evaluation window.
-        stride: tokens scored per window; equal to ``length`` without overlap.
-        variant: name of a set of overridden options; empty as trained.
-        tested_on: the text of the test split.
-    """
-
-    corpus: str
-    method: str
-    train_length: int
-    length: int
-    stride: int
-    variant: str = ""
-    tested_on: str = ""
-
-    @classmethod
-    def parse(cls, text: str, corpus: str, unit: int = 1) -> EvaluationKey:
-        """Return the evaluation of a text such as ``alibi-128@512/16:limited``.
-
-        It is METHOD-TRAINED@LENGTH, with CORPUS/ before it for models of another corpus, /STRIDE
-        for overlapping windows, and :VARIANT for overridden options.
-
-        Args:
-            corpus: the text that the models were trained on, unless the text names it.
-            unit: tokens of which training length, length, and stride are multiples.
-        """
-        match = _EVALUATION.fullmatch(text)
-        assert match is not None, text
-        length = int(match["length"]) * unit
-        stride = round(float(match["stride"]) * unit) if match["stride"] else length
-        corpus = match["corpus"] or corpus
-        train_length = int(match["trained"]) * unit
-        variant = match["variant"] or ""
-        return cls(corpus, match["method"], train_length, length, stride, variant, corpus)
-
-    @property
-    def model(self) -> TrainedModel:
-        """The models."""
-        return TrainedModel(self.corpus, self.method, self.train_length)
+from .evaluation_key import EvaluationKey, TrainedModel
 
 
 @dataclass(frozen=True)

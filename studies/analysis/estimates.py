@@ -13,7 +13,8 @@ import numpy as np
 
 from alibi_fairseq.results.estimates import Difference, difference
 
-from .losses import ArticleLosses, EvaluationKey, Losses
+from .evaluation_key import EvaluationKey
+from .losses import ArticleLosses, Losses
 
 
 @dataclass(frozen=True)
