@@ -15,9 +15,10 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.page import fill_file
 from studies.analysis.by_length import MethodChange, length_changes
 from studies.analysis.study_results import StudyResults
-from studies.changes import changes_figure
+from studies.sections.changes import with_interval
+from studies.sections.changes_figure import changes_figure
+from studies.sections.wording import known_name
 from studies.small_models.page import CHANGES_MULTIPLE, MODELS, SECONDARY
-from studies.tables import known_name, with_interval
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"

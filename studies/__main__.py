@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STUDIES = Path(__file__).resolve().parent
 PRIMARY = STUDIES / "small_models" / "primary.yaml"
 #: Module that writes the page of a study without a module of its own.
-STUDY_PAGE = "studies.study_page"
+STUDY_PAGE = "studies.page"
 WORK_DIR = Path("runs/studies")
 
 
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     if not args.corpus:
         print(write_page())
         if args.readme:
-            from .readme_table import write_readme
+            from .readme.blocks import write_readme
 
             write_readme(args.readme)
         return 0

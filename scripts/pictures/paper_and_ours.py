@@ -12,8 +12,9 @@ from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 from studies.analysis.by_length import at_train_length
 from studies.analysis.study_results import StudyResults
+from studies.sections.perplexity_by_length import model_line
+from studies.sections.wording import known_name
 from studies.small_models.page import CORPUS, MODELS
-from studies.tables import known_name, model_line
 
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")
 #: Training length of the left half of the paper's Figure 1, whose numbers are in Table 2.

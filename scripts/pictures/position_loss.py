@@ -13,8 +13,8 @@ from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.result import Result
 from studies.analysis.study_results import FinishedModel, StudyResults
+from studies.sections.wording import known_name
 from studies.small_models.page import CORPUS, MODELS
-from studies.tables import known_name
 
 LENGTH = MODELS.train_length
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")

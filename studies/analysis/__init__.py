@@ -1,1 +1,14 @@
-"""What is computed from the results of a study, without Markdown or figures."""
+"""What is computed from the results of a study, without Markdown or figures.
+
+Read in this order:
+
+1. ``evaluation_key.py``: names of models and their evaluations, such as ``alibi-1@4/0.125``
+2. ``study_results.py`` reads the finished models, and ``losses.py`` joins the seeds of each
+   evaluation.
+3. ``estimates.py``: the change between two evaluations, with its confidence interval
+4. ``compared_models.py``: changes between evaluations that are named in training lengths
+5. ``six_tests.yaml`` and ``six_tests.py``: the tests E1 to E6. ``baseline.py`` has E6's extra rule.
+
+Pages also show ``cost_and_lead.py``, the two effects behind E6, ``by_length.py``,
+``validation_gaps.py``, and ``published_gaps.py``.
+"""

@@ -22,26 +22,26 @@ from ..analysis.losses import Losses
 from ..analysis.published_gaps import published_gap_range
 from ..analysis.six_tests import NOT_SUPPORTED, SUPPORTED, missing_models, run_tests
 from ..analysis.study_results import FinishedModel, StudyResults
-from ..changes import draw_length_changes
 from ..config import StudyConfig
-from ..context_gain import context_gain_section
-from ..cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell
-from ..findings import findings_of_small_models
-from ..origins import divergence_sentence, origins_table, seeds_by_model, trials_table
-from ..pages import section, sections, write_page
-from ..prose import change_in_words, interval_in_words, join_words, method_in_words
-from ..ranking import ranking_section
-from ..six_tests import location_cell, tests_section
-from ..t5_context import t5_context_section
-from ..tables import (
-    CHANGE_HEADERS,
+from ..sections.changes import (
     change_cells,
-    draw_method_lengths,
-    method_label,
+    change_in_words,
+    changes_table,
+    interval_in_words,
     percent_cell,
-    perplexity_table,
     seeds_cell,
 )
+from ..sections.changes_figure import draw_length_changes
+from ..sections.context_gain import context_gain_section
+from ..sections.cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell
+from ..sections.perplexity_by_length import draw_method_lengths, perplexity_table
+from ..sections.ranking import ranking_section
+from ..sections.six_tests import location_cell, tests_section
+from ..sections.templates import section, sections, write_page
+from ..sections.training import divergence_sentence, origins_table, seeds_by_model, trials_table
+from ..sections.wording import join_words, method_in_words, method_label
+from .findings import findings_of_small_models
+from .t5_context import t5_context_section
 
 PAGE = Path(__file__).with_name("page.md")
 #: Template of the second page, with what only those need who judge or repeat the study.
@@ -124,7 +124,7 @@ def write_small_models_page(folder: Path) -> Path:
         six_tests=tests_section(primary),
         context_gain=context_gain_section(primary),
         perplexity=perplexities,
-        beyond_tests=_changes_table(_beyond_tests(primary)),
+        beyond_tests=changes_table(_beyond_tests(primary)),
         **_rotary_order(primary),
         **_leads(primary),
         changes=_changes_figure(folder, secondary.by_key),
@@ -140,7 +140,7 @@ def _write_estimates(folder: Path, study: StudyResults, studied: StudiedLosses) 
         ESTIMATES.name,
         **_directions(studied),
         diverged_secondary=divergence_sentence(study.diverged),
-        cost_and_lead=section("cost-and-lead"),
+        cost_and_lead=section("cost_and_lead"),
         claim=_claim_table(losses),
         beyond=_beyond_table(losses),
         **_group_tables(losses),
@@ -282,14 +282,8 @@ def _group_tables(losses: Losses) -> dict[str, str]:
     slots = {}
     for group, of_group in rows.items():
         paper = ["paper (Table 5)"] if group in GROUPS_IN_PAPER else []
-        slots[group] = _changes_table(of_group, *paper)
+        slots[group] = changes_table(of_group, *paper)
     return slots
-
-
-def _changes_table(rows: Sequence[Sequence[str]], *more_headers: str) -> str:
-    """Write a table of changes with their seeds; empty without rows."""
-    headers = ["", *CHANGE_HEADERS, "seeds", *more_headers]
-    return markdown.table(headers, rows) if rows else ""
 
 
 def _paper_change(first: EvaluationKey, second: EvaluationKey) -> float | None:

@@ -16,17 +16,18 @@ from ..analysis.estimates import percent
 from ..analysis.published_gaps import published_gap_range
 from ..analysis.six_tests import DECLARED
 from ..config import StudyConfig
-from ..cost_and_lead import (
+from ..sections.changes import change_in_words, interval_in_words, size_in_words
+from ..sections.cost_and_lead import (
     SAME_IN_A_TABLE,
     EffectsRow,
     cost_and_lead_table,
     effect_cell,
     pairs_table,
 )
-from ..origins import divergence_sentence, origins_table, trials_table
-from ..pages import section, sections, write_page
-from ..prose import change_in_words, interval_in_words, size_in_words
-from ..tables import millions, perplexity_cell
+from ..sections.perplexity_by_length import perplexity_cell
+from ..sections.templates import section, sections, write_page
+from ..sections.training import divergence_sentence, origins_table, trials_table
+from ..sections.wording import millions
 from .figure import draw_effects
 from .outcome import (
     CONTRADICTED,
@@ -177,7 +178,7 @@ def _outcome(folder: Path, outcome: TitleOutcome) -> str:
             "is_published": outcome.lead_is_published,
             "second": LEAD_FALLS[outcome.lead_falls],
             "verdict": outcome.verdict,
-            "cost_and_lead": section("cost-and-lead"),
+            "cost_and_lead": section("cost_and_lead"),
             "effects": cost_and_lead_table(["tokens", "windows"], rows),
             "stride": models.sliding_stride,
             "direction": DIRECTIONS[outcome.direction],

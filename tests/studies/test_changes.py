@@ -14,7 +14,7 @@ from figure_texts import figure_texts
 from alibi_fairseq.positions.display_names import METHOD_NAMES
 from studies.analysis.by_length import length_changes
 from studies.analysis.study_results import StudyResults
-from studies.changes import draw_length_changes
+from studies.sections.changes_figure import draw_length_changes
 from studies.small_models.page import MODELS
 
 SMALL_MODELS = ROOT / "results" / "small_models"

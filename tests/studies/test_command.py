@@ -84,8 +84,8 @@ def test_page_is_that_of_the_folder_or_of_the_six_tests(tmp_path):
     modules = {
         ROOT / "studies/title/12M.yaml": "studies.title.page",
         ROOT / "studies/small_models/secondary.yaml": "studies.small_models.page",
-        ROOT / "studies/gpu/hour.yaml": "studies.study_page",
-        tmp_path / "12M.yaml": "studies.study_page",  # code next to it is not run
+        ROOT / "studies/gpu/hour.yaml": "studies.page",
+        tmp_path / "12M.yaml": "studies.page",  # code next to it is not run
     }
     assert {path: page_module(path) for path in modules} == modules
 

@@ -10,7 +10,7 @@ import pytest
 
 from studies.analysis.compared_models import StudiedModels
 from studies.analysis.study_results import StudyResults
-from studies.context_gain import context_gain_by_budget
+from studies.sections.context_gain import context_gain_by_budget
 
 HOUR = Path(__file__).parents[2] / "results" / "gpu" / "hour"
 

@@ -236,7 +236,7 @@ def test_moved_work_folder_needs_no_text(texts, monkeypatch, capsys):
     commands = Commands()
     monkeypatch.setattr(child_process, "execute_command", commands)
     words = ["study.yaml", "--corpus", "tales=tales", "--corpus", "wiki=wiki"]
-    monkeypatch.setattr("studies.study_page.write_study_page", lambda *_: Path("README.md"))
+    monkeypatch.setattr("studies.page.write_study_page", lambda *_: Path("README.md"))
     assert main([*words, "--models", "tales-alibi-*-seed1", "--parallel", "1"]) == 0
     finished = [name for name, _, _ in commands.trained]
     here = Path.cwd()

@@ -20,7 +20,7 @@ from alibi_fairseq.results.series import Reading, Series
 from studies.analysis.evaluation_key import EvaluationKey
 from studies.analysis.study_results import StudyResults
 from studies.analysis.validation_gaps import validation_gaps
-from studies.tables import method_label
+from studies.sections.wording import method_label
 
 ROOT = Path(__file__).parents[2]
 VALUES = TextValues(

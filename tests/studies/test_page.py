@@ -23,8 +23,8 @@ from alibi_fairseq.results.series import Reading, Series
 from studies.analysis.compared_models import StudiedLosses
 from studies.analysis.six_tests import run_tests
 from studies.analysis.study_results import StudyResults
-from studies.context_gain import context_gain_section
-from studies.readme_table import write_readme
+from studies.readme.blocks import write_readme
+from studies.sections.context_gain import context_gain_section
 from studies.small_models.page import MODELS, trials_without_origin, write_small_models_page
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from studies import six_tests
 from studies.analysis.baseline import recovered_gain
 from studies.analysis.compared_models import StudiedLosses, StudiedModels
 from studies.analysis.study_results import StudyResults
-from studies.paper_claim import write_paper_page
-from studies.title_claim import claim_figure, title_claim_section
+from studies.readme.paper_page import write_paper_page
+from studies.sections.title_claim import claim_figure, title_claim_section
 
 ROOT = Path(__file__).parents[2]
 SECONDARY = ROOT / "results" / "small_models" / "secondary"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from alibi_fairseq.reporting import markdown
 
-from .analysis.cost_and_lead import paper_pairs, table5_pair, table5_pairs
-from .analysis.estimates import percent
-from .analysis.published_gaps import published_gap_range, published_models
-from .cost_and_lead import PAPER_TEXTS, effect_cell, pairs_table
-from .pages import section, write_page
+from ..analysis.cost_and_lead import paper_pairs, table5_pair, table5_pairs
+from ..analysis.estimates import percent
+from ..analysis.published_gaps import published_gap_range, published_models
+from ..sections.cost_and_lead import PAPER_TEXTS, effect_cell, pairs_table
+from ..sections.templates import section, write_page
 
 PAGE = "title-claim.md"
-TEMPLATE = Path(__file__).with_name("paper-claim.md")
+TEMPLATE = Path(__file__).with_name("paper_page.md")
 
 
 def write_paper_page(folder: Path) -> Path:
@@ -41,7 +41,7 @@ def write_paper_page(folder: Path) -> Path:
         num_pairs=len(pairs),
         **_lengths_in_table5(),
         holding=_holding_table(),
-        cost_and_lead=section("cost-and-lead"),
+        cost_and_lead=section("cost_and_lead"),
         pairs=pairs_table(shown),
         all_pairs=_all_pairs_table(),
         **_published_gap_slots(),

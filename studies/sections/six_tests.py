@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from alibi_fairseq.reporting import markdown
 
-from .analysis.baseline import LARGEST_LEAD, SMALLEST_SHARE, recovered_gain
-from .analysis.compared_models import StudiedLosses
-from .analysis.estimates import percent
-from .analysis.six_tests import BASELINE_NOT_TRAINED, SEEDS, Condition, PrimaryTest, run_tests
-from .pages import section
-from .tables import change_cells, percentage, seeds_cell
+from ..analysis.baseline import LARGEST_LEAD, SMALLEST_SHARE, recovered_gain
+from ..analysis.compared_models import StudiedLosses
+from ..analysis.estimates import percent
+from ..analysis.six_tests import BASELINE_NOT_TRAINED, SEEDS, Condition, PrimaryTest, run_tests
+from .changes import change_cells, seeds_cell
+from .templates import section
+from .wording import percentage
 
 
 def tests_section(losses: StudiedLosses) -> str:
@@ -20,7 +21,7 @@ def tests_section(losses: StudiedLosses) -> str:
     tests = run_tests(losses)
     recovered = recovered_gain(losses) if models.baseline == "share" else None
     return section(
-        "six-tests",
+        "six_tests",
         tests=_tests_table(tests),
         is_e6_run=not any(test.missing for test in tests if test.name == "E6"),
         lead_rule=models.baseline == "lead",

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from alibi_fairseq.reporting import markdown
 
-from .analysis.cost_and_lead import CostAndLead, PaperPair
-from .analysis.estimates import Estimate
-from .tables import percent_cell, with_interval
+from ..analysis.cost_and_lead import CostAndLead, PaperPair
+from ..analysis.estimates import Estimate
+from .changes import percent_cell, with_interval
 
 #: Names of the paper's texts.
 PAPER_TEXTS = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from pathlib import Path
 
-from alibi_fairseq.reporting.page import fill_file
+from ..analysis.compared_models import SLIDING, StudiedLosses
+from ..sections.changes import size_in_words
+from ..sections.templates import bullets
 
-from .analysis.compared_models import SLIDING, StudiedLosses
-from .pages import SECTIONS
-from .prose import size_in_words
-
+TEMPLATE = Path(__file__).with_name("findings.md")
 #: Longer and shorter evaluation of each change, and whether perplexity rises.
 CHANGES = {
     "two": ("alibi-1@2", "alibi-1@1", False),
@@ -32,14 +31,4 @@ def findings_of_small_models(losses: StudiedLosses, width: int) -> str:
         if change is None or (change.value > 0) != rises:
             return ""
         sizes[name] = size_in_words(change.value)
-    return bullets("findings", sizes, width)
-
-
-def bullets(name: str, slots: Mapping[str, object], width: int) -> str:
-    """Fill the slots of a section, and return its paragraphs as a list."""
-    indent = "  "
-    filled = fill_file(SECTIONS / f"{name}.md", slots, width - len(indent))
-    items = []
-    for paragraph in filled.split("\n\n"):
-        items.append("- " + paragraph.replace("\n", f"\n{indent}"))
-    return "\n".join(items)
+    return bullets(TEMPLATE, sizes, width)

@@ -13,17 +13,17 @@ from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from .analysis.baseline import is_published_lead
-from .analysis.by_length import at_train_length
-from .analysis.compared_models import StudiedLosses
-from .analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
-from .analysis.estimates import percent
-from .analysis.losses import ArticleLosses
-from .analysis.published_gaps import published_gap_range
-from .analysis.study_results import StudyResults
-from .pages import section
-from .prose import change_in_words, interval_in_words
-from .tables import change_cells, model_line, perplexity_cell
+from ..analysis.baseline import is_published_lead
+from ..analysis.by_length import at_train_length
+from ..analysis.compared_models import StudiedLosses
+from ..analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
+from ..analysis.estimates import percent
+from ..analysis.losses import ArticleLosses
+from ..analysis.published_gaps import published_gap_range
+from ..analysis.study_results import StudyResults
+from .changes import change_cells, change_in_words, interval_in_words
+from .perplexity_by_length import model_line, perplexity_cell
+from .templates import section
 
 FIGURE = "title-claim"
 
@@ -36,7 +36,7 @@ def claim_summary(losses: StudiedLosses) -> str:
     lowest, highest = published_gap_range()
     paper = _paper_cost(losses)
     return section(
-        "title-claim-summary",
+        "title_claim_summary",
         short=f"{losses.models.train_length:,}",
         long=f"{4 * losses.models.train_length:,}",
         lead=change_in_words(effects.lead.value),
@@ -78,7 +78,9 @@ def claim_figure(study: StudyResults, losses: StudiedLosses) -> str:
         name = f"{method_name(found.model.method)} trained on {found.model.train_length:,}"
         values.append(f"{name}, {perplexity_cell(found)}")
     longest = f"{4 * losses.models.train_length:,}"
-    return section("claim-figure", longest=longest, values="; ".join(values), file=f"{FIGURE}.svg")
+    return section(
+        "title_claim_figure", longest=longest, values="; ".join(values), file=f"{FIGURE}.svg"
+    )
 
 
 def title_claim_section(losses: StudiedLosses) -> str:
@@ -96,7 +98,7 @@ def title_claim_section(losses: StudiedLosses) -> str:
     if effects is not None and paper_cost is not None:
         is_cost_smaller = effects.cost.interval()[1] < paper_cost
     return section(
-        "title-claim",
+        "title_claim",
         short=f"{short:,}",
         long=f"{4 * short:,}",
         models=_claim_table(losses, compared),

@@ -8,15 +8,18 @@ windows.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 
+from alibi_fairseq.reporting.page import fill_file
 from alibi_fairseq.results.estimates import t_quantile
 from alibi_fairseq.results.result import TextValues
 
-from .analysis.compared_models import StudiedModels
-from .analysis.study_results import StudyResults
-from .pages import section
+from ..analysis.compared_models import StudiedModels
+from ..analysis.study_results import StudyResults
+
+TEMPLATE = Path(__file__).with_name("t5_context.md")
 
 
 def t5_context_section(study: StudyResults, models: StudiedModels) -> str:
@@ -49,18 +52,18 @@ def t5_context_section(study: StudyResults, models: StudiedModels) -> str:
         decreases.append(of_t5[short, short].loss_bits - of_t5[long, long].loss_bits)
     gains = np.array(alibi_gains) - np.array(relative)
     margin = t_quantile(0.975, len(gains) - 1) * gains.std(ddof=1) / math.sqrt(len(gains))
-    return section(
-        "t5-context",
-        relative=f"{np.mean(relative):.3f}",
-        half=short // 2 + 1,
-        short=short,
-        long=long,
-        alibi=f"{np.mean(alibi_gains):.3f}",
-        gain=f"{gains.mean():.3f}",
-        low=f"{gains.mean() - margin:.3f}",
-        high=f"{gains.mean() + margin:.3f}",
-        decrease=f"{np.mean(decreases):.3f}",
-    )
+    slots = {
+        "relative": f"{np.mean(relative):.3f}",
+        "half": short // 2 + 1,
+        "short": short,
+        "long": long,
+        "alibi": f"{np.mean(alibi_gains):.3f}",
+        "gain": f"{gains.mean():.3f}",
+        "low": f"{gains.mean() - margin:.3f}",
+        "high": f"{gains.mean() + margin:.3f}",
+        "decrease": f"{np.mean(decreases):.3f}",
+    }
+    return fill_file(TEMPLATE, slots)
 
 
 def _losses_by_seed(

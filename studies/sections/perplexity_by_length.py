@@ -1,75 +1,17 @@
-"""Names, changes, and perplexities in tables and figures of the studies' pages."""
+"""Perplexity by evaluation length, a row or a line per method."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from .analysis.by_length import MethodLosses
-from .analysis.estimates import Estimate, percent
-from .analysis.losses import ArticleLosses
-
-#: Abbreviations by which readers know position methods.
-ABBREVIATIONS = {"rotary": "RoPE", "none": "NoPE"}
-#: Headers of the cells of :func:`change_cells`.
-CHANGE_HEADERS = ("change", "95% interval")
-
-
-def method_label(notation: str) -> str:
-    """Return the name of a position method in tables, such as ``ALiBi, even slopes``.
-
-    Args:
-        notation: its notation (:func:`.evaluation_key.method_notation`).
-    """
-    name, *settings = notation.split("/")
-    options = dict(setting.split("=", 1) for setting in settings)
-    return LayerMethod(name, options).label
-
-
-def known_name(method: str) -> str:
-    """Return the name of a position method with its abbreviation, if readers know it by one."""
-    if method not in ABBREVIATIONS:
-        return method_label(method)
-    return f"{method_label(method)} ({ABBREVIATIONS[method]})"
-
-
-def percent_cell(nats: float | None) -> str:
-    """Return a change in nats as a change of perplexity; a dash for an unknown one."""
-    return markdown.NOTHING if nats is None else percent(nats)
-
-
-def change_cells(estimate: Estimate | None) -> list[str]:
-    """Return an estimated change and its 95% interval; dashes for an unknown one."""
-    if estimate is None:
-        return [markdown.NOTHING, markdown.NOTHING]
-    low, high = estimate.interval()
-    return [percent(estimate.value), f"{percent(low)} … {percent(high)}"]
-
-
-def with_interval(estimate: Estimate) -> str:
-    """Return an estimated change with its 95% interval in parentheses."""
-    change, interval = change_cells(estimate)
-    return f"{change} ({interval})"
-
-
-def seeds_cell(estimate: Estimate) -> str:
-    """Return the number of seeds of a change, one for each group of models that differs."""
-    return " and ".join(str(count) for count in dict.fromkeys(estimate.seeds))
-
-
-def percentage(share: float) -> str:
-    """Return a share of a gain in percent, or ``none`` for a loss."""
-    return f"{100 * share:.0f}%" if share > 0 else "none"
-
-
-def millions(tokens: float | None) -> str:
-    """Return a number of tokens in millions."""
-    return f"{(tokens or 0) / 1e6:.1f}M"
+from ..analysis.by_length import MethodLosses
+from ..analysis.losses import ArticleLosses
+from .wording import known_name, method_label
 
 
 def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:

@@ -14,12 +14,13 @@ from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
-from .analysis.compared_models import StudiedModels
-from .analysis.estimates import nats_to_percent
-from .analysis.study_results import StudyResults
-from .analysis.validation_gaps import validation_gaps
-from .pages import section
-from .tables import known_name, method_label, millions, percent_cell, percentage
+from ..analysis.compared_models import StudiedModels
+from ..analysis.estimates import nats_to_percent
+from ..analysis.study_results import StudyResults
+from ..analysis.validation_gaps import validation_gaps
+from .changes import percent_cell
+from .templates import section
+from .wording import known_name, method_label, millions, percentage
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
@@ -97,7 +98,7 @@ def gap_section(study: StudyResults, models: StudiedModels) -> str:
     if not rows:
         return ""
     table = markdown.table(headers, rows, left=0)
-    return section("gap-during-training", long=f"{4 * models.train_length:,}", gaps=table)
+    return section("gap_during_training", long=f"{4 * models.train_length:,}", gaps=table)
 
 
 def _tenths(validated: Iterable[int]) -> list[int]:

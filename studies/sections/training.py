@@ -9,7 +9,7 @@ from alibi_fairseq.experiment.rates import trial_cell
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.training_costs import processor_name
 
-from .analysis.study_results import FinishedModel
+from ..analysis.study_results import FinishedModel
 
 
 def divergence_sentence(names: Sequence[str]) -> str:

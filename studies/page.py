@@ -8,14 +8,14 @@ from .analysis.by_length import at_train_length
 from .analysis.compared_models import StudiedLosses, StudiedModels
 from .analysis.study_results import StudyResults
 from .config import StudyConfig
-from .context_gain import context_gain_by_budget, context_gain_section
-from .origins import divergence_sentence, origins_table, trials_table
-from .pages import section, sections, write_page
-from .ranking import gap_section, ranking_section
-from .six_tests import tests_section
+from .sections.context_gain import context_gain_by_budget, context_gain_section
+from .sections.perplexity_by_length import draw_method_lengths, perplexity_table
+from .sections.ranking import gap_section, ranking_section
+from .sections.six_tests import tests_section
+from .sections.templates import section, sections, write_page
+from .sections.title_claim import claim_figure, claim_summary, title_claim_section
+from .sections.training import divergence_sentence, origins_table, trials_table
 from .small_models.page import MODELS, PRIMARY, SECONDARY
-from .tables import draw_method_lengths, perplexity_table
-from .title_claim import claim_figure, claim_summary, title_claim_section
 
 #: Published results of the small models, which this page compares with its own.
 SMALL_MODELS = Path(__file__).resolve().parents[1] / "results" / "small_models"

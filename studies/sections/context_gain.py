@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 
-from .analysis.compared_models import SLIDING, StudiedLosses, StudiedModels
-from .analysis.study_results import StudyResults
-from .pages import section
-from .prose import change_in_words
-from .tables import change_cells, percent_cell
+from ..analysis.compared_models import SLIDING, StudiedLosses, StudiedModels
+from ..analysis.study_results import StudyResults
+from .changes import change_cells, change_in_words, percent_cell
+from .templates import section
 
 #: Training lengths of the paper's Table 15.
 PAPER_LENGTHS = (512, 1024)
@@ -46,7 +45,7 @@ def context_gain_section(losses: StudiedLosses) -> str:
     paper_change = _paper_change(PAPER_LENGTHS[0], 4)
     assert paper_change is not None, "Table 15 has both lengths"
     return section(
-        "context-gain",
+        "context_gain",
         stride=stride,
         changes=markdown.table(headers, rows),
         paper_length=PAPER_LENGTHS[0],
@@ -78,7 +77,7 @@ def context_gain_by_budget(sets: Iterable[tuple[StudyResults, StudiedModels]]) -
         rows.append(row)
     if not rows:
         return ""
-    return section("context-gain-by-budget", changes=markdown.table(headers, rows, left=0))
+    return section("context_gain_by_budget", changes=markdown.table(headers, rows, left=0))
 
 
 def _nats(losses: StudiedLosses, first: str, second: str) -> float | None:
