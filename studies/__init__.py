@@ -4,7 +4,8 @@
 
 To follow it in the code, read in this order:
 
-1. ``README.md``, for what a study is, and ``gpu/hour.yaml``, an example
+1. ``README.md``, for what a study is, ``six_tests.yaml``, for what most of them test, and
+   ``gpu/hour.yaml``, an example
 2. ``__main__.py``: the command. ``config.py`` has the keys of the YAML file.
 3. ``experiment.py``: training and evaluation, on the data of ``corpora/``
 4. ``analysis/``: what is computed from the results

@@ -16,6 +16,7 @@ from matplotlib.patches import FancyBboxPatch
 from alibi_fairseq.reporting.plots import SETTINGS, save
 
 PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+PACKAGE = "alibi_fairseq"
 #: Packages that work without fairseq and import nothing else of this package but the lowest layer.
 CORE = {"blocks", "attention", "positions"}
 _WIDTH = 10.0
@@ -26,7 +27,7 @@ def read_layers() -> list[list[str]]:
     """Return the packages of each layer, from the highest to the lowest."""
     settings = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    (layers,) = [each["layers"] for each in contracts if each.get("containers") == [PACKAGE]]
     return [re.split(" [|:] ", layer) for layer in layers]
 
 

@@ -7,7 +7,7 @@ Read in this order:
    evaluation.
 3. ``estimates.py``: the change between two evaluations, with its confidence interval
 4. ``compared_models.py``: changes between evaluations that are named in training lengths
-5. ``six_tests.yaml`` and ``six_tests.py``: the tests E1 to E6. ``baseline.py`` has E6's extra rule.
+5. ``six_tests.py``: the tests E1 to E6. ``baseline.py`` has E6's extra rule.
 
 Pages also show ``cost_and_lead.py``, the two effects behind E6, ``by_length.py``,
 ``validation_gaps.py``, and ``published_gaps.py``.

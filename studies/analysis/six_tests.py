@@ -31,7 +31,7 @@ NOT_RUN = "not run"
 
 #: Statement and conditions of each test.
 DECLARED: list[dict[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("six_tests.yaml").read_text(encoding="utf-8")
+    (Path(__file__).parents[1] / "six_tests.yaml").read_text(encoding="utf-8")
 )
 
 

@@ -10,11 +10,11 @@ import pytest
 from results_documents import cells_of
 from test_page import Evaluation, change, read_losses
 
-from studies import six_tests
 from studies.analysis.baseline import recovered_gain
 from studies.analysis.compared_models import StudiedLosses, StudiedModels
 from studies.analysis.study_results import StudyResults
 from studies.readme.paper_page import write_paper_page
+from studies.sections import six_tests
 from studies.sections.title_claim import claim_figure, title_claim_section
 
 ROOT = Path(__file__).parents[2]
