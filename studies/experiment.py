@@ -14,7 +14,7 @@ from pathlib import Path
 
 from alibi_fairseq.completion_marker import check_settings
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.weights import Weights
+from alibi_fairseq.evaluation.weights_identity import WeightsIdentity
 from alibi_fairseq.experiment.plan import Plan, model_name, plan_from_folder
 from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.experiment.runner import Experiment
@@ -95,7 +95,7 @@ class ModelResults:
 
     def _wanted(self, run: Run) -> list[Wanted]:
         """Return the results that the run should have."""
-        weights = Weights(run.planned_series(), self.model.seed, run.updates)
+        weights = WeightsIdentity(run.planned_series(), self.model.seed, run.updates)
         wanted: list[Wanted] = []
         for step in run.eval_steps:
             wanted += step.wanted(weights)

@@ -27,7 +27,7 @@ from alibi_fairseq.checks.small_model import (  # noqa: F401  (tests import them
 from alibi_fairseq.data import probe_data, probes
 from alibi_fairseq.data.probe_data import prepare_probe
 from alibi_fairseq.evaluation.config import SweepConfig
-from alibi_fairseq.evaluation.sweep import run_sweep
+from alibi_fairseq.evaluation.measurement import run_sweep
 from alibi_fairseq.results import manifest
 from alibi_fairseq.results.result import Cost, Result
 

@@ -19,11 +19,10 @@ from alibi_fairseq.cli import main
 from alibi_fairseq.cli.options import add_fields, fill_dataclass
 from alibi_fairseq.data.corpus_builder import CorpusBuilder
 from alibi_fairseq.errors import STOPPED_EARLY
-from alibi_fairseq.evaluation.cases import identify_data, list_cases
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.option_types import find_device
-from alibi_fairseq.evaluation.sweep_results import wanted_result
-from alibi_fairseq.evaluation.weights import Weights
+from alibi_fairseq.evaluation.sweep import Sweep
+from alibi_fairseq.evaluation.weights_identity import WeightsIdentity
 from alibi_fairseq.experiment import torchrun
 from alibi_fairseq.experiment.execution import Stopped
 from alibi_fairseq.files import sha256_file
@@ -177,8 +176,8 @@ class Commands:
         out = Path(value(words, "--out"))
         earlier = load(out).results if out.exists() else []
         config = sweep_config(words)
-        data = identify_data(words[0], config, corpus="demo")
-        boundaries = data.splits[config.subsets[0]].documents
+        sweep = Sweep.of_data(config, words[0], corpus="demo")
+        boundaries = sweep.splits[config.subsets[0]].documents
         documents = {}
         if boundaries:
             # As if the text were two documents
@@ -186,8 +185,8 @@ class Commands:
             documents["document_tokens"] = (500, 500)
             documents["document_bits"] = (1900.0, 2100.0)
         results = []
-        for case in list_cases(config, data):
-            wanted = wanted_result(config, data, case, weights_of_fake(model))
+        for case in sweep.cases:
+            wanted = sweep.wanted(case, weights_of_fake(model))
             values = TextValues(
                 math.log2(perplexity(model, case.length)),
                 tokens=1000,
@@ -214,7 +213,7 @@ class Commands:
         return 0
 
 
-def weights_of_fake(checkpoint: Path) -> Weights:
+def weights_of_fake(checkpoint: Path) -> WeightsIdentity:
     """Return the weights that a fake training saved."""
     last = load_training(checkpoint.parent).results[-1]
     updates = last.updates
@@ -222,7 +221,7 @@ def weights_of_fake(checkpoint: Path) -> Weights:
     if kept.isdigit():
         updates = int(kept)
     at = "best" if kept == "best" else updates
-    return Weights(last.series, last.seed, at, updates, sha256_file(checkpoint))
+    return WeightsIdentity(last.series, last.seed, at, updates, sha256_file(checkpoint))
 
 
 def sweep_config(words: list[str]) -> SweepConfig:

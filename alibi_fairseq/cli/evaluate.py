@@ -201,7 +201,7 @@ class Eval(CliCommand):
                 "--bos-per-window and --trust-remote-code have no effect on fairseq checkpoints. "
                 "Remove them."
             )
-        from ..evaluation.sweep import run_sweep  # imports fairseq
+        from ..evaluation.measurement import run_sweep  # imports fairseq
 
         return run_sweep(data, self.checkpoints, self.config, self.out)
 

@@ -39,7 +39,7 @@ from ..results.file_names import BEST_CHECKPOINT
 from ..results.series import SERIES_KEY, Series, read_series
 from .config import find_dtype
 from .scoring import Scorer
-from .weights import Weights, unknown_training
+from .weights_identity import WeightsIdentity, unknown_training
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class LoadedModel:
     Attributes:
         decoder: the fairseq decoder, on its device and in its precision.
         path: path of the checkpoint or of the folder.
-        weights: weights of the model, and how they were trained.
+        weights: identity of its weights, and how they were trained.
         method: position methods of the layers, with overridden options.
         memory_length: most inputs that the model remembers from the windows before; 0 without a
             memory.
@@ -68,7 +68,7 @@ class LoadedModel:
 
     decoder: Any
     path: Path
-    weights: Weights
+    weights: WeightsIdentity
     method: MethodSpec
     memory_length: int
     max_length: int
@@ -254,7 +254,7 @@ def load_checkpoint(
         series = unknown_training(trained_method, train_length, sha256_file(path), facts)
     elif series.settings.get("plugin") != plugin_sha256(method.names):
         logger.warning("'%s' was trained with another version of its plugin.", path)
-    weights = Weights(
+    weights = WeightsIdentity(
         series=series,
         seed=cfg.common.seed,
         at="best" if path.name == BEST_CHECKPOINT else updates,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..results.case import Case
 from ..results.result import Cost, ProbeValues, Result, TextSummary, TextValues
-from .cases import EvaluatedData, list_cases
-from .config import SweepConfig
 from .option_types import find_device
+from .sweep import Sweep
 
 if TYPE_CHECKING:
     from .checkpoint import LoadedModel
@@ -27,19 +26,15 @@ class Evaluator(ABC):
     """Evaluator of checkpoints, which measures the same cases for all checkpoints.
 
     Attributes:
-        config: settings of the sweep.
-        data: evaluated data, by their contents.
+        sweep: what is measured.
         text: tokenizer and sizes of the data.
-        cases: what is measured, in this order.
         device: where it is computed.
     """
 
-    def __init__(self, config: SweepConfig, data: EvaluatedData, text: TextSummary):
-        self.config = config
-        self.data = data
+    def __init__(self, sweep: Sweep, text: TextSummary):
+        self.sweep = sweep
         self.text = text
-        self.cases = list_cases(config, data)
-        self.device = find_device(config.device)
+        self.device = find_device(sweep.config.device)
 
     @abstractmethod
     def num_inputs(self, case: Case) -> int:
@@ -65,7 +60,7 @@ class Evaluator(ABC):
 
         Args:
             model: the model.
-            case: an entry of ``cases``.
+            case: a case of the sweep.
             earlier: results of the model on the same text, in windows of any length and stride.
             progress: called with the number of inputs computed since its last call.
 

@@ -19,11 +19,11 @@ from ..data.probe_data import load_probe
 from ..results.case import Case
 from ..results.data_folder import DataFolder
 from ..results.result import Cost, ProbeValues, Result, TextSummary
-from .cases import identify_data
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator, Measured
 from .scoring import not_finite
+from .sweep import Sweep
 
 #: Random seed of the test sequences.
 SEED = 20_220_425
@@ -42,8 +42,8 @@ class ProbeEvaluator(Evaluator):
         self._probe, self._marker, self._text = load_probe(folder.path)
         for length in config.lengths:
             self._probe.check(length)
-        data = identify_data(str(folder.path), config, self._probe.name)
-        super().__init__(config, data, TextSummary())
+        sweep = Sweep.of_data(config, str(folder.path), self._probe.name)
+        super().__init__(sweep, TextSummary())
 
     def num_inputs(self, case: Case) -> int:
         return probes.SEQUENCES_PER_CASE * case.length
@@ -73,7 +73,7 @@ class ProbeEvaluator(Evaluator):
         )
         tokens = torch.from_numpy(sequences).to(self.device)
         positions = self._probe.answer_positions(length)
-        is_correct = correct_symbols(model, tokens, positions, self.config.memory_budget)
+        is_correct = correct_symbols(model, tokens, positions, self.sweep.config.memory_budget)
         progress(sequences.size)
         values = ProbeValues(
             accuracy=is_correct.double().mean().item(),

@@ -1,128 +1,190 @@
-"""Evaluation sweep: every combination of checkpoint, split, length, and stride is measured once.
+"""Sweep: the cases that an evaluation measures, and the results that it should have of them.
 
-Each measurement is written to disk before the next one starts. An interrupted sweep resumes if it
-is started again with the same output file.
+A sweep follows from the settings of an evaluation and the contents of its data. The evaluation
+itself measures its cases, and the runs of an experiment ask it which results are missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path, PurePath
+from typing import Literal
 
 from ..data.probe_data import PROBE_FILE
-from ..files import locked, sha256_file
-from ..progress_bar import make_progress_bar
+from ..data.probes import DEPTHS
+from ..positions.plugin_sources import plugin_sha256
 from ..results.case import Case
-from ..results.data_folder import DataFolder
-from ..results.file_names import lock_path
-from ..results.provenance import collect_provenance
-from ..results.result import Result
-from .cases import probe_subsets
-from .checkpoint import LoadedModel, load_checkpoint
+from ..results.data_hashes import data_folders
+from ..results.result import Result, Wanted, is_wanted
+from ..results.series import Reading, Series
+from ..results.settings import selection
 from .config import SweepConfig
-from .evaluator import Evaluator
-from .option_types import find_device
-from .probe_evaluator import ProbeEvaluator
-from .sweep_results import SweepResults
-from .text_evaluator import TextEvaluator
+from .split_identity import SplitIdentity, identify_probe, identify_split
+from .weights_identity import WeightsIdentity, identify_weights
 
 
-def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Path) -> list[Result]:
-    """Make the measurements that are not in the output file yet.
+@dataclass(frozen=True)
+class Sweep:
+    """Settings of an evaluation, and its data, known by their contents.
 
-    Args:
-        data: folder of fairseq's binary data.
-        checkpoints: checkpoints to evaluate.
-        config: settings of the sweep.
-        out: results file.
-
-    Returns:
-        The results of all measurements, including earlier sweeps.
-
-    Raises:
-        UserInputError: a measurement is impossible, or a checkpoint is replaced meanwhile.
+    Attributes:
+        config: settings of the evaluation.
+        kind: kind of its cases, as in :class:`..results.case.Case`.
+        splits: contents of each split, by name. A probe has one split, without a name.
+        corpus: name of the text or of the probe, which doesn't count.
     """
-    # The lock also detects an output that cannot be written, before anything is measured.
-    with locked(lock_path(out), f"--out {out}", "evaluation"):
-        folder = DataFolder.open(data)
-        evaluator: Evaluator
-        subsets: Sequence[str]
-        if (folder.path / PROBE_FILE).is_file():
-            evaluator = ProbeEvaluator(config, folder)
-            subsets = probe_subsets(folder.path)
-        else:
-            evaluator = TextEvaluator.of_folder(config, folder)
-            subsets = sorted(config.subsets)
-        provenance = collect_provenance(
-            seconds=0, precision=config.precision, data=folder.path, subsets=subsets
-        )
-        hashes = {path: sha256_file(path) for path in checkpoints}
-        results = SweepResults(out, hashes, evaluator, provenance)
 
-        def load(checkpoint: Path) -> LoadedModel:
-            model = load_checkpoint(
-                checkpoint,
-                folder.path,
-                find_device(config.device),
-                config.precision,
-                config.overrides,
+    config: SweepConfig
+    kind: Literal["text", "probe"]
+    splits: Mapping[str, SplitIdentity]
+    corpus: str = ""
+
+    @classmethod
+    def of_data(cls, config: SweepConfig, data: str, corpus: str = "") -> Sweep:
+        """Return the sweep over the data that an evaluation reads.
+
+        Args:
+            data: fairseq's data argument, of whose folders an evaluation reads the first.
+        """
+        folder = data_folders(data)[0]
+        if (folder / PROBE_FILE).is_file():
+            return cls(config, "probe", {"": identify_probe(folder)}, corpus)
+        splits = {}
+        for split in config.subsets:
+            splits[split] = identify_split(folder, split, config.per_document)
+        return cls(config, "text", splits, corpus)
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        """What is measured, each case once, in this order.
+
+        On a text, these are all combinations of split, length, and stride; on a probe, which has
+        neither splits nor strides, of length and depth.
+        """
+        cases = self._probe_cases() if self.kind == "probe" else self._text_cases()
+        return list(dict.fromkeys(cases))
+
+    def _text_cases(self) -> list[Case]:
+        """Return the cases of a text."""
+        config = self.config
+        cases = []
+        for split, (length, stride) in product(config.subsets, config.windows()):
+            identity = self.splits[split]
+            # Where documents begin matters only if windows begin there, or each document is
+            # tokenized on its own.
+            documents_count = config.has_scored_range or identity.tokens_sha256 is not None
+            case = Case(
+                kind="text",
+                text=identity.sha256,
+                split=split,
+                length=length,
+                stride=stride,
+                documents=identity.documents if documents_count else None,
+                score_from=config.score_from or 0,
+                score_to=config.score_to,
+                tokens=identity.tokens_sha256,
+                corpus=self.corpus,
+                separator=config.per_document or "",
             )
-            # Training may replace the file while other checkpoints are measured.
-            results.check_unchanged(checkpoint, sha256_file(checkpoint))
-            return model
+            cases.append(case)
+        return cases
 
-        return measure_cases(checkpoints, evaluator, results, load)
+    def _probe_cases(self) -> list[Case]:
+        """Return the cases of a probe, whose sequences are one window each."""
+        ((split, identity),) = self.splits.items()
+        cases = []
+        for length, depth in product(self.config.lengths, DEPTHS):
+            case = Case(
+                kind="probe",
+                text=identity.sha256,
+                split=split,
+                length=length,
+                stride=length,
+                depth=depth,
+                corpus=self.corpus,
+            )
+            cases.append(case)
+        return cases
+
+    def wanted(self, case: Case, weights: WeightsIdentity) -> Wanted:
+        """Return the result of a case that an evaluation of a model's weights should have.
+
+        The losses of documents are wanted if the evaluation knows where they begin, even if the
+        case doesn't depend on it.
+
+        Args:
+            case: one of :attr:`cases`, or the same in other windows.
+        """
+        documents = self.splits[case.split].documents
+        return Wanted(
+            series=weights.series,
+            seed=weights.seed,
+            reading=self._reading(weights),
+            case=case,
+            details=frozenset() if documents is None else frozenset({"documents"}),
+            documents=documents,
+            checkpoint_sha256=weights.sha256,
+        )
+
+    def _reading(self, weights: WeightsIdentity) -> Reading:
+        """Return which weights the evaluation reads, and how."""
+        settings = weights.series.settings
+        overrides = dict(self.config.overrides or {})
+        plugin = plugin_sha256(_method_names(weights.series, overrides))
+        if plugin != settings.get("plugin"):  # edited since, or another method
+            overrides["plugin"] = plugin
+        return Reading(
+            at=weights.at,
+            selection=selection(settings) if weights.at == "best" else None,
+            overrides=overrides,
+            precision=self.config.precision,
+            variant=weights.variant,
+        )
+
+    def find(
+        self, known: Sequence[Result], cases: Iterable[Case] | None = None
+    ) -> dict[Case, Result]:
+        """Return the results that the evaluation should have and has, by case.
+
+        Args:
+            known: results of one checkpoint. The last one records how it was trained.
+            cases: the cases to find; None: those of the sweep.
+        """
+        if not known:
+            return {}
+        weights = identify_weights(known[-1])
+        wanted = {}
+        for case in self.cases if cases is None else cases:
+            wanted[case] = self.wanted(case, weights)
+        found = {}
+        for result in known:
+            want = wanted.get(result.case)
+            if want is not None and is_wanted(result, want):
+                found[result.case] = result
+        return found
 
 
-def measure_cases(
-    checkpoints: list[Path],
-    evaluator: Evaluator,
-    results: SweepResults,
-    load: Callable[[Path], LoadedModel],
-) -> list[Result]:
-    """Measure the cases of checkpoints that are not in the results, and add them.
+def _method_names(series: Series, overrides: dict) -> Sequence[str]:
+    """Return the position methods of the layers at evaluation."""
+    if "position_method" in overrides:
+        return str(overrides["position_method"]).split(",")
+    return series.method.names
+
+
+def of_checkpoint(results: Iterable[Result], checkpoint: Path, sha256: str | None) -> list[Result]:
+    """Return the results of a checkpoint, the oldest first.
 
     Args:
-        checkpoints: checkpoints to evaluate.
-        evaluator: evaluator with the cases of each checkpoint.
-        results: results of the sweep.
-        load: loads a checkpoint. It is called once for each checkpoint that has a missing case.
-
-    Returns:
-        The results of all cases.
-
-    Raises:
-        UserInputError: a model cannot compute a case. None of its cases is measured then.
+        checkpoint: path of the checkpoint. Its folder may have been moved.
+        sha256: hash of its present contents; None if they are unknown, and do not matter.
     """
-    missing: dict[Path, list[Case]] = {}
-    total = 0
-    for checkpoint in dict.fromkeys(checkpoints):
-        known = results.find(checkpoint)
-        missing_cases = [case for case in evaluator.cases if case not in known]
-        if missing_cases:
-            missing[checkpoint] = missing_cases
-            total += sum(evaluator.num_inputs(case) for case in missing_cases)
-    if not missing:
-        print("All measurements already complete. Nothing was evaluated.\n")
-    with make_progress_bar(total, "evaluating", "tok", disable=not missing) as bar:
-        for checkpoint, missing_cases in missing.items():
-            model = load(checkpoint)
-            for case in missing_cases:
-                evaluator.check(model, case)
-            for case in missing_cases:
-                bar.set_description(f"{'/'.join(checkpoint.parts[-2:])} {_describe(case)}")
-                earlier = results.on_same_text(checkpoint, case)
-                measured = evaluator.measure(model, case, earlier, bar.update)
-                results.add(checkpoint, model.weights, case, measured)
     found = []
-    for checkpoint in dict.fromkeys(checkpoints):
-        known = results.find(checkpoint)
-        found += [known[case] for case in evaluator.cases if case in known]
+    for result in results:
+        if PurePath(result.checkpoint or "").name != checkpoint.name:
+            continue
+        if sha256 in (None, result.checkpoint_sha256):
+            found.append(result)
     return found
-
-
-def _describe(case: Case) -> str:
-    """Return a case in words, for the progress bar."""
-    if case.depth is not None:
-        return f"length {case.length}, depth {case.depth}"
-    return f"subset {case.split}, length {case.length}, stride {case.stride}"

@@ -1,105 +1,23 @@
-"""Results of an evaluation: those that a checkpoint should have, and the file that keeps them.
+"""Results of an evaluation, and the file that keeps them.
 
-The evaluation and the runs of an experiment both ask :func:`find_wanted` what is measured. The file
-is valid after every measurement, and may have other results, which are kept. A new result replaces
-the one with its identity.
+The file is valid after every measurement. It may have results of other evaluations, which are kept.
+A new result replaces the one with its identity.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from ..errors import UserInputError
-from ..positions.plugin_sources import plugin_sha256
 from ..results.case import Case
 from ..results.file import Results, load, save
 from ..results.provenance import Provenance, merge_provenance, utc_time
-from ..results.result import Result, Wanted, is_wanted, replaces
-from ..results.series import Reading, Series
-from ..results.settings import selection
-from .cases import EvaluatedData
-from .config import SweepConfig
+from ..results.result import Result, replaces
 from .evaluator import Evaluator, Measured
-from .weights import Weights, identify_weights
-
-
-def of_checkpoint(results: Iterable[Result], checkpoint: Path, sha256: str | None) -> list[Result]:
-    """Return the results of a checkpoint, the oldest first.
-
-    Args:
-        checkpoint: path of the checkpoint. Its folder may have been moved.
-        sha256: hash of its present contents; None if they are unknown, and do not matter.
-    """
-    found = []
-    for result in results:
-        if PurePath(result.checkpoint or "").name != checkpoint.name:
-            continue
-        if sha256 in (None, result.checkpoint_sha256):
-            found.append(result)
-    return found
-
-
-def find_wanted(
-    known: Sequence[Result], config: SweepConfig, data: EvaluatedData, cases: Iterable[Case]
-) -> dict[Case, Result]:
-    """Return the results that an evaluation should have and has, by case.
-
-    Args:
-        known: results of one checkpoint. The last one records how it was trained.
-    """
-    if not known:
-        return {}
-    weights = identify_weights(known[-1])
-    wanted = {case: wanted_result(config, data, case, weights) for case in dict.fromkeys(cases)}
-    found = {}
-    for result in known:
-        want = wanted.get(result.case)
-        if want is not None and is_wanted(result, want):
-            found[result.case] = result
-    return found
-
-
-def wanted_result(config: SweepConfig, data: EvaluatedData, case: Case, weights: Weights) -> Wanted:
-    """Return the result of a case that an evaluation of a checkpoint should have.
-
-    The losses of documents are wanted if the evaluation knows where they begin, even if the case
-    doesn't depend on it.
-
-    Args:
-        case: one of :func:`.cases.list_cases`.
-    """
-    settings = weights.series.settings
-    overrides = dict(config.overrides or {})
-    plugin = plugin_sha256(_method_names(weights.series, overrides))
-    if plugin != settings.get("plugin"):  # edited since, or another method
-        overrides["plugin"] = plugin
-    reading = Reading(
-        at=weights.at,
-        selection=selection(settings) if weights.at == "best" else None,
-        overrides=overrides,
-        precision=config.precision,
-        variant=weights.variant,
-    )
-    documents = data.splits[case.split].documents
-    return Wanted(
-        series=weights.series,
-        seed=weights.seed,
-        reading=reading,
-        case=case,
-        details=frozenset() if documents is None else frozenset({"documents"}),
-        documents=documents,
-        checkpoint_sha256=weights.sha256,
-    )
-
-
-def _method_names(series: Series, overrides: dict) -> Sequence[str]:
-    """Return the position methods of the layers at evaluation."""
-    if "position_method" in overrides:
-        return str(overrides["position_method"]).split(",")
-    return series.method.names
+from .sweep import of_checkpoint
+from .weights_identity import WeightsIdentity
 
 
 class SweepResults:
@@ -133,30 +51,26 @@ class SweepResults:
         kinds: set[str] = {result.case.kind for result in existing.results}
         if existing.benchmarks:
             kinds.add("benchmark")
-        if kinds - {self._evaluator.data.kind}:
+        if kinds - {self._evaluator.sweep.kind}:
             raise UserInputError(
                 f"'{self._path}' contains results of kind {min(kinds)}, not "
-                f"{self._evaluator.data.kind}. Choose another --out, or remove the file."
+                f"{self._evaluator.sweep.kind}. Choose another --out, or remove the file."
             )
         if existing.results and existing.provenance is not None:
             self._earlier_provenance.append(existing.provenance)
 
     def find(self, checkpoint: Path) -> dict[Case, Result]:
         """Return the results of a checkpoint that have been measured, by case."""
-        return self._find(self._of_checkpoint(checkpoint), self._evaluator.cases)
+        return self._evaluator.sweep.find(self._of_checkpoint(checkpoint))
 
     def on_same_text(self, checkpoint: Path, case: Case) -> list[Result]:
-        """Return the results of a checkpoint that differ from a case in the windows at most."""
+        """Return the results of a checkpoint on the tokens of a case, in windows of any kind."""
         known = self._of_checkpoint(checkpoint)
         cases = []
         for result in known:
             windows = result.case
             cases.append(replace(case, length=windows.length, stride=windows.stride))
-        return list(self._find(known, cases).values())
-
-    def _find(self, known: Sequence[Result], cases: Iterable[Case]) -> dict[Case, Result]:
-        """Return the results that the evaluation wants."""
-        return find_wanted(known, self._evaluator.config, self._evaluator.data, cases)
+        return list(self._evaluator.sweep.find(known, cases).values())
 
     def _of_checkpoint(self, checkpoint: Path) -> list[Result]:
         """Return the results of a checkpoint with its present contents."""
@@ -178,18 +92,20 @@ class SweepResults:
                 "the end of the training."
             )
 
-    def add(self, checkpoint: Path, weights: Weights, case: Case, measured: Measured) -> None:
+    def add(
+        self, checkpoint: Path, weights: WeightsIdentity, case: Case, measured: Measured
+    ) -> None:
         """Add the result of a case, and write the file to disk.
 
         Args:
-            weights: weights of the loaded checkpoint. How they were trained is taken from earlier
+            weights: identity of the loaded weights. How they were trained is taken from earlier
                 results if there are any: the training record next to the checkpoint may be gone.
         """
         known = self._of_checkpoint(checkpoint)
         if known:
             weights = replace(weights, series=known[-1].series)
         weights = replace(weights, sha256=self._hashes[checkpoint])
-        wanted = wanted_result(self._evaluator.config, self._evaluator.data, case, weights)
+        wanted = self._evaluator.sweep.wanted(case, weights)
         new = Result(
             series=wanted.series,
             reading=wanted.reading,

@@ -16,13 +16,14 @@ from ..peak_memory import PeakMemory
 from ..results.case import Case
 from ..results.data_folder import DataFolder
 from ..results.result import Cost, Result, TextSummary, TextValues
-from .cases import EvaluatedData, starts_sha256, text_identity
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator, Measured
 from .loss_by_position import LossByPosition
 from .scoring import Scorer, SplitTensors, score_batches, sum_losses
 from .split import find_document_starts, load_dictionary, load_split
+from .split_identity import identify_split, starts_sha256
+from .sweep import Sweep
 from .text_size import TextSize
 from .windows import (
     Span,
@@ -54,9 +55,8 @@ class TextEvaluator(Evaluator):
     """Evaluator of splits of a text: the loss by split, length, and stride.
 
     Args:
-        config: settings of the sweep.
-        data: the text, by its contents.
-        splits: each split of the settings.
+        sweep: what is measured.
+        splits: each split of the sweep.
         starts: first position of each document of each split.
         text: tokenizer and sizes of the data.
 
@@ -66,13 +66,13 @@ class TextEvaluator(Evaluator):
 
     def __init__(
         self,
-        config: SweepConfig,
-        data: EvaluatedData,
+        sweep: Sweep,
         splits: Mapping[str, EvaluatedSplit],
         starts: Mapping[str, Sequence[int]],
         text: TextSummary,
     ):
-        super().__init__(config, data, text)
+        super().__init__(sweep, text)
+        config = sweep.config
         self._splits = splits
         self._spans: dict[str, list[Span]] = {}
         self._unigram_bits: dict[str, float] = {}
@@ -92,13 +92,13 @@ class TextEvaluator(Evaluator):
         for name in config.subsets:
             splits[name] = load_split(folder, name, dictionary)
             starts[name] = [0]
-            identities[name] = text_identity(folder.path, name, None)
+            identities[name] = identify_split(folder.path, name, None)
             if config.per_document is not None:
                 starts[name] = find_document_starts(folder, splits[name], config.per_document)
                 documents = starts_sha256(name, starts[name])  # without reading the split again
                 identities[name] = replace(identities[name], documents=documents)
-        data = EvaluatedData("text", identities, folder.corpus)
-        return cls(config, data, splits, starts, folder.text_summary)
+        sweep = Sweep(config, "text", identities, folder.corpus)
+        return cls(sweep, splits, starts, folder.text_summary)
 
     def num_inputs(self, case: Case) -> int:
         num_tokens = len(self._splits[case.split].tokens)
@@ -149,7 +149,8 @@ class TextEvaluator(Evaluator):
             assert isinstance(repeated.values, TextValues), "it is on a text"
             return Measured(replace(repeated.values, longest_window=longest_window), repeated.cost)
 
-        batch_size = model.windows_per_batch(case.length, self.device, self.config.memory_budget)
+        budget = self.sweep.config.memory_budget
+        batch_size = model.windows_per_batch(case.length, self.device, budget)
         if model.shares_start:
             windows = share_start(windows)
         batches = make_batches(windows, batch_size)
@@ -162,7 +163,7 @@ class TextEvaluator(Evaluator):
 
         tokens = [span.stop - span.first for span in spans]
         speed = round(sum(tokens) / seconds, 1)
-        boundaries = self.data.splits[case.split].documents
+        boundaries = self.sweep.splits[case.split].documents
         values = loss_values(nats, tokens, split.scored_text_size(spans), boundaries)
         values = replace(
             values,
@@ -172,7 +173,7 @@ class TextEvaluator(Evaluator):
         if not model.attends_within_documents:  # else, the context is not that of the window
             values = replace(values, **loss_by_position.fields())
             # Windows in order also score tokens outside the range, in contexts that do not count.
-            if not (model.memory_length and self.config.has_scored_range):
+            if not (model.memory_length and self.sweep.config.has_scored_range):
                 values = replace(values, min_context=min_context, mean_context=mean_context)
         speed_1 = None
         if case.nonoverlapping:
@@ -196,7 +197,7 @@ class TextEvaluator(Evaluator):
         the whole split if a model with a memory must read all windows in order: ``sum_losses`` then
         leaves out the tokens outside the range.
         """
-        if self.config.has_scored_range and not in_order:
+        if self.sweep.config.has_scored_range and not in_order:
             return self._spans[split]
         return [Span(0, 0, len(self._splits[split].tokens))]
 
@@ -239,8 +240,8 @@ def loss_values(
         nats: sums of the losses of the parts of each document, in nats.
         tokens: number of scored tokens of each document.
         text_size: size of the text of all scored tokens.
-        boundaries: where documents begin (:class:`.cases.TextIdentity`); None: without the losses
-            of documents.
+        boundaries: where documents begin, as in :class:`.split_identity.SplitIdentity`; None:
+            without the losses of documents.
     """
     total_nats = math.fsum(itertools.chain.from_iterable(nats))
     total_tokens = sum(tokens)

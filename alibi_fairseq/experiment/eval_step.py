@@ -1,7 +1,7 @@
 """Evaluation step of a run: one evaluation of the trained model.
 
-A step is complete if :func:`..evaluation.sweep_results.find_wanted` finds the result of each case
-in the results file. Other results in the file are kept, and not reported.
+A step is complete if :meth:`..evaluation.sweep.Sweep.find` finds the result of each case in the
+results file. Other results in the file are kept, and not reported.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from statistics import mean
 from tqdm import tqdm
 
 from ..completion_marker import CompletionMarker
-from ..evaluation.cases import EvaluatedData, identify_data, list_cases
 from ..evaluation.config import SweepConfig
-from ..evaluation.sweep_results import find_wanted, of_checkpoint, wanted_result
-from ..evaluation.weights import Weights
+from ..evaluation.sweep import Sweep, of_checkpoint
+from ..evaluation.weights_identity import WeightsIdentity
 from ..reporting import markdown
-from ..results.case import Case
 from ..results.file import Results, load
 from ..results.result import ProbeValues, Result, TextValues, Wanted
 from .child_process import ALIBI, ChildProcess
@@ -79,9 +77,9 @@ class EvalStep:
         """True if each case has its result of the checkpoint and the data."""
         if self.checkpoint_sha256 is None or not self.results_path.is_file():
             return False
-        data = identify_data(self.data, self.config)
-        cases = list_cases(self.config, data)
-        return len(self._find(load(self.results_path).results, data, cases)) == len(cases)
+        sweep = self.sweep()
+        known = self._of_checkpoint(load(self.results_path))
+        return len(sweep.find(known)) == len(sweep.cases)
 
     def execute(self, run_name: str, slot: Slot) -> None:
         """Evaluate the checkpoint.
@@ -93,25 +91,24 @@ class EvalStep:
         summary = _summary(self.load_results().results)
         tqdm.write(f"{run_name}: {summary}", file=sys.stdout)
 
-    def wanted(self, weights: Weights) -> list[Wanted]:
-        """Return the results that the step should have."""
-        data = identify_data(self.data, self.config)
-        cases = list_cases(self.config, data)
-        return [wanted_result(self.config, data, case, weights) for case in cases]
+    def sweep(self) -> Sweep:
+        """Return what the evaluation measures. Requires prepared data."""
+        return Sweep.of_data(self.config, self.data)
 
-    def _find(
-        self, results: Iterable[Result], data: EvaluatedData, cases: Iterable[Case]
-    ) -> dict[Case, Result]:
-        """Return the results that the step should have, by case."""
-        known = of_checkpoint(results, self.checkpoint, self.checkpoint_sha256)
-        return find_wanted(known, self.config, data, cases)
+    def wanted(self, weights: WeightsIdentity) -> list[Wanted]:
+        """Return the results that the step should have."""
+        sweep = self.sweep()
+        return [sweep.wanted(case, weights) for case in sweep.cases]
+
+    def _of_checkpoint(self, file: Results) -> list[Result]:
+        """Return the results of the checkpoint in a file."""
+        return of_checkpoint(file.results, self.checkpoint, self.checkpoint_sha256)
 
     def load_results(self) -> Results:
         """Return the results of the step only, from its results file, with its variant."""
         file = load(self.results_path)
-        data = identify_data(self.data, self.config)
         results = []
-        for result in self._find(file.results, data, list_cases(self.config, data)).values():
+        for result in self.sweep().find(self._of_checkpoint(file)).values():
             reading = replace(result.reading, variant=self.variant)
             results.append(replace(result, reading=reading))
         return replace(file, results=results)

@@ -8,11 +8,12 @@ from pathlib import Path
 from transformers.utils import logging as transformers_logging
 
 from ..errors import UserInputError
-from ..evaluation.cases import EvaluatedData, TextIdentity
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import SweepConfig
+from ..evaluation.measurement import measure_cases
 from ..evaluation.option_types import find_device
-from ..evaluation.sweep import measure_cases
+from ..evaluation.split_identity import SplitIdentity
+from ..evaluation.sweep import Sweep
 from ..evaluation.sweep_results import SweepResults
 from ..evaluation.text_evaluator import TextEvaluator
 from ..files import locked, sha256_files
@@ -96,13 +97,13 @@ def _evaluate(
         text = tokenize_documents(documents_of_text, folder, config.has_scored_range)
         splits[text.name] = text
         starts[text.name] = text.document_starts
-        identities[text.name] = TextIdentity(text.sha256, config.per_document, text.tokens_sha256)
+        identities[text.name] = SplitIdentity(text.sha256, config.per_document, text.tokens_sha256)
     summary = TextSummary(
         tokenizer=type(folder.tokenizer).__name__,
         vocabulary=len(folder.tokenizer),
     )
-    data = EvaluatedData("text", identities, other_name(texts[0].resolve().parent))
-    evaluator = TextEvaluator(config, data, splits, starts, summary)
+    sweep = Sweep(config, "text", identities, other_name(texts[0].resolve().parent))
+    evaluator = TextEvaluator(sweep, splits, starts, summary)
     provenance = collect_provenance(seconds=0, precision=config.precision)
     # The order of the command line does not matter.
     by_name = sorted(texts, key=lambda path: path.stem)

@@ -20,7 +20,7 @@ from ..errors import UserInputError
 from ..evaluation.checkpoint import LoadedModel
 from ..evaluation.config import find_dtype
 from ..evaluation.scoring import Scorer
-from ..evaluation.weights import Weights, unknown_training
+from ..evaluation.weights_identity import WeightsIdentity, unknown_training
 from ..positions.spec import MethodSpec
 from ..results.series import Facts
 from .configuration_alibi_lm import AlibiLmConfig
@@ -151,7 +151,7 @@ def load_transformers_model(
     return TransformersModel(
         decoder=model,
         path=folder.path,
-        weights=Weights(series, seed=None, at=None, variant=folder.path.resolve().name),
+        weights=WeightsIdentity(series, seed=None, at=None, variant=folder.path.resolve().name),
         method=method,
         memory_length=0,
         max_length=max_length,

@@ -99,7 +99,7 @@ def test_checkpoint_replaced_during_the_evaluation_is_rejected(
         shutil.copy(trained("sinusoidal"), path)
         return load_checkpoint(checkpoint, *arguments)
 
-    monkeypatch.setattr("alibi_fairseq.evaluation.sweep.load_checkpoint", load_replaced)
+    monkeypatch.setattr("alibi_fairseq.evaluation.measurement.load_checkpoint", load_replaced)
     with pytest.raises(UserInputError, match="was replaced during the evaluation"):
         sweep(path)
     assert not (tmp_path / "results.json").exists()
@@ -126,7 +126,7 @@ def test_concurrent_sweep_on_same_output_is_rejected(sweep, tmp_path):
 
 
 def test_unwritable_output_is_rejected_first(sweep, tmp_path, monkeypatch):
-    monkeypatch.setattr("alibi_fairseq.evaluation.sweep.load_checkpoint", pytest.fail)
+    monkeypatch.setattr("alibi_fairseq.evaluation.measurement.load_checkpoint", pytest.fail)
     (tmp_path / "file").touch()
     for out in ("file/results", "long" * 100):
         with pytest.raises(OSError, match=out.split("/")[0]):

@@ -8,7 +8,7 @@ from results_documents import evaluation_record, results_of
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.evaluation import checkpoint as evaluated_checkpoint
-from alibi_fairseq.evaluation import sweep_results
+from alibi_fairseq.evaluation import sweep as evaluation_sweep
 from alibi_fairseq.plugin import training_record
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.file import load
@@ -22,7 +22,7 @@ def plugin(monkeypatch):
     """Return a function that makes ``alibi`` a method of a plugin of a version."""
 
     def set_version(version):
-        for module in (evaluated_checkpoint, training_record, sweep_results):
+        for module in (evaluated_checkpoint, training_record, evaluation_sweep):
             monkeypatch.setattr(module, "plugin_sha256", lambda names: version)
 
     return set_version

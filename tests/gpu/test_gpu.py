@@ -14,7 +14,7 @@ from fairseq_runs import run_eval_lm, run_train, write_corpus
 
 from alibi_fairseq.attention import BACKENDS
 from alibi_fairseq.evaluation.config import SweepConfig
-from alibi_fairseq.evaluation.sweep import run_sweep
+from alibi_fairseq.evaluation.measurement import run_sweep
 from alibi_fairseq.plugin.linear_cross_entropy import linear_cross_entropy
 from alibi_fairseq.positions import METHODS
 from alibi_fairseq.results.file import load_training

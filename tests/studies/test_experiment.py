@@ -16,7 +16,7 @@ from fakes import Commands
 
 from alibi_fairseq.data.wikitext103 import ARTICLE_START
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.cases import TextIdentity
+from alibi_fairseq.evaluation.split_identity import SplitIdentity
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.experiment.config_files import from_mapping, load_config
 from alibi_fairseq.experiment.data_facts import DataFacts
@@ -152,7 +152,7 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr(training_series, "_data_hashes", lambda cfg: hashes[cfg.task.data])
     monkeypatch.setattr("alibi_fairseq.experiment.plan.read_data", lambda *_: facts)
     monkeypatch.setattr(
-        "alibi_fairseq.evaluation.cases.text_identity", lambda folder, *_: texts[str(folder)]
+        "alibi_fairseq.evaluation.sweep.identify_split", lambda folder, *_: texts[str(folder)]
     )
     complete = []
     for path in sorted(STUDIES.glob("*/*.yaml")):
@@ -166,7 +166,7 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
                 hashes[data] = DataHashes((train,), ("0" * 64,), dictionary, {})
                 facts[Path(data)] = DataFacts(train, trial_dictionary(results, model))
                 case = model.own_results[0].case
-                texts[data] = TextIdentity(case.text, case.documents)
+                texts[data] = SplitIdentity(case.text, case.documents)
             for run in Study(config, sources, tmp_path, results, no_page).plan().runs:
                 if run.kept_results.folder.is_dir():
                     run.kept_results.check(run)

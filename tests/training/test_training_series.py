@@ -8,7 +8,7 @@ from fairseq_runs import SMALL, run_train, training_config, write_corpus
 
 from alibi_fairseq.evaluation.checkpoint import load_checkpoint
 from alibi_fairseq.evaluation.config import SweepConfig
-from alibi_fairseq.evaluation.sweep import run_sweep
+from alibi_fairseq.evaluation.measurement import run_sweep
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.results import file
 from alibi_fairseq.results.data_hashes import DataHashes

@@ -1,4 +1,4 @@
-"""Weights that an evaluation reads, as every result of them records them."""
+"""Identity of the weights that an evaluation reads, which every result of them records."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..results.training_settings import method_json
 
 
 @dataclass(frozen=True)
-class Weights:
-    """Weights of a checkpoint or of a Hugging Face folder.
+class WeightsIdentity:
+    """Weights of a checkpoint or of a Hugging Face folder, without their tensors.
 
     Attributes:
         series: how they were trained.
@@ -32,9 +32,9 @@ class Weights:
     variant: str = ""
 
 
-def identify_weights(result: Result) -> Weights:
-    """Return the weights that a result is of."""
-    return Weights(
+def identify_weights(result: Result) -> WeightsIdentity:
+    """Return the identity of the weights that a result is of."""
+    return WeightsIdentity(
         result.series, result.seed, result.reading.at, result.updates, result.checkpoint_sha256
     )
 
