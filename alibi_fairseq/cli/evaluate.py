@@ -155,7 +155,7 @@ class Eval(CliCommand):
         """
         is_given = {
             "--strides": self.config.strides != SweepConfig.strides,
-            "--subset": self.config.subsets != SweepConfig.subsets,
+            "--subset": self.config.splits != SweepConfig.splits,
             "--per-document": self.config.per_document is not None,
             "--score-from": self.config.score_from is not None,
             "--score-to": self.config.score_to is not None,
@@ -191,7 +191,7 @@ class Eval(CliCommand):
                 "evaluated on. Pass the folder that `alibi-fairseq prepare text` makes of a text. "
                 "To evaluate a Hugging Face model, pass its folder with config.json as --path."
             )
-        if ":" in self.data[0] and "train" in self.config.subsets:
+        if ":" in self.data[0] and "train" in self.config.splits:
             raise UserInputError(
                 "--subset train is divided among the shards, and only the first would be "
                 f"evaluated. Pass one folder instead of {self.data[0]}."

@@ -27,7 +27,7 @@ class Recall(CliCommand):
         type=parse_lengths,
         metavar="L,…",
     )
-    subset: str = option("split to evaluate", "valid", metavar="SPLIT")
+    split: str = option("split to evaluate", "valid", flag="--subset", metavar="SPLIT")
     out: Path | None = option("also write the results to this JSON file", None, metavar="FILE")
     precision: str = option("type of weights and activations", "fp32", choices=PRECISIONS)
     device: str = option("auto, cpu, or cuda", "auto", type=parse_device, metavar="DEVICE")
@@ -52,7 +52,7 @@ class Recall(CliCommand):
         git = git_state()  # of the code that runs: the clone can change in the meantime
         folder = DataFolder.open(self.data)
         device = find_device(self.device)
-        split = load_split(folder, self.subset, load_dictionary(folder.path))
+        split = load_split(folder, self.split, load_dictionary(folder.path))
         results = []
         total = len(self.path) * len(self.lengths) * len(split.tokens)
         with make_progress_bar(total, "evaluating", "tok", disable=False) as bar:
@@ -72,16 +72,16 @@ class Recall(CliCommand):
                             "ranges": [asdict(found) for found in ranges],
                         }
                     )
-        print(markdown.to_markdown([recall_table(results, self.subset)]), end="")
+        print(markdown.to_markdown([recall_table(results, self.split)]), end="")
         if self.out is not None:
             provenance = collect_provenance(
                 seconds=round(bar.format_dict["elapsed"], 1),
                 precision=self.precision,
                 data=folder.path,
-                subsets=[self.subset],
+                subsets=[self.split],
                 git=git,
             )
-            content = {"format": "alibi_fairseq/recall", "version": 1, "split": self.subset}
+            content = {"format": "alibi_fairseq/recall", "version": 1, "split": self.split}
             with atomic_write(self.out) as stream:
                 stream.write(json_text({**content, "provenance": provenance, "results": results}))
 

@@ -79,7 +79,7 @@ class SweepConfig:
         metavar="S,…",
         group=MEASUREMENT,
     )
-    subsets: tuple[str, ...] = option(
+    splits: tuple[str, ...] = option(
         "splits to evaluate, for example valid,test (default: valid)",
         ("valid",),
         flag="--subset",

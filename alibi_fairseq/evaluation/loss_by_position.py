@@ -28,7 +28,7 @@ class LossByPosition:
 
     def __init__(self):
         self._last_position = 0
-        # Of each part of a window, by the end of the bucket.
+        # Of each observation, by the end of the bucket.
         self._tokens: defaultdict[int, list[int]] = defaultdict(list)
         self._nats: defaultdict[int, list[float]] = defaultdict(list)
 
@@ -47,7 +47,7 @@ class LossByPosition:
         return cuts
 
     def add(self, window: Window, begin: int, end: int, nats: float) -> None:
-        """Add the loss of a window's scored tokens ``begin … end - 1``, one observation.
+        """Add an observation: the loss of a window's scored tokens ``begin … end - 1``.
 
         They are all tokens of the window that are in one bucket, and in one document.
         """
@@ -79,18 +79,18 @@ class LossByPosition:
         }
 
     def _standard_error(self, bucket: int) -> float | None:
-        """Return the standard error of the mean loss of a bucket; None with fewer than two parts.
+        """Return the standard error of the mean loss of a bucket; None of a single observation.
 
-        The tokens of a window, or of its part in one document, are not independent. They are one
+        The tokens of a window that are in one document are not independent. They are one
         observation of a ratio of two means: the loss and the number of tokens.
         """
-        parts = len(self._nats[bucket])
-        if parts < 2:
+        observations = len(self._nats[bucket])
+        if observations < 2:
             return None
         tokens = sum(self._tokens[bucket])
         mean = math.fsum(self._nats[bucket]) / tokens
         squares = []
-        for nats, tokens_of_part in zip(self._nats[bucket], self._tokens[bucket], strict=True):
-            squares.append((nats - mean * tokens_of_part) ** 2)
-        variance = math.fsum(squares) * parts / (parts - 1)
+        for nats, num_tokens in zip(self._nats[bucket], self._tokens[bucket], strict=True):
+            squares.append((nats - mean * num_tokens) ** 2)
+        variance = math.fsum(squares) * observations / (observations - 1)
         return math.sqrt(variance) / tokens / math.log(2)

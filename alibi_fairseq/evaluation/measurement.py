@@ -52,7 +52,7 @@ def run_sweep(data: Path, checkpoints: list[Path], config: SweepConfig, out: Pat
             splits = probe_splits(folder.path)
         else:
             evaluator = TextEvaluator.of_folder(config, folder)
-            splits = sorted(config.subsets)
+            splits = sorted(config.splits)
         provenance = collect_provenance(
             seconds=0, precision=config.precision, data=folder.path, subsets=splits
         )
@@ -125,4 +125,4 @@ def _describe(case: Case) -> str:
     """Return a case in words, for the progress bar."""
     if case.depth is not None:
         return f"length {case.length}, depth {case.depth}"
-    return f"subset {case.split}, length {case.length}, stride {case.stride}"
+    return f"split {case.split}, length {case.length}, stride {case.stride}"

@@ -1,9 +1,9 @@
-"""Losses of a stream's tokens, window by window, and their sums.
+"""Losses of a split's tokens, window by window, and their sums.
 
 Token losses are fp32; they are summed in float64 within a window. ``math.fsum`` then adds the sums
 of windows without rounding, so a total does not depend on the order of addition.
 
-Shapes: N tokens of the stream, B windows of a batch, T inputs of a window, S tokens it scores.
+Shapes: N tokens of the split, B windows of a batch, T inputs of a window, S tokens it scores.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Scorer = Callable[[Tensor, Tensor], Tensor]
 
 @torch.no_grad()
 def score_batches(
-    score: Scorer, stream: SplitTensors, batches: list[list[Window]]
+    score: Scorer, split: SplitTensors, batches: list[list[Window]]
 ) -> Iterator[tuple[list[Window], Tensor]]:
     """Yield each batch and the (B, S) float64 losses of its windows in nats.
 
@@ -51,20 +51,20 @@ def score_batches(
     Raises:
         UserInputError: a loss is not finite.
     """
-    device = stream.inputs.device
+    device = split.inputs.device
     for batch in batches:
         starts = torch.tensor([window.start for window in batch], device=device)
         steps = torch.arange(batch[0].length, device=device)
         positions = starts[:, None] + steps  # (B, T)
         scored = positions[:, -batch[0].num_scored :]  # (B, S)
-        losses = score(stream.inputs[positions], stream.targets[scored]).double()
+        losses = score(split.inputs[positions], split.targets[scored]).double()
         finite = losses.isfinite().all(dim=1)
         if not finite.all():
             first_not_finite = int((~finite).nonzero()[0])
             window = batch[first_not_finite]
             last = window.stop - 1
             raise not_finite(
-                f"tokens {window.first_scored} to {last} of '{stream.name}' (window of inputs "
+                f"tokens {window.first_scored} to {last} of '{split.name}' (window of inputs "
                 f"{window.start} to {last})"
             )
         yield batch, losses
@@ -80,16 +80,16 @@ def not_finite(tokens: str) -> UserInputError:
 
 def sum_losses(
     score: Scorer,
-    stream: SplitTensors,
+    split: SplitTensors,
     batches: list[list[Window]],
     spans: Sequence[Span],
     loss_by_position: LossByPosition,
     progress: Callable[[int], object] = lambda inputs: None,
 ) -> list[list[float]]:
-    """Return the sums of −ln p over the parts of each span, in nats; a window has several parts.
+    """Return the loss of each span in nats, as terms to add up.
 
     Args:
-        spans: tokens to add up, in the order of the stream. Other scored tokens are left out.
+        spans: tokens to add up, in the order of the split. Other scored tokens are left out.
         loss_by_position: also receives the loss of the tokens in spans.
         progress: called after each batch with its number of inputs.
     """
@@ -98,9 +98,10 @@ def sum_losses(
     for span in spans:
         edges += [span.first, span.stop]
     sums: list[list[float]] = [[] for _ in spans]
-    for batch, losses in score_batches(score, stream, batches):
-        # By window, span, and bucket. The edges of other windows cut such a part as well.
-        parts: dict[tuple[Window, int, int], tuple[int, int, float]] = {}
+    for batch, losses in score_batches(score, split, batches):
+        # Of the tokens of each window that share a span and a bucket. All windows of a batch are
+        # cut at the same columns, so these tokens may be in several blocks of columns.
+        observations: dict[tuple[Window, int, int], tuple[int, int, float]] = {}
         for begin, end in pairwise(_cut_columns(batch, edges, loss_by_position)):
             totals = losses[:, begin:end].sum(dim=1).tolist()
             for window, total in zip(batch, totals):
@@ -110,9 +111,9 @@ def sum_losses(
                     continue
                 sums[index].append(total)
                 key = (window, index, loss_by_position.bucket(window, begin))
-                first, _, nats = parts.get(key, (begin, end, 0.0))
-                parts[key] = (first, end, nats + total)
-        for (window, _, _), (begin, end, nats) in parts.items():
+                first, _, nats = observations.get(key, (begin, end, 0.0))
+                observations[key] = (first, end, nats + total)
+        for (window, _, _), (begin, end, nats) in observations.items():
             loss_by_position.add(window, begin, end, nats)
         progress(len(batch) * batch[0].length)
     return sums
@@ -121,14 +122,14 @@ def sum_losses(
 def _cut_columns(
     batch: list[Window], edges: list[int], loss_by_position: LossByPosition
 ) -> list[int]:
-    """Return the columns at which the (B, S) losses of a batch are cut into parts, with 0 and S.
+    """Return the columns at which the (B, S) losses of a batch are cut into blocks, with 0 and S.
 
-    In each window, the tokens of a part share a bucket of positions, and they are all in the same
+    In each window, the tokens of a block share a bucket of positions, and they are all in the same
     span or in none.
 
     Args:
         batch: windows that score S tokens each.
-        edges: ascending positions in the text at which a span starts or ends.
+        edges: ascending positions in the split at which a span starts or ends.
         loss_by_position: has the buckets of positions.
     """
     columns = {0, batch[0].num_scored, *loss_by_position.cuts(batch[0])}

@@ -1,4 +1,4 @@
-"""Split of a binarized corpus as one stream of tokens, read through fairseq's data API."""
+"""Split of a binarized corpus, read through fairseq's data API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .windows import Span
 
 @dataclass(frozen=True)
 class Split:
-    """One split as a stream of tokens.
+    """One split, its lines in one row.
 
     Attributes:
         name: ``valid``, ``test``, …
@@ -42,7 +42,7 @@ class Split:
         """Return the split for windows that score ``stride`` tokens each.
 
         The input at a position is the previous token, or the end-of-sentence symbol at the start of
-        the stream. fairseq also uses that symbol where the tokens that a window scores begin with
+        the split. fairseq also uses that symbol where the tokens that a window scores begin with
         a line. There, the previous token is the end-of-sentence symbol anyway, unless the data was
         binarized without it.
 

@@ -53,7 +53,7 @@ class Sweep:
         if (folder / PROBE_FILE).is_file():
             return cls(config, "probe", {"": identify_probe(folder)}, corpus)
         splits = {}
-        for split in config.subsets:
+        for split in config.splits:
             splits[split] = identify_split(folder, split, config.per_document)
         return cls(config, "text", splits, corpus)
 
@@ -71,7 +71,7 @@ class Sweep:
         """Return the cases of a text."""
         config = self.config
         cases = []
-        for split, (length, stride) in product(config.subsets, config.windows()):
+        for split, (length, stride) in product(config.splits, config.windows()):
             identity = self.splits[split]
             # Where documents begin matters only if windows begin there, or each document is
             # tokenized on its own.

@@ -64,7 +64,7 @@ class SweepResults:
         return self._evaluator.sweep.find(self._of_checkpoint(checkpoint))
 
     def on_same_text(self, checkpoint: Path, case: Case) -> list[Result]:
-        """Return the results of a checkpoint on the tokens of a case, in windows of any kind."""
+        """Return the results of a checkpoint on the tokens of a case, in any windows."""
         known = self._of_checkpoint(checkpoint)
         cases = []
         for result in known:

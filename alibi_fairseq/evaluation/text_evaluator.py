@@ -38,7 +38,7 @@ from .windows import (
 
 
 class EvaluatedSplit(Protocol):
-    """Split as one stream of tokens, such as :class:`.split.Split`."""
+    """Split of a text, such as :class:`.split.Split`."""
 
     @property
     def tokens(self) -> np.ndarray:
@@ -89,7 +89,7 @@ class TextEvaluator(Evaluator):
         splits = {}
         starts = {}
         identities = {}
-        for name in config.subsets:
+        for name in config.splits:
             splits[name] = load_split(folder, name, dictionary)
             starts[name] = [0]
             identities[name] = identify_split(folder.path, name, None)
@@ -102,7 +102,7 @@ class TextEvaluator(Evaluator):
 
     def num_inputs(self, case: Case) -> int:
         num_tokens = len(self._splits[case.split].tokens)
-        windows = plan_windows(num_tokens, case.length, case.stride, self._parts(case.split))
+        windows = plan_windows(num_tokens, case.length, case.stride, self._streams(case.split))
         return sum(window.length for window in share_start(windows))
 
     def check(self, model: LoadedModel, case: Case) -> None:
@@ -137,13 +137,13 @@ class TextEvaluator(Evaluator):
         """
         split = self._splits[case.split]
         spans = self._spans[case.split]
-        parts = self._parts(case.split, in_order=model.memory_length > 0)
+        streams = self._streams(case.split, in_order=model.memory_length > 0)
         windows = plan_windows(
-            len(split.tokens), case.length, case.stride, parts, model.memory_length
+            len(split.tokens), case.length, case.stride, streams, model.memory_length
         )
         longest_window = max(window.length for window in windows)
         min_context, mean_context = measure_context(windows)
-        repeated = find_same_windows(case, earlier, parts)
+        repeated = find_same_windows(case, earlier, streams)
         if repeated is not None:
             progress(self.num_inputs(case))
             assert isinstance(repeated.values, TextValues), "it is on a text"
@@ -190,10 +190,10 @@ class TextEvaluator(Evaluator):
         )
         return Measured(values, cost)
 
-    def _parts(self, split: str, in_order: bool = False) -> list[Span]:
-        """Return the parts of a split in which windows start again.
+    def _streams(self, split: str, in_order: bool = False) -> list[Span]:
+        """Return the streams of a split, in each of which windows start again.
 
-        These are its documents if a range of them is scored, and else the whole split. It is also
+        They are its documents if a range of each is scored, and else the whole split. It is also
         the whole split if a model with a memory must read all windows in order: ``sum_losses`` then
         leaves out the tokens outside the range.
         """
@@ -202,17 +202,17 @@ class TextEvaluator(Evaluator):
         return [Span(0, 0, len(self._splits[split].tokens))]
 
 
-def find_same_windows(case: Case, earlier: list[Result], parts: Sequence[Span]) -> Result | None:
+def find_same_windows(case: Case, earlier: list[Result], streams: Sequence[Span]) -> Result | None:
     """Return an earlier result of a model with the windows of a case, or None.
 
     Args:
         case: case on the text.
         earlier: results of the same checkpoint on the same text.
-        parts: parts of the text whose windows start again.
+        streams: as in :func:`.windows.plan_windows`.
     """
-    requested = plan_key(case.length, case.stride, parts)
+    requested = plan_key(case.length, case.stride, streams)
     for result in earlier:
-        if plan_key(result.case.length, result.case.stride, parts) == requested:
+        if plan_key(result.case.length, result.case.stride, streams) == requested:
             return result
     return None
 
@@ -237,7 +237,7 @@ def loss_values(
     """Return the loss on a text, and on each document.
 
     Args:
-        nats: sums of the losses of the parts of each document, in nats.
+        nats: loss of each document in nats, as terms to add up.
         tokens: number of scored tokens of each document.
         text_size: size of the text of all scored tokens.
         boundaries: where documents begin, as in :class:`.split_identity.SplitIdentity`; None:

@@ -1,8 +1,8 @@
 """Windows: the inputs of each forward pass and the tokens that it scores. Pure arithmetic.
 
-A split is one stream of N tokens. The input at position p is the token before it, or the
-end-of-sentence symbol for p = 0. Token p is predicted from its context: the input at p and the
-earlier inputs of the window.
+A split has N tokens. The input at position p is the token before it, or the end-of-sentence symbol
+for p = 0. Token p is predicted from its context: the input at p and the earlier inputs of the
+window.
 
 A window of length L has L inputs. With stride S, it scores the tokens at its last S positions. Its
 first L − S inputs only give them context.
@@ -12,8 +12,9 @@ scores the tokens kS … (k+1)S − 1 and sees at most L − S inputs before the
 scores S tokens without context, windows grow until they have length L, and the remainder is a
 shorter window with the same L − S inputs of context. S = L is non-overlapping.
 
-If only some tokens of each document are scored (:class:`Span`), each document is its own stream,
-and its windows score these tokens.
+Windows follow each other along a stream, and start again in the next one. The stream is the whole
+split. If only some tokens of each document are scored, each document is a stream of its own
+(:class:`Span`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Window(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A document that starts at ``begin``, whose tokens ``first … stop - 1`` are scored."""
+    """Scored tokens ``first … stop - 1`` of a document, or of a split, that starts at ``begin``."""
 
     begin: int
     first: int
@@ -70,7 +71,7 @@ def select_spans(
     If L ≤ ``score_from``, the start of a document shortens the context of no scored token.
 
     Args:
-        num_tokens: length of the stream.
+        num_tokens: length of the split.
         starts: positions where a document starts, increasing from 0.
         score_from: number of tokens at the start of each document that are not scored; None for 0.
         score_to: number of tokens at the start of each document after which none is scored, or None
@@ -113,24 +114,24 @@ def plan_windows(
     num_tokens: int,
     length: int,
     stride: int,
-    spans: Sequence[Span] | None = None,
+    streams: Sequence[Span] | None = None,
     memory_length: int = 0,
 ) -> list[Window]:
     """Plan windows that score each selected token exactly once.
 
     Args:
-        num_tokens: length of the stream.
+        num_tokens: length of the split.
         length: maximum inputs L of a window.
         stride: maximum tokens S that a window scores, 1 ≤ S ≤ L.
-        spans: documents with the tokens to score; None for one document, with all tokens. No window
-            has inputs from before the start of its document.
+        streams: where windows start again, with the tokens to score; None for the whole split. No
+            window has inputs from before the start of its stream.
         memory_length: most inputs that the model remembers from the windows before. It must be 0 if
-            there are spans or overlapping windows.
+            there are several streams or overlapping windows.
     """
     check_window(length, stride)
     unscored = length - stride
     windows = []
-    for begin, first, end in spans or [Span(0, 0, num_tokens)]:
+    for begin, first, end in streams or [Span(0, 0, num_tokens)]:
         for first_scored in range(first, end, stride):
             start = max(begin, first_scored - unscored)
             stop = min(first_scored + stride, end)
@@ -138,21 +139,21 @@ def plan_windows(
     return windows
 
 
-def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]:
-    """Return a key that two plans over the same spans share if and only if they are equal.
+def plan_key(length: int, stride: int, streams: Sequence[Span]) -> tuple[int, int]:
+    """Return the length and stride that windows really have, as a key of :func:`plan_windows`.
 
-    It is the largest number of tokens that a window scores, and the largest number of inputs that a
-    window has before them. A length beyond the end of the text has the windows, and so the key, of
-    a shorter length.
+    Two lengths beyond the end of every stream have the same windows, and the same key; plans that
+    differ have different keys. The key consists of the most tokens that a window scores, and the
+    most inputs that it has before these.
 
     Args:
         length: evaluation length in tokens.
         stride: tokens scored per window.
-        spans: parts of the text in which windows start again.
+        streams: as in :func:`plan_windows`.
     """
     largest_stride = 0
     largest_unscored = 0
-    for begin, first, stop in spans:
+    for begin, first, stop in streams:
         num_scored = stop - first
         if num_scored <= 0:
             continue
@@ -164,7 +165,7 @@ def plan_key(length: int, stride: int, spans: Sequence[Span]) -> tuple[int, int]
 
 
 def share_start(windows: list[Window]) -> list[Window]:
-    """Merge all windows at the start of the stream, or of a document, into one.
+    """Merge the windows at the start of each stream into one.
 
     A causal model computes all their scores in one pass. This is wrong for a model whose scores
     depend on the number of inputs of the window.

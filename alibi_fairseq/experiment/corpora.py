@@ -125,16 +125,16 @@ def prepare_corpora(
                 prepare_probe(probe, length, filler, data_folder(corpus, length, out))
 
 
-def check_split(corpus: Corpus, subset: str, out: Path) -> None:
+def check_split(corpus: Corpus, split: str, out: Path) -> None:
     """Check that a text has the split to evaluate on.
 
     Raises:
         UserInputError: it has not.
     """
     folder = text_folder(corpus, out)
-    if not (folder / f"{subset}.bin").is_file():
+    if not (folder / f"{split}.bin").is_file():
         splits = ", ".join(sorted(path.stem for path in folder.glob("*.bin")))
-        raise UserInputError(f"--subset: {folder} has no split '{subset}'. Choose from {splits}.")
+        raise UserInputError(f"--subset: {folder} has no split '{split}'. Choose from {splits}.")
 
 
 def check_same_dictionary(corpora: Sequence[Corpus], out: Path) -> None:

@@ -60,7 +60,7 @@ def sweep_config(
     return SweepConfig(
         lengths=tokens_at(evaluation.eval_lengths, train_length),
         strides=evaluation.strides,
-        subsets=(evaluation.subset,),
+        splits=(evaluation.subset,),
         per_document=evaluation.per_document,
         score_from=evaluation.score_from,
         score_to=evaluation.score_to,

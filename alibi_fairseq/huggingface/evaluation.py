@@ -64,7 +64,7 @@ def evaluate_folders(
     Raises:
         UserInputError: a measurement is impossible.
     """
-    config = replace(config, subsets=_split_names(texts))
+    config = replace(config, splits=_split_names(texts))
     documents = [read_documents(path, config.per_document) for path in texts]
     transformers_logging.disable_progress_bar()
     opened = [

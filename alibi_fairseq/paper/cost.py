@@ -103,7 +103,7 @@ def h200_training_hours(recipe: Recipe, updates: int) -> float | None:
 def evaluation_hours(evaluation: PaperEvaluation) -> float | None:
     """Estimate the hours of an evaluation on one V100; None for a split of unknown size."""
     recipe = evaluation.recipe
-    tokens = SPLIT_TOKENS.get((recipe.corpus, evaluation.subset))
+    tokens = SPLIT_TOKENS.get((recipe.corpus, evaluation.split))
     if tokens is None:
         return None
     points = []

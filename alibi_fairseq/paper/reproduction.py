@@ -235,7 +235,7 @@ class ReproductionExperiment(Experiment):
                 checkpoint=run.checkpoint_path(updates),
                 training_marker=run.training_marker(updates).path,
                 data=run.data,
-                results_path=self.results_path(training.recipe, evaluation.subset),
+                results_path=self.results_path(training.recipe, evaluation.split),
                 config=config,
             )
             eval_steps.append(step)
@@ -252,9 +252,9 @@ class ReproductionExperiment(Experiment):
         """Return the devices of a run of a recipe."""
         return self.devices or DeviceConfig(recipe.batch.gpus)
 
-    def results_path(self, recipe: Recipe, subset: str) -> Path:
+    def results_path(self, recipe: Recipe, split: str) -> Path:
         """Return the path of a run's results on a split."""
-        name = f"{recipe.name}-{subset}.json"
+        name = f"{recipe.name}-{split}.json"
         return self.folder / "results" / self.data[recipe.corpus].folder.name / name
 
     def results_for(self, item: str) -> list[Result]:
@@ -268,7 +268,7 @@ class ReproductionExperiment(Experiment):
         results: list[Result] = []
         for evaluation in plan_evaluations((item,)):
             recipe = evaluation.recipe
-            path = self.results_path(recipe, evaluation.subset)
+            path = self.results_path(recipe, evaluation.split)
             if not path.is_file():
                 continue
             of_paper = {

@@ -20,14 +20,14 @@ class PaperEvaluation:
     Attributes:
         recipe_path: path of the model's recipe.
         updates: update count of the checkpoint.
-        subset: split.
+        split: name of the split.
         stride: stride in tokens, or None for non-overlapping windows at any length.
         lengths: evaluation lengths.
     """
 
     recipe_path: str
     updates: int
-    subset: str
+    split: str
     stride: int | None
     lengths: tuple[int, ...] = ()
 
@@ -39,7 +39,7 @@ class PaperEvaluation:
     @property
     def config(self) -> SweepConfig:
         """Settings of ``alibi-fairseq eval``."""
-        return SweepConfig(lengths=self.lengths, strides=(self.stride,), subsets=(self.subset,))
+        return SweepConfig(lengths=self.lengths, strides=(self.stride,), splits=(self.split,))
 
 
 @dataclass(frozen=True)

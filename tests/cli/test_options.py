@@ -100,7 +100,7 @@ def test_eval_groups_options():
         names[title] = {action.dest for action in group._group_actions}
     assert not names["positional arguments"]
     assert names["options"] == {"help"}
-    assert names["only for fairseq checkpoints"] == {"subsets", "user_dir"}
+    assert names["only for fairseq checkpoints"] == {"splits", "user_dir"}
     assert names["only for Hugging Face folders"] == {"bos_per_window", "trust_remote_code"}
 
 

@@ -32,7 +32,7 @@ def test_bits_per_token_match_fairseq(sweep, trained, name, method, length, stri
     flags = ["--gen-subset", "test", "--max-sentences", "1", "--max-tokens", str(length)]
     flags += ["--tokens-per-sample", str(length), "--context-window", str(length - stride)]
     flags += ["--sample-break-mode", "none"]
-    changes = {"subsets": ["test"], "lengths": [length], "strides": [stride]}
+    changes = {"splits": ["test"], "lengths": [length], "strides": [stride]}
     if name == "stock":
         changes["overrides"] = OVERRIDES
         flags += ["--model-overrides", str(OVERRIDES)]

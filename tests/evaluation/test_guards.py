@@ -21,7 +21,7 @@ from alibi_fairseq.results.file import load
     [
         ({"lengths": [16, 0]}, "--strides 0 does not fit --lengths 0"),
         ({"lengths": [64, 16], "strides": [32]}, "--strides 32 does not fit --lengths 16"),
-        ({"subsets": ["dev"]}, "The split 'dev'"),
+        ({"splits": ["dev"]}, "The split 'dev'"),
         ({"overrides": {"no_such_option": 1}}, "has no option 'no_such_option'"),
         ({"overrides": {"model": 5}}, "has no option 'model'"),
         ({"overrides": {"task": {"tokens_per_sample": 8}}}, "has no option 'task'"),
@@ -52,7 +52,7 @@ def test_bad_request_writes_nothing(sweep, tmp_path, changes, message):
     [
         {"precision": "bf16"},
         {"overrides": {"attention_window": 8}},
-        {"subsets": ["test"]},
+        {"splits": ["test"]},
         {"score_to": 9},
         {"strides": [4]},
     ],

@@ -129,15 +129,15 @@ def test_sweep_returns_records_of_results_file(sweep):
 
 
 def test_split_is_known_from_an_evaluation_of_two(sweep, scored, tmp_path):
-    test, valid = sweep(subsets=("test", "valid"))
+    test, valid = sweep(splits=("test", "valid"))
     assert test.case.text != valid.case.text
     scored.clear()
-    assert sweep(subsets=("valid",)) == [valid]
+    assert sweep(splits=("valid",)) == [valid]
     assert not scored
-    (half,) = sweep(subsets=("valid",), precision="bf16")
+    (half,) = sweep(splits=("valid",), precision="bf16")
     assert half.case.text == valid.case.text
     assert load(tmp_path / "results.json").results == [test, valid, half]
-    assert sweep(subsets=("test", "valid")) == [test, valid]
+    assert sweep(splits=("test", "valid")) == [test, valid]
 
 
 @pytest.fixture

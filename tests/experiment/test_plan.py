@@ -146,7 +146,7 @@ def test_evaluations_replace_shared_keys():
         steps = []
         for step in run.eval_steps:
             (length,) = step.config.lengths
-            steps.append((*step.config.subsets, length, *step.config.strides, step.variant))
+            steps.append((*step.config.splits, length, *step.config.strides, step.variant))
         evaluated[run.name] = steps
     of_all = [("test", 128, None, ""), ("test", 128, 1, "")]
     limited = ("test", 128, None, "limited")

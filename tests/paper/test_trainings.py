@@ -43,7 +43,7 @@ def measurements_of(trainings) -> set[tuple]:
     measurements = set()
     for training in trainings:
         for evaluation in training.evaluations:
-            key = (training.recipe.path, evaluation.updates, evaluation.subset)
+            key = (training.recipe.path, evaluation.updates, evaluation.split)
             for length, stride in evaluation.config.windows():
                 measurements.add((*key, length, stride))
     return measurements

@@ -107,7 +107,7 @@ def test_eval_copies_the_series_of_a_copied_checkpoint(data, folder, tmp_path):
         copy = tmp_path / f"copy{seed}.pt"
         copy.write_bytes((source / "checkpoint_last.pt").read_bytes())
         checkpoints.append(copy)
-    config = SweepConfig(lengths=(16,), subsets=("valid",))
+    config = SweepConfig(lengths=(16,), splits=("valid",))
     run_sweep(data, checkpoints, config, tmp_path / "results.json")
     (tmp_path / "alone").mkdir()
     moved = (tmp_path / "results.json").rename(tmp_path / "alone" / "results.json")
