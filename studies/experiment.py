@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from alibi_fairseq.completion_marker import check_settings
@@ -19,6 +19,7 @@ from alibi_fairseq.experiment.plan import Plan, model_name, plan_from_folder
 from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.experiment.runner import Experiment
 from alibi_fairseq.experiment.schema import Model
+from alibi_fairseq.experiment.slots import DEFAULT_SLOT, Slot
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, load, load_training, merge, save
 from alibi_fairseq.results.file_names import TRAINING_FILE
@@ -119,6 +120,35 @@ class ModelResults:
         return replace(training, results=results)
 
 
+@dataclass(frozen=True, kw_only=True)
+class StudyRun(Run):
+    """Run whose results are kept after its own folder is gone.
+
+    A training that diverges is reported and not replaced.
+
+    Attributes:
+        kept: folder that keeps the results.
+    """
+
+    kept: ModelResults
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all results, or a record that the training diverged, are kept."""
+        return self.has_rate and self.kept.holds(self)
+
+    def check_start(self) -> None:
+        """Raise UserInputError unless the training can start, or resume."""
+        self.kept.check(self)
+        super().check_start()
+
+    def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
+        """Execute the evaluation steps that are not complete, and keep all results."""
+        if not self.kept.holds(self):
+            super().evaluate(slot)
+            self.kept.keep(self)
+
+
 def _on_corpus(result: Result, name: str) -> Result:
     """Return a result whose text has the name that it has in the study."""
     return replace(result, case=replace(result.case, corpus=name))
@@ -164,14 +194,11 @@ class Study(Experiment):
         prepare_corpora(self.config.corpora, self.texts, entries, self.folder)
         # Also of models that the pattern leaves out, because the page compares all models.
         for run in replace(self, pattern="*").plan().runs:
-            assert run.kept_results is not None, "all models are kept"
-            run.kept_results.check(run)
+            assert isinstance(run, StudyRun)
+            run.kept.check(run)
 
     def plan(self) -> Plan:
-        """Return the runs whose text is given and whose name matches.
-
-        A training that diverges is reported and not replaced.
-        """
+        """Return the runs whose text is given and whose name matches."""
         config = self.config.with_data(self.data)
         planned = plan_from_folder(config, self.folder, self.results / "tuning")
         runs = []
@@ -183,7 +210,9 @@ class Study(Experiment):
             if model.corpus.name not in self.texts or not fnmatch.fnmatch(name, self.pattern):
                 continue
             kept = ModelResults(model, self.results / CELLS / name)
-            runs.append(replace(run, name=name, may_diverge=True, kept_results=kept))
+            planned_run = {field.name: getattr(run, field.name) for field in fields(Run)}
+            planned_run.update(name=name, may_diverge=True)
+            runs.append(StudyRun(**planned_run, kept=kept))
             models[name] = model
             if model_name(model) in planned.trials:
                 trials[model_name(model)] = planned.trials[model_name(model)]

@@ -24,7 +24,7 @@ from alibi_fairseq.evaluation.option_types import find_device
 from alibi_fairseq.evaluation.sweep import Sweep
 from alibi_fairseq.evaluation.weights_identity import WeightsIdentity
 from alibi_fairseq.experiment import torchrun
-from alibi_fairseq.experiment.execution import Stopped
+from alibi_fairseq.experiment.stopping import Stopped
 from alibi_fairseq.files import sha256_file
 from alibi_fairseq.plugin.training_series import planned_series
 from alibi_fairseq.positions.plugin_sources import plugin_sha256

@@ -20,8 +20,9 @@ from tqdm import tqdm
 
 from ..errors import INTERRUPTED, STOPPED_EARLY
 from ..progress_bar import make_progress_bar
-from .execution import Stopped, execute_command
+from .execution import execute_command
 from .slots import DEFAULT_SLOT, Slot
+from .stopping import Stopped
 
 #: The command ``alibi-fairseq`` of this Python.
 ALIBI = (sys.executable, "-m", "alibi_fairseq")

@@ -4,7 +4,7 @@ torchrun answers SIGTERM by ending its workers 30 seconds later, too soon for a 
 Stopping therefore works as follows:
 
 - A command runs in its own session, which receives no signal meant for this process.
-- This process records its stop signals (:class:`.StopRequest`). It then sends SIGUSR1 to trainings,
+- This process records its stop signals (:mod:`.stopping`). It then sends SIGUSR1 to trainings,
   which save and stop (:mod:`alibi_fairseq.plugin.shutdown`), and SIGINT to other commands.
 - If this process is killed, the kernel sends the commands SIGTERM. Trainings save as well.
 """
@@ -15,14 +15,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from typing import IO
 
 import psutil
 
-from ..errors import STOP_SIGNALS, STOPPED_EARLY
-from .slots import DEFAULT_SLOT, Slot, StopRequest
+from ..errors import STOPPED_EARLY
+from .slots import DEFAULT_SLOT, Slot
+from .stopping import stop_requests
 from .torchrun import MODULE as TORCHRUN
 
 #: Variables of every child process. After a restart, torchrun gives the workers the store of the
@@ -46,33 +47,6 @@ if os.getppid() != parent:  # it ended before the line above
     sys.exit(128 + signal.SIGTERM)
 os.execvp(command[0], command)
 """
-
-
-class Stopped(Exception):
-    """Exception for work that was asked to stop and has saved its progress."""
-
-
-@contextmanager
-def handle_stop_signals(handler: Callable) -> Iterator[None]:
-    """Handle ``STOP_SIGNALS`` while the block runs. SIGHUP stays ignored under nohup."""
-    previous_handlers = {}
-    for number in STOP_SIGNALS:
-        under_nohup = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
-        if not under_nohup:
-            previous_handlers[number] = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, previous in previous_handlers.items():
-            signal.signal(number, previous)
-
-
-@contextmanager
-def stop_requests() -> Iterator[StopRequest]:
-    """Record stop signals instead of acting on them while the block runs."""
-    stop = StopRequest()
-    with handle_stop_signals(stop.receive):
-        yield stop
 
 
 def execute_command(

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 
 from ..errors import STOPPED_EARLY, UserInputError
 from .child_process import ALIBI
-from .execution import execute_command, stop_requests
+from .execution import execute_command
 from .slots import Slot
+from .stopping import stop_requests
 
 MODULE = "alibi_fairseq.experiment.nodes"
 #: Environment variables that describe a cluster (docs/slurm.md).

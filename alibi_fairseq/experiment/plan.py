@@ -18,10 +18,11 @@ from ..reporting.row import model_label
 from .corpora import data_folder, text_folder
 from .data_facts import UNPREPARED, DataFacts, read_data, validation_splits
 from .evaluations import plan_eval_steps
-from .rates import Choice, TrialResult, Trials, Tuning
+from .rates import Trials
 from .run import Run
 from .schema import ExperimentConfig, Model
 from .training_flags import flags_for_weights, other_flags
+from .tuning import Choice, TrialResult, Tuning
 
 
 @dataclass(frozen=True)

@@ -10,80 +10,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ..completion_marker import CompletionMarker, read_json_if_present
-from ..errors import UserInputError
+from ..completion_marker import CompletionMarker
 from ..reporting import markdown
 from ..reporting.table import Column, Table
 from ..results.file import load_training
 from ..results.result import TextValues
 from .run import Run
-
-
-@dataclass(frozen=True)
-class TrialResult:
-    """What a learning-rate trial showed.
-
-    Attributes:
-        loss_bits: lowest validation loss in bits per token; None if the trial diverged.
-        provenance: provenance of the training; None if it diverged, and in early results.
-    """
-
-    loss_bits: float | None
-    provenance: dict | None
-
-    def is_validated_on(self, valid_sha256: str | None) -> bool:
-        """Return False if the validation splits are known to have had another hash."""
-        if self.provenance is None or valid_sha256 is None:
-            return True
-        return self.provenance["data_sha256"] in (None, valid_sha256)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Learning rate that trials chose for a model.
-
-    Attributes:
-        model: label of the model in tables.
-        lr: chosen rate.
-        updates: number of updates of each trial.
-        results: result of the trial at each rate.
-        marker: file of the choice, whose path identifies the model. Its label need not be unique.
-    """
-
-    model: str
-    lr: float
-    updates: int
-    results: Mapping[float, TrialResult]
-    marker: CompletionMarker = field(compare=False, repr=False)
-
-    @property
-    def is_at_edge(self) -> bool:
-        """True if a rate outside the grid may be better."""
-        return self.lr in (min(self.results), max(self.results))
-
-    def as_json(self) -> dict:
-        """Return the choice with the results of its trials as JSON values."""
-        trials = []
-        for lr, result in self.results.items():
-            trials.append(
-                {"lr": lr, "loss_bits": result.loss_bits, "provenance": result.provenance}
-            )
-        return {
-            "lr": self.lr,
-            "at_edge": self.is_at_edge,
-            "updates": self.updates,
-            "trials": trials,
-        }
-
-    def record(self) -> None:
-        """Write the choice, unless it is written already."""
-        chosen = self.as_json()
-        if not self.marker.holds() or self.marker.result != chosen:
-            self.marker.write(chosen)
+from .tuning import Choice, TrialResult
 
 
 @dataclass(frozen=True)
@@ -184,70 +121,6 @@ def _load_trial(trial: Run) -> TrialResult:
     provenance = training.provenance.model_dump(exclude_unset=True)
     command = trial.training_command().command_line
     return TrialResult(min(losses, default=None), {**provenance, "command": command})
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Choice of a run's learning rate by trials. Before they have chosen, it has the first rate.
-
-    Attributes:
-        choice: choice of the rate; None before, and if the trials cannot choose one.
-        blocked: reason for which finished trials cannot choose a rate; empty if they can.
-    """
-
-    choice: Choice | None = None
-    blocked: str = ""
-
-    def prepare(self, run: Run) -> None:
-        """Record the choice, and set a training of a run at another rate aside.
-
-        Raises:
-            UserInputError: a trial is unfinished, or the trials cannot choose a rate.
-        """
-        if self.blocked:
-            raise UserInputError(self.blocked)
-        if self.choice is not None:
-            self.choice.record()
-            self._set_other_rate_aside(run)
-        elif not run.is_trained:
-            raise UserInputError(f"{run.name}: trial {run.after[0]} is unfinished. Run it first.")
-
-    def replaced_rate(self, run: Run) -> str | None:
-        """Return the rate of the training in a run's folder, if trials now choose another one."""
-        existing = read_json_if_present(run.request_file)
-        if self.choice is None or existing is None:
-            return None
-        others, rate = _without_rate(existing)
-        own_others, own_rate = _without_rate(run.request)
-        return rate if others == own_others and rate != own_rate else None
-
-    def _set_other_rate_aside(self, run: Run) -> None:
-        """Rename the folder if it has the training at a rate that is no longer the best one.
-
-        A rate that was added to ``--lr`` may be better. If its training was set aside earlier, it
-        gets the name of the run again.
-        """
-        replaced_rate = self.replaced_rate(run)
-        if replaced_rate is None:
-            return
-        _, rate = _without_rate(run.request)
-        aside = _folder_aside(run, replaced_rate)
-        os.replace(run.folder, aside)
-        print(f"{run.name}: --lr {rate} is better than {replaced_rate}, now in {aside}.")
-        if _folder_aside(run, rate).is_dir():
-            os.replace(_folder_aside(run, rate), run.folder)
-
-
-def _folder_aside(run: Run, rate: str) -> Path:
-    """Return the folder of the training at a rate that is not the best one."""
-    return run.folder.with_name(f"{run.folder.name}-replaced-lr{rate}")
-
-
-def _without_rate(request: dict) -> tuple[dict, str]:
-    """Return the request of a run without its learning rate, and the rate."""
-    options = list(request["options"])
-    rate = options.pop(options.index("--lr") + 1)
-    return {**request, "options": options}, rate
 
 
 def choice_table(choices: Iterable[Choice]) -> str:

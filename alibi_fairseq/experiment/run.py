@@ -20,7 +20,6 @@ import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 from ..completion_marker import (
     CompletionMarker,
@@ -37,42 +36,12 @@ from .child_process import ALIBI, ChildProcess, CommandFailedError, read_reason
 from .eval_step import EVALUATION_LOG, EvalStep
 from .slots import DEFAULT_SLOT, Slot
 from .torchrun import BAD_INPUT
+from .tuning import Tuning
 
 #: File in the folder of a run to which its training appends its output.
 TRAINING_LOG = "train.log"
 #: Error by which fairseq ends a training whose loss or gradients are not finite.
 DIVERGENCE_ERROR = "FloatingPointError"
-
-
-class RateTuning(Protocol):
-    """Choice of a run's learning rate by trials (:class:`.rates.Tuning`)."""
-
-    @property
-    def choice(self) -> Any:
-        """The choice; None before, and if the trials cannot choose a rate."""
-
-    @property
-    def blocked(self) -> str:
-        """Reason for which finished trials cannot choose a rate; empty if they can."""
-
-    def prepare(self, run: Run) -> None:
-        """Raise UserInputError unless the run can be trained at its rate."""
-
-    def replaced_rate(self, run: Run) -> str | None:
-        """Return the rate of the training in the run's folder, if another one is chosen now."""
-
-
-class KeptResults(Protocol):
-    """Folder that keeps the results of a run after the folder of the run is gone."""
-
-    def check(self, run: Run) -> None:
-        """Raise UserInputError if the results are those of another training."""
-
-    def holds(self, run: Run) -> bool:
-        """Return True if the results of the run, or a record that it diverged, are kept."""
-
-    def keep(self, run: Run) -> None:
-        """Keep the results of a complete run, or record that it diverged."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +64,6 @@ class Run:
         program: command that trains with the arguments behind it, such as torchrun's.
         may_diverge: True if divergence completes the run, which is then not evaluated. This is the
             case for learning-rate trials. Otherwise divergence is a failure.
-        kept_results: folder that keeps the results, if they outlast the folder of the run.
         tuning: choice of the learning rate by trials; None if it is given.
         after: names of unfinished trials, before which this run cannot start.
     """
@@ -113,8 +81,7 @@ class Run:
     final_checkpoint: str = "checkpoint_last.pt"
     program: tuple[str, ...] = field(default=ALIBI, repr=False)
     may_diverge: bool = False
-    kept_results: KeptResults | None = field(default=None, repr=False)
-    tuning: RateTuning | None = field(default=None, repr=False)
+    tuning: Tuning | None = field(default=None, repr=False)
     after: tuple[str, ...] = ()
 
     @property
@@ -185,12 +152,15 @@ class Run:
         return any(stride is not None for step in self.eval_steps for stride in step.config.strides)
 
     @property
+    def has_rate(self) -> bool:
+        """True if its learning rate is given, or chosen by trials."""
+        return self.tuning is None or self.tuning.choice is not None
+
+    @property
     def is_complete(self) -> bool:
         """True if nothing is left to train or evaluate. Requires prepared data."""
-        if self.tuning is not None and self.tuning.choice is None:
+        if not self.has_rate:
             return False
-        if self.kept_results is not None:
-            return self.kept_results.holds(self)
         if self.diverged:
             return True
         if not self.is_trained:
@@ -230,15 +200,13 @@ class Run:
         if self.diverged:
             return
         if self.tuning is not None:
-            self.tuning.prepare(self)
+            self.tuning.settle(self.folder, self.existing_request, self.request)
         missing = self._missing_update_counts()
         if not missing:
             return
-        if self.kept_results is not None:
-            self.kept_results.check(self)
-        for updates in missing:
-            self._check_folder(updates)
-        check_unedited(self.methods)
+        if self.after:
+            raise UserInputError(f"{self.name}: trial {self.after[0]} is unfinished. Run it first.")
+        self.check_start()
         write_settings(self.request_file, self.request)
         # A run killed between its last update and its marker needs no new process.
         if self.saved_updates() < self.updates:
@@ -260,21 +228,17 @@ class Run:
             self._remove_other_checkpoints()
 
     def evaluate(self, slot: Slot = DEFAULT_SLOT) -> None:
-        """Execute the evaluation steps that are not complete, and keep the results.
+        """Execute the evaluation steps that are not complete.
 
         Raises:
             Stopped, CommandFailedError: as :meth:`.ChildProcess.run`.
             UserInputError: a plugin was edited.
         """
-        if self.kept_results is not None and self.kept_results.holds(self):
-            return
         steps = () if self.diverged else self.eval_steps
         for step in steps:
             if not step.is_complete:
                 check_unedited(self.methods)
                 step.execute(self.name, slot)
-        if self.kept_results is not None:
-            self.kept_results.keep(self)
 
     @property
     def _update_counts(self) -> tuple[int, ...]:
@@ -294,16 +258,27 @@ class Run:
         """File with the request of the training in the folder."""
         return self.folder / "request.json"
 
+    @property
+    def existing_request(self) -> dict | None:
+        """Request of the training in the folder; None without one."""
+        return read_json_if_present(self.request_file)
+
     def check_request(self) -> None:
         """Raise UserInputError if the folder has a training with different settings.
 
         A training at a rate that trials no longer choose is set aside instead.
         """
-        if self.tuning is not None and self.tuning.replaced_rate(self) is not None:
+        existing = self.existing_request
+        if self.tuning is not None and self.tuning.replaced_rate(existing, self.request):
             return
-        existing = read_json_if_present(self.request_file)
         advice = "Choose another folder, or move that one away."
         check_settings(existing, self.request, f"{self.folder} has a training", advice)
+
+    def check_start(self) -> None:
+        """Raise UserInputError unless the training can start, or resume."""
+        for updates in self._missing_update_counts():
+            self._check_folder(updates)
+        check_unedited(self.methods)
 
     def _check_folder(self, updates: int) -> None:
         """Check that training to ``updates`` can start, or resume, in the folder."""

@@ -6,22 +6,21 @@ cores. A signal saves and stops all of them, and the same command resumes.
 
 from __future__ import annotations
 
-import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from ..errors import STOPPED_EARLY, leave_terminal
+from ..errors import STOPPED_EARLY
 from ..files import locked
 from ..results.file_names import TRAINING_FILE
 from .child_process import CommandFailedError
-from .execution import Stopped, handle_stop_signals
 from .plan import Plan
 from .run import Run
 from .scheduler import WorkItem, run_all
 from .slots import Resources, Slot, describe_slots, make_slots
+from .stopping import Stopped, stop_at_once
 
 
 class Experiment(ABC):
@@ -184,14 +183,8 @@ def run_with_exit_code(work: Callable[[], object]) -> int:
     Returns:
         0, 75 if the work was stopped, or the exit code of the command that failed.
     """
-
-    def stop(number, frame):
-        if number == signal.SIGHUP:
-            leave_terminal()
-        raise Stopped
-
     try:
-        with handle_stop_signals(stop):
+        with stop_at_once():
             work()
     except Stopped:
         print("Stopped. Rerun the same command to resume.", file=sys.stderr)

@@ -12,8 +12,9 @@ from tqdm import tqdm
 
 from ..errors import UserInputError
 from .child_process import CommandFailedError
-from .execution import POLL_SECONDS, Stopped, stop_requests
+from .execution import POLL_SECONDS
 from .slots import Slot, SlotPool
+from .stopping import Stopped, stop_requests
 from .torchrun import BAD_INPUT
 
 

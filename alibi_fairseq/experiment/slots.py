@@ -1,49 +1,16 @@
-"""Slots: the GPUs or cores of this machine, divided among runs, and the request to stop them."""
+"""Slots: the GPUs or cores of this machine, divided among runs."""
 
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 
-from ..errors import leave_terminal
 from ..machine import cores
+from .stopping import StopRequest
 
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
-
-
-@dataclass
-class StopRequest:
-    """Request to stop this process.
-
-    Attributes:
-        count: number of requests: 0 for none, 1 to save and stop, more to stop immediately. Signals
-            other than Ctrl-C count once.
-        signal: the first signal that was received.
-    """
-
-    count: int = 0
-    signal: signal.Signals | None = None
-
-    def receive(self, number, frame) -> None:
-        """Record a signal (signal handler)."""
-        if self.signal is None:
-            self.signal = signal.Signals(number)
-        repeated = self.count > 0 and number != signal.SIGINT
-        if number == signal.SIGHUP:
-            leave_terminal()
-        if repeated:
-            return
-        self.count += 1
-        print(f"launcher: {signal.Signals(number).name}: saving …", file=sys.stderr, flush=True)
-
-    def request(self) -> None:
-        """Request saving and stopping without a signal."""
-        if self.count == 0:
-            self.count = 1
 
 
 @dataclass(frozen=True)
@@ -52,9 +19,8 @@ class Slot:
 
     Attributes:
         environment: environment variables that assign the GPUs or cores to child processes.
-        stop: stop request that the main thread records. It is required if the slot is used in
-            another thread, which cannot handle signals. None: stop signals are handled while a
-            child process runs.
+        stop: stop request that the main thread records, for work in another thread, which cannot
+            handle signals. None: the work is in the main thread, which handles them itself.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ..errors import STOPPED_EARLY, UserInputError
 from ..files import locked
 from .child_process import ALIBI
-from .execution import execute_command, stop_requests
+from .execution import execute_command
 from .nodes import CONTAINER
 from .runner import (
     Experiment,
@@ -31,6 +31,7 @@ from .runner import (
     unfinished_runs,
 )
 from .slots import DEFAULT_SLOT, Resources, Slot, make_slots
+from .stopping import stop_requests
 
 #: Seconds before its end at which a job is warned, as in scripts/train.sbatch.
 WARNING_SECONDS = 180

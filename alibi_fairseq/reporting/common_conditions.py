@@ -66,7 +66,7 @@ def figure_conditions(rows: Sequence[Row], text: Sequence[str] = ()) -> str:
 
 def _ours(rows: Iterable[Row]) -> list[Row]:
     """Return the rows without the paper's."""
-    return [row for row in rows if row.identity is not None]
+    return [row for row in rows if row.key is not None]
 
 
 def _corpora(rows: Iterable[Row]) -> set[str]:
@@ -76,7 +76,7 @@ def _corpora(rows: Iterable[Row]) -> set[str]:
 
 def _facts(rows: Iterable[Row]) -> dict[str, set[str]]:
     """Return the values of the models by name of the fact, as parts of a sentence."""
-    facts = [list_facts(row.identity) for row in rows if row.identity is not None]
+    facts = [list_facts(row.key) for row in rows if row.key is not None]
     return {name: {fact_text(name, of_model[name]) for of_model in facts} for name in FACTS}
 
 
@@ -84,8 +84,8 @@ def _learning_rates(rows: Iterable[Row]) -> set[str]:
     """Return the learning rates of the models; an unknown one is left out."""
     rates = set()
     for row in rows:
-        if row.identity is not None and row.identity.is_known:
-            rates.add(str(row.identity.series.settings.get("optimization.lr", "")))
+        if row.key is not None and row.key.series.settings_known:
+            rates.add(str(row.key.series.settings.get("optimization.lr", "")))
     return rates - {""}
 
 

@@ -182,8 +182,8 @@ def _cell(length: int, pair: _Pair) -> str:
 def _reference(rows: Sequence[Row]) -> Row:
     """Return the row that others are compared with: ALiBi as trained, or the first one."""
     for row in rows:
-        assert row.identity is not None
-        if row.method_name == REFERENCE and not row.identity.reading.overrides:
+        assert row.key is not None
+        if row.method_name == REFERENCE and not row.key.reading.overrides:
             return row
     return rows[0]
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..results.result import RowKey
 from ..results.series import Series
 from ..results.settings import applicable_defaults, canonical, resolve
 from .facts import FACTS, list_facts, short_path
-from .row import Row, RowIdentity
+from .row import Row
 from .table import Column, Table
 
 #: Text of a condition that results do not record.
@@ -43,9 +44,9 @@ _HASHES = ("training data", "plugin", "data.dictionary", "data.train-lines", "st
 _HASH_LENGTH = 64
 
 
-def identities(rows: Iterable[Row]) -> list[RowIdentity]:
-    """Return the identities of rows without those of the paper."""
-    return [row.identity for row in rows if row.identity is not None]
+def keys(rows: Iterable[Row]) -> list[RowKey]:
+    """Return what identifies the models of rows, without those of the paper."""
+    return [row.key for row in rows if row.key is not None]
 
 
 def differing_conditions_table(rows: Sequence[Row]) -> Table[int] | None:
@@ -56,10 +57,10 @@ def differing_conditions_table(rows: Sequence[Row]) -> Table[int] | None:
     """
     by_model: dict[tuple, Row] = {}
     for row in rows:
-        if row.identity is None:  # the paper's numbers
+        if row.key is None:  # the paper's numbers
             continue
-        series, reading = row.identity
-        by_model.setdefault((series.id, reading.at, reading.precision, row.name), row)
+        reading = row.key.reading
+        by_model.setdefault((row.key.series, reading.at, reading.precision, row.name), row)
     models = list(by_model.values())
     different = _conditions_to_show(models)
     if not different:
@@ -73,10 +74,10 @@ def differing_conditions_table(rows: Sequence[Row]) -> Table[int] | None:
 
 def _conditions_to_show(models: Sequence[Row]) -> dict[str, list[str]]:
     """Return the conditions that differ between the models, or those of one name."""
-    different = differing_conditions(identities(models))
+    different = differing_conditions(keys(models))
     for name in {row.name for row in models}:
         same_name = [row for row in models if row.name == name]
-        found = differing_conditions(identities(same_name), of_one_method=True)
+        found = differing_conditions(keys(same_name), of_one_method=True)
         for condition, texts in found.items():
             if condition in different:
                 continue
@@ -87,7 +88,7 @@ def _conditions_to_show(models: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def differing_conditions(
-    models: Sequence[RowIdentity], of_one_method: bool = False
+    models: Sequence[RowKey], of_one_method: bool = False
 ) -> dict[str, list[str]]:
     """Return the conditions that differ between models.
 
@@ -117,12 +118,13 @@ def differing_conditions(
         fact = different.get(_STATED_BY.get(name, ""))
         if fact is None or not _follows(texts, fact):
             different[name] = texts
-    if of_one_method and len({model.is_known for model in models}) > 1:
-        different[OPTIONS] = ["known" if model.is_known else UNKNOWN for model in models]
+    options = ["known" if model.series.settings_known else UNKNOWN for model in models]
+    if of_one_method and len(set(options)) > 1:
+        different[OPTIONS] = options
     return different
 
 
-def _shown_settings(model: RowIdentity, of_one_method: bool) -> dict[str, Any]:
+def _shown_settings(model: RowKey, of_one_method: bool) -> dict[str, Any]:
     """Return the settings of a model that count and are shown, by the name that is shown."""
     settings: dict[str, Any] = {}
     for name, value in canonical(model.series.settings).items():
@@ -151,14 +153,14 @@ def _shown_name(name: str) -> str:
 
 
 def _values(
-    name: str, models: Sequence[RowIdentity], settings: Sequence[Mapping[str, Any]]
+    name: str, models: Sequence[RowKey], settings: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
     """Return the value of a setting of each model, its default included."""
     values = []
     for model, of_model in zip(models, settings, strict=True):
         if name in of_model:
             values.append(of_model[name])
-        elif model.is_known:
+        elif model.series.settings_known:
             values.append(_default(name, model.series))
         else:
             values.append(UNKNOWN)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from ..results.result import RowKey
 from ..results.series import Facts, Reading
-from .row import RowIdentity
 
 #: Sentence parts of the facts of a model, by name and in order.
 FACTS = {
@@ -20,7 +20,7 @@ FACTS = {
 }
 
 
-def list_facts(model: RowIdentity) -> dict[str, str]:
+def list_facts(model: RowKey) -> dict[str, str]:
     """Return the facts of a model by the names of :data:`FACTS`; unknown ones are empty."""
     facts = model.series.facts
     tokens = model.series.tokens_per_update
@@ -51,7 +51,7 @@ def fact_text(name: str, value: str) -> str:
     return FACTS[name].format(value)
 
 
-def _updates(model: RowIdentity) -> str:
+def _updates(model: RowKey) -> str:
     """Return the update count of a model, and how many updates were planned if it is less."""
     planned = model.series.settings.get("optimization.max_update")
     at = model.reading.at

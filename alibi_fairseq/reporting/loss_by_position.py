@@ -32,7 +32,7 @@ def longest_windows(results: Iterable[Result]) -> list[Result]:
         if not has_losses or is_past_end(result) or not result.case.nonoverlapping:
             continue
         checkpoint = result.checkpoint_sha256 or result.checkpoint
-        model = (result.series.id, result.reading, result.seed, checkpoint)
+        model = (result.series, result.reading, result.seed, checkpoint)
         run_and_text = (*model, identify_text(result))
         if run_and_text in longest and longest[run_and_text].case.length >= result.case.length:
             continue

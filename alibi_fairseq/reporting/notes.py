@@ -90,7 +90,7 @@ def undertrained_warning(rows: Iterable[Row]) -> str:
             if not isinstance(values, TextValues) or values.unigram_bits is None:
                 continue
             checkpoint = result.checkpoint_sha256 or result.checkpoint
-            seed = (result.series.id, result.reading.at, result.seed, checkpoint)
+            seed = (result.series, result.reading.at, result.seed, checkpoint)
             labels.setdefault(seed, row.label)
             bits = (values.loss_bits, values.unigram_bits)
             lowest[seed] = min(bits, lowest.get(seed, bits))

@@ -169,9 +169,9 @@ def _updates(row: Row) -> str:
 
 def _learning_rate(row: Row) -> str:
     """Format the peak learning rate of a model."""
-    if row.identity is None or "optimization.lr" not in row.identity.series.settings:
+    if row.key is None or "optimization.lr" not in row.key.series.settings:
         return markdown.NOTHING
-    return str(row.identity.series.settings["optimization.lr"])
+    return str(row.key.series.settings["optimization.lr"])
 
 
 def _seeds(row: Row) -> str:

@@ -6,11 +6,9 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from ..results.case import Case
-from ..results.result import Result, TextValues
-from ..results.series import Reading, Series
+from ..results.result import Result, RowKey, TextValues
 from .means import mean_of_known, standard_deviation
 
 #: Fraction of the bits per token of guessing, above which a model is near chance.
@@ -136,18 +134,6 @@ def is_past_end(result: Result) -> bool:
     return longest < result.case.length
 
 
-class RowIdentity(NamedTuple):
-    """What identifies a row: how its models were trained, and which of their weights are read."""
-
-    series: Series
-    reading: Reading
-
-    @property
-    def is_known(self) -> bool:
-        """False for a model of which only the weights are known."""
-        return "weights" not in self.series.settings
-
-
 @dataclass(frozen=True)
 class Row:
     """Row of a table or line of a figure: the results of one series and reading, by case.
@@ -158,9 +144,7 @@ class Row:
         train_length: training length in tokens; None if the row joins several.
         points: results by case, in order of the evaluation length.
         variant: what else tells the row from others of its name.
-        identity: what identifies the models; None for numbers of the paper.
-        run: number of the run among those of the same models and seeds; None for results that are
-            never averaged, because a seed or text is unknown.
+        key: what the results share; None for numbers of the paper.
         stated: names of the conditions that ``variant`` has.
         is_printed: True for the paper's numbers.
     """
@@ -170,8 +154,7 @@ class Row:
     train_length: int | None
     points: Sequence[Point]
     variant: str = ""
-    identity: RowIdentity | None = None
-    run: int | None = None
+    key: RowKey | None = None
     stated: frozenset[str] = frozenset()
     is_printed: bool = False
 

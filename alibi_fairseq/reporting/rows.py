@@ -9,7 +9,7 @@ from ..positions.display_names import KNOWN_LABELS
 from ..positions.spec import MethodNameKey, distinct_labels
 from ..results.result import Result, RowKey, group_seeds
 from .facts import overrides_text
-from .row import Point, Row, RowIdentity, model_label
+from .row import Point, Row, model_label
 from .row_names import letters, tell_apart
 
 
@@ -50,15 +50,14 @@ def _make_row(key: RowKey, points: Iterable[Point], method_label: str) -> Row:
         method_label: label of its method among those of the table.
     """
     in_order = sorted(points, key=_point_order)
-    series = in_order[0].results[0].series
+    series = key.series
     return Row(
         name=series.label or model_label(method_label, series.train_length),
         method_name=series.method.label,
         train_length=series.train_length,
         points=in_order,
         variant=key.reading.variant or overrides_text(key.reading),
-        identity=RowIdentity(series, key.reading),
-        run=None if key.alone else key.run,
+        key=key,
     )
 
 

@@ -206,9 +206,9 @@ class TextSummary:
 
 
 class Identity(NamedTuple):
-    """What a result is of; ``series`` is :attr:`.Series.id`."""
+    """What a result is of."""
 
-    series: str
+    series: Series
     reading: Reading
     seed: int | None
     case: Case
@@ -250,21 +250,22 @@ class Result:
     @property
     def identity(self) -> Identity:
         """What was measured of which model."""
-        return Identity(self.series.id, self.reading, self.seed, self.case)
+        return Identity(self.series, self.reading, self.seed, self.case)
 
 
 class RowKey(NamedTuple):
     """What the results in a row of a table share, whatever their cases.
 
     Attributes:
-        series: :attr:`.Series.id`.
+        series: how the models were trained.
+        reading: which of their weights were read, and how.
         run: number of the run among those with the same series, reading, and seed. A seed that was
             trained twice has two runs, which are not averaged.
         alone: seed and checkpoint of a result that can't be averaged, because its seed or its text
             is unknown; else empty.
     """
 
-    series: str
+    series: Series
     reading: Reading
     run: int = 0
     alone: str = ""
@@ -311,14 +312,14 @@ def group_seeds(results: Iterable[Result]) -> dict[tuple[RowKey, Case], list[Res
         if result.seed is None or result.case.text is None:
             alone = f"{result.seed} {checkpoint}"
         else:
-            same_seed = (result.series.id, result.reading, result.seed)
+            same_seed = (result.series, result.reading, result.seed)
             # The losses of validations tell trainings apart in one case only.
             case = result.case if result.case.kind == "validation" else None
             known = runs[same_seed, case]
             if checkpoint not in known:
                 known.append(checkpoint)
             run = known.index(checkpoint)
-        row = RowKey(result.series.id, result.reading, run, alone)
+        row = RowKey(result.series, result.reading, run, alone)
         groups[row, result.case].append(result)
     return dict(groups)
 
@@ -357,7 +358,7 @@ class Wanted:
     @property
     def identity(self) -> Identity:
         """What is measured of which model."""
-        return Identity(self.series.id, self.reading, self.seed, self.case)
+        return Identity(self.series, self.reading, self.seed, self.case)
 
 
 def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
@@ -369,12 +370,12 @@ def missing(wanted: Iterable[Wanted], known: Iterable[Result]) -> list[Wanted]:
     by_identity: dict[Identity, list[Result]] = defaultdict(list)
     for result in known:
         if result.status == "diverged":
-            diverged.add((result.series.id, result.seed))
+            diverged.add((result.series, result.seed))
         else:
             by_identity[result.identity].append(result)
     left = []
     for want in wanted:
-        if (want.series.id, want.seed) in diverged:
+        if (want.series, want.seed) in diverged:
             continue
         if not any(is_wanted(result, want) for result in by_identity[want.identity]):
             left.append(want)

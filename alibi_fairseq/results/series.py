@@ -125,6 +125,11 @@ class Series:
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def settings_known(self) -> bool:
+        """False for a model of which only the weights are known."""
+        return "weights" not in self.settings
+
     @cached_property
     def method(self) -> MethodSpec:
         """Position methods of the layers as trained."""

@@ -20,7 +20,8 @@ from alibi_fairseq.experiment.child_process import ChildProcess, CommandFailedEr
 from alibi_fairseq.experiment.execution import execute_command
 from alibi_fairseq.experiment.runner import run_with_exit_code
 from alibi_fairseq.experiment.scheduler import WorkItem, run_all
-from alibi_fairseq.experiment.slots import Slot, StopRequest
+from alibi_fairseq.experiment.slots import Slot
+from alibi_fairseq.experiment.stopping import StopRequest
 
 # Saves on a stop request. Handles signals once the file .began contains its process ID.
 SAVING = """
@@ -152,7 +153,8 @@ def ended(pid: int) -> bool:
 PARENT = """
 import fcntl, pathlib, sys, termios, threading
 sys.path.insert(0, {root!r})
-from alibi_fairseq.experiment.execution import stop_requests, execute_command
+from alibi_fairseq.experiment.execution import execute_command
+from alibi_fairseq.experiment.stopping import stop_requests
 from alibi_fairseq.experiment.slots import Slot
 {call}
 """

@@ -16,8 +16,8 @@ from fakes import TINY
 from alibi_fairseq.cli import main
 from alibi_fairseq.experiment import nodes, torchrun
 from alibi_fairseq.experiment.child_process import ALIBI
-from alibi_fairseq.experiment.execution import Stopped
 from alibi_fairseq.experiment.run import Run
+from alibi_fairseq.experiment.stopping import Stopped
 
 #: Like srun: starts the command on two nodes, and passes SIGUSR1 on to both.
 LAUNCHER = """

@@ -12,7 +12,7 @@ from alibi_fairseq.experiment.comparison import Comparison
 from alibi_fairseq.experiment.config_files import as_mapping, from_mapping
 from alibi_fairseq.experiment.data_facts import DataFacts
 from alibi_fairseq.experiment.plan import Plan, plan
-from alibi_fairseq.experiment.rates import TrialResult
+from alibi_fairseq.experiment.tuning import TrialResult
 
 FOLDER = Path("nowhere")
 DATA = Path("data-bin")

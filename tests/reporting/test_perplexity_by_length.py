@@ -403,7 +403,7 @@ def test_best_checkpoints_of_seeds_are_averaged():
     best = checkpoints_of_seeds("checkpoint_best", 900, 1000)
     assert rows_of(*best) == [["ALiBi, L=64", "10.50 ± 0.71"]]
     (model,) = models_of(results_of(*best))
-    assert model.identity.reading.at == "best"
+    assert model.key.reading.at == "best"
     last = checkpoints_of_seeds("checkpoint_last", 1000, 1000)
     assert rows_of(*best, *last) == [
         ["ALiBi, L=64 (1,000 updates)", "10.50 ± 0.71"],

@@ -134,7 +134,7 @@ def test_models_are_listed_once_in_order(texts):
     assert items[2].name == "tales-alibi-16-seed1"
     assert items[2].after == (items[0].name, items[1].name)
     assert not replace(study, texts={}).plan().runs
-    kept = runs["tales-alibi-16-seed1"].kept_results.folder
+    kept = runs["tales-alibi-16-seed1"].kept.folder
     assert kept == Path("results/cells/tales-alibi-16-seed1")
 
 
@@ -168,10 +168,10 @@ def test_committed_models_are_not_trained_again(tmp_path, monkeypatch):
                 case = model.own_results[0].case
                 texts[data] = SplitIdentity(case.text, case.documents)
             for run in Study(config, sources, tmp_path, results, no_page).plan().runs:
-                if run.kept_results.folder.is_dir():
-                    run.kept_results.check(run)
+                if run.kept.folder.is_dir():
+                    run.kept.check(run)
                     assert run.is_complete, run.name
-                    complete.append(run.kept_results.folder)
+                    complete.append(run.kept.folder)
                 else:
                     assert not run.is_complete
     trained = sorted(path.parent for path in RESULTS.glob(f"*/*/cells/*/{TRAINING_FILE}"))
@@ -284,7 +284,7 @@ def test_settings_of_models_outside_pattern_are_checked(texts, monkeypatch):
     series = Series({**settings, "model.dropout": 0.5})
     case = Case("validation", "a" * 64, "valid", 16, 16)
     validation = Result(series, Reading(4), 1, case, TextValues(4.0))
-    save(Results([validation]), other.kept_results.folder / TRAINING_FILE)
+    save(Results([validation]), other.kept.folder / TRAINING_FILE)
     with pytest.raises(UserInputError, match="model.dropout: 0.5 there, None now"):
         study.prepare()
 
