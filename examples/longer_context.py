@@ -25,7 +25,8 @@ from alibi_fairseq.reporting.line_styles import LineStyle
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.provenance import Provenance, collect_provenance
-from alibi_fairseq.results.result import Result, TextValues
+from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.values import TextValues
 
 SHORT = 64
 LONG = 256

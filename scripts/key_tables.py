@@ -35,14 +35,14 @@ from alibi_fairseq.reporting import markdown  # noqa: E402
 from alibi_fairseq.results.case import Case  # noqa: E402
 from alibi_fairseq.results.manifest import Counts, Manifest  # noqa: E402
 from alibi_fairseq.results.provenance import Hardware, Provenance  # noqa: E402
-from alibi_fairseq.results.result import (  # noqa: E402
+from alibi_fairseq.results.result import Result  # noqa: E402
+from alibi_fairseq.results.series import Facts, Reading, Series, Stage  # noqa: E402
+from alibi_fairseq.results.values import (  # noqa: E402
     Cost,
     ProbeValues,
-    Result,
     TextSummary,
     TextValues,
 )
-from alibi_fairseq.results.series import Facts, Reading, Series, Stage  # noqa: E402
 from studies.config import StudyConfig  # noqa: E402
 from studies.corpora.config import StudyCorpus  # noqa: E402
 

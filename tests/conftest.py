@@ -29,7 +29,8 @@ from alibi_fairseq.data.probe_data import prepare_probe
 from alibi_fairseq.evaluation.config import SweepConfig
 from alibi_fairseq.evaluation.measurement import run_sweep
 from alibi_fairseq.results import manifest
-from alibi_fairseq.results.result import Cost, Result
+from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.values import Cost
 
 # nohup and background jobs of a script ignore these signals, and child processes inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

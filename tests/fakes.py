@@ -32,8 +32,9 @@ from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import data_sha256
 from alibi_fairseq.results.file import Results, load, load_training, save
 from alibi_fairseq.results.provenance import Provenance
-from alibi_fairseq.results.result import Cost, Result, TextValues, replaces
+from alibi_fairseq.results.result import Result, replaces
 from alibi_fairseq.results.series import Reading
+from alibi_fairseq.results.values import Cost, TextValues
 
 #: Flags of a model that trains in a moment.
 TINY = "--decoder-layers 1 --decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --num-workers 0"

@@ -18,10 +18,11 @@ from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results
 from alibi_fairseq.results.file_names import BEST_CHECKPOINT
 from alibi_fairseq.results.provenance import Provenance
-from alibi_fairseq.results.result import Cost, ProbeValues, Result, TextSummary, TextValues
+from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Facts, Reading, Series
 from alibi_fairseq.results.settings import COMPONENTS, applicable_defaults, plain
 from alibi_fairseq.results.training_settings import method_json
+from alibi_fairseq.results.values import Cost, ProbeValues, TextSummary, TextValues
 
 PROVENANCE = {
     "command": "alibi-fairseq eval data --path checkpoint.pt",

@@ -26,7 +26,8 @@ from ..reporting.evaluation_output import (
 )
 from ..reporting.probes import accuracy_table
 from ..results.file import load
-from ..results.result import ProbeValues, Result
+from ..results.result import Result
+from ..results.values import ProbeValues
 from .options import CliCommand, add_fields, fill_dataclass, option, option_group, plugin_option
 
 FOLDERS = "only for Hugging Face folders"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..results.case import Case
-from ..results.result import Cost, ProbeValues, Result, TextSummary, TextValues
+from ..results.result import Result
+from ..results.values import Cost, ProbeValues, TextSummary, TextValues
 from .option_types import find_device
 from .sweep import Sweep
 

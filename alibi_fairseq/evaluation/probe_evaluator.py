@@ -18,7 +18,8 @@ from ..data import probes
 from ..data.probe_data import load_probe
 from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.result import Cost, ProbeValues, Result, TextSummary
+from ..results.result import Result
+from ..results.values import Cost, ProbeValues, TextSummary
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator, Measured

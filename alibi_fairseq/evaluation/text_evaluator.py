@@ -15,7 +15,8 @@ import torch
 from ..peak_memory import PeakMemory
 from ..results.case import Case
 from ..results.data_folder import DataFolder
-from ..results.result import Cost, Result, TextSummary, TextValues
+from ..results.result import Result
+from ..results.values import Cost, TextSummary, TextValues
 from .checkpoint import LoadedModel
 from .config import SweepConfig
 from .evaluator import Evaluator, Measured

@@ -21,7 +21,8 @@ from ..evaluation.sweep import Sweep, of_checkpoint
 from ..evaluation.weights_identity import WeightsIdentity
 from ..reporting import markdown
 from ..results.file import Results, load
-from ..results.result import ProbeValues, Result, TextValues, Wanted
+from ..results.result import Result, Wanted
+from ..results.values import ProbeValues, TextValues
 from .child_process import ALIBI, ChildProcess
 from .slots import Slot
 

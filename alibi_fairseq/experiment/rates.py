@@ -18,7 +18,7 @@ from ..completion_marker import CompletionMarker
 from ..reporting import markdown
 from ..reporting.table import Column, Table
 from ..results.file import load_training
-from ..results.result import TextValues
+from ..results.values import TextValues
 from .run import Run
 from .tuning import Choice, TrialResult
 

@@ -22,7 +22,8 @@ from ..reporting.training_costs import cost_table, read_training_cost
 from ..results.file import Results, load, load_training, results_json, save
 from ..results.file_names import REPORT_FILES, read_report_files
 from ..results.provenance import merge_provenance, own_command
-from ..results.result import ProbeValues, Result, distinct
+from ..results.result import Result, distinct
+from ..results.values import ProbeValues
 from .plan import Plan
 from .rates import choice_table
 from .run import Run

@@ -20,7 +20,8 @@ from ..files import locked, sha256_files
 from ..results.file_names import lock_path
 from ..results.manifest import other_name
 from ..results.provenance import collect_provenance, installed_version
-from ..results.result import Result, TextSummary
+from ..results.result import Result
+from ..results.values import TextSummary
 from .model_folder import ModelFolder
 from .text_file import Documents, read_documents, tokenize_documents
 from .transformers_model import load_transformers_model

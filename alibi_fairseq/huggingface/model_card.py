@@ -16,7 +16,8 @@ from ..reporting.perplexity_by_length import length_table
 from ..results.data_folder import DataFolder
 from ..results.file import load, load_training
 from ..results.file_names import TRAINING_FILE
-from ..results.result import Result, TextValues, distinct
+from ..results.result import Result, distinct
+from ..results.values import TextValues
 from .conversion import Converted
 
 #: Template of the model card, below the metadata block.

@@ -11,8 +11,9 @@ from ..reporting.texts import Text, identify_text, text_names
 from ..results.file import Results, load
 from ..results.file_names import find_results_files
 from ..results.provenance import Provenance
-from ..results.result import Result, TextValues, identify_checkpoint
+from ..results.result import Result, identify_checkpoint
 from ..results.series import Series
+from ..results.values import TextValues
 from . import comparability, published
 
 # Largest relative difference between two perplexities of one checkpoint and case in two files.

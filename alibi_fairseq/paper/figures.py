@@ -18,8 +18,9 @@ from ..reporting.figures_by_length import length_line
 from ..reporting.line_styles import method_style
 from ..reporting.row import model_label
 from ..reporting.texts import Group
-from ..results.result import Result, TextValues
+from ..results.result import Result
 from ..results.series import Series
+from ..results.values import TextValues
 from . import published
 from .collected_results import CollectedResults
 from .items import Item

@@ -29,8 +29,9 @@ from ..results.data_folder import DataFolder
 from ..results.file import Results, read_results, results_json, save
 from ..results.file_names import TRAINING_FILE
 from ..results.provenance import Provenance, collect_provenance, git_state, utc_time
-from ..results.result import MAX_BITS, Cost, Result, TextValues
+from ..results.result import Result
 from ..results.series import SERIES_KEY, Reading, Series, series_json
+from ..results.values import MAX_BITS, Cost, TextValues
 from .training_series import series_of_training
 
 logger = logging.getLogger(__name__)

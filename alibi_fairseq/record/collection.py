@@ -14,7 +14,8 @@ from ..files import atomic_folder, read_json
 from ..results.file import Results, load, merge, save
 from ..results.file_names import COMPARISON_FILE, TRAINING_FILE, TRIALS_ENDING
 from ..results.provenance import utc_time
-from ..results.result import ProbeValues, Result, TextValues
+from ..results.result import Result
+from ..results.values import ProbeValues, TextValues
 from .entry import (
     ENTRY_FILE,
     RECALL_FILE,

@@ -29,9 +29,10 @@ from ..results.json_types import (
     parse_json,
 )
 from ..results.provenance import Provenance
-from ..results.result import ProbeValues, Result, TextValues
+from ..results.result import Result
 from ..results.series import Series
 from ..results.settings import applicable_defaults
+from ..results.values import ProbeValues, TextValues
 
 TRACK_FILE = "track.json"
 #: File that describes an entry, and has the hashes of its other files.

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..results.estimates import Difference, difference
-from ..results.result import Result, TextValues
+from ..results.result import Result
+from ..results.values import TextValues
 from . import markdown
 from .row import Row
 from .rows import build_rows

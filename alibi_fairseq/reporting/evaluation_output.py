@@ -8,7 +8,8 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from ..results.result import Result, TextValues
+from ..results.result import Result
+from ..results.values import TextValues
 from . import markdown
 from .common_conditions import common_conditions
 from .differing_conditions import differing_conditions_table

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from ..results.result import Result, TextValues
+from ..results.result import Result
+from ..results.values import TextValues
 from . import plots
 from .figure_panels import PanelRows, draw_panels, model_panels
 from .line_styles import method_style

@@ -6,7 +6,8 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 
-from ..results.result import Result, TextValues
+from ..results.result import Result
+from ..results.values import TextValues
 from .figure_panels import draw_panels, model_panels
 from .line_styles import method_style
 from .loss_by_position import bucket_ranges, group_by_windows, longest_windows

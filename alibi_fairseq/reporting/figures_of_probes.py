@@ -12,7 +12,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
-from ..results.result import ProbeValues, Result
+from ..results.result import Result
+from ..results.values import ProbeValues
 from . import plots
 from .axes import length_label
 from .common_conditions import figure_conditions

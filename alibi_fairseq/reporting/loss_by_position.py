@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ..results.result import Result, TextValues
+from ..results.result import Result
+from ..results.values import TextValues
 from .common_conditions import common_conditions, has_several_seed_counts
 from .differing_conditions import differing_conditions_table
 from .row import Point, Row, is_past_end

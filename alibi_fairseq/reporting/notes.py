@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ..results.result import TextValues
+from ..results.values import TextValues
 from .row import Point, Row
 
 #: Smallest gain of a trained model over token frequencies, as a fraction of their entropy.

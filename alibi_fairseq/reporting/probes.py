@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..results.result import ProbeValues, Result
+from ..results.result import Result
+from ..results.values import ProbeValues
 from . import markdown
 from .common_conditions import common_conditions
 from .differing_conditions import differing_conditions_table

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ..results.case import Case
-from ..results.result import Result, RowKey, TextValues
+from ..results.result import Result, RowKey
+from ..results.values import TextValues
 from .means import mean_of_known, standard_deviation
 
 #: Fraction of the bits per token of guessing, above which a model is near chance.

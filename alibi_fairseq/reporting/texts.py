@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..results.case import Case
-from ..results.result import Result, TextValues
+from ..results.result import Result
+from ..results.values import TextValues
 
 
 class Text(NamedTuple):

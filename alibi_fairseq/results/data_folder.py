@@ -11,7 +11,7 @@ from ..errors import UserInputError
 from ..files import read_json, sha256_file
 from . import manifest as manifests
 from .data_hashes import data_folders, dictionary_sha256
-from .result import TextSummary
+from .values import TextSummary
 
 #: File in a data folder with the first positions of each split's documents.
 DOCUMENTS_FILE = "documents.json"

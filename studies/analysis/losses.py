@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.results.result import Result, TextValues
+from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.values import TextValues
 
 from .evaluation_key import EvaluationKey, TrainedModel
 

@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from typing import NamedTuple
 
-from alibi_fairseq.results.result import TextValues
+from alibi_fairseq.results.values import TextValues
 
 from .study_results import StudyResults
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from alibi_fairseq.paper import published
 from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
-from alibi_fairseq.results.result import TextValues
+from alibi_fairseq.results.values import TextValues
 
 from ..analysis.by_length import at_train_length, length_changes
 from ..analysis.compared_models import StudiedLosses, StudiedModels

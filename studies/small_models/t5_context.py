@@ -14,7 +14,7 @@ import numpy as np
 
 from alibi_fairseq.reporting.page import fill_file
 from alibi_fairseq.results.estimates import t_quantile
-from alibi_fairseq.results.result import TextValues
+from alibi_fairseq.results.values import TextValues
 
 from ..analysis.compared_models import StudiedModels
 from ..analysis.study_results import StudyResults

@@ -19,7 +19,8 @@ from alibi_fairseq.errors import STOPPED_EARLY
 from alibi_fairseq.experiment import child_process
 from alibi_fairseq.positions import METHODS, PositionMethod
 from alibi_fairseq.results.file import load, save
-from alibi_fairseq.results.result import Result, TextValues
+from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.values import TextValues
 
 RATES = ("0.002", "0.004", "0.008")
 

@@ -26,7 +26,7 @@ from alibi_fairseq.paper.items import items
 from alibi_fairseq.paper.tables import paper_tables
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.file import save
-from alibi_fairseq.results.result import TextSummary
+from alibi_fairseq.results.values import TextSummary
 
 UPDATES = {"wikitext-103": 286_000, "bookcorpus": 560_000, "cc100-roberta": 50_000}
 SPEEDS = {"tokens_per_second": 20_000.0, "tokens_per_second_batch_1": 10_000.0}

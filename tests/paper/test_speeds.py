@@ -20,9 +20,10 @@ from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.markdown import to_markdown
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results
-from alibi_fairseq.results.result import Cost, Result, TextValues
+from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Facts, Reading, Series
 from alibi_fairseq.results.training_settings import method_json
+from alibi_fairseq.results.values import Cost, TextValues
 
 WIKITEXT = ("wikitext-103", "alibi_lm_wiki103", 286_000)
 LARGE = ("cc100-roberta", "alibi_lm_1b3", 50_000)

@@ -24,7 +24,7 @@ from alibi_fairseq.record.page import cost_sentence, write_page
 from alibi_fairseq.record.rules import EXCEPTABLE, RULES, find_problems
 from alibi_fairseq.results import provenance
 from alibi_fairseq.results.file import Results, load, save
-from alibi_fairseq.results.result import TextValues
+from alibi_fairseq.results.values import TextValues
 from studies.analysis.estimates import estimate_change
 from studies.analysis.evaluation_key import method_notation
 from studies.analysis.study_results import StudyResults

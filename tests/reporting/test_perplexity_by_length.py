@@ -10,7 +10,7 @@ from alibi_fairseq.positions.spec import LayerMethod
 from alibi_fairseq.reporting import markdown, notes, perplexity_by_length
 from alibi_fairseq.reporting.figures_by_length import has_several_tokenizers, length_line
 from alibi_fairseq.reporting.rows import build_rows as models_of
-from alibi_fairseq.results.result import TextSummary
+from alibi_fairseq.results.values import TextSummary
 
 
 def length_table(*records):

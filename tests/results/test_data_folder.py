@@ -12,7 +12,7 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.results import data_folder, manifest
 from alibi_fairseq.results.data_folder import DataFolder
 from alibi_fairseq.results.data_hashes import symbols_sha256
-from alibi_fairseq.results.result import TextSummary
+from alibi_fairseq.results.values import TextSummary
 
 
 def count_calls(monkeypatch, module, name) -> list:

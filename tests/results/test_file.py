@@ -17,8 +17,9 @@ from alibi_fairseq.results.benchmark import Benchmark, BenchmarkFile, save_bench
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results
 from alibi_fairseq.results.provenance import Provenance
-from alibi_fairseq.results.result import ProbeValues, Result, TextValues
+from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Facts, Reading, Series
+from alibi_fairseq.results.values import ProbeValues, TextValues
 
 CELLS = ROOT / "results" / "small_models" / "secondary" / "cells"
 SETTINGS = {"method": {"layers": [{"name": "alibi"}]}, "data.train": "a" * 64, "model.dropout": 0.2}

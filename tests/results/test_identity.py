@@ -16,18 +16,11 @@ from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.reporting.texts import identify_raw_text
 from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
-from alibi_fairseq.results.result import (
-    Cost,
-    Result,
-    TextValues,
-    Wanted,
-    group_seeds,
-    missing,
-    replaces,
-)
+from alibi_fairseq.results.result import Result, Wanted, group_seeds, missing, replaces
 from alibi_fairseq.results.series import Reading, Series
 from alibi_fairseq.results.settings import canonical, selection
 from alibi_fairseq.results.training_settings import collect_settings
+from alibi_fairseq.results.values import Cost, TextValues
 
 HASHES = DataHashes(("a" * 64,), ("b" * 64,), "c" * 64, {"valid": "d" * 64})
 FLAGS = (

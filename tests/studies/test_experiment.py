@@ -27,8 +27,9 @@ from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.data_hashes import DataHashes
 from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.file_names import TRAINING_FILE
-from alibi_fairseq.results.result import Result, TextValues
+from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Reading, Series
+from alibi_fairseq.results.values import TextValues
 from studies.__main__ import main
 from studies.analysis.study_results import FinishedModel, StudyResults
 from studies.config import StudyConfig

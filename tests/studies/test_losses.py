@@ -15,8 +15,9 @@ from alibi_fairseq.results.case import Case
 from alibi_fairseq.results.file import Results, load, save
 from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.provenance import Provenance
-from alibi_fairseq.results.result import Cost, Result, TextValues
+from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Reading, Series
+from alibi_fairseq.results.values import Cost, TextValues
 from studies.analysis.evaluation_key import EvaluationKey
 from studies.analysis.study_results import StudyResults
 from studies.analysis.validation_gaps import validation_gaps

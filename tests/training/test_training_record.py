@@ -22,7 +22,8 @@ from alibi_fairseq.plugin import training_record
 from alibi_fairseq.plugin.training_record import TrainingRecord, matmul_precision
 from alibi_fairseq.results.file import load
 from alibi_fairseq.results.file_names import TRAINING_FILE
-from alibi_fairseq.results.result import Cost, Result
+from alibi_fairseq.results.result import Result
+from alibi_fairseq.results.values import Cost
 
 FLAGS = (
     *("--task", "language_modeling", "--tokens-per-sample", "16", "--max-tokens", "64"),
