@@ -185,7 +185,7 @@ class ModelGroup:
 
     methods: Annotated[Methods, Field(validate_default=True)] = option(
         "position methods (`alibi-fairseq models` lists their names); all: the seven that predate "
-        "or appear in the ALiBi paper; later: the nine published since; A+B: A and B in alternate "
+        "or appear in the ALiBi paper; later: those published since; A+B: A and B in alternate "
         "layers; A/OPTION=VALUE: A with an option of the model",
         ("alibi", "sinusoidal"),
         metavar="A,B,…",

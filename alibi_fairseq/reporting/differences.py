@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..results.estimates import Difference, difference
+from ..results.estimates import Difference, difference, nats_to_percent
 from ..results.result import Result
 from ..results.values import TextValues
 from . import markdown
@@ -260,10 +260,5 @@ def _difference(first: _Losses | None, second: _Losses | None) -> Difference | N
 def format_difference(estimate: Difference) -> str:
     """Return a difference of log perplexity in percent, such as ``+2.1% (-0.3 … +4.6)``."""
     low, high = estimate.interval()
-    value = _percent(estimate.value)
-    return f"{value:+.1f}% ({_percent(low):+.1f} … {_percent(high):+.1f})"
-
-
-def _percent(nats: float) -> float:
-    """Return the relative change of the perplexity in percent, given that of its logarithm."""
-    return 100 * math.expm1(nats)
+    value = nats_to_percent(estimate.value)
+    return f"{value:+.1f}% ({nats_to_percent(low):+.1f} … {nats_to_percent(high):+.1f})"

@@ -178,9 +178,8 @@ def common_train_length(rows: Iterable[Row]) -> int | None:
 
 def without_common_length(rows: Sequence[Row]) -> Sequence[Row]:
     """Remove the training length from labels if all rows have the same, which a figure states."""
-    if common_train_length(rows) is None:
+    train_length = common_train_length(rows)
+    if train_length is None:
         return rows
-    renamed = []
-    for row in rows:
-        renamed.append(replace(row, name=row.name.replace(f", L={row.train_length}", "")))
-    return renamed
+    ending = model_label("", train_length)
+    return [replace(row, name=row.name.removesuffix(ending)) for row in rows]

@@ -64,6 +64,11 @@ def difference(
     return Difference(value, math.sqrt(variance), float(degrees_of_freedom))
 
 
+def nats_to_percent(nats: float) -> float:
+    """Convert a change in nats per token to a change of perplexity in percent."""
+    return 100 * math.expm1(nats)
+
+
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """Return a quantile above the median of Student's t distribution.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alibi_fairseq.results.estimates import Difference, difference
+from alibi_fairseq.results.estimates import Difference, difference, nats_to_percent
 
 from .evaluation_key import EvaluationKey
 from .losses import ArticleLosses, Losses
@@ -49,11 +49,6 @@ class Estimate(Difference):
 def percent_to_nats(percent: float) -> float:
     """Convert a change of perplexity in percent to nats per token."""
     return math.log1p(percent / 100)
-
-
-def nats_to_percent(nats: float) -> float:
-    """Convert a change in nats per token to a change of perplexity in percent."""
-    return 100 * math.expm1(nats)
 
 
 def percent(nats: float) -> str:

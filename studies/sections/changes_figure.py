@@ -13,9 +13,10 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import SETTINGS, save
+from alibi_fairseq.results.estimates import nats_to_percent
 
 from ..analysis.by_length import MethodChange
-from ..analysis.estimates import Estimate, nats_to_percent, percent
+from ..analysis.estimates import Estimate, percent
 from .wording import known_name, method_label
 
 #: Changes in percent at which the first panel ends and the second begins. Two methods that fail

@@ -13,9 +13,9 @@ from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown, plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
+from alibi_fairseq.results.estimates import nats_to_percent
 
 from ..analysis.compared_models import StudiedModels
-from ..analysis.estimates import nats_to_percent
 from ..analysis.study_results import StudyResults
 from ..analysis.validation_gaps import validation_gaps
 from .changes import percent_cell

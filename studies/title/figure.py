@@ -12,10 +12,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from alibi_fairseq.reporting.line_labels import LineEnd, label_line_ends
 from alibi_fairseq.reporting.plots import SETTINGS, save
+from alibi_fairseq.results.estimates import nats_to_percent
 
 from ..analysis.baseline import LARGEST_LEAD
 from ..analysis.cost_and_lead import CostAndLead
-from ..analysis.estimates import nats_to_percent
 
 #: Color of each effect, none of which is the color of a position method.
 COLORS = {"cost": "#4D4D4D", "lead": "#A6611A", "e6": "#7B3294"}
