@@ -18,7 +18,7 @@ from studies.analysis.study_results import StudyResults
 from studies.sections.changes import with_interval
 from studies.sections.changes_figure import changes_figure
 from studies.sections.wording import known_name
-from studies.small_models.page import CHANGES_MULTIPLE, MODELS, SECONDARY
+from studies.small_models.models import CHANGES_MULTIPLE, MODELS, SECONDARY
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "position-methods.md"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .config import StudyConfig
 
 STUDIES = Path(__file__).resolve().parent
-PRIMARY = STUDIES / "small_models" / "primary.yaml"
+DEFAULT_CONFIG = STUDIES / "small_models" / "primary.yaml"
 #: Module that writes the page of a study without a module of its own.
 STUDY_PAGE = "studies.page"
 WORK_DIR = Path("runs/studies")
@@ -33,7 +33,7 @@ def make_parser() -> argparse.ArgumentParser:
         "config",
         nargs="?",
         type=Path,
-        default=PRIMARY,
+        default=DEFAULT_CONFIG,
         help="models to train (default: studies/small_models/primary.yaml)",
     )
     parser.add_argument(

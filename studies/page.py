@@ -15,7 +15,7 @@ from .sections.six_tests import tests_section
 from .sections.templates import section, sections, write_page
 from .sections.title_claim import claim_figure, claim_summary, title_claim_section
 from .sections.training import divergence_sentence, origins_table, trials_table
-from .small_models.page import MODELS, PRIMARY, SECONDARY
+from .small_models.models import MODELS, PRIMARY, SECONDARY
 
 #: Published results of the small models, which this page compares with its own.
 SMALL_MODELS = Path(__file__).resolve().parents[1] / "results" / "small_models"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from studies.small_models.page import PRIMARY
+from studies.small_models.models import PRIMARY
 
 from .bias import draw_bias
 from .blocks import draw_blocks

@@ -14,7 +14,7 @@ from studies.analysis.by_length import at_train_length
 from studies.analysis.study_results import StudyResults
 from studies.sections.perplexity_by_length import model_line
 from studies.sections.wording import known_name
-from studies.small_models.page import CORPUS, MODELS
+from studies.small_models.models import CORPUS, MODELS
 
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")
 #: Training length of the left half of the paper's Figure 1, whose numbers are in Table 2.

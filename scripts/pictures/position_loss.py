@@ -14,7 +14,7 @@ from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.result import Result
 from studies.analysis.study_results import FinishedModel, StudyResults
 from studies.sections.wording import known_name
-from studies.small_models.page import CORPUS, MODELS
+from studies.small_models.models import CORPUS, MODELS
 
 LENGTH = MODELS.train_length
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")

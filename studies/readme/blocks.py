@@ -16,7 +16,7 @@ from ..config import StudyConfig
 from ..sections.changes import change_in_words, interval_in_words
 from ..sections.templates import bullets
 from ..small_models.findings import findings_of_small_models
-from ..small_models.page import MODELS, PRIMARY
+from ..small_models.models import MODELS, PRIMARY
 from ..title.outcome import load_budgets, title_outcome
 from ..title.page import outcome_slots
 from .paper_page import write_paper_page

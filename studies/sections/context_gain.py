@@ -6,13 +6,12 @@ stride removes this effect, and limited attention removes most of the longer con
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
-from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 
 from ..analysis.compared_models import SLIDING, StudiedLosses, StudiedModels
+from ..analysis.paper_changes import table15_change
 from ..analysis.study_results import StudyResults
 from .changes import change_cells, change_in_words, percent_cell
 from .templates import section
@@ -40,9 +39,9 @@ def context_gain_section(losses: StudiedLosses) -> str:
         row += [percent_cell(sliding), _share(sliding, full)]
         row += [percent_cell(limited), _share(limited, full)]
         for length in PAPER_LENGTHS:
-            row.append(percent_cell(_paper_change(length, multiple)))
+            row.append(percent_cell(table15_change(length, multiple)))
         rows.append(row)
-    paper_change = _paper_change(PAPER_LENGTHS[0], 4)
+    paper_change = table15_change(PAPER_LENGTHS[0], 4)
     assert paper_change is not None, "Table 15 has both lengths"
     return section(
         "context_gain",
@@ -84,17 +83,6 @@ def _nats(losses: StudiedLosses, first: str, second: str) -> float | None:
     """Return the change from the second to the first evaluation; None if it is not known."""
     estimate = losses.change(first, second)
     return None if estimate is None else estimate.value
-
-
-def _paper_change(train_length: int, multiple: int) -> float | None:
-    """Return the change from L in Table 15 (S = 1), in nats; None if the paper does not have it."""
-    by_length = {}
-    for row in published.rows("table15"):
-        if row["train_length"] == train_length:
-            by_length[row["length"]] = row["perplexity"]
-    if multiple * train_length not in by_length:
-        return None
-    return math.log(by_length[multiple * train_length] / by_length[train_length])
 
 
 def _share(part: float | None, whole: float | None) -> str:

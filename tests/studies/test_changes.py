@@ -15,7 +15,7 @@ from alibi_fairseq.positions.display_names import METHOD_NAMES
 from studies.analysis.by_length import length_changes
 from studies.analysis.study_results import StudyResults
 from studies.sections.changes_figure import draw_length_changes
-from studies.small_models.page import MODELS
+from studies.small_models.models import MODELS
 
 SMALL_MODELS = ROOT / "results" / "small_models"
 

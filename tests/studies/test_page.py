@@ -25,7 +25,9 @@ from studies.analysis.six_tests import run_tests
 from studies.analysis.study_results import StudyResults
 from studies.readme.blocks import write_readme
 from studies.sections.context_gain import context_gain_section
-from studies.small_models.page import MODELS, trials_without_origin, write_small_models_page
+from studies.small_models.disclosure_page import trials_without_origin
+from studies.small_models.models import MODELS
+from studies.small_models.page import write_small_models_page
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "small_models"

@@ -1,0 +1,135 @@
+"""The page of the secondary models: ``results/small_models/secondary.md``."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+from alibi_fairseq.reporting import markdown
+
+from ..analysis.by_length import at_train_length, length_changes
+from ..analysis.compared_models import StudiedLosses, StudiedModels
+from ..analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
+from ..analysis.estimates import estimate_change
+from ..analysis.losses import Losses
+from ..analysis.paper_changes import table5_change
+from ..analysis.study_results import StudyResults
+from ..sections.changes import change_cells, changes_table, percent_cell, seeds_cell
+from ..sections.cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell
+from ..sections.perplexity_by_length import perplexity_table
+from ..sections.templates import section, sections, write_page
+from ..sections.training import divergence_sentence
+from ..sections.wording import join_words, method_in_words, method_label
+from .models import CHANGES_MULTIPLE, CORPUS, LENGTHS
+
+TEMPLATE = Path(__file__).with_name("secondary.md")
+#: The models of the pages, whose evaluations are named in tokens.
+IN_TOKENS = StudiedModels(CORPUS, train_length=1)
+#: Changes of the secondary models, in tokens: name and evaluations. A group is a table, whose slot
+#: on the page has its name.
+CHANGES = Path(__file__).with_name("secondary_changes.csv")
+#: Groups of changes of which the paper's Table 5 has some.
+GROUPS_IN_PAPER = ("at_train_length", "longer_training")
+#: Short and long training lengths at which the title's claim is compared.
+CLAIM_LENGTHS = ((128, 256), (128, 512), (256, 512))
+#: Training lengths of the secondary models, and the multiples at which they are compared with L.
+TRAIN_LENGTHS = (128, 256, 512)
+MULTIPLES = (2, 4, 16)
+
+
+def write_secondary_page(folder: Path, study: StudyResults, studied: StudiedLosses) -> None:
+    """Write the estimates of the secondary models.
+
+    Args:
+        folder: folder of the page.
+        study: results of the secondary models.
+        studied: their losses.
+    """
+    losses = study.losses
+    write_page(
+        folder,
+        TEMPLATE,
+        TEMPLATE.name,
+        **_directions(studied),
+        diverged_secondary=divergence_sentence(study.diverged),
+        cost_and_lead=section("cost_and_lead"),
+        claim=_claim_table(losses),
+        beyond=_beyond_table(losses),
+        **_group_tables(losses),
+        secondary_perplexity=_secondary_perplexities(losses),
+    )
+
+
+def _directions(losses: StudiedLosses) -> dict[str, str]:
+    """Return the methods whose perplexity falls, rises, or does neither clearly from L to 16 L."""
+    names: dict[str, list[str]] = {"falling": [], "rising": [], "level": []}
+    for method, estimate in length_changes(losses.by_key, losses.models, CHANGES_MULTIPLE):
+        low, high = estimate.interval()
+        direction = "falling" if high < 0 else "rising" if low > 0 else "level"
+        names[direction].append(method_in_words(method))
+    return {direction: join_words(methods) for direction, methods in names.items()}
+
+
+def _beyond_table(losses: Losses) -> str:
+    """Write the change of each model beyond its training length; empty without any."""
+    rows = []
+    for train_length in TRAIN_LENGTHS:
+        for method, by_length in at_train_length(losses, CORPUS, train_length).items():
+            row = [method_label(method), str(train_length)]
+            for multiple in MULTIPLES:
+                change = None
+                if train_length in by_length and multiple * train_length in by_length:
+                    longer = by_length[multiple * train_length]
+                    change = estimate_change(longer, by_length[train_length])
+                row.append(effect_cell(change))
+            rows.append(row)
+    headers = ["", "L", *(f"{multiple} L vs. L" for multiple in MULTIPLES)]
+    return markdown.table(headers, rows) if rows else ""
+
+
+def _group_tables(losses: Losses) -> dict[str, str]:
+    """Return the table of each group of changes."""
+    in_tokens = StudiedLosses(IN_TOKENS, losses)
+    rows: dict[str, list[list[str]]] = defaultdict(list)
+    with CHANGES.open(encoding="utf-8", newline="") as stream:
+        for declared in csv.DictReader(stream, strict=True):
+            of_group = rows[declared["group"]]
+            estimate = in_tokens.change(declared["first"], declared["second"])
+            if estimate is None:
+                continue
+            row = [declared["name"], *change_cells(estimate), seeds_cell(estimate)]
+            if declared["group"] in GROUPS_IN_PAPER:
+                keys = (IN_TOKENS.key(declared[side]) for side in ("first", "second"))
+                row.append(percent_cell(table5_change(*keys)))
+            of_group.append(row)
+    slots = {}
+    for group, of_group in rows.items():
+        paper = ["paper (Table 5)"] if group in GROUPS_IN_PAPER else []
+        slots[group] = changes_table(of_group, *paper)
+    return slots
+
+
+def _claim_table(losses: Losses) -> str:
+    """Write cost, lead, and E6 of the secondary models next to the paper's; empty without any."""
+    rows = []
+    for short, long in CLAIM_LENGTHS:
+        effects = estimate_cost_and_lead(StudiedLosses(IN_TOKENS, losses), short, long)
+        if effects is None:
+            continue
+        lengths = f"{short} and {long}"
+        rows.append(EffectsRow([lengths, "3.1M tokens"], effects))
+        pair = table5_pair(short, long)
+        if pair is not None:
+            rows.append(EffectsRow([lengths, "paper (Table 5)"], pair))
+    return cost_and_lead_table(["trained short and long", "models"], rows)
+
+
+def _secondary_perplexities(losses: Losses) -> str:
+    """Return a table of perplexities for each training length."""
+    parts = []
+    for train_length in TRAIN_LENGTHS:
+        models = at_train_length(losses, CORPUS, train_length)
+        if models:
+            parts += [f"L = {train_length}:", perplexity_table(models, LENGTHS)]
+    return sections(*parts)
