@@ -17,7 +17,7 @@ from studies.analysis.by_length import MethodChange, length_changes
 from studies.analysis.study_results import StudyResults
 from studies.sections.changes import with_interval
 from studies.sections.changes_figure import changes_figure
-from studies.sections.wording import known_name
+from studies.sections.wording import full_name
 from studies.small_models.models import CHANGES_MULTIPLE, MODELS, SECONDARY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,7 +65,7 @@ def catalog() -> str:
         change = changes.get(method)
         size = markdown.NOTHING if change is None else with_interval(change.estimate)
         cells = [
-            f"{known_name(change.method if change else method)}, `{method}`",
+            f"{full_name(change.method if change else method)}, `{method}`",
             size,
             row["idea"],
             _paper(row),

@@ -22,7 +22,7 @@ from alibi_fairseq.experiment.values import PositiveInt
 from alibi_fairseq.options import yaml_key
 from alibi_fairseq.positions.spec import MethodSpec
 
-from .analysis.compared_models import StudiedModels
+from .analysis.compared_models import ComparedModels
 from .analysis.evaluation_key import EvaluationKey, TrainedModel, method_notation
 from .analysis.six_tests import evaluation_name, needed_evaluations
 from .corpora.config import StudyCorpus
@@ -40,7 +40,7 @@ class StudyConfig(ExperimentConfig):
         "number of entries of one sentencepiece dictionary that all texts share"
     )
     introduction: str = yaml_key("first paragraph of a page of its own, in Markdown", "")
-    tests: StudiedModels | None = yaml_key(
+    tests: ComparedModels | None = yaml_key(
         "corpus and train_length of the models of the six tests; the results then have a page of "
         "their own",
         None,
@@ -122,7 +122,7 @@ def _of_methods(by_method: Mapping, methods: Sequence[MethodSpec]) -> dict:
     return {method: value for method, value in by_method.items() if method in methods}
 
 
-def _check_tests(config: ExperimentConfig, tests: StudiedModels) -> None:
+def _check_tests(config: ExperimentConfig, tests: ComparedModels) -> None:
     """Check that the models of the six tests are evaluated as the tests need.
 
     Models may be missing. The tests that need them are then listed as not run.
@@ -152,7 +152,7 @@ def _check_tests(config: ExperimentConfig, tests: StudiedModels) -> None:
             )
 
 
-def _check_scored_range(evaluation: Evaluation, tests: StudiedModels) -> None:
+def _check_scored_range(evaluation: Evaluation, tests: ComparedModels) -> None:
     """Check that each document has a scored range after, and as long as, the longest window.
 
     Raises:

@@ -27,13 +27,13 @@ from alibi_fairseq.results.result import Result, Wanted, missing
 from alibi_fairseq.results.series import Reading
 from alibi_fairseq.results.settings import canonical
 
-from .analysis.study_results import CELLS, EVALUATION_FILE
+from .analysis.study_results import EVALUATION_FILE, MODELS_FOLDER
 from .config import StudyConfig, run_name
 from .corpora.preparation import data_folder, is_prepared, prepare_corpora
 
 
 @dataclass(frozen=True)
-class ModelResults:
+class ModelFolder:
     """Folder that keeps the results of a model.
 
     Attributes:
@@ -130,7 +130,7 @@ class StudyRun(Run):
         kept: folder that keeps the results.
     """
 
-    kept: ModelResults
+    kept: ModelFolder
 
     @property
     def is_complete(self) -> bool:
@@ -209,7 +209,7 @@ class Study(Experiment):
             name = run_name(model)
             if model.corpus.name not in self.texts or not fnmatch.fnmatch(name, self.pattern):
                 continue
-            kept = ModelResults(model, self.results / CELLS / name)
+            kept = ModelFolder(model, self.results / MODELS_FOLDER / name)
             planned_run = {field.name: getattr(run, field.name) for field in fields(Run)}
             planned_run.update(name=name, may_diverge=True)
             runs.append(StudyRun(**planned_run, kept=kept))

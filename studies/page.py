@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .analysis.by_length import at_train_length
-from .analysis.compared_models import StudiedLosses, StudiedModels
+from .analysis.by_length import method_losses
+from .analysis.compared_models import ComparedLosses, ComparedModels
 from .analysis.study_results import StudyResults
 from .config import StudyConfig
 from .sections.context_gain import context_gain_by_budget, context_gain_section
 from .sections.perplexity_by_length import draw_method_lengths, perplexity_table
-from .sections.ranking import gap_section, ranking_section
-from .sections.six_tests import tests_section
+from .sections.ranking import gap_during_training_section, ranking_section
+from .sections.six_tests import six_tests_section
 from .sections.templates import section, sections, write_page
-from .sections.title_claim import claim_figure, claim_summary, title_claim_section
+from .sections.title_claim import title_claim_figure, title_claim_section, title_claim_summary
 from .sections.training import divergence_sentence, origins_table, trials_table
 from .small_models.models import MODELS, PRIMARY, SECONDARY
 
@@ -41,10 +41,10 @@ def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
     models = config.tests
     assert models is not None
     study = StudyResults.load(folder)
-    losses = StudiedLosses(models, study.losses)
+    losses = ComparedLosses(models, study.losses)
     secondary = StudyResults.load(SMALL_MODELS / SECONDARY)
     sets = [
-        (secondary, StudiedModels("books", 128)),
+        (secondary, ComparedModels("books", 128)),
         (secondary, MODELS),
         (StudyResults.load(SMALL_MODELS / PRIMARY), MODELS),
         (study, models),
@@ -54,7 +54,7 @@ def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
         DISCLOSURE,
         DISCLOSURE.name,
         title=config.title,
-        gap_during_training=gap_section(study, models),
+        gap_during_training=gap_during_training_section(study, models),
         ranking=ranking_section(study, models, folder),
         context_gain_by_budget=context_gain_by_budget(sets),
         origins=origins_table(study.models),
@@ -65,12 +65,12 @@ def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
         template,
         title=config.title,
         introduction=config.introduction.strip(),
-        claim_summary=claim_summary(losses),
-        claim_figure=claim_figure(study, losses),
+        claim_summary=title_claim_summary(losses),
+        claim_figure=title_claim_figure(study, losses),
         notation=section("notation"),
         train_length=models.train_length,
         title_claim=title_claim_section(losses),
-        six_tests=tests_section(losses),
+        six_tests=six_tests_section(losses),
         context_gain=context_gain_section(losses),
         diverged=divergence_sentence(study.diverged),
         perplexity=_perplexities(study),
@@ -82,7 +82,7 @@ def _perplexities(study: StudyResults) -> str:
     groups = sorted({(key.corpus, key.tested_on, key.train_length) for key in study.losses})
     parts = []
     for corpus, tested_on, train_length in groups:
-        models = at_train_length(study.losses, corpus, train_length, tested_on)
+        models = method_losses(study.losses, corpus, train_length, tested_on)
         lengths = sorted({length for by_length in models.values() for length in by_length})
         parts.append(f"Trained on {corpus} with L = {train_length}, tested on {tested_on}:")
         parts.append(perplexity_table(models, lengths))

@@ -10,10 +10,10 @@ from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import plots
 from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
-from studies.analysis.by_length import at_train_length
+from studies.analysis.by_length import method_losses
 from studies.analysis.study_results import StudyResults
 from studies.sections.perplexity_by_length import model_line
-from studies.sections.wording import known_name
+from studies.sections.wording import full_name
 from studies.small_models.models import CORPUS, MODELS
 
 METHODS = ("alibi", "t5", "rotary", "sinusoidal")
@@ -44,7 +44,7 @@ def _paper_panel() -> Panel:
                 continue
             x.append(row["length"])
             y.append(row["perplexity"])
-        lines.append(PlotLine(known_name(method), x, y, method_style(method_name(method))))
+        lines.append(PlotLine(full_name(method), x, y, method_style(method_name(method))))
     return Panel(
         f"The paper (247M parameters), trained at L = {PAPER_LENGTH}",
         lines,
@@ -58,11 +58,11 @@ def _our_panel(results: Path) -> Panel:
     study = StudyResults.load(results)
     parameters = study.alibi_model(MODELS).last_validation.series.facts.parameters
     assert parameters is not None, "a training records the number of parameters"
-    by_method = at_train_length(study.losses, CORPUS, length)
+    by_method = method_losses(study.losses, CORPUS, length)
     lines = []
     for method in METHODS:
         style = method_style(method_name(method))
-        lines.append(model_line(known_name(method), by_method[method], style))
+        lines.append(model_line(full_name(method), by_method[method], style))
     return Panel(
         f"Ours ({parameters / 1e6:.1f}M parameters), trained at L = {length}",
         lines,

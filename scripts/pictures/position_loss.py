@@ -13,7 +13,7 @@ from alibi_fairseq.reporting.plots import Panel
 from alibi_fairseq.reporting.rows import build_rows
 from alibi_fairseq.results.result import Result
 from studies.analysis.study_results import FinishedModel, StudyResults
-from studies.sections.wording import known_name
+from studies.sections.wording import full_name
 from studies.small_models.models import CORPUS, MODELS
 
 LENGTH = MODELS.train_length
@@ -37,7 +37,7 @@ def draw_position_loss(results: Path, *paths: str | os.PathLike) -> None:
                 seeds.append(_longest_windows(seed))
         (row,) = build_rows(seeds)
         windows = row.points[-1].case.length
-        lines.append(position_line(replace(row, name=known_name(method))))
+        lines.append(position_line(replace(row, name=full_name(method))))
     panel = Panel(
         f"Trained at L = {LENGTH}, tested in windows of {windows:,} tokens",
         lines,

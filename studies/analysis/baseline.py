@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .compared_models import StudiedLosses, StudiedModels
+from .compared_models import ComparedLosses, ComparedModels
 from .estimates import Estimate, percent_to_nats
 
 #: Largest lead of ALiBi at equal length with which a baseline counts as trained, in percent. It is
@@ -16,7 +16,7 @@ SMALLEST_SHARE = 0.5
 TRAINED_LONG = ("none-4@4", "sinusoidal-4@4", "alibi-4@4")
 
 
-def baseline_is_trained(losses: StudiedLosses) -> bool:
+def baseline_is_trained(losses: ComparedLosses) -> bool:
     """Return True if E6's baseline counts as trained by the rule of the study."""
     if losses.models.baseline == "share":
         recovered = recovered_gain(losses)
@@ -31,14 +31,14 @@ def is_published_lead(lead: Estimate) -> bool:
     return high <= percent_to_nats(LARGEST_LEAD)
 
 
-def baseline_evaluations(models: StudiedModels) -> tuple[str, ...]:
+def baseline_evaluations(models: ComparedModels) -> tuple[str, ...]:
     """Return the evaluations at 4 L of models trained at 4 L that the rule for baselines needs."""
     if models.baseline == "share":
         return TRAINED_LONG
     return TRAINED_LONG[1:]
 
 
-def estimate_lead(losses: StudiedLosses) -> Estimate | None:
+def estimate_lead(losses: ComparedLosses) -> Estimate | None:
     """Estimate how far sinusoidal embeddings are behind ALiBi, both trained and evaluated at 4 L.
 
     Returns:
@@ -48,7 +48,7 @@ def estimate_lead(losses: StudiedLosses) -> Estimate | None:
     return losses.change(sinusoidal, alibi)
 
 
-def recovered_gain(losses: StudiedLosses) -> float | None:
+def recovered_gain(losses: ComparedLosses) -> float | None:
     """Return the fraction of ALiBi's gain over no positions that sinusoidal embeddings have.
 
     All three are trained and evaluated at 4 L. The result is None while one of them is missing, and

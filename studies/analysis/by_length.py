@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .compared_models import StudiedModels
+from .compared_models import ComparedModels
 from .estimates import Estimate, estimate_change
-from .losses import ArticleLosses, Losses
+from .losses import DocumentLosses, Losses
 
 #: Evaluation length -> losses, by position method.
-MethodLosses = Mapping[str, Mapping[int, ArticleLosses]]
+MethodLosses = Mapping[str, Mapping[int, DocumentLosses]]
 
 
-def at_train_length(
+def method_losses(
     losses: Losses, corpus: str, train_length: int, tested_on: str | None = None
 ) -> MethodLosses:
     """Return the evaluations without overlap and variant of the models of a training length.
@@ -23,13 +23,13 @@ def at_train_length(
         corpus: the text that the models were trained on.
         tested_on: the text of the test split (default: ``corpus``).
     """
-    by_method: dict[str, dict[int, ArticleLosses]] = defaultdict(dict)
+    by_method: dict[str, dict[int, DocumentLosses]] = defaultdict(dict)
     wanted = (corpus, tested_on or corpus, train_length)
-    for key, article_losses in losses.items():
+    for key, document_losses in losses.items():
         if key.stride != key.length or key.variant:
             continue
         if (key.corpus, key.tested_on, key.train_length) == wanted:
-            by_method[key.method][key.length] = article_losses
+            by_method[key.method][key.length] = document_losses
     return dict(sorted(by_method.items()))
 
 
@@ -40,7 +40,7 @@ class MethodChange(NamedTuple):
     estimate: Estimate
 
 
-def length_changes(losses: Losses, models: StudiedModels, multiple: int) -> list[MethodChange]:
+def length_changes(losses: Losses, models: ComparedModels, multiple: int) -> list[MethodChange]:
     """Return the change of each method from L to a multiple of L, from the best to the worst.
 
     Args:
@@ -50,7 +50,7 @@ def length_changes(losses: Losses, models: StudiedModels, multiple: int) -> list
     """
     length = models.train_length
     changes = []
-    for method, by_length in at_train_length(losses, models.corpus, length).items():
+    for method, by_length in method_losses(losses, models.corpus, length).items():
         if length not in by_length or multiple * length not in by_length:
             continue
         estimate = estimate_change(by_length[multiple * length], by_length[length])

@@ -1,4 +1,7 @@
-"""Models that a study compares, and changes between their evaluations."""
+"""Models that a study compares, and changes between their evaluations.
+
+Evaluations have the notation of :mod:`.evaluation_key`, in training lengths of the study.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ from typing import Literal
 
 from .estimates import Estimate, change_between
 from .evaluation_key import EvaluationKey
-from .losses import ArticleLosses, Losses
+from .losses import DocumentLosses, Losses
 
-#: Stride of evaluations with overlapping windows, in training lengths.
+#: Stride of evaluations with overlapping windows, as the end of a notation.
 SLIDING = "/0.125"
 
 
 @dataclass(frozen=True)
-class StudiedModels:
-    """The models that the tests compare.
+class ComparedModels:
+    """The models that the tests compare: the key ``tests`` of a study's YAML file.
 
     Attributes:
         corpus: text that they are trained and tested on.
@@ -40,24 +43,24 @@ class StudiedModels:
         """Return the key of an evaluation whose numbers are training lengths.
 
         Args:
-            evaluation: such as ``alibi-1@4/0.125`` (:meth:`.EvaluationKey.parse`).
+            evaluation: its notation, such as ``alibi-1@4/0.125``.
         """
         return EvaluationKey.parse(evaluation, self.corpus, self.train_length)
 
 
 @dataclass(frozen=True)
-class StudiedLosses:
-    """Losses of the models that a study compares, by evaluation (:meth:`StudiedModels.key`).
+class ComparedLosses:
+    """Losses of the models that a study compares, by evaluation (:meth:`ComparedModels.key`).
 
     Attributes:
         models: the models.
         by_key: losses of all finished models.
     """
 
-    models: StudiedModels
+    models: ComparedModels
     by_key: Losses
 
-    def find(self, evaluation: str) -> ArticleLosses | None:
+    def find(self, evaluation: str) -> DocumentLosses | None:
         """Return the losses of an evaluation; None without them."""
         return self.by_key.get(self.models.key(evaluation))
 

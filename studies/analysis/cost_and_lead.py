@@ -1,12 +1,13 @@
 """Cost and lead: the two effects whose difference decides the claim of the paper's title.
 
 Three models are evaluated at 4 L: ALiBi trained at L, ALiBi trained at 4 L, and sinusoidal
-embeddings trained at 4 L. In log perplexity, E6 = cost - lead:
+embeddings trained at 4 L. In log perplexity, short vs. long = cost - lead:
 
 - cost: from ALiBi trained at 4 L to ALiBi trained at L. What does training short cost?
 - lead: from ALiBi to sinusoidal embeddings, both trained at 4 L. What does ALiBi gain at equal
   length?
-- E6: from sinusoidal embeddings trained at 4 L to ALiBi trained at L. Does the claim hold?
+- short vs. long: from sinusoidal embeddings trained at 4 L to ALiBi trained at L. Does the claim
+  hold? Test E6 asks whether this change is below zero.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple
 from alibi_fairseq.paper import published
 from alibi_fairseq.paper.items import items
 
-from .compared_models import StudiedLosses
+from .compared_models import ComparedLosses
 from .estimates import Estimate
 
 #: Tables of the paper with ALiBi trained short and long and sinusoidal embeddings trained long, and
@@ -40,13 +41,13 @@ class CostAndLead(NamedTuple):
 
     cost: Estimate
     lead: Estimate
-    e6: Estimate
+    short_vs_long: Estimate
 
 
 def estimate_cost_and_lead(
-    losses: StudiedLosses, short: int = 1, long: int = 4, stride: str = ""
+    losses: ComparedLosses, short: int = 1, long: int = 4, stride: str = ""
 ) -> CostAndLead | None:
-    """Estimate cost, lead, and E6; None while a model is missing or has fewer than two seeds.
+    """Estimate both effects and short vs. long; None while a model has fewer than two seeds.
 
     Args:
         losses: losses of the models.
@@ -59,10 +60,10 @@ def estimate_cost_and_lead(
     sinusoidal_long = f"sinusoidal-{long}@{long}{stride}"
     cost = losses.change(alibi_short, alibi_long)
     lead = losses.change(sinusoidal_long, alibi_long)
-    e6 = losses.change(alibi_short, sinusoidal_long)
-    if cost is None or lead is None or e6 is None:
+    short_vs_long = losses.change(alibi_short, sinusoidal_long)
+    if cost is None or lead is None or short_vs_long is None:
         return None
-    return CostAndLead(cost, lead, e6)
+    return CostAndLead(cost, lead, short_vs_long)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class PaperPair:
         return None if self.alibi_long is None else math.log(self.sinusoidal_long / self.alibi_long)
 
     @property
-    def e6(self) -> float:
+    def short_vs_long(self) -> float:
         """The change from sinusoidal embeddings trained long to ALiBi trained short, in nats."""
         return math.log(self.alibi_short / self.sinusoidal_long)
 

@@ -1,4 +1,4 @@
-"""Changes of perplexity with confidence intervals over seeds and articles.
+"""Changes of perplexity with confidence intervals over seeds and documents.
 
 The section "Statistics" of ``small_models/protocol.md`` has the formulas.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from alibi_fairseq.results.estimates import Difference, difference, nats_to_percent
 
 from .evaluation_key import EvaluationKey
-from .losses import ArticleLosses, Losses
+from .losses import DocumentLosses, Losses
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def percent(nats: float) -> str:
     return f"{value:+.{digits}f}%"
 
 
-def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | None:
+def estimate_change(first: DocumentLosses, second: DocumentLosses) -> Estimate | None:
     """Estimate how much higher the log perplexity of the first evaluation is.
 
-    Two evaluations of the same models are paired by seed and article. Evaluations of different
-    models are paired by article only.
+    Two evaluations of the same models are paired by seed and document. Evaluations of different
+    models are paired by document only.
 
     Returns:
         None if either side has fewer than two seeds: the variance of seeds is then unknown.
@@ -78,7 +78,7 @@ def estimate_change(first: ArticleLosses, second: ArticleLosses) -> Estimate | N
         shared = sorted({*first.seeds} & {*second.seeds})
         first_nats = _of_seeds(first, shared)
         second_nats = _of_seeds(second, shared)
-    weights = np.ones(first_nats.shape[1])  # all articles have the same number of scored tokens
+    weights = np.ones(first_nats.shape[1])  # all documents have the same number of scored tokens
     change = difference(first_nats, second_nats, weights, same_models)
     if change is None:
         return None
@@ -93,11 +93,11 @@ def change_between(losses: Losses, first: EvaluationKey, second: EvaluationKey) 
 
 
 def estimate_step(
-    before: tuple[ArticleLosses, ArticleLosses], after: tuple[ArticleLosses, ArticleLosses]
+    before: tuple[DocumentLosses, DocumentLosses], after: tuple[DocumentLosses, DocumentLosses]
 ) -> Estimate | None:
     """Estimate how much a change of log perplexity differs between two sets of models.
 
-    All four evaluations are of different models, so each has its own variance of seeds. Articles
+    All four evaluations are of different models, so each has its own variance of seeds. Documents
     are paired across all four.
 
     Args:
@@ -112,17 +112,17 @@ def estimate_step(
     groups = (*after, *before)
     if min(len(group.seeds) for group in groups) < 2:
         return None
-    by_article = np.zeros(groups[0].nats.shape[1])
+    by_document = np.zeros(groups[0].nats.shape[1])
     terms = []
     for sign, group in zip(signs, groups, strict=True):
-        by_article += sign * group.nats.mean(axis=0)
+        by_document += sign * group.nats.mean(axis=0)
         terms.append(_variance_of_mean(group.nats.mean(axis=1)))
-    terms.append(_variance_of_mean(by_article))
+    terms.append(_variance_of_mean(by_document))
     variance = sum(term for term, _ in terms)
     # Welch–Satterthwaite approximation
     degrees_of_freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
     return Estimate(
-        value=float(by_article.mean()),
+        value=float(by_document.mean()),
         standard_error=math.sqrt(variance),
         degrees_of_freedom=float(degrees_of_freedom),
         seeds=tuple(len(group.seeds) for group in groups),
@@ -134,6 +134,6 @@ def _variance_of_mean(values: Sequence[float] | np.ndarray) -> tuple[float, int]
     return float(np.var(values, ddof=1)) / len(values), len(values) - 1
 
 
-def _of_seeds(losses: ArticleLosses, seeds: list[int]) -> np.ndarray:
+def _of_seeds(losses: DocumentLosses, seeds: list[int]) -> np.ndarray:
     """Return the (S, K) losses of these seeds."""
     return losses.nats[[losses.seeds.index(seed) for seed in seeds]]

@@ -1,4 +1,16 @@
-"""Names of trained models and of their evaluations."""
+"""Trained models, and the notation of their evaluations.
+
+Tests, tables, and figures of a study name an evaluation METHOD-TRAINED@LENGTH/STRIDE. In
+``alibi-1@4/0.125``, the position method is ALiBi, and the numbers are in training lengths L of the
+study (:class:`.compared_models.ComparedModels`). With L = 128, the models were trained on 128
+tokens, and are evaluated in windows of 512 tokens of which each scores the last 16. Without a
+stride, as in ``sinusoidal-4@4``, windows don't overlap.
+
+- ``alibi-1@4:limited`` ends in a variant: a set of options that this evaluation overrides.
+- ``alibi/alibi_slopes=even-1@16`` has an option of the method.
+- ``books/alibi-128@512`` begins with a corpus, if it isn't the one of the compared models. These
+  numbers are tokens, as in all of ``small_models/secondary_changes.csv``.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +80,12 @@ class EvaluationKey:
 
     @classmethod
     def parse(cls, text: str, corpus: str, unit: int = 1) -> EvaluationKey:
-        """Return the evaluation of a text such as ``alibi-128@512/16:limited``.
-
-        It is METHOD-TRAINED@LENGTH, with CORPUS/ before it for models of another corpus, /STRIDE
-        for overlapping windows, and :VARIANT for overridden options.
+        """Return the evaluation of a notation, which the top of this file explains.
 
         Args:
+            text: the notation, such as ``alibi-1@4/0.125``.
             corpus: the text that the models were trained on, unless the text names it.
-            unit: tokens of which training length, length, and stride are multiples.
+            unit: number of tokens of which the numbers are multiples, such as L.
         """
         match = _EVALUATION.fullmatch(text)
         assert match is not None, text

@@ -1,4 +1,4 @@
-"""Losses by article, of all seeds of each evaluation."""
+"""Losses by document, of all seeds of each evaluation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .evaluation_key import EvaluationKey, TrainedModel
 
 
 @dataclass(frozen=True)
-class ArticleLosses:
-    """Mean loss of each article under the models of several seeds.
+class DocumentLosses:
+    """Mean loss of each document under the models of several seeds.
 
     Attributes:
         model: the models; equal for evaluations of the same models.
         seeds: (S,) seeds in ascending order.
-        nats: (S, K) mean loss per scored token of K articles.
+        nats: (S, K) mean loss per scored token of K documents.
     """
 
     model: TrainedModel
@@ -34,15 +34,15 @@ class ArticleLosses:
 
     @property
     def perplexity(self) -> float:
-        """Geometric mean over seeds and articles."""
+        """Geometric mean over seeds and documents."""
         return math.exp(self.nats.mean())
 
 
-Losses = Mapping[EvaluationKey, ArticleLosses]
+Losses = Mapping[EvaluationKey, DocumentLosses]
 
 
-class Evaluation(NamedTuple):
-    """One result of a model, and the file that has it."""
+class Measurement(NamedTuple):
+    """The result of one evaluation of a model of one seed, and the file that has it."""
 
     model: TrainedModel
     path: Path
@@ -50,53 +50,53 @@ class Evaluation(NamedTuple):
 
     @property
     def key(self) -> EvaluationKey:
-        """What the seeds share."""
+        """The evaluation, which all seeds have."""
         case = self.result.case
         variant = self.result.reading.variant
         return EvaluationKey(*self.model, case.length, case.stride, variant, case.corpus)
 
     @property
-    def articles(self) -> dict[str, object]:
-        """What evaluations share whose articles are paired, and the name of the difference."""
+    def documents(self) -> dict[str, object]:
+        """What measurements share whose documents are paired, by the name of the difference."""
         case = self.result.case
         assert self.result.values is not None, "only evaluations with losses are compared"
         return {
-            "test articles": case.text,
+            "test documents": case.text,
             "kinds of documents": case.separator,
             "beginnings of documents": self.result.values.documents,
             "scored ranges": (case.score_from, case.score_to),
         }
 
 
-def join_losses(evaluations: Iterable[Evaluation]) -> dict[EvaluationKey, ArticleLosses]:
-    """Return the losses by article, with all seeds of each evaluation.
+def join_losses(measurements: Iterable[Measurement]) -> dict[EvaluationKey, DocumentLosses]:
+    """Return the losses by document, with all seeds of each evaluation.
 
-    Evaluations without the losses of each article are left out.
+    Measurements without the losses of each document are left out.
 
     Raises:
-        UserInputError: models were tested on different articles of a text or in different ranges,
-            articles are fewer than two or have different numbers of scored tokens, or seeds of a
+        UserInputError: models were tested on different documents of a text or in different ranges,
+            documents are fewer than two or have different numbers of scored tokens, or seeds of a
             model were trained differently.
     """
-    seeds: dict[EvaluationKey, dict[int, Evaluation]] = defaultdict(dict)
+    seeds: dict[EvaluationKey, dict[int, Measurement]] = defaultdict(dict)
     compared = []
-    for evaluation in evaluations:
-        values = evaluation.result.values
+    for measurement in measurements:
+        values = measurement.result.values
         if not isinstance(values, TextValues) or not values.document_bits:
             continue
-        key = evaluation.key
-        seed = evaluation.result.seed
+        key = measurement.key
+        seed = measurement.result.seed
         assert seed is not None, "a study seeds its models"
         for other in seeds[key].values():
-            _check_same_training(other, evaluation)
-        seeds[key][seed] = evaluation
-        compared.append(evaluation)
-    check_same_articles(compared)
-    return {key: _article_losses(key, by_seed) for key, by_seed in seeds.items()}
+            _check_same_training(other, measurement)
+        seeds[key][seed] = measurement
+        compared.append(measurement)
+    check_same_documents(compared)
+    return {key: _document_losses(key, by_seed) for key, by_seed in seeds.items()}
 
 
-def _check_same_training(first: Evaluation, other: Evaluation) -> None:
-    """Check that the models of two evaluations differ only in their seed.
+def _check_same_training(first: Measurement, other: Measurement) -> None:
+    """Check that the models of two measurements differ only in their seed.
 
     Raises:
         UserInputError: another setting of the training differs, or its length.
@@ -110,33 +110,37 @@ def _check_same_training(first: Evaluation, other: Evaluation) -> None:
         )
 
 
-def check_same_articles(evaluations: Iterable[Evaluation]) -> None:
-    """Check that the articles of evaluations on the same text can be paired.
+def check_same_documents(measurements: Iterable[Measurement]) -> None:
+    """Check that the documents of measurements on the same text can be paired.
 
     Raises:
         UserInputError: the test text, its documents, or the scored ranges differ.
     """
     known: dict[tuple[str, str], tuple[object, Path]] = {}
-    for evaluation in evaluations:
-        tested_on = evaluation.result.case.corpus
-        for name, value in evaluation.articles.items():
-            first, path = known.setdefault((tested_on, name), (value, evaluation.path))
+    for measurement in measurements:
+        tested_on = measurement.result.case.corpus
+        for name, value in measurement.documents.items():
+            first, path = known.setdefault((tested_on, name), (value, measurement.path))
             if value != first:
                 raise UserInputError(
-                    f"{path} and {evaluation.path} have different {name}. Move the results of one "
+                    f"{path} and {measurement.path} have different {name}. Move the results of one "
                     "of them to another folder."
                 )
 
 
-def _article_losses(key: EvaluationKey, evaluations: Mapping[int, Evaluation]) -> ArticleLosses:
-    """Return the losses of one evaluation, with a row per seed and a column per article.
+def _document_losses(key: EvaluationKey, measurements: Mapping[int, Measurement]) -> DocumentLosses:
+    """Return the losses of one evaluation, with a row per seed and a column per document.
 
     Args:
         key: the evaluation.
-        evaluations: evaluation of each seed.
+        measurements: measurement of each seed.
     """
-    seeds = tuple(sorted(evaluations))
-    values = [evaluations[seed].result.values for seed in seeds]
+    seeds = tuple(sorted(measurements))
+    values = []
+    for seed in seeds:
+        of_seed = measurements[seed].result.values
+        assert isinstance(of_seed, TextValues), "other results are left out"
+        values.append(of_seed)
     tokens = np.array([of_seed.document_tokens for of_seed in values])
     if tokens.shape[1] < 2 or (tokens != tokens[0, 0]).any():
         raise UserInputError(
@@ -144,4 +148,4 @@ def _article_losses(key: EvaluationKey, evaluations: Mapping[int, Evaluation]) -
             "number of scored tokens. Add 'excerpt' to the corpus."
         )
     bits = np.array([of_seed.document_bits for of_seed in values])
-    return ArticleLosses(key.model, seeds, bits * math.log(2) / tokens)
+    return DocumentLosses(key.model, seeds, bits * math.log(2) / tokens)

@@ -1,4 +1,4 @@
-"""The six primary tests of ``small_models/protocol.md``, which ``six_tests.yaml`` declares."""
+"""The six tests of ``small_models/protocol.md``, which ``six_tests.yaml`` declares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from alibi_fairseq.positions.display_names import method_name
 
 from .baseline import baseline_evaluations, baseline_is_trained, estimate_lead
-from .compared_models import StudiedLosses, StudiedModels
+from .compared_models import ComparedLosses, ComparedModels
 from .estimates import Estimate, percent, percent_to_nats
 from .evaluation_key import EvaluationKey
 from .losses import Losses
@@ -88,14 +88,14 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class PrimaryTest:
-    """A primary test and its outcome.
+class HypothesisTest:
+    """One of the six tests, and its outcome.
 
     Attributes:
         name: ``E1`` to ``E6``.
         statement: what is tested.
         conditions: must all hold.
-        findings: what an interval ``below`` or ``above`` the range of a condition shows.
+        found_instead: what an interval ``below`` or ``above`` the range of a condition shows.
         baseline_trained: False if the baseline has not learned positions.
         baseline_size: ALiBi's lead over the baseline, in parentheses; empty while it is unknown.
         missing_baselines: models without all seeds that only ``baseline_trained`` depends on.
@@ -106,7 +106,7 @@ class PrimaryTest:
     name: str
     statement: str
     conditions: tuple[Condition, ...]
-    findings: Mapping[str, str] = field(default_factory=dict)
+    found_instead: Mapping[str, str] = field(default_factory=dict)
     baseline_trained: bool = True
     baseline_size: str = ""
     missing_baselines: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ class PrimaryTest:
         if self.outcome != NOT_SUPPORTED:
             return f"{self.outcome} ({_sizes(self.conditions)})"
         found = []
-        for name, finding in self.findings.items():
+        for name, finding in self.found_instead.items():
             deciding = [each for each in self.conditions if self.location(each) == name]
             if deciding:
                 found.append(f"{finding} ({_sizes(deciding)})")
@@ -181,7 +181,7 @@ def _sizes(conditions: Iterable[Condition]) -> str:
     return ", ".join(sizes)
 
 
-def run_tests(losses: StudiedLosses) -> list[PrimaryTest]:
+def run_tests(losses: ComparedLosses) -> list[HypothesisTest]:
     """Evaluate all six tests; Holm's correction counts those without models with p = 1."""
     tests = [_build_test(declared, losses) for declared in DECLARED]
     p_values = [test.p_value if test.complete else 1.0 for test in tests]
@@ -195,7 +195,7 @@ def run_tests(losses: StudiedLosses) -> list[PrimaryTest]:
     ]
 
 
-def needed_evaluations(models: StudiedModels) -> list[EvaluationKey]:
+def needed_evaluations(models: ComparedModels) -> list[EvaluationKey]:
     """Return the evaluations that the six tests compare, each once."""
     evaluations = list(baseline_evaluations(models))
     for declared in DECLARED:
@@ -204,13 +204,13 @@ def needed_evaluations(models: StudiedModels) -> list[EvaluationKey]:
     return [models.key(evaluation) for evaluation in dict.fromkeys(evaluations)]
 
 
-def _build_test(declared: Mapping, losses: StudiedLosses) -> PrimaryTest:
+def _build_test(declared: Mapping, losses: ComparedLosses) -> HypothesisTest:
     """Return a declared test. E6 also depends on its baseline."""
-    test = PrimaryTest(
+    test = HypothesisTest(
         name=declared["name"],
         statement=declared["statement"],
         conditions=tuple(declared_conditions(declared, losses)),
-        findings=declared["findings"],
+        found_instead=declared["found_instead"],
         topic=declared["title"],
     )
     if test.name != "E6":
@@ -224,7 +224,7 @@ def _build_test(declared: Mapping, losses: StudiedLosses) -> PrimaryTest:
     )
 
 
-def declared_conditions(declared: Mapping, losses: StudiedLosses) -> list[Condition]:
+def declared_conditions(declared: Mapping, losses: ComparedLosses) -> list[Condition]:
     """Return the conditions of a declared test.
 
     Args:
@@ -253,7 +253,7 @@ def declared_conditions(declared: Mapping, losses: StudiedLosses) -> list[Condit
     return conditions
 
 
-def missing_models(losses: StudiedLosses, evaluations: Iterable[str]) -> tuple[str, ...]:
+def missing_models(losses: ComparedLosses, evaluations: Iterable[str]) -> tuple[str, ...]:
     """Return the models of evaluations that have fewer than all seeds, with their seeds.
 
     The evaluation is named if the model has more seeds in other evaluations.

@@ -19,12 +19,12 @@ from alibi_fairseq.results.file_names import TRAINING_FILE, TRIALS_ENDING
 from alibi_fairseq.results.provenance import Provenance
 from alibi_fairseq.results.result import Result
 
-from .compared_models import StudiedModels
+from .compared_models import ComparedModels
 from .evaluation_key import TrainedModel, method_notation
-from .losses import Evaluation, Losses, join_losses
+from .losses import Losses, Measurement, join_losses
 
-#: Folder of the models.
-CELLS = "cells"
+#: Folder with a folder for each model. Its name is from an earlier version of the studies.
+MODELS_FOLDER = "cells"
 EVALUATION_FILE = "evaluation.json"
 
 
@@ -70,11 +70,11 @@ class FinishedModel:
         assert self.training.provenance is not None, "a training records it"
         return self.training.provenance
 
-    def measurements(self) -> Iterator[Evaluation]:
+    def measurements(self) -> Iterator[Measurement]:
         """Yield all evaluations."""
         for path, file in self.evaluations.items():
             for result in file.results:
-                yield Evaluation(self.model, path, result)
+                yield Measurement(self.model, path, result)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class StudyResults:
         """
         models = []
         diverged = []
-        for path in sorted(folder.glob(f"{CELLS}/*/{TRAINING_FILE}")):
+        for path in sorted(folder.glob(f"{MODELS_FOLDER}/*/{TRAINING_FILE}")):
             training = load(path)
             if any(result.status == "diverged" for result in training.results):
                 diverged.append(path.parent.name)
@@ -114,7 +114,7 @@ class StudyResults:
 
     @cached_property
     def losses(self) -> Losses:
-        """Losses of all finished models by article.
+        """Losses of all finished models by document.
 
         Raises:
             UserInputError: as :func:`join_losses`.
@@ -131,7 +131,7 @@ class StudyResults:
             outcomes[f"{path.parent.name}/{name}"] = outcome
         return outcomes
 
-    def alibi_model(self, models: StudiedModels) -> FinishedModel:
+    def alibi_model(self, models: ComparedModels) -> FinishedModel:
         """Return the first model of ALiBi at L.
 
         Raises:

@@ -9,7 +9,7 @@ from alibi_fairseq.experiment.config_files import load_config
 from alibi_fairseq.files import atomic_write
 from alibi_fairseq.reporting.page import fill_file
 
-from ..analysis.compared_models import StudiedLosses, StudiedModels
+from ..analysis.compared_models import ComparedLosses, ComparedModels
 from ..analysis.cost_and_lead import estimate_cost_and_lead, paper_pairs, table5_pair
 from ..analysis.study_results import StudyResults
 from ..config import StudyConfig
@@ -50,7 +50,7 @@ def write_readme(readme: Path) -> None:
     text = readme.read_text(encoding="utf-8")
     primary = StudyResults.load(SMALL_MODELS)
     text = _between(text, TAKEAWAY_BEGIN, TAKEAWAY_END, _takeaway(primary))
-    small_models = findings_of_small_models(StudiedLosses(MODELS, primary.losses), WIDTH)
+    small_models = findings_of_small_models(ComparedLosses(MODELS, primary.losses), WIDTH)
     claim = bullets(FINDINGS, {**_gpu_study(), **_title_test()}, WIDTH)
     text = _between(text, FINDINGS_BEGIN, FINDINGS_END, f"{small_models}\n{claim}")
     with atomic_write(readme) as stream:
@@ -75,7 +75,7 @@ def _takeaway(primary: StudyResults) -> str:
         "tokens": f"{(last.cost.trained_tokens or 0) / 1e6:.0f}",
     }
     for method in ("sinusoidal", "rotary"):
-        change = StudiedLosses(MODELS, primary.losses).change(f"{method}-1@16", f"{method}-1@1")
+        change = ComparedLosses(MODELS, primary.losses).change(f"{method}-1@16", f"{method}-1@1")
         assert change is not None, "the models of the study are finished"
         slots[method] = f"{math.exp(change.value):.1f}"
     return fill_file(TAKEAWAY, slots, WIDTH)
@@ -84,7 +84,7 @@ def _takeaway(primary: StudyResults) -> str:
 def _gpu_study() -> dict[str, str]:
     """Return what training short costs in the GPU study."""
     models = _load_tests(HOUR_CONFIG)
-    effects = estimate_cost_and_lead(StudiedLosses(models, StudyResults.load(HOUR).losses))
+    effects = estimate_cost_and_lead(ComparedLosses(models, StudyResults.load(HOUR).losses))
     pair = table5_pair(models.train_length, 4 * models.train_length)
     assert effects is not None, "the models of the study are finished"
     assert pair is not None, "the paper has the pair"
@@ -105,13 +105,13 @@ def _title_test() -> dict[str, object]:
     outcome = title_outcome(budgets)
     assert outcome is not None, "a budget is finished"
     return {
-        "num_holding": sum(pair.e6 < 0 for pair in pairs),
+        "num_holding": sum(pair.short_vs_long < 0 for pair in pairs),
         "num_pairs": len(pairs),
         **outcome_slots(outcome, budgets),
     }
 
 
-def _load_tests(config: Path) -> StudiedModels:
+def _load_tests(config: Path) -> ComparedModels:
     """Return the models of the tests of a configuration."""
     tests = load_config(config, StudyConfig).tests
     assert tests is not None, f"{config} has tests"

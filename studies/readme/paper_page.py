@@ -37,7 +37,7 @@ def write_paper_page(folder: Path) -> Path:
         folder,
         TEMPLATE,
         PAGE,
-        num_holding=sum(pair.e6 < 0 for pair in pairs),
+        num_holding=sum(pair.short_vs_long < 0 for pair in pairs),
         num_pairs=len(pairs),
         **_lengths_in_table5(),
         holding=_holding_table(),
@@ -53,8 +53,8 @@ def _lengths_in_table5() -> dict[str, int]:
 
     Between them, it depends on the length of the sinusoidal model.
     """
-    failing = [pair.short for pair in table5_pairs() if pair.e6 >= 0]
-    holding = [pair.short for pair in table5_pairs() if pair.e6 < 0]
+    failing = [pair.short for pair in table5_pairs() if pair.short_vs_long >= 0]
+    holding = [pair.short for pair in table5_pairs() if pair.short_vs_long < 0]
     return {
         "always_from": min(short for short in holding if short > max(failing)),
         "never_to": max(short for short in failing if short < min(holding)),
@@ -69,13 +69,13 @@ def _holding_table() -> str:
         windows = "no overlap" if pair.stride == pair.long else f"stride {pair.stride}"
         source = (PAPER_TEXTS[pair.corpus], pair.source, windows)
         totals[source] += 1
-        holding[source] += pair.e6 < 0
+        holding[source] += pair.short_vs_long < 0
     rows = [[*source, f"{holding[source]} of {total}"] for source, total in totals.items()]
     return markdown.table(["corpus", "source", "windows", "claim holds in"], rows, left=3)
 
 
 def _all_pairs_table() -> str:
-    """Write E6 of all pairs of Table 5, and the lead at each longer length."""
+    """Write short vs. long of all pairs of Table 5, and the lead at each longer length."""
     pairs = table5_pairs()
     longs = sorted({pair.long for pair in pairs})
     leads = {pair.long: effect_cell(pair.lead) for pair in pairs}
@@ -84,7 +84,7 @@ def _all_pairs_table() -> str:
         row = [str(short)]
         for long in longs:
             pair = table5_pair(short, long)
-            row.append(effect_cell(None if pair is None else pair.e6))
+            row.append(effect_cell(None if pair is None else pair.short_vs_long))
         rows.append(row)
     rows.append(["lead", *(leads[long] for long in longs)])
     return markdown.table(["ALiBi ↓ sinusoidal →", *map(str, longs)], rows)

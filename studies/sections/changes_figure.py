@@ -17,7 +17,7 @@ from alibi_fairseq.results.estimates import nats_to_percent
 
 from ..analysis.by_length import MethodChange
 from ..analysis.estimates import Estimate, percent
-from .wording import known_name, method_label
+from .wording import full_name, method_label
 
 #: Changes in percent at which the first panel ends and the second begins. Two methods that fail
 #: would otherwise compress the differences of the others.
@@ -28,7 +28,7 @@ _ROW_HEIGHT = 0.29
 
 def changes_figure(changes: Sequence[MethodChange], path: str) -> str:
     """Return the figure of changes in Markdown, whose alternative text has all of them."""
-    rows = [f"{known_name(method)} {percent(estimate.value)}" for method, estimate in changes]
+    rows = [f"{full_name(method)} {percent(estimate.value)}" for method, estimate in changes]
     alt = "Change of perplexity beyond the training length, a row per method: "
     return f"![{alt}{', '.join(rows)}]({path})"
 
@@ -86,7 +86,7 @@ def draw_length_changes(changes: Sequence[MethodChange], title: str, path: Path)
             color="#666666",
             fontsize=9,
         )
-    near.set_yticks(range(len(changes)), [known_name(method) for method, _ in changes])
+    near.set_yticks(range(len(changes)), [full_name(method) for method, _ in changes])
     near.set_ylim(len(changes) - 0.4, -0.6)
     figure.suptitle(title, x=0.01, horizontalalignment="left")
     figure.supxlabel("Change of perplexity, with 95% interval", fontsize=10)

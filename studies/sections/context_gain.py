@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from alibi_fairseq.reporting import markdown
 
-from ..analysis.compared_models import SLIDING, StudiedLosses, StudiedModels
+from ..analysis.compared_models import SLIDING, ComparedLosses, ComparedModels
 from ..analysis.paper_changes import table15_change
 from ..analysis.study_results import StudyResults
 from .changes import change_cells, change_in_words, percent_cell
@@ -20,7 +20,7 @@ from .templates import section
 PAPER_LENGTHS = (512, 1024)
 
 
-def context_gain_section(losses: StudiedLosses) -> str:
+def context_gain_section(losses: ComparedLosses) -> str:
     """Return the table of ALiBi's changes from L; empty without its evaluations at L.
 
     Attention limited to L tokens is the same as unlimited attention at L.
@@ -52,7 +52,7 @@ def context_gain_section(losses: StudiedLosses) -> str:
     )
 
 
-def context_gain_by_budget(sets: Iterable[tuple[StudyResults, StudiedModels]]) -> str:
+def context_gain_by_budget(sets: Iterable[tuple[StudyResults, ComparedModels]]) -> str:
     """Return a table of ALiBi's changes at 4 L in several sets of models; empty without any.
 
     Args:
@@ -63,7 +63,7 @@ def context_gain_by_budget(sets: Iterable[tuple[StudyResults, StudiedModels]]) -
     headers += ["attention limited to L vs. unlimited", "95% interval"]
     rows = []
     for study, models in sets:
-        losses = StudiedLosses(models, study.losses)
+        losses = ComparedLosses(models, study.losses)
         full = losses.change("alibi-1@4", "alibi-1@1")
         if full is None:
             continue
@@ -79,7 +79,7 @@ def context_gain_by_budget(sets: Iterable[tuple[StudyResults, StudiedModels]]) -
     return section("context_gain_by_budget", changes=markdown.table(headers, rows, left=0))
 
 
-def _nats(losses: StudiedLosses, first: str, second: str) -> float | None:
+def _nats(losses: ComparedLosses, first: str, second: str) -> float | None:
     """Return the change from the second to the first evaluation; None if it is not known."""
     estimate = losses.change(first, second)
     return None if estimate is None else estimate.value

@@ -22,7 +22,7 @@ SAME_IN_A_TABLE = ("corpus", "source")
 
 
 class EffectsRow(NamedTuple):
-    """Row of a table of cost, lead, and E6.
+    """Row of a table of cost, lead, and short vs. long.
 
     Attributes:
         names: texts of the first columns.
@@ -34,7 +34,7 @@ class EffectsRow(NamedTuple):
 
 
 def cost_and_lead_table(headers: Sequence[str], rows: Sequence[EffectsRow]) -> str:
-    """Write a table of cost, lead, and E6, with 95% intervals of our models.
+    """Write a table of cost, lead, and short vs. long, with 95% intervals of our models.
 
     It is empty without rows.
 
@@ -46,8 +46,8 @@ def cost_and_lead_table(headers: Sequence[str], rows: Sequence[EffectsRow]) -> s
         return ""
     cells = []
     for names, effects in rows:
-        row = [effect_cell(effect) for effect in (effects.cost, effects.lead, effects.e6)]
-        cells.append([*names, *row])
+        row = [*names, effect_cell(effects.cost), effect_cell(effects.lead)]
+        cells.append([*row, effect_cell(effects.short_vs_long)])
     return markdown.table([*headers, "cost", "lead", "short vs. long"], cells, left=len(headers))
 
 
@@ -74,7 +74,7 @@ def pairs_table(pairs: Sequence[PaperPair], left_out: Collection[str] = ()) -> s
         row = [PAPER_TEXTS[pair.corpus], source, f"{pair.short} and {pair.long}"]
         for value in (pair.alibi_short, pair.alibi_long, pair.sinusoidal_long):
             row.append(markdown.NOTHING if value is None else markdown.perplexity(value))
-        row += [effect_cell(effect) for effect in (pair.cost, pair.lead, pair.e6)]
+        row += [effect_cell(effect) for effect in (pair.cost, pair.lead, pair.short_vs_long)]
         rows.append([row[index] for index in shown])
     left = 0 if "corpus" in left_out else 2
     return markdown.table([headers[index] for index in shown], rows, left)

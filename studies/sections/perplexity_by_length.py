@@ -10,8 +10,8 @@ from alibi_fairseq.reporting.line_styles import LineStyle, method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
 from ..analysis.by_length import MethodLosses
-from ..analysis.losses import ArticleLosses
-from .wording import known_name, method_label
+from ..analysis.losses import DocumentLosses
+from .wording import full_name, method_label
 
 
 def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
@@ -26,7 +26,7 @@ def perplexity_table(models: MethodLosses, lengths: Sequence[int]) -> str:
     return markdown.table(headers, rows)
 
 
-def perplexity_cell(losses: ArticleLosses | None) -> str:
+def perplexity_cell(losses: DocumentLosses | None) -> str:
     """Return the perplexity of an evaluation; a dash without one."""
     return markdown.NOTHING if losses is None else markdown.perplexity(losses.perplexity)
 
@@ -43,7 +43,7 @@ def draw_method_lengths(
     changes = []
     for method, losses_by_length in models.items():
         shown = {n: losses_by_length[n] for n in lengths if n in losses_by_length}
-        lines.append(model_line(known_name(method), shown, method_style(method_label(method))))
+        lines.append(model_line(full_name(method), shown, method_style(method_label(method))))
         first = perplexity_cell(shown[min(shown)])
         last = perplexity_cell(shown[max(shown)])
         change = f"from {first} at {min(shown)} tokens to {last} at {max(shown):,}"
@@ -54,7 +54,7 @@ def draw_method_lengths(
 
 
 def model_line(
-    label: str, losses_by_length: Mapping[int, ArticleLosses], style: LineStyle
+    label: str, losses_by_length: Mapping[int, DocumentLosses], style: LineStyle
 ) -> PlotLine:
     """Create the line of perplexity by evaluation length, with its standard deviation."""
     x = sorted(losses_by_length)
@@ -63,7 +63,7 @@ def model_line(
     return PlotLine(label, x, y, style, spread)
 
 
-def _spread(losses: ArticleLosses) -> float:
+def _spread(losses: DocumentLosses) -> float:
     """Return the standard deviation of perplexity over seeds."""
     if len(losses.seeds) < 2:
         return 0.0

@@ -15,19 +15,19 @@ from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 from alibi_fairseq.results.estimates import nats_to_percent
 
-from ..analysis.compared_models import StudiedModels
+from ..analysis.compared_models import ComparedModels
 from ..analysis.study_results import StudyResults
 from ..analysis.validation_gaps import validation_gaps
 from .changes import percent_cell
 from .templates import section
-from .wording import known_name, method_label, millions, percentage
+from .wording import full_name, method_label, millions, percentage
 
 FIGURE = "ranking"
 #: Tokens per update of the paper's models on WikiText-103, by the published flags.
 PAPER_TOKENS_PER_UPDATE = 73_728
 
 
-def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) -> str:
+def ranking_section(study: StudyResults, models: ComparedModels, folder: Path) -> str:
     """Return the differences between methods at L during training, and draw their figure.
 
     Args:
@@ -45,7 +45,7 @@ def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) ->
         y = [nats_to_percent(gap) for gap in by_updates.values()]
         # The points are so close that markers would hide the line.
         style = replace(method_style(method_label(method)), marker="")
-        lines.append(PlotLine(known_name(method), x, y, style))
+        lines.append(PlotLine(full_name(method), x, y, style))
     changes = [change for line in lines for change in line.y]
     margin = 0.05 * (max(changes) - min(changes))
     panel = Panel(
@@ -76,7 +76,7 @@ def ranking_section(study: StudyResults, models: StudiedModels, folder: Path) ->
     )
 
 
-def gap_section(study: StudyResults, models: StudiedModels) -> str:
+def gap_during_training_section(study: StudyResults, models: ComparedModels) -> str:
     """Return a table of how far the models trained at 4 L are behind ALiBi during training.
 
     The rows are the validations nearest to tenths of the training. It is empty without ALiBi and

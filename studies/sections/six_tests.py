@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from alibi_fairseq.reporting import markdown
 
 from ..analysis.baseline import LARGEST_LEAD, SMALLEST_SHARE, recovered_gain
-from ..analysis.compared_models import StudiedLosses
+from ..analysis.compared_models import ComparedLosses
 from ..analysis.estimates import percent
-from ..analysis.six_tests import BASELINE_NOT_TRAINED, SEEDS, Condition, PrimaryTest, run_tests
+from ..analysis.six_tests import BASELINE_NOT_TRAINED, SEEDS, Condition, HypothesisTest, run_tests
 from .changes import change_cells, seeds_cell
 from .templates import section
 from .wording import percentage
 
 
-def tests_section(losses: StudiedLosses) -> str:
+def six_tests_section(losses: ComparedLosses) -> str:
     """Return the outcomes and conditions of the tests, and how well E6's baseline is trained."""
     models = losses.models
     tests = run_tests(losses)
@@ -34,20 +34,20 @@ def tests_section(losses: StudiedLosses) -> str:
     )
 
 
-def _missing_models(tests: Iterable[PrimaryTest]) -> str:
+def _missing_models(tests: Iterable[HypothesisTest]) -> str:
     """Return a list of the tests that lack models, with the models without all seeds."""
     lines = [f"- {test.name}: {'; '.join(test.missing)}" for test in tests if test.missing]
     return "\n".join(lines)
 
 
-def _tests_table(tests: Sequence[PrimaryTest]) -> str:
+def _tests_table(tests: Sequence[HypothesisTest]) -> str:
     """Write the statement, outcome, and p value of each test."""
     headers = ["test", "statement", "outcome", "p (Holm)"]
     rows = [[test.title, test.statement, test.verdict, _p_value(test)] for test in tests]
     return markdown.table(headers, rows, left=3)
 
 
-def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
+def _conditions_table(tests: Sequence[HypothesisTest]) -> str:
     """Write the estimated change of each condition of each test, as far as it is known."""
     headers = ["", "condition", "range", "change", "95% interval", "location", "seeds"]
     rows = []
@@ -60,7 +60,7 @@ def _conditions_table(tests: Sequence[PrimaryTest]) -> str:
     return markdown.table(headers, rows, left=2)
 
 
-def location_cell(test: PrimaryTest, condition: Condition) -> str:
+def location_cell(test: HypothesisTest, condition: Condition) -> str:
     """Return where a condition's interval lies; a dash without one, or with an untrained baseline.
 
     Next to an untrained baseline, the word "inside" would read as if the test was passed.
@@ -70,7 +70,7 @@ def location_cell(test: PrimaryTest, condition: Condition) -> str:
     return test.location(condition)
 
 
-def _p_value(test: PrimaryTest) -> str:
+def _p_value(test: HypothesisTest) -> str:
     """Return the p value of a test; a dash without one, or with an untrained baseline."""
     p = test.adjusted_p
     if p is None or test.outcome == BASELINE_NOT_TRAINED:

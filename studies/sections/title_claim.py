@@ -14,11 +14,11 @@ from alibi_fairseq.reporting.line_styles import method_style
 from alibi_fairseq.reporting.plots import Panel, PlotLine
 
 from ..analysis.baseline import is_published_lead
-from ..analysis.by_length import at_train_length
-from ..analysis.compared_models import StudiedLosses
+from ..analysis.by_length import method_losses
+from ..analysis.compared_models import ComparedLosses
 from ..analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
 from ..analysis.estimates import percent
-from ..analysis.losses import ArticleLosses
+from ..analysis.losses import DocumentLosses
 from ..analysis.published_gaps import published_gap_range
 from ..analysis.study_results import StudyResults
 from .changes import change_cells, change_in_words, interval_in_words
@@ -28,7 +28,7 @@ from .templates import section
 FIGURE = "title-claim"
 
 
-def claim_summary(losses: StudiedLosses) -> str:
+def title_claim_summary(losses: ComparedLosses) -> str:
     """Return lead and cost for the top of a page; empty while models are missing."""
     effects = estimate_cost_and_lead(losses)
     if effects is None:
@@ -50,14 +50,14 @@ def claim_summary(losses: StudiedLosses) -> str:
     )
 
 
-def _paper_cost(losses: StudiedLosses) -> float | None:
+def _paper_cost(losses: ComparedLosses) -> float | None:
     """Return the cost at the lengths of a study in the paper's Table 5; None if it lacks them."""
     length = losses.models.train_length
     pair = table5_pair(length, 4 * length)
     return None if pair is None else pair.cost
 
 
-def claim_figure(study: StudyResults, losses: StudiedLosses) -> str:
+def title_claim_figure(study: StudyResults, losses: ComparedLosses) -> str:
     """Return the figure of the title's claim next to the paper's, and draw it.
 
     Args:
@@ -83,7 +83,7 @@ def claim_figure(study: StudyResults, losses: StudiedLosses) -> str:
     )
 
 
-def title_claim_section(losses: StudiedLosses) -> str:
+def title_claim_section(losses: ComparedLosses) -> str:
     """Return the table of the title's claim, and what training short costs.
 
     It is empty while ALiBi trained at L, or any model trained at 4 L, is missing.
@@ -108,7 +108,7 @@ def title_claim_section(losses: StudiedLosses) -> str:
     )
 
 
-def _compared_at_4l(losses: StudiedLosses) -> list[ArticleLosses]:
+def _compared_at_4l(losses: ComparedLosses) -> list[DocumentLosses]:
     """Return the losses at 4 L of ALiBi trained at L, and then of the models trained at 4 L.
 
     It is empty while ALiBi trained at L, or any model trained at 4 L, is missing.
@@ -126,7 +126,7 @@ def _compared_at_4l(losses: StudiedLosses) -> list[ArticleLosses]:
     return [alibi_short, *trained_long]
 
 
-def _claim_table(losses: StudiedLosses, compared: Sequence[ArticleLosses]) -> str:
+def _claim_table(losses: ComparedLosses, compared: Sequence[DocumentLosses]) -> str:
     """Write perplexity at 4 L of ALiBi trained at L and of the models trained at 4 L."""
     length = losses.models.train_length
     headers = ["", "trained at", f"perplexity at {4 * length}"]
@@ -142,14 +142,14 @@ def _claim_table(losses: StudiedLosses, compared: Sequence[ArticleLosses]) -> st
     return markdown.table(headers, rows)
 
 
-def _panel(losses: StudiedLosses) -> Panel:
+def _panel(losses: ComparedLosses) -> Panel:
     """Create the panel of ALiBi trained at L and the models trained at 4 L, at up to 4 L."""
     corpus = losses.models.corpus
     short = losses.models.train_length
     long = 4 * short
     lines = []
     for train_length in (long, short):  # the short ones are on top, because ALiBi's coincide
-        for method, by_length in at_train_length(losses.by_key, corpus, train_length).items():
+        for method, by_length in method_losses(losses.by_key, corpus, train_length).items():
             if train_length == short and method != "alibi":
                 continue
             shown = {length: value for length, value in by_length.items() if length <= long}

@@ -28,7 +28,7 @@ def method_label(notation: str) -> str:
     return LayerMethod(name, options).label
 
 
-def known_name(method: str) -> str:
+def full_name(method: str) -> str:
     """Return the name of a position method with its abbreviation, if readers know it by one."""
     if method not in ABBREVIATIONS:
         return method_label(method)

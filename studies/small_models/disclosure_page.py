@@ -14,7 +14,7 @@ from alibi_fairseq.positions.display_names import method_name
 from alibi_fairseq.reporting import markdown
 from alibi_fairseq.results.values import TextValues
 
-from ..analysis.compared_models import StudiedLosses
+from ..analysis.compared_models import ComparedLosses
 from ..analysis.six_tests import NOT_SUPPORTED, SUPPORTED, missing_models, run_tests
 from ..analysis.study_results import FinishedModel, StudyResults
 from ..sections.changes import change_cells, change_in_words
@@ -44,8 +44,8 @@ PROTOCOL_MODELS = (
 def write_disclosure_page(
     folder: Path,
     studies: Mapping[str, StudyResults],
-    primary: StudiedLosses,
-    secondary: StudiedLosses,
+    primary: ComparedLosses,
+    secondary: ComparedLosses,
 ) -> None:
     """Write the disclosure.
 
@@ -75,7 +75,7 @@ def write_disclosure_page(
     )
 
 
-def _known_before(primary: StudiedLosses, secondary: StudiedLosses) -> dict[str, object]:
+def _known_before(primary: ComparedLosses, secondary: ComparedLosses) -> dict[str, object]:
     """Return the table of the tests' conditions with both sets of models, and what it shows."""
     headers = ["", "condition", "location, 3.1M tokens"]
     headers += ["3.1M tokens", "95% interval", "24.0M tokens"]

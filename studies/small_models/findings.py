@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..analysis.compared_models import SLIDING, StudiedLosses
+from ..analysis.compared_models import SLIDING, ComparedLosses
 from ..sections.changes import size_in_words
 from ..sections.templates import bullets
 
@@ -20,7 +20,7 @@ CHANGES = {
 }
 
 
-def findings_of_small_models(losses: StudiedLosses, width: int) -> str:
+def findings_of_small_models(losses: ComparedLosses, width: int) -> str:
     """Return what the models show about extrapolation as a list, in lines of at most ``width``.
 
     Empty if models are missing, or if they show something else than the published ones.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..analysis.compared_models import StudiedModels
+from ..analysis.compared_models import ComparedModels
 
 #: Text of the test documents, and of the models but those that are trained on books.
 CORPUS = "wikipedia"
 #: Models of the six tests.
-MODELS = StudiedModels(CORPUS, train_length=128, baseline="share")
+MODELS = ComparedModels(CORPUS, train_length=128, baseline="share")
 
 #: Models that read 24.0M tokens, and those that read 3.1M.
 PRIMARY = "primary"

@@ -7,8 +7,8 @@ from pathlib import Path
 from alibi_fairseq.paper import published
 from alibi_fairseq.reporting import markdown
 
-from ..analysis.by_length import at_train_length, length_changes
-from ..analysis.compared_models import StudiedLosses
+from ..analysis.by_length import length_changes, method_losses
+from ..analysis.compared_models import ComparedLosses
 from ..analysis.estimates import percent
 from ..analysis.losses import Losses
 from ..analysis.paper_changes import table5_change
@@ -25,7 +25,7 @@ from ..sections.changes import (
 from ..sections.changes_figure import draw_length_changes
 from ..sections.context_gain import context_gain_section
 from ..sections.perplexity_by_length import draw_method_lengths, perplexity_table
-from ..sections.six_tests import tests_section
+from ..sections.six_tests import six_tests_section
 from ..sections.templates import section, write_page
 from ..sections.training import divergence_sentence
 from .disclosure_page import write_disclosure_page
@@ -61,11 +61,11 @@ def write_small_models_page(folder: Path) -> Path:
     """
     studies = {part: StudyResults.load(folder / part) for part in CONFIGURATIONS}
     study = studies[PRIMARY]
-    primary = StudiedLosses(MODELS, study.losses)
-    secondary = StudiedLosses(MODELS, studies[SECONDARY].losses)
+    primary = ComparedLosses(MODELS, study.losses)
+    secondary = ComparedLosses(MODELS, studies[SECONDARY].losses)
     write_disclosure_page(folder, studies, primary, secondary)
     write_secondary_page(folder, studies[SECONDARY], secondary)
-    at_length = at_train_length(study.losses, CORPUS, MODELS.train_length)
+    at_length = method_losses(study.losses, CORPUS, MODELS.train_length)
     lengths = perplexities = ""
     if at_length:
         lengths = draw_method_lengths(at_length, LENGTHS, MODELS.train_length, folder / FIGURE)
@@ -79,7 +79,7 @@ def write_small_models_page(folder: Path) -> Path:
         secondary=len(studies[SECONDARY].models),
         notation=section("notation"),
         diverged_primary=divergence_sentence(study.diverged),
-        six_tests=tests_section(primary),
+        six_tests=six_tests_section(primary),
         context_gain=context_gain_section(primary),
         perplexity=perplexities,
         beyond_tests=changes_table(_beyond_tests(primary)),
@@ -89,7 +89,7 @@ def write_small_models_page(folder: Path) -> Path:
     )
 
 
-def _leads(losses: StudiedLosses) -> dict[str, str]:
+def _leads(losses: ComparedLosses) -> dict[str, str]:
     """Return how far sinusoidal embeddings are from ALiBi at L, in the paper and here."""
     sinusoidal = losses.find("sinusoidal-1@1")
     alibi = losses.find("alibi-1@1")
@@ -107,7 +107,7 @@ def _leads(losses: StudiedLosses) -> dict[str, str]:
     }
 
 
-def _beyond_tests(losses: StudiedLosses) -> list[list[str]]:
+def _beyond_tests(losses: ComparedLosses) -> list[list[str]]:
     """Return rows of the changes of the primary models that no test compares."""
     rows = []
     for name, evaluations in BEYOND_TESTS.items():
@@ -117,7 +117,7 @@ def _beyond_tests(losses: StudiedLosses) -> list[list[str]]:
     return rows
 
 
-def _rotary_order(losses: StudiedLosses) -> dict[str, object]:
+def _rotary_order(losses: ComparedLosses) -> dict[str, str]:
     """Return the change from sinusoidal to rotary embeddings at 16 L, here and in the paper."""
     estimate = losses.change("rotary-1@16", "sinusoidal-1@16")
     printed = published.rows("table02")

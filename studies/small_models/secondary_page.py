@@ -8,8 +8,8 @@ from pathlib import Path
 
 from alibi_fairseq.reporting import markdown
 
-from ..analysis.by_length import at_train_length, length_changes
-from ..analysis.compared_models import StudiedLosses, StudiedModels
+from ..analysis.by_length import length_changes, method_losses
+from ..analysis.compared_models import ComparedLosses, ComparedModels
 from ..analysis.cost_and_lead import estimate_cost_and_lead, table5_pair
 from ..analysis.estimates import estimate_change
 from ..analysis.losses import Losses
@@ -25,7 +25,7 @@ from .models import CHANGES_MULTIPLE, CORPUS, LENGTHS
 
 TEMPLATE = Path(__file__).with_name("secondary.md")
 #: The models of the pages, whose evaluations are named in tokens.
-IN_TOKENS = StudiedModels(CORPUS, train_length=1)
+IN_TOKENS = ComparedModels(CORPUS, train_length=1)
 #: Changes of the secondary models, in tokens: name and evaluations. A group is a table, whose slot
 #: on the page has its name.
 CHANGES = Path(__file__).with_name("secondary_changes.csv")
@@ -38,30 +38,29 @@ TRAIN_LENGTHS = (128, 256, 512)
 MULTIPLES = (2, 4, 16)
 
 
-def write_secondary_page(folder: Path, study: StudyResults, studied: StudiedLosses) -> None:
+def write_secondary_page(folder: Path, study: StudyResults, losses: ComparedLosses) -> None:
     """Write the estimates of the secondary models.
 
     Args:
         folder: folder of the page.
         study: results of the secondary models.
-        studied: their losses.
+        losses: their losses.
     """
-    losses = study.losses
     write_page(
         folder,
         TEMPLATE,
         TEMPLATE.name,
-        **_directions(studied),
+        **_directions(losses),
         diverged_secondary=divergence_sentence(study.diverged),
         cost_and_lead=section("cost_and_lead"),
-        claim=_claim_table(losses),
-        beyond=_beyond_table(losses),
-        **_group_tables(losses),
-        secondary_perplexity=_secondary_perplexities(losses),
+        claim=_claim_table(losses.by_key),
+        beyond=_beyond_table(losses.by_key),
+        **_group_tables(losses.by_key),
+        secondary_perplexity=_secondary_perplexities(losses.by_key),
     )
 
 
-def _directions(losses: StudiedLosses) -> dict[str, str]:
+def _directions(losses: ComparedLosses) -> dict[str, str]:
     """Return the methods whose perplexity falls, rises, or does neither clearly from L to 16 L."""
     names: dict[str, list[str]] = {"falling": [], "rising": [], "level": []}
     for method, estimate in length_changes(losses.by_key, losses.models, CHANGES_MULTIPLE):
@@ -75,7 +74,7 @@ def _beyond_table(losses: Losses) -> str:
     """Write the change of each model beyond its training length; empty without any."""
     rows = []
     for train_length in TRAIN_LENGTHS:
-        for method, by_length in at_train_length(losses, CORPUS, train_length).items():
+        for method, by_length in method_losses(losses, CORPUS, train_length).items():
             row = [method_label(method), str(train_length)]
             for multiple in MULTIPLES:
                 change = None
@@ -90,7 +89,7 @@ def _beyond_table(losses: Losses) -> str:
 
 def _group_tables(losses: Losses) -> dict[str, str]:
     """Return the table of each group of changes."""
-    in_tokens = StudiedLosses(IN_TOKENS, losses)
+    in_tokens = ComparedLosses(IN_TOKENS, losses)
     rows: dict[str, list[list[str]]] = defaultdict(list)
     with CHANGES.open(encoding="utf-8", newline="") as stream:
         for declared in csv.DictReader(stream, strict=True):
@@ -111,10 +110,10 @@ def _group_tables(losses: Losses) -> dict[str, str]:
 
 
 def _claim_table(losses: Losses) -> str:
-    """Write cost, lead, and E6 of the secondary models next to the paper's; empty without any."""
+    """Write the cost and lead of the secondary models next to the paper's; empty without any."""
     rows = []
     for short, long in CLAIM_LENGTHS:
-        effects = estimate_cost_and_lead(StudiedLosses(IN_TOKENS, losses), short, long)
+        effects = estimate_cost_and_lead(ComparedLosses(IN_TOKENS, losses), short, long)
         if effects is None:
             continue
         lengths = f"{short} and {long}"
@@ -129,7 +128,7 @@ def _secondary_perplexities(losses: Losses) -> str:
     """Return a table of perplexities for each training length."""
     parts = []
     for train_length in TRAIN_LENGTHS:
-        models = at_train_length(losses, CORPUS, train_length)
+        models = method_losses(losses, CORPUS, train_length)
         if models:
             parts += [f"L = {train_length}:", perplexity_table(models, LENGTHS)]
     return sections(*parts)

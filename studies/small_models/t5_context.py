@@ -16,13 +16,13 @@ from alibi_fairseq.reporting.page import fill_file
 from alibi_fairseq.results.estimates import t_quantile
 from alibi_fairseq.results.values import TextValues
 
-from ..analysis.compared_models import StudiedModels
+from ..analysis.compared_models import ComparedModels
 from ..analysis.study_results import StudyResults
 
 TEMPLATE = Path(__file__).with_name("t5_context.md")
 
 
-def t5_context_section(study: StudyResults, models: StudiedModels) -> str:
+def t5_context_section(study: StudyResults, models: ComparedModels) -> str:
     """Return the estimated gain of T5 bias from longer context; empty without its evaluations.
 
     Args:
@@ -67,7 +67,7 @@ def t5_context_section(study: StudyResults, models: StudiedModels) -> str:
 
 
 def _losses_by_seed(
-    study: StudyResults, models: StudiedModels, method: str
+    study: StudyResults, models: ComparedModels, method: str
 ) -> dict[int, dict[tuple[int, int], TextValues]]:
     """Return the losses of a method as trained by seed, and then by length and stride."""
     by_seed: dict[int, dict[tuple[int, int], TextValues]] = {}

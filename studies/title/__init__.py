@@ -1,1 +1,1 @@
-"""The title test: cost, lead, and E6 of small models at three training budgets."""
+"""The title test: cost, lead, and short vs. long of small models at three training budgets."""

@@ -18,11 +18,11 @@ from ..analysis.baseline import LARGEST_LEAD
 from ..analysis.cost_and_lead import CostAndLead
 
 #: Color of each effect, none of which is the color of a position method.
-COLORS = {"cost": "#4D4D4D", "lead": "#A6611A", "e6": "#7B3294"}
+COLORS = {"cost": "#4D4D4D", "lead": "#A6611A", "short_vs_long": "#7B3294"}
 NAMES = {
     "cost": "cost of training ALiBi short",
     "lead": "ALiBi's lead at equal length",
-    "e6": "ALiBi trained short vs.\nsinusoidal trained long",
+    "short_vs_long": "ALiBi trained short vs.\nsinusoidal trained long",
 }
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..analysis.baseline import is_published_lead
-from ..analysis.compared_models import StudiedLosses, StudiedModels
+from ..analysis.compared_models import ComparedLosses, ComparedModels
 from ..analysis.cost_and_lead import CostAndLead, estimate_cost_and_lead
 from ..analysis.estimates import Estimate, estimate_step
-from ..analysis.losses import Evaluation, check_same_articles
+from ..analysis.losses import Measurement, check_same_documents
 from ..analysis.six_tests import missing_models
 from ..analysis.study_results import StudyResults
 
@@ -46,7 +46,7 @@ class Budget:
 
     name: str
     study: StudyResults
-    losses: StudiedLosses
+    losses: ComparedLosses
     tokens: float
 
     @property
@@ -55,7 +55,7 @@ class Budget:
         return missing_models(self.losses, KINDS)
 
     def effects(self, stride: str = "") -> CostAndLead:
-        """Return cost, lead, and E6 of a complete budget.
+        """Return cost, lead, and short vs. long of a complete budget.
 
         Args:
             stride: :data:`~studies.analysis.compared_models.SLIDING`, or empty without overlap.
@@ -65,7 +65,7 @@ class Budget:
         return effects
 
 
-def load_budgets(folder: Path, models: StudiedModels) -> list[Budget]:
+def load_budgets(folder: Path, models: ComparedModels) -> list[Budget]:
     """Read the results of all budgets, with or without finished models.
 
     Args:
@@ -76,16 +76,16 @@ def load_budgets(folder: Path, models: StudiedModels) -> list[Budget]:
         UserInputError: models of two budgets were tested on different text.
     """
     budgets = []
-    evaluations: list[Evaluation] = []
+    measurements: list[Measurement] = []
     for name in BUDGETS:
         study = StudyResults.load(folder / name)
         tokens = []
         for model in study.models:
             tokens.append(model.last_validation.cost.trained_tokens or 0)
-            evaluations += model.measurements()
+            measurements += model.measurements()
         mean_tokens = statistics.mean(tokens) if tokens else 0.0
-        budgets.append(Budget(name, study, StudiedLosses(models, study.losses), mean_tokens))
-    check_same_articles(evaluations)
+        budgets.append(Budget(name, study, ComparedLosses(models, study.losses), mean_tokens))
+    check_same_documents(measurements)
     return budgets
 
 
@@ -106,7 +106,7 @@ class TitleOutcome:
 
     @property
     def effects(self) -> CostAndLead:
-        """Its cost, lead, and E6."""
+        """Its cost, lead, and short vs. long."""
         return self.budget.effects()
 
     @property
@@ -131,7 +131,7 @@ class TitleOutcome:
         """One of the four outcomes of the protocol."""
         if not self.baseline_is_trained:
             return BASELINE_NOT_TRAINED
-        low, high = self.effects.e6.interval()
+        low, high = self.effects.short_vs_long.interval()
         if high < 0:
             return SUPPORTED
         if low > 0:
@@ -145,7 +145,7 @@ class TitleOutcome:
 
     @property
     def steps(self) -> list[Estimate]:
-        """Change of E6 from each complete budget to the next."""
+        """Change of short vs. long (E6) from each complete budget to the next."""
         steps = []
         for budgets in zip(self.complete, self.complete[1:]):
             sides = []
@@ -162,7 +162,7 @@ class TitleOutcome:
 
     @property
     def direction(self) -> str:
-        """Whether E6 rises or falls with training, or that this is unknown."""
+        """Whether short vs. long rises or falls with training, or that this is unknown."""
         intervals = [step.interval() for step in self.steps]
         if intervals and all(low > 0 for low, _ in intervals):
             return RISES
@@ -172,7 +172,9 @@ class TitleOutcome:
 
     @property
     def crossing(self) -> float | None:
-        """Tokens at which the line through the last two values of E6 crosses zero, if it does.
+        """Tokens at which short vs. long crosses zero on the line through its last two values.
+
+        None if it doesn't.
 
         The line is over log tokens, and its part from the largest budget to :data:`EXTENSION` times
         that counts.
@@ -180,8 +182,8 @@ class TitleOutcome:
         if len(self.complete) < 2:
             return None
         before, after = self.complete[-2:]
-        last = after.effects().e6.value
-        rise = last - before.effects().e6.value
+        last = after.effects().short_vs_long.value
+        rise = last - before.effects().short_vs_long.value
         if rise == 0:
             return None
         per_log_token = rise / math.log(after.tokens / before.tokens)

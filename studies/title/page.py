@@ -10,7 +10,7 @@ from alibi_fairseq.reporting import markdown
 from alibi_fairseq.reporting.page import fill_file
 
 from ..analysis.baseline import LARGEST_LEAD
-from ..analysis.compared_models import SLIDING, StudiedModels
+from ..analysis.compared_models import SLIDING, ComparedModels
 from ..analysis.cost_and_lead import table5_pair
 from ..analysis.estimates import percent
 from ..analysis.published_gaps import published_gap_range
@@ -73,7 +73,7 @@ def write_study_page(_: Path, config: StudyConfig, results: Path) -> Path:
     return write_title_page(results, config.tests)
 
 
-def write_title_page(folder: Path, models: StudiedModels) -> Path:
+def write_title_page(folder: Path, models: ComparedModels) -> Path:
     """Write the page and its figure from the JSON of all budgets, and return its path.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from studies.analysis.compared_models import StudiedModels
+from studies.analysis.compared_models import ComparedModels
 from studies.analysis.study_results import StudyResults
 from studies.sections.context_gain import context_gain_by_budget
 
@@ -35,7 +35,7 @@ def mean_nats(length: int, stride: int, variant: str = "") -> float:
 
 def test_changes_at_four_times_the_length_follow_from_the_documents():
     study = StudyResults.load(HOUR)
-    section = context_gain_by_budget([(study, StudiedModels("books", 512))])
+    section = context_gain_by_budget([(study, ComparedModels("books", 512))])
     *_, row = section.splitlines()
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:4] == ["23M", "49.1M", "books", "512"]
@@ -50,4 +50,4 @@ def test_changes_at_four_times_the_length_follow_from_the_documents():
 
 def test_sets_without_results_are_left_out(tmp_path):
     study = StudyResults.load(tmp_path)
-    assert context_gain_by_budget([(study, StudiedModels("books", 512))]) == ""
+    assert context_gain_by_budget([(study, ComparedModels("books", 512))]) == ""

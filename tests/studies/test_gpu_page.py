@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_page import record_divergence
+from test_small_models_pages import record_divergence
 
 from alibi_fairseq.errors import UserInputError
 from alibi_fairseq.experiment.config_files import load_config

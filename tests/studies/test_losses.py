@@ -1,4 +1,4 @@
-"""Losses by article, read from results files of fake models."""
+"""Losses by document, read from results files of fake models."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def load_losses(folder: Path):
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
-        ({"text": "d" * 64}, "different test articles"),
+        ({"text": "d" * 64}, "different test documents"),
         ({"score_from": 500}, "different scored ranges"),
         ({"score_to": 900}, "different scored ranges"),
         ({"separator": "titles"}, "different kinds of documents"),
@@ -114,7 +114,7 @@ def test_too_few_or_unequal_documents_are_rejected(tokens, tmp_path):
         load_losses(tmp_path)
 
 
-def test_other_texts_have_other_articles(tmp_path):
+def test_other_texts_have_other_documents(tmp_path):
     tales = replace(CASE, text="d" * 64, corpus="tales")
     save_model(tmp_path, "wiki-alibi-16-seed1")
     save_model(tmp_path, "wiki-alibi-16-seed2")
@@ -129,7 +129,7 @@ def test_other_texts_have_other_articles(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["primary", "secondary"])
-def test_committed_results_have_the_same_articles(part):
+def test_committed_results_have_the_same_documents(part):
     assert load_losses(ROOT / "results" / "small_models" / part)
 
 

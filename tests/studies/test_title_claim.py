@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 from results_documents import cells_of
-from test_page import Evaluation, change, read_losses
+from test_small_models_pages import Evaluation, change, read_losses
 
 from studies.analysis.baseline import recovered_gain
-from studies.analysis.compared_models import StudiedLosses, StudiedModels
+from studies.analysis.compared_models import ComparedLosses, ComparedModels
 from studies.analysis.study_results import StudyResults
 from studies.readme.paper_page import write_paper_page
 from studies.sections import six_tests
-from studies.sections.title_claim import claim_figure, title_claim_section
+from studies.sections.title_claim import title_claim_figure, title_claim_section
 
 ROOT = Path(__file__).parents[2]
 SECONDARY = ROOT / "results" / "small_models" / "secondary"
-MODELS = StudiedModels("wikipedia", 128, baseline="share")
+MODELS = ComparedModels("wikipedia", 128, baseline="share")
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def paragraphs(text: str) -> list[str]:
     return parts
 
 
-def losses_of(folder: Path) -> StudiedLosses:
+def losses_of(folder: Path) -> ComparedLosses:
     """Return the losses of the copied models."""
-    return StudiedLosses(MODELS, StudyResults.load(folder).losses)
+    return ComparedLosses(MODELS, StudyResults.load(folder).losses)
 
 
 def sections_of(folder: Path) -> list[str]:
@@ -79,7 +79,7 @@ def test_table_has_perplexities_and_intervals(results):
 
 
 def test_figure_says_what_it_shows(results):
-    text = " ".join(claim_figure(StudyResults.load(results), losses_of(results)).split())
+    text = " ".join(title_claim_figure(StudyResults.load(results), losses_of(results)).split())
     rows = claim_rows(sections_of(results))
     for name, trained in rows:
         assert f"{name} trained on {trained}, {rows[name, trained][0]}" in text
@@ -90,14 +90,14 @@ def test_figure_says_what_it_shows(results):
 def test_baseline_of_e6_recovers_too_little(results):
     """Sinusoidal embeddings recover little after 3.1M tokens; two seeds have no outcome."""
     losses = losses_of(results)
-    page = " ".join(six_tests.tests_section(losses).split())
+    page = " ".join(six_tests.six_tests_section(losses).split())
     assert "baseline not trained (lead +36.1%) |" in page
     fraction = recovered_gain(losses)
     assert 0 < fraction < 0.5
     assert "baseline of E6 counts as trained" in page
     assert f"They recover {100 * fraction:.0f}%." in page
     shutil.rmtree(results / "cells/wikipedia-none-512-seed1")
-    page = " ".join(six_tests.tests_section(losses_of(results)).split())
+    page = " ".join(six_tests.six_tests_section(losses_of(results)).split())
     assert "baseline not trained" not in page
     assert "- E6: No positions, L = 512 (2 of 3 seeds)" in page
     assert "baseline of E6" not in page
@@ -109,7 +109,7 @@ def test_loss_over_no_positions_is_not_a_percentage(results):
     sinusoidal = MODELS.key("sinusoidal-4@4")
     none = MODELS.key("none-4@4")
     losses[sinusoidal], losses[none] = losses[none], losses[sinusoidal]
-    page = " ".join(six_tests.tests_section(StudiedLosses(MODELS, losses)).split())
+    page = " ".join(six_tests.six_tests_section(ComparedLosses(MODELS, losses)).split())
     assert "They recover none." in page
 
 
@@ -117,7 +117,7 @@ def test_no_section_without_models_trained_long(results):
     for path in results.glob("cells/*-512-*"):
         shutil.rmtree(path)
     assert sections_of(results) == [""]
-    assert claim_figure(StudyResults.load(results), losses_of(results)) == ""
+    assert title_claim_figure(StudyResults.load(results), losses_of(results)) == ""
 
 
 def test_paper_tables_have_the_printed_numbers(tmp_path):

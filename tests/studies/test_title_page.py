@@ -14,8 +14,8 @@ from results_documents import cells_of
 from scipy import stats
 
 from studies.__main__ import main
-from studies.analysis.compared_models import StudiedLosses, StudiedModels
-from studies.analysis.losses import ArticleLosses
+from studies.analysis.compared_models import ComparedLosses, ComparedModels
+from studies.analysis.losses import DocumentLosses
 from studies.analysis.study_results import StudyResults
 from studies.title.outcome import (
     BASELINE_NOT_TRAINED,
@@ -32,7 +32,7 @@ from studies.title.page import title_summary, write_title_page
 
 ROOT = Path(__file__).parents[2]
 SECONDARY = ROOT / "results" / "small_models" / "secondary"
-MODELS = StudiedModels("books", 32)
+MODELS = ComparedModels("books", 32)
 TOKENS = {"3M": 3_000_000, "12M": 12_000_000, "49M": 48_000_000}
 
 
@@ -48,9 +48,9 @@ def budget(name: str, cost: float, lead: float, seeds=(1, 2, 3), noise=0.001) ->
         nats = level + noise * random.standard_normal((len(seeds), 23))
         nats -= nats.mean() - level
         key = MODELS.key(f"{method}-{trained // 32}@4")
-        losses[key] = ArticleLosses(key.model, tuple(seeds), nats)
+        losses[key] = DocumentLosses(key.model, tuple(seeds), nats)
     study = StudyResults(Path(name), (), ())
-    return Budget(name, study, StudiedLosses(MODELS, losses), TOKENS[name])
+    return Budget(name, study, ComparedLosses(MODELS, losses), TOKENS[name])
 
 
 def budgets_of(*effects: tuple[float, float], noise: float = 0.001) -> list[Budget]:
@@ -231,7 +231,7 @@ def copy_budget(folder: Path, seeds=(1, 2, 3), shift: float = 0.0, factor: int =
 
 
 def read_nats(folder: Path) -> dict[tuple, np.ndarray]:
-    """Return (method, training length, length, stride, variant) -> (seeds, articles) losses."""
+    """Return (method, training length, length, stride, variant) -> (seeds, documents) losses."""
     nats: dict[tuple, list] = {}
     for path in sorted(folder.glob("cells/*/evaluation.json")):
         _, method, length, _ = path.parent.name.split("-")
@@ -247,13 +247,13 @@ def read_nats(folder: Path) -> dict[tuple, np.ndarray]:
 
 def expected_cell(nats: dict, first: tuple, second: tuple) -> tuple[float, float, float]:
     """Return the change from the second to the first evaluation and its interval, in percent."""
-    by_article = nats[first].mean(axis=0) - nats[second].mean(axis=0)
+    by_document = nats[first].mean(axis=0) - nats[second].mean(axis=0)
     sides = [nats[first], nats[second]]
     if first[:2] == second[:2]:  # the same models
         sides = [nats[first] - nats[second]]
     terms = [(side.mean(axis=1).var(ddof=1) / len(side), len(side) - 1) for side in sides]
-    terms.append((by_article.var(ddof=1) / len(by_article), len(by_article) - 1))
-    values = (by_article.mean(), *interval(terms, by_article.mean()))
+    terms.append((by_document.var(ddof=1) / len(by_document), len(by_document) - 1))
+    values = (by_document.mean(), *interval(terms, by_document.mean()))
     return tuple(100 * math.expm1(value) for value in values)
 
 
@@ -277,7 +277,7 @@ def results(tmp_path) -> Path:
 
 
 def test_page_has_the_effects_of_the_json(results):
-    path = write_title_page(results, StudiedModels("wikipedia", 128))
+    path = write_title_page(results, ComparedModels("wikipedia", 128))
     header, *rows = table_after(path.read_text(), "## Cost, lead, and short vs. long")
     assert header == ["tokens", "windows", "cost", "lead", "short vs. long"]
     assert [row[1] for row in rows] == ["no overlap", "no overlap", "S = 16", "S = 16"]
@@ -294,7 +294,7 @@ def test_page_has_the_effects_of_the_json(results):
 
 
 def test_page_has_the_changes_of_alibi_beyond_its_length(results):
-    path = write_title_page(results, StudiedModels("wikipedia", 128))
+    path = write_title_page(results, ComparedModels("wikipedia", 128))
     _, *rows = table_after(path.read_text(), "## ALiBi beyond its training length")
     nats = read_nats(results / "12M")
     expected = [
@@ -314,7 +314,7 @@ def test_page_has_the_changes_of_alibi_beyond_its_length(results):
 
 
 def test_page_of_unfinished_models_says_what_is_missing(tmp_path):
-    models = StudiedModels("wikipedia", 128)
+    models = ComparedModels("wikipedia", 128)
     page = write_title_page(tmp_path, models).read_text()
     assert "**There is no outcome yet**" in page
     assert "- 49M: ALiBi, L = 128 (0 of 3 seeds); ALiBi, L = 512 (0 of 3 seeds)" in page

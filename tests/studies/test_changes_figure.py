@@ -25,7 +25,7 @@ def losses():
     return StudyResults.load(SMALL_MODELS / "secondary").losses
 
 
-def test_changes_are_sorted_means_over_seeds_and_articles(losses):
+def test_changes_are_sorted_means_over_seeds_and_documents(losses):
     changes = length_changes(losses, MODELS, 16)
     plain = {change.method for change in changes if "/" not in change.method}
     # The newest methods are not among the models of the study.

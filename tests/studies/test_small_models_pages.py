@@ -20,7 +20,7 @@ from alibi_fairseq.results.file import Results, save
 from alibi_fairseq.results.file_names import TRAINING_FILE
 from alibi_fairseq.results.result import Result
 from alibi_fairseq.results.series import Reading, Series
-from studies.analysis.compared_models import StudiedLosses
+from studies.analysis.compared_models import ComparedLosses
 from studies.analysis.six_tests import run_tests
 from studies.analysis.study_results import StudyResults
 from studies.readme.blocks import write_readme
@@ -79,7 +79,7 @@ class Evaluation:
 
 @cache
 def read_losses(part: str) -> dict[Evaluation, dict]:
-    """Return evaluation -> seed -> mean nats of each article."""
+    """Return evaluation -> seed -> mean nats of each document."""
     losses: dict = {}
     for path in (RESULTS / part / "cells").glob("*/evaluation.json"):
         corpus, *method, trained, _ = path.parent.name.split("-")
@@ -98,9 +98,9 @@ def read_losses(part: str) -> dict[Evaluation, dict]:
     return losses
 
 
-def losses_of_small_models(part: str) -> StudiedLosses:
+def losses_of_small_models(part: str) -> ComparedLosses:
     """Return the losses as the study reads them."""
-    return StudiedLosses(MODELS, StudyResults.load(RESULTS / part).losses)
+    return ComparedLosses(MODELS, StudyResults.load(RESULTS / part).losses)
 
 
 def sides(text: str) -> tuple[Evaluation, Evaluation]:
@@ -151,19 +151,19 @@ def change(losses: dict, first: Evaluation, second: Evaluation) -> list[float]:
     """Return the change and its 95% interval in percent, by the formulas of protocol.md."""
     first_losses = np.stack([losses[first][seed] for seed in sorted(losses[first])])
     second_losses = np.stack([losses[second][seed] for seed in sorted(losses[second])])
-    by_article = first_losses.mean(0) - second_losses.mean(0)
+    by_document = first_losses.mean(0) - second_losses.mean(0)
     if first.model == second.model:
-        samples = [(first_losses - second_losses).mean(1), by_article]
+        samples = [(first_losses - second_losses).mean(1), by_document]
     else:
-        samples = [first_losses.mean(1), second_losses.mean(1), by_article]
+        samples = [first_losses.mean(1), second_losses.mean(1), by_document]
     squared_errors = [np.square(stats.sem(sample)) for sample in samples]
     total = sum(squared_errors)
     denominator = 0.0
     for squared, sample in zip(squared_errors, samples, strict=True):
         denominator += squared**2 / (len(sample) - 1)
     freedom = total**2 / denominator  # Satterthwaite
-    low, high = stats.t.interval(0.95, freedom, by_article.mean(), math.sqrt(total))
-    return [100 * (math.exp(x) - 1) for x in (by_article.mean(), low, high)]
+    low, high = stats.t.interval(0.95, freedom, by_document.mean(), math.sqrt(total))
+    return [100 * (math.exp(x) - 1) for x in (by_document.mean(), low, high)]
 
 
 def printed_changes(pattern: re.Pattern, page: str) -> list[tuple[str, list[str]]]:

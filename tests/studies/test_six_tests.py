@@ -1,4 +1,4 @@
-"""Statistics and outcomes of the six primary tests, on synthetic losses with known answers."""
+"""Statistics and outcomes of the six tests, on synthetic losses with known answers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_paired
 
-from studies.analysis.compared_models import StudiedLosses, StudiedModels
+from studies.analysis.compared_models import ComparedLosses, ComparedModels
 from studies.analysis.estimates import Estimate, estimate_change, percent_to_nats
 from studies.analysis.evaluation_key import EvaluationKey
-from studies.analysis.losses import ArticleLosses
+from studies.analysis.losses import DocumentLosses
 from studies.analysis.six_tests import (
     BASELINE_NOT_TRAINED,
     INCONCLUSIVE,
@@ -21,13 +21,13 @@ from studies.analysis.six_tests import (
     NOT_SUPPORTED,
     SUPPORTED,
     Condition,
-    PrimaryTest,
+    HypothesisTest,
     run_tests,
 )
 
 #: The rule of the finished studies; that of new ones has its own tests.
-MODELS = StudiedModels("wikipedia", 128, baseline="share")
-ARTICLES = 60
+MODELS = ComparedModels("wikipedia", 128, baseline="share")
+DOCUMENTS = 60
 #: (method, training length, length, stride, variant) -> log perplexity, as in the paper.
 LEVELS = {
     ("alibi", 128, 128, 128, ""): 4.0,
@@ -50,10 +50,10 @@ LEVELS = {
 }
 
 
-def losses_of(model: tuple, level: float, seeds=(1, 2, 3), noise=1e-4, name="") -> ArticleLosses:
+def losses_of(model: tuple, level: float, seeds=(1, 2, 3), noise=1e-4, name="") -> DocumentLosses:
     random = np.random.default_rng(zlib.crc32(name.encode()))
-    nats = level + noise * random.standard_normal((len(seeds), ARTICLES))
-    return ArticleLosses(model, tuple(seeds), nats)
+    nats = level + noise * random.standard_normal((len(seeds), DOCUMENTS))
+    return DocumentLosses(model, tuple(seeds), nats)
 
 
 def study(changes: dict | None = None, seeds=(1, 2, 3), noise=1e-4, models=MODELS) -> dict:
@@ -76,16 +76,18 @@ def study(changes: dict | None = None, seeds=(1, 2, 3), noise=1e-4, models=MODEL
     return losses
 
 
-def outcomes(losses: dict, models: StudiedModels = MODELS) -> dict[str, str]:
-    return {test.name: test.outcome for test in run_tests(StudiedLosses(models, losses))}
+def outcomes(losses: dict, models: ComparedModels = MODELS) -> dict[str, str]:
+    return {test.name: test.outcome for test in run_tests(ComparedLosses(models, losses))}
 
 
-@pytest.mark.parametrize("models", [MODELS, StudiedModels("text", 1024, baseline="share")], ids=str)
+@pytest.mark.parametrize(
+    "models", [MODELS, ComparedModels("text", 1024, baseline="share")], ids=str
+)
 def test_paper_results_support_all_tests(models):
     assert set(outcomes(study(models=models), models).values()) == {SUPPORTED}
 
 
-@pytest.mark.parametrize("models", [StudiedModels("books", 128), StudiedModels("wikipedia", 256)])
+@pytest.mark.parametrize("models", [ComparedModels("books", 128), ComparedModels("wikipedia", 256)])
 def test_models_of_other_corpora_and_lengths_do_not_count(models):
     assert set(outcomes(study(), models).values()) == {NOT_RUN}
 
@@ -136,7 +138,7 @@ def test_baseline_without_gain_of_alibi_has_no_outcome():
 def test_baseline_without_no_positions_is_not_run():
     losses = study()
     partial = {key: value for key, value in losses.items() if key.method != "none"}
-    tests = {test.name: test for test in run_tests(StudiedLosses(MODELS, partial))}
+    tests = {test.name: test for test in run_tests(ComparedLosses(MODELS, partial))}
     assert tests["E6"].outcome == NOT_RUN
     assert tests["E6"].missing == ["No positions, L = 512 (0 of 3 seeds)"]
     assert {test.outcome for name, test in tests.items() if name != "E6"} == {SUPPORTED}
@@ -152,14 +154,14 @@ def test_baseline_without_no_positions_is_not_run():
 )
 def test_lead_of_alibi_decides_whether_a_baseline_is_trained(lead, noise, outcome):
     """No positions are not needed, and the recovered share does not count."""
-    models = StudiedModels("wikipedia", 128)
+    models = ComparedModels("wikipedia", 128)
     losses = study({("sinusoidal", 512, 512, 512, ""): 4.0 + np.log(lead)})
     for key in list(losses):
         if key.method == "none":
             del losses[key]
         elif key.train_length == 512:
             losses[key] = losses_of(losses[key].model, losses[key].nats.mean(), noise=noise)
-    tests = {test.name: test for test in run_tests(StudiedLosses(models, losses))}
+    tests = {test.name: test for test in run_tests(ComparedLosses(models, losses))}
     assert tests["E6"].outcome == outcome
     if outcome == BASELINE_NOT_TRAINED and noise < 0.01:
         assert tests["E6"].verdict == "baseline not trained (lead +12.0%)"
@@ -167,7 +169,7 @@ def test_lead_of_alibi_decides_whether_a_baseline_is_trained(lead, noise, outcom
 
 def test_outcomes_have_the_changes_they_rest_on():
     changes = {("alibi", 128, 512, 16, ""): 3.9 - 0.02, ("alibi", 128, 256, 16, ""): 3.9 - 0.003}
-    tests = {test.name: test for test in run_tests(StudiedLosses(MODELS, study(changes)))}
+    tests = {test.name: test for test in run_tests(ComparedLosses(MODELS, study(changes)))}
     assert tests["E4"].verdict == "not supported: longer context helps ALiBi (-2.0% at 4 L)"
     assert tests["E2"].verdict == "supported (+82.2% for Sinusoidal, +49.2% for Rotary)"
     assert tests["E6"].verdict == "supported (-9.5%)"
@@ -175,11 +177,13 @@ def test_outcomes_have_the_changes_they_rest_on():
 
 def test_models_without_all_seeds_are_missing():
     losses = study()
-    for key, article_losses in losses.items():
+    for key, document_losses in losses.items():
         if key.method == "rotary":
-            losses[key] = replace(article_losses, seeds=(1,), nats=article_losses.nats[:1])
+            losses[key] = replace(document_losses, seeds=(1,), nats=document_losses.nats[:1])
     missing = {
-        test.name: test.missing for test in run_tests(StudiedLosses(MODELS, losses)) if test.missing
+        test.name: test.missing
+        for test in run_tests(ComparedLosses(MODELS, losses))
+        if test.missing
     }
     rotary = ["Rotary, L = 128 (1 of 3 seeds)"]
     assert missing == {"E2": rotary, "E3": rotary}
@@ -191,7 +195,9 @@ def test_missing_evaluations_of_trained_models_are_named():
         if key.length == 2048 or key.stride == 16 or key.variant:
             del losses[key]
     missing = {
-        test.name: test.missing for test in run_tests(StudiedLosses(MODELS, losses)) if test.missing
+        test.name: test.missing
+        for test in run_tests(ComparedLosses(MODELS, losses))
+        if test.missing
     }
     alibi = "ALiBi, L = 128 (0 of 3 seeds evaluated at"
     assert missing == {
@@ -220,7 +226,7 @@ def test_location_of_interval_in_half_open_range():
 def test_level_of_intervals_depends_on_number_of_conditions(conditions, outcome):
     """Below the value, the interval reaches 2.23 standard errors at 95%, and 2.87 at 98.3%."""
     condition = Condition("", Estimate(0.125, 0.01, 10, (3, 3)), high=0.1)
-    assert PrimaryTest("E1", "", (condition,) * conditions, adjusted_p=1.0).outcome == outcome
+    assert HypothesisTest("E1", "", (condition,) * conditions, adjusted_p=1.0).outcome == outcome
 
 
 def test_two_seeds_are_not_run():
@@ -234,7 +240,7 @@ def test_noise_is_inconclusive():
 def test_missing_models_count_in_holm():
     losses = study()
     alone = {key: value for key, value in losses.items() if key.method == "alibi"}
-    tests = {test.name: test for test in run_tests(StudiedLosses(MODELS, alone))}
+    tests = {test.name: test for test in run_tests(ComparedLosses(MODELS, alone))}
     assert tests["E2"].outcome == tests["E3"].outcome == tests["E6"].outcome == NOT_RUN
     # Three of six p values are 1, so the smallest is still multiplied by 6.
     smallest = min((tests[name] for name in ("E1", "E4", "E5")), key=lambda test: test.p_value)
@@ -245,8 +251,8 @@ def test_paired_estimate_equals_scipy_without_article_variance():
     random = np.random.default_rng(1)
     by_seed = random.standard_normal((2, 5, 1))
     seeds = (1, 2, 3, 4, 5)
-    first = ArticleLosses(("a", "b", 1), seeds, np.repeat(by_seed[0], ARTICLES, 1))
-    second = ArticleLosses(("a", "b", 1), seeds, np.repeat(by_seed[1], ARTICLES, 1))
+    first = DocumentLosses(("a", "b", 1), seeds, np.repeat(by_seed[0], DOCUMENTS, 1))
+    second = DocumentLosses(("a", "b", 1), seeds, np.repeat(by_seed[1], DOCUMENTS, 1))
     estimate = estimate_change(first, second)
     expected = stats.ttest_rel(by_seed[0, :, 0], by_seed[1, :, 0])
     interval = expected.confidence_interval(0.95)
@@ -262,8 +268,8 @@ def test_unpaired_estimate_without_article_variance_is_welch():
     random = np.random.default_rng(2)
     nats = random.standard_normal((4, 1))
     other_nats = 3 * random.standard_normal((3, 1))
-    first = ArticleLosses(("a", "b", 1), (1, 2, 3, 4), np.repeat(nats, ARTICLES, 1))
-    second = ArticleLosses(("a", "c", 1), (1, 2, 3), np.repeat(other_nats, ARTICLES, 1))
+    first = DocumentLosses(("a", "b", 1), (1, 2, 3, 4), np.repeat(nats, DOCUMENTS, 1))
+    second = DocumentLosses(("a", "c", 1), (1, 2, 3), np.repeat(other_nats, DOCUMENTS, 1))
     welch = stats.ttest_ind(nats[:, 0], other_nats[:, 0], equal_var=False)
     interval = welch.confidence_interval(0.95)
     assert estimate_change(first, second).interval() == pytest.approx(tuple(interval))
@@ -276,9 +282,9 @@ def test_intervals_cover_with_three_seeds():
     draws = 2000
     covered = 0
     for _ in range(draws):
-        nats = random.normal(0, 1, (3, 1)) + random.normal(0, 0.3, (1, ARTICLES))
-        losses = ArticleLosses(("a", "b", 1), seeds, nats)
-        zero = ArticleLosses(("a", "b", 1), seeds, np.zeros_like(nats))
+        nats = random.normal(0, 1, (3, 1)) + random.normal(0, 0.3, (1, DOCUMENTS))
+        losses = DocumentLosses(("a", "b", 1), seeds, nats)
+        zero = DocumentLosses(("a", "b", 1), seeds, np.zeros_like(nats))
         low, high = estimate_change(losses, zero).interval()
         covered += low < 0 < high
     assert 0.935 < covered / draws < 0.985
@@ -296,6 +302,6 @@ def test_same_windows_have_no_change():
 def test_p_value_is_largest_of_conditions():
     estimate = Estimate(0.0, 0.01, 10, (3, 3))
     conditions = (Condition("a", estimate, high=0.1), Condition("b", estimate, high=0.001))
-    test = PrimaryTest("E", "", conditions, adjusted_p=0.5)
+    test = HypothesisTest("E", "", conditions, adjusted_p=0.5)
     assert test.p_value == conditions[1].p_value > conditions[0].p_value
     assert replace(test, conditions=conditions[:1], adjusted_p=0.01).outcome == SUPPORTED
