@@ -53,7 +53,8 @@ class TrackFile(StrictObject):
     Attributes:
         title: heading of the track on the page.
         about: what else readers should know, such as where the text comes from.
-        run: command that trains and evaluates a method for the track.
+        run: command that trains and evaluates a method for the track; None if nobody else can get
+            its text.
         reference: name of the entry that others are compared with.
     """
 
@@ -61,7 +62,7 @@ class TrackFile(StrictObject):
     version: Literal[1] = 1
     title: NonEmptyStr
     about: str
-    run: NonEmptyStr
+    run: NonEmptyStr | None
     reference: NonEmptyStr
 
 

@@ -95,7 +95,7 @@ def _section(track: Track) -> str:
         "title": track.file.title,
         "name": track.folder.name,
         "about": track.file.about,
-        "run": track.file.run,
+        "run": track.file.run or "",
         "conditions": markdown.sentence(common_conditions([entry.row for entry in entries])),
         "table": markdown.to_markdown([_table(track, entries, multiple)]),
         "exceptions": _exceptions(track, entries),
