@@ -317,9 +317,9 @@ class Model(NamedTuple):
 def share_keys(values: Mapping[str, Any], own: Collection[str]) -> dict[str, Any]:
     """Return the values of an experiment with shared keys in each group and each evaluation.
 
-    Keys of a group apply to all groups if they are next to them, and keys of an evaluation to all
-    evaluations of the experiment, or of the group that has them. They may also be in the sections
-    ``training`` and ``evaluation``.
+    A key of a group outside ``models`` applies to all groups. A key of an evaluation outside
+    ``evaluations`` applies to all evaluations of the experiment, or of its group if it is in one.
+    Both may be in the sections ``training`` and ``evaluation``.
 
     Args:
         own: keys of the experiment itself.

@@ -30,9 +30,9 @@ def length_tables(
 
     :func:`.texts.group_by_text` makes these groups.
 
-    Bits per byte, which are comparable across tokenizers, have their own tables. On binary data,
-    the table follows the perplexities of the same group. On raw text, models with different
-    tokenizers share one table, and these tables come last.
+    Bits per byte, which are comparable across tokenizers, have their own tables: after the
+    perplexities of a group on binary data, or at the end for raw text, where models with different
+    tokenizers share a table.
 
     Args:
         results: results of any models on texts.

@@ -140,7 +140,8 @@ def group_seeds(results: Iterable[Result]) -> dict[tuple[RowKey, Case], list[Res
             alone = f"{result.seed} {checkpoint}"
         else:
             same_seed = (result.series, result.reading, result.seed)
-            # The losses of validations tell trainings apart in one case only.
+            # Validations have no checkpoint hash, so their loss tells trainings apart, which is
+            # different in every case.
             case = result.case if result.case.kind == "validation" else None
             known = runs[same_seed, case]
             if checkpoint not in known:

@@ -109,7 +109,23 @@ def canonical(settings: Settings) -> dict[str, Any]:
     """Return the settings that count, each in one form. Equal results: equally trained models.
 
     Settings with their default are left out, and so are those that cannot change the weights. The
-    function is idempotent.
+    function is idempotent. Here, the betas are Adam's defaults, and neither the number of updates
+    nor the interval between checkpoints changes the weights. What does change them is the end of
+    the learning-rate schedule, which is the number of updates by default:
+
+    >>> canonical(
+    ...     {
+    ...         "method": {"layers": [{"name": "alibi"}]},
+    ...         "optimizer": "adam",
+    ...         "optimizer.adam_betas": "(0.9, 0.999)",
+    ...         "optimization.lr": [0.008],
+    ...         "optimization.max_update": 750,
+    ...         "lr_scheduler": "polynomial_decay",
+    ...         "checkpoint.save_interval_updates": 100,
+    ...     }
+    ... )  # doctest: +NORMALIZE_WHITESPACE
+    {'method': {'layers': [{'name': 'alibi'}]}, 'optimizer': 'adam', 'optimization.lr': 0.008,
+     'lr_scheduler': 'polynomial_decay', 'lr_scheduler.total_num_update': 750}
     """
     values: dict[str, Any] = {}
     for name, value in settings.items():
@@ -198,11 +214,11 @@ def resolve(name: str, settings: Settings, defaults: Settings) -> Any:
 
 
 def _resolve_references(values: dict[str, Any], defaults: dict[str, Any]) -> None:
-    """Replace defaults that are references to other settings by the values of these settings.
+    """Replace defaults that refer to other settings by the values of those settings.
 
-    A reference from a setting that counts to one that doesn't becomes a value of the first. So
-    ``lr_scheduler.total_num_update``, by default ``optimization.max_update``, gets its value: where
-    a run stops doesn't count, but where the schedule ends does.
+    If a setting counts, and the one that its default refers to doesn't, the value is added to the
+    settings. An example is ``lr_scheduler.total_num_update``, by default the number of updates:
+    where a run stops doesn't count, but where the schedule ends does.
     """
     for name, default in list(defaults.items()):
         match = _REFERENCE.fullmatch(default) if isinstance(default, str) else None

@@ -10,6 +10,7 @@ the same model as before. This command shows the entries of this release:
 from __future__ import annotations
 
 import dataclasses
+import doctest
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 from alibi_fairseq.positions import METHODS, is_plugin_method, method_options
+from alibi_fairseq.results import settings
 from alibi_fairseq.results.irrelevant import NOT_WRITTEN, WRITTEN_BUT_IRRELEVANT
 from alibi_fairseq.results.settings import (
     BASE,
@@ -164,6 +166,12 @@ def test_no_default_refers_to_an_unknown_setting():
             referent = default.removeprefix("${").removesuffix("}")
             of_language_models = referent.replace("task.", "task.language_modeling.")
             assert of_language_models in table, name
+
+
+def test_examples_in_docstrings():
+    outcome = doctest.testmod(settings)
+    assert outcome.attempted
+    assert not outcome.failed
 
 
 if __name__ == "__main__":
