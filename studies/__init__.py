@@ -7,7 +7,8 @@ To follow it in the code, read in this order:
 1. ``README.md``, for what a study is, ``six_tests.yaml``, for what most of them test, and
    ``gpu/hour.yaml``, an example
 2. ``__main__.py``: the command. ``config.py`` has the keys of the YAML file.
-3. ``experiment.py``: training and evaluation, on the data of ``corpora/``
+3. ``experiment.py``: training and evaluation, on the data that ``corpora/`` prepares.
+   ``model_folder.py`` keeps the results.
 4. ``analysis/``: what is computed from the results
 5. ``page.py`` and its template ``page.md``: the page, made of ``sections/``
 

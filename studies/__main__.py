@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 STUDIES = Path(__file__).resolve().parent
 DEFAULT_CONFIG = STUDIES / "small_models" / "primary.yaml"
-#: Module that writes the page of a study without a module of its own.
-STUDY_PAGE = "studies.page"
+#: Module that writes the page of a study without a page.py in its folder.
+DEFAULT_PAGE = "studies.page"
 WORK_DIR = Path("runs/studies")
 
 
@@ -101,7 +101,7 @@ def page_module(path: Path) -> str:
     """Return the module that writes the page of a study.
 
     It is ``page.py`` in the study's folder of this package, whose configurations then share a page,
-    or the page of the six tests.
+    or else ``page.py`` of this package.
 
     Args:
         path: YAML file of the study.
@@ -109,7 +109,7 @@ def page_module(path: Path) -> str:
     folder = path.resolve().parent
     if folder.parent == STUDIES and (folder / "page.py").is_file():
         return f"studies.{folder.name}.page"
-    return STUDY_PAGE
+    return DEFAULT_PAGE
 
 
 def write_study_page(path: Path, config: StudyConfig, results: Path) -> Path:
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> int:
     config = load_config(args.config, StudyConfig)
     results = args.results / args.config.stem
     if not config.tests:
-        if page_module(args.config) == STUDY_PAGE:
+        if page_module(args.config) == DEFAULT_PAGE:
             raise errors.UserInputError(
                 f"{args.config} does not name the models of the tests, so no page would have its "
                 "results. Add tests: {corpus: NAME, train_length: L}."

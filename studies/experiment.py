@@ -1,7 +1,7 @@
 """Training and evaluation of a study's models.
 
 Checkpoints and data stay in the work folder. The results folder keeps the results of each model
-(:mod:`.study_results`). A model of which no result is missing there is not trained again, whatever
+(:mod:`.model_folder`). A model of which no result is missing there is not trained again, whatever
 machine it was trained on.
 """
 
@@ -12,112 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from alibi_fairseq.completion_marker import check_settings
-from alibi_fairseq.errors import UserInputError
-from alibi_fairseq.evaluation.weights_identity import WeightsIdentity
 from alibi_fairseq.experiment.plan import Plan, model_name, plan_from_folder
 from alibi_fairseq.experiment.run import Run
 from alibi_fairseq.experiment.runner import Experiment
-from alibi_fairseq.experiment.schema import Model
 from alibi_fairseq.experiment.slots import DEFAULT_SLOT, Slot
-from alibi_fairseq.results.case import Case
-from alibi_fairseq.results.file import Results, load, load_training, merge, save
-from alibi_fairseq.results.file_names import TRAINING_FILE
-from alibi_fairseq.results.result import Result, Wanted, missing
-from alibi_fairseq.results.series import Reading
-from alibi_fairseq.results.settings import canonical
 
-from .analysis.study_results import EVALUATION_FILE, MODELS_FOLDER
+from .analysis.study_results import MODELS_FOLDER
 from .config import StudyConfig, run_name
 from .corpora.preparation import data_folder, is_prepared, prepare_corpora
-
-
-@dataclass(frozen=True)
-class ModelFolder:
-    """Folder that keeps the results of a model.
-
-    Attributes:
-        model: the model.
-        folder: the folder.
-    """
-
-    model: Model
-    folder: Path
-
-    def holds(self, run: Run) -> bool:
-        """Return True if no result of the run is missing."""
-        known = self._known()
-        return bool(known) and not missing(self._wanted(run), known)
-
-    def check(self, run: Run) -> None:
-        """Refuse results of the same name that were made with other settings.
-
-        Raises:
-            UserInputError: a setting of the training, or the text of the evaluation, differs.
-        """
-        known = self._known()
-        if not known:
-            return
-        advice = "Choose another --results, or move that folder away."
-        existing = canonical(known[-1].series.settings)
-        settings = canonical(run.planned_series().settings)
-        if run.after:  # until then, its learning rate is not known
-            for each in (existing, settings):
-                each.pop("optimization.lr", None)
-        check_settings(existing, settings, f"{self.folder} has a model that was trained", advice)
-        texts = {want.case.text for want in self._wanted(run)}
-        for result in known:
-            if result.case.kind == "text" and result.case.text not in texts:
-                raise UserInputError(
-                    f"{self.folder} has a model that was evaluated on another text. {advice}"
-                )
-
-    def keep(self, run: Run) -> None:
-        """Keep the results of a complete run, or record that it diverged."""
-        files_by_name: dict[str, list[Results]] = {}
-        for step in () if run.diverged else run.eval_steps:
-            file = step.load_results()
-            tested_on = step.corpus or self.model.corpus.name
-            named = [_on_corpus(result, tested_on) for result in file.results]
-            name = f"evaluation-on-{step.corpus}.json" if step.corpus else EVALUATION_FILE
-            files_by_name.setdefault(name, []).append(replace(file, results=named))
-        for name, files in files_by_name.items():
-            save(merge(files), self.folder / name)
-        # Last, because it marks the results as complete.
-        save(self._read_training(run), self.folder / TRAINING_FILE)
-
-    def _known(self) -> list[Result]:
-        """Return the results that are kept; none of an unfinished model."""
-        results: list[Result] = []
-        if (self.folder / TRAINING_FILE).is_file():
-            for path in sorted(self.folder.glob("*.json")):
-                results += load(path).results
-        return results
-
-    def _wanted(self, run: Run) -> list[Wanted]:
-        """Return the results that the run should have."""
-        weights = WeightsIdentity(run.planned_series(), self.model.seed, run.updates)
-        wanted: list[Wanted] = []
-        for step in run.eval_steps:
-            wanted += step.wanted(weights)
-        return wanted
-
-    def _read_training(self, run: Run) -> Results:
-        """Return the validations of a training, and whether it diverged."""
-        training = Results([])
-        if (run.folder / TRAINING_FILE).is_file():
-            training = load_training(run.folder)
-            assert training.provenance is not None, "the training recorded it"
-            # Without this machine's interpreter.
-            training.provenance.command = run.training_command().command_line
-        results = [_on_corpus(result, self.model.corpus.name) for result in training.results]
-        if run.diverged and not any(result.status for result in results):
-            length = self.model.train_length
-            case = Case("validation", None, "valid", length, length, corpus=self.model.corpus.name)
-            series = run.planned_series()
-            end = Result(series, Reading(None), self.model.seed, case, None, status="diverged")
-            results.append(end)
-        return replace(training, results=results)
+from .model_folder import ModelFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,11 +50,6 @@ class StudyRun(Run):
         if not self.kept.holds(self):
             super().evaluate(slot)
             self.kept.keep(self)
-
-
-def _on_corpus(result: Result, name: str) -> Result:
-    """Return a result whose text has the name that it has in the study."""
-    return replace(result, case=replace(result.case, corpus=name))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The page of a study with its own tests, next to its results."""
+"""The page of a study whose folder has no ``page.py``, next to its results."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from .analysis.compared_models import ComparedLosses, ComparedModels
 from .analysis.study_results import StudyResults
 from .config import StudyConfig
 from .sections.context_gain import context_gain_by_budget, context_gain_section
+from .sections.gap_during_training import gap_during_training_section
 from .sections.perplexity_by_length import draw_method_lengths, perplexity_table
-from .sections.ranking import gap_during_training_section, ranking_section
+from .sections.ranking import ranking_section
 from .sections.six_tests import six_tests_section
-from .sections.templates import section, sections, write_page
+from .sections.templates import join_parts, section, write_page
 from .sections.title_claim import title_claim_figure, title_claim_section, title_claim_summary
 from .sections.training import divergence_sentence, origins_table, trials_table
 from .small_models.models import MODELS, PRIMARY, SECONDARY
@@ -89,4 +90,4 @@ def _perplexities(study: StudyResults) -> str:
         if len(models) > 1:  # a single line shows no more than the table
             path = study.folder / f"{corpus}-{train_length}-on-{tested_on}.svg"
             parts.append(draw_method_lengths(models, lengths, train_length, path))
-    return sections(*parts)
+    return join_parts(*parts)

@@ -22,7 +22,7 @@ def write_page(folder: Path, template: Path, name: str = "README.md", **slots: o
     return path
 
 
-def sections(*parts: str) -> str:
+def join_parts(*parts: str) -> str:
     """Join the parts that are not empty."""
     return "\n\n".join(part.rstrip() for part in parts if part)
 

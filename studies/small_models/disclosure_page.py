@@ -20,7 +20,7 @@ from ..analysis.study_results import FinishedModel, StudyResults
 from ..sections.changes import change_cells, change_in_words
 from ..sections.ranking import ranking_section
 from ..sections.six_tests import location_cell
-from ..sections.templates import sections, write_page
+from ..sections.templates import join_parts, write_page
 from ..sections.training import origins_table, seeds_by_model, trials_table
 from ..sections.wording import join_words
 from .models import CORPUS, MODELS, PRIMARY, SECONDARY
@@ -128,7 +128,7 @@ def _trials(studies: Mapping[str, StudyResults], names: Iterable[str]) -> str:
         if tuning:
             parts += [f"Learning-rate trials of {TRIALS[name]}:", trials_table(tuning)]
             parts.append(trials_without_origin(tuning))
-    return sections(*parts)
+    return join_parts(*parts)
 
 
 def trials_without_origin(tuning: Mapping[str, dict]) -> str:

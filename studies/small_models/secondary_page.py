@@ -18,7 +18,7 @@ from ..analysis.study_results import StudyResults
 from ..sections.changes import change_cells, changes_table, percent_cell, seeds_cell
 from ..sections.cost_and_lead import EffectsRow, cost_and_lead_table, effect_cell
 from ..sections.perplexity_by_length import perplexity_table
-from ..sections.templates import section, sections, write_page
+from ..sections.templates import join_parts, section, write_page
 from ..sections.training import divergence_sentence
 from ..sections.wording import join_words, method_in_words, method_label
 from .models import CHANGES_MULTIPLE, CORPUS, LENGTHS
@@ -131,4 +131,4 @@ def _secondary_perplexities(losses: Losses) -> str:
         models = method_losses(losses, CORPUS, train_length)
         if models:
             parts += [f"L = {train_length}:", perplexity_table(models, LENGTHS)]
-    return sections(*parts)
+    return join_parts(*parts)

@@ -25,7 +25,7 @@ from ..sections.cost_and_lead import (
     pairs_table,
 )
 from ..sections.perplexity_by_length import perplexity_cell
-from ..sections.templates import section, sections, write_page
+from ..sections.templates import join_parts, section, write_page
 from ..sections.training import divergence_sentence, origins_table, trials_table
 from ..sections.wording import millions
 from .figure import draw_effects
@@ -98,8 +98,8 @@ def write_title_page(folder: Path, models: ComparedModels) -> Path:
         outcome="" if outcome is None else _outcome(folder, outcome),
         perplexity=_perplexity_table(budgets),
         pairs=pairs_table([pair for pair in pairs if pair is not None], left_out=SAME_IN_A_TABLE),
-        diverged=sections(*(divergence_sentence(budget.study.diverged) for budget in budgets)),
-        budgets=sections(*(_budget(budget) for budget in budgets)),
+        diverged=join_parts(*(divergence_sentence(budget.study.diverged) for budget in budgets)),
+        budgets=join_parts(*(_budget(budget) for budget in budgets)),
     )
 
 
